@@ -1,0 +1,90 @@
+"""What a worker asks of an engine. vLLM and the simulated engine are held to one contract suite."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, WireError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineDescription:
+    """What an engine can do, known once it has started. Counts are tokens."""
+
+    engine: str
+    version: str
+    slots: int
+    context_tokens: int
+    kv_cache_tokens: int
+    template_overhead_tokens: int
+    max_token_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """New output of a streaming request: JSON events without SSE framing, and the new tokens.
+
+    `completion_tokens` is cumulative over all choices; `token_ids` are the new ones, empty where
+    the request has several choices.
+    """
+
+    chunks: list[bytes]
+    completion_tokens: int
+    token_ids: list[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """How a request ended: always the last thing that `generate` yields, exactly once.
+
+    `body` is the whole answer's JSON for a request that did not stream and completed. `usage`
+    holds what the engine really counted, also after an abort.
+    """
+
+    outcome: Outcome
+    usage: TokenUsage
+    finish_reason: str | None = None
+    body: bytes | None = None
+    error: WireError | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineLoad:
+    """The engine's own queue at this moment, in requests."""
+
+    running: int
+    waiting: int
+
+
+class EngineDied(RuntimeError):
+    """The engine cannot serve any more; the worker ends its requests with a typed error and exits."""
+
+
+class Engine(Protocol):
+    """Start once, generate many, stop once. All methods run on the worker's event loop."""
+
+    async def start(self) -> EngineDescription:
+        """Load the model; raises with a sentence that says what is wrong if that is impossible."""
+        ...
+
+    def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+        """Run one request: `Output`s while it streams, then one `Result`, never an exception
+        except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`."""
+        ...
+
+    async def abort(self, request_id: str) -> None:
+        """End a request; its `generate` yields a CANCELLED `Result` with the tokens generated.
+        An unknown id is no error."""
+        ...
+
+    def load(self) -> EngineLoad:
+        """The engine's own queue, cheap enough to ask before every claim."""
+        ...
+
+    async def check_health(self) -> None:
+        """Raises `EngineDied` if the engine cannot serve any more."""
+        ...
+
+    async def stop(self) -> None:
+        """Free everything, child processes included; safe to call twice and after a failed start."""
+        ...

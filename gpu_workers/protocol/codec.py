@@ -1,0 +1,88 @@
+"""Bytes of the wire: msgpack, decoded against the exact type that is expected."""
+
+from typing import TypeVar
+
+import msgspec
+
+from gpu_workers.protocol.messages import (
+    Assignment,
+    Cancellation,
+    Envelope,
+    FrameBatch,
+    InboxMessage,
+    Message,
+    UsageEntry,
+    WorkerInfo,
+)
+from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, ModelPolicy
+
+_T = TypeVar("_T")
+
+
+class WireFormatError(ValueError):
+    """Bytes that are not the message they should be: another version, or damage."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_envelope = msgspec.msgpack.Decoder(Envelope)
+_frames = msgspec.msgpack.Decoder(FrameBatch)
+_worker_info = msgspec.msgpack.Decoder(WorkerInfo)
+_usage_entry = msgspec.msgpack.Decoder(UsageEntry)
+_api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
+_model = msgspec.msgpack.Decoder(ModelPolicy)
+_caller = msgspec.msgpack.Decoder(Caller)
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of any wire message."""
+    return _encoder.encode(message)
+
+
+def decode_envelope(data: bytes) -> Envelope:
+    return _decode(_envelope, data, "a request envelope")
+
+
+def decode_inbox(data: bytes) -> InboxMessage:
+    """Inbox messages are put together by the dispatch functions in Lua, so they are plain text:
+    `assign <request id> <attempt>\\n<envelope>` or `cancel <request id> <attempt>\\n`.
+    """
+    head, _, envelope = data.partition(b"\n")
+    match head.split(b" "):
+        case [b"assign", request_id, attempt] if envelope and attempt.isdigit():
+            return Assignment(
+                request_id=request_id.decode(), attempt=int(attempt), envelope=envelope
+            )
+        case [b"cancel", request_id, attempt] if attempt.isdigit():
+            return Cancellation(request_id=request_id.decode(), attempt=int(attempt))
+    raise WireFormatError(f"expected an inbox message of wire version 1, got: {head[:40]!r}")
+
+
+def decode_frames(data: bytes) -> FrameBatch:
+    return _decode(_frames, data, "a frame batch")
+
+
+def decode_worker_info(data: bytes) -> WorkerInfo:
+    return _decode(_worker_info, data, "a worker's description")
+
+
+def decode_usage_entry(data: bytes) -> UsageEntry:
+    return _decode(_usage_entry, data, "a usage entry")
+
+
+def decode_api_key(data: bytes) -> ApiKeyPolicy:
+    return _decode(_api_key, data, "an API key's policy")
+
+
+def decode_model(data: bytes) -> ModelPolicy:
+    return _decode(_model, data, "a model's policy")
+
+
+def decode_caller(data: bytes) -> Caller:
+    return _decode(_caller, data, "a caller")
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[_T]", data: bytes, expected: str) -> _T:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise WireFormatError(f"expected {expected} of wire version 1, got: {error}") from error

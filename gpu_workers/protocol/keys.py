@@ -1,0 +1,142 @@
+"""Every Redis key and function name, each one a function or constant, and nowhere else.
+
+Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
+`{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
+one gateway process, `{policy}` the snapshot. No call crosses two tags, so Redis Cluster works.
+"""
+
+# Redis Function libraries, named with the wire's version so that old and new processes can live
+# side by side during an upgrade.
+ADMISSION_LIBRARY = "penstock_admission_1"
+DISPATCH_LIBRARY = "penstock_dispatch_1"
+
+FUNCTION_RESERVE = "penstock_reserve_1"
+FUNCTION_RELEASE = "penstock_release_1"
+
+FUNCTION_ENQUEUE = "penstock_enqueue_1"
+FUNCTION_REGISTER = "penstock_register_1"
+FUNCTION_CLAIM = "penstock_claim_1"
+FUNCTION_FINISH = "penstock_finish_1"
+FUNCTION_CANCEL = "penstock_cancel_1"
+FUNCTION_REAP = "penstock_reap_1"
+
+
+# policy snapshot ---------------------------------------------------------------------------------
+
+
+def policy_version() -> str:
+    """String: the version of the snapshot; absent means that there is no snapshot."""
+    return "{policy}:version"
+
+
+def policy_api_keys() -> str:
+    """Hash: public key id -> encoded `policy.ApiKeyPolicy`."""
+    return "{policy}:api-keys"
+
+
+def policy_models() -> str:
+    """Hash: served model name -> encoded `policy.ModelPolicy`."""
+    return "{policy}:models"
+
+
+# tenant ------------------------------------------------------------------------------------------
+
+
+def tenant_prefix(tenant_id: str) -> str:
+    """The hash tag of a tenant; functions take it as their one key."""
+    return f"{{t:{tenant_id}}}"
+
+
+def tenant_reservations(tenant_id: str) -> str:
+    """Hash: request id -> "<reserved at, ms>|<pool>" of each open reservation."""
+    return f"{tenant_prefix(tenant_id)}:reservations"
+
+
+def tenant_request_window(tenant_id: str) -> str:
+    """Sorted set: request id scored by admission time in ms, one sliding minute."""
+    return f"{tenant_prefix(tenant_id)}:request-window"
+
+
+def tenants_with_reservations() -> str:
+    """Set of tenant ids, a hint for the sweeper; it may name a tenant with nothing open."""
+    return "tenants-with-reservations"
+
+
+# pool --------------------------------------------------------------------------------------------
+
+
+def pool_prefix(pool: str) -> str:
+    """The hash tag of a pool and the prefix of all its keys; functions take it as their one key."""
+    return f"{{m:{pool}}}"
+
+
+def pool_queue(pool: str) -> str:
+    """Sorted set: request id scored by its sequence number in the pool; first come, first served."""
+    return f"{pool_prefix(pool)}:queue"
+
+
+def pool_request(pool: str, request_id: str) -> str:
+    """Hash: state, attempt, worker, gateway, tenant, deadline_ms, envelope (gone when terminal)."""
+    return f"{pool_prefix(pool)}:request:{request_id}"
+
+
+def pool_open_requests(pool: str) -> str:
+    """Sorted set: request id of each request that is not terminal, scored by arrival in ms."""
+    return f"{pool_prefix(pool)}:open"
+
+
+def pool_workers(pool: str) -> str:
+    """Hash: worker id -> encoded `messages.WorkerInfo`."""
+    return f"{pool_prefix(pool)}:workers"
+
+
+def pool_heartbeats(pool: str) -> str:
+    """Sorted set: worker id scored by its last heartbeat in ms of Redis TIME."""
+    return f"{pool_prefix(pool)}:heartbeats"
+
+
+def pool_free_slots(pool: str) -> str:
+    """Sorted set: worker id scored by the slots it may still be given (its credit)."""
+    return f"{pool_prefix(pool)}:free-slots"
+
+
+def pool_worker_requests(pool: str, worker_id: str) -> str:
+    """Set of the request ids that a worker holds."""
+    return f"{pool_prefix(pool)}:running:{worker_id}"
+
+
+def pool_inbox(pool: str, worker_id: str) -> str:
+    """List of inbox messages for one worker, in the text form of `codec.decode_inbox`."""
+    return f"{pool_prefix(pool)}:inbox:{worker_id}"
+
+
+def pool_usage(pool: str) -> str:
+    """Stream of terminal records, field `record` = encoded `messages.UsageEntry`."""
+    return f"{pool_prefix(pool)}:usage"
+
+
+def known_pools() -> str:
+    """Set of the pools that a worker has ever registered for."""
+    return "pools"
+
+
+USAGE_CONSUMER_GROUP = "control-plane"
+USAGE_FIELD = "record"
+
+
+# gateway -----------------------------------------------------------------------------------------
+
+
+def gateway_frames(gateway_id: str) -> str:
+    """List of encoded `messages.FrameBatch` on their way to one gateway process."""
+    return f"{{g:{gateway_id}}}:frames"
+
+
+def gateway_heartbeat(gateway_id: str) -> str:
+    """String with a time to live: present while the gateway process lives."""
+    return f"{{g:{gateway_id}}}:alive"
+
+
+def stream_ticket(ticket_digest: str) -> str:
+    """String with a time to live: the encoded caller that a one-time websocket ticket stands for."""
+    return f"{{ticket:{ticket_digest}}}"

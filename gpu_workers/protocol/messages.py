@@ -1,0 +1,203 @@
+"""What crosses the wire. Structs travel as msgpack arrays: fields may be appended, never moved.
+
+Times are integer milliseconds of the Unix epoch, durations milliseconds, counts tokens.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+WIRE_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_defaults=False):
+    """A frozen value that crosses a process boundary."""
+
+
+class Api(StrEnum):
+    """Which OpenAI endpoint a request came by; decides the shape of body and chunks."""
+
+    CHAT_COMPLETIONS = "chat.completions"
+    COMPLETIONS = "completions"
+
+
+class WorkerState(StrEnum):
+    """What a worker says of itself; only a ready one is given requests."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class Outcome(StrEnum):
+    """How an admitted request ended. Terminal is final."""
+
+    COMPLETED = "completed"  # the engine ended it: stop, length, tool_calls
+    CANCELLED = "cancelled"  # the client left or said so
+    REFUSED = "refused"  # tokenizer, template or grammar judged it before the engine; unbilled
+    EXPIRED = "expired"  # no worker took it before its deadline
+    FAILED = "failed"  # engine or worker died, or an internal error
+
+
+class WireError(Message):
+    """An error on its way to a client, in the terms of OpenAI's envelope.
+
+    `status` is the HTTP status for an answer that has not begun.
+    """
+
+    status: int
+    message: str
+    type: str
+    code: str | None = None
+    param: str | None = None
+    retry_after_seconds: int | None = None
+
+
+class Envelope(Message, tag="request-1"):
+    """A request as a worker gets it: rebuilt by the gateway from an allow-list, never the client's.
+
+    `body` is the JSON of the OpenAI request with validated fields only, `cache_salt` an HMAC of
+    the tenant, `max_output_tokens` the bound per choice that the worker enforces even where the
+    client named none.
+    """
+
+    request_id: str
+    tenant_id: str
+    project_id: str
+    api_key_id: str
+    tier: str
+    gateway_id: str
+    pool: str
+    model: str
+    api: Api
+    stream: bool
+    body: bytes
+    max_output_tokens: int
+    priority: int
+    cache_salt: str
+    arrived_at_ms: int
+    deadline_ms: int
+
+
+class Assignment(Message):
+    """Inbox: run this attempt of a request. The envelope stays encoded, as the gateway wrote it."""
+
+    request_id: str
+    attempt: int
+    envelope: bytes
+
+
+class Cancellation(Message):
+    """Inbox: abort this attempt, keep what it generated, finish it as cancelled."""
+
+    request_id: str
+    attempt: int
+
+
+InboxMessage = Assignment | Cancellation
+
+
+class TokenUsage(Message):
+    """Token counts of one attempt, as the engine counted them."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Delta(Message, tag="d"):
+    """New output of one request. `seq` counts a request's frames from 0 within an attempt.
+
+    `chunks` are the JSON texts of the stream's events without SSE framing; `completion_tokens`
+    is cumulative; `token_ids` are the new ones (empty where n > 1).
+    """
+
+    request_id: str
+    attempt: int
+    seq: int
+    chunks: list[bytes]
+    completion_tokens: int
+    token_ids: list[int]
+
+
+class Terminal(Message, tag="t"):
+    """The last frame of an attempt, sent after `finish` accepted it.
+
+    `body` is the JSON of the whole answer where the request did not stream and succeeded.
+    """
+
+    request_id: str
+    attempt: int
+    seq: int
+    outcome: Outcome
+    usage: TokenUsage
+    finish_reason: str | None = None
+    body: bytes | None = None
+    error: WireError | None = None
+
+
+Frame = Delta | Terminal
+
+
+class FrameBatch(Message, tag="frames-1"):
+    """All frames that one flush of a worker sends to one gateway process."""
+
+    worker_id: str
+    frames: list[Frame]
+
+
+class WorkerInfo(Message, tag="worker-1"):
+    """What a worker publishes about itself at registration and with each heartbeat.
+
+    `template_overhead_tokens` bounds what the chat template adds to the text of a request,
+    `max_token_bytes` is the longest token of the vocabulary in UTF-8 bytes: together they let a
+    gateway bound prompts without a tokenizer.
+    """
+
+    worker_id: str
+    name: str
+    pool: str
+    model: str
+    engine: str
+    engine_version: str
+    state: WorkerState
+    slots: int
+    context_tokens: int
+    kv_cache_tokens: int
+    template_overhead_tokens: int
+    max_token_bytes: int
+    running: int
+    waiting_in_engine: int
+    started_at_ms: int
+    host: str
+    pid: int
+    metrics_url: str
+
+
+class UsageEntry(Message, tag="usage-1"):
+    """The one terminal usage record of an admitted request. Never holds prompt or output.
+
+    Built by whoever calls `finish`: the worker, or the gateway for a request that no worker
+    finished. `queue_ms` runs from arrival to the worker, `ttft_ms` from arrival to the first
+    token at the worker; both None where that moment never came.
+    """
+
+    request_id: str
+    tenant_id: str
+    project_id: str
+    api_key_id: str
+    tier: str
+    pool: str
+    model: str
+    api: Api
+    stream: bool
+    attempt: int
+    worker_id: str | None
+    outcome: Outcome
+    finish_reason: str | None
+    error_code: str | None
+    usage: TokenUsage
+    arrived_at_ms: int
+    finished_at_ms: int
+    queue_ms: int | None
+    ttft_ms: int | None

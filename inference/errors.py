@@ -1,0 +1,103 @@
+"""The errors of inference, one family. The class carries HTTP status, type, code and headers;
+doors render it in OpenAI's envelope; nobody builds error JSON by hand."""
+
+from typing import ClassVar
+
+from gpu_workers.protocol.messages import WireError
+
+
+class InferenceError(Exception):
+    """Base of what a caller of the inference API may be told."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    code: ClassVar[str | None] = "internal_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_seconds = retry_after_seconds
+        self._code = code
+
+    def to_wire(self) -> WireError:
+        """The error as it travels: the one form that doors render."""
+        return WireError(
+            status=self.status,
+            message=self.message,
+            type=self.type,
+            code=self._code or self.code,
+            param=self.param,
+            retry_after_seconds=self.retry_after_seconds,
+        )
+
+
+class InvalidRequest(InferenceError):
+    """The request is not what the API takes."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_request"
+
+
+class Unauthenticated(InferenceError):
+    """No key, or one that does not work."""
+
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
+
+
+class NotFound(InferenceError):
+    """Unknown, or not the caller's to see: the two look the same."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+
+class MethodNotAllowed(InferenceError):
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_allowed"
+
+
+class BodyTooLarge(InferenceError):
+    status = 413
+    type = "invalid_request_error"
+    code = "body_too_large"
+
+
+class LimitReached(InferenceError):
+    """A limit of the caller's tier; the message names limit, scope, used and reset."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+
+class Unavailable(InferenceError):
+    """Nothing is wrong with the request; nobody could take it in time."""
+
+    status = 503
+    type = "server_error"
+    code = "service_unavailable"
+
+
+class WorkerLost(InferenceError):
+    """The worker that held the request died."""
+
+    status = 502
+    type = "server_error"
+    code = "worker_lost"
