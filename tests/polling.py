@@ -1,0 +1,42 @@
+"""Waiting on a condition. The only place in the tests that sleeps."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+_T = TypeVar("_T")
+_PAUSE_SECONDS = 0.01
+
+
+async def eventually(
+    predicate: Callable[[], _T | Awaitable[_T]], timeout_seconds: float = 5.0
+) -> _T:
+    """What `predicate`, plain or async, returns as soon as that is true, or fails in time."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        answer = predicate()
+        result = cast(_T, await answer if inspect.isawaitable(answer) else answer)
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError(_too_late(predicate, timeout_seconds, result))
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def eventually_sync(predicate: Callable[[], _T], timeout_seconds: float = 5.0) -> _T:
+    """The same for tests without an event loop."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        result = predicate()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError(_too_late(predicate, timeout_seconds, result))
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _too_late(predicate: object, timeout_seconds: float, result: object) -> str:
+    name = getattr(predicate, "__qualname__", repr(predicate))
+    return f"{name} was still {result!r} after {timeout_seconds} s"

@@ -1,0 +1,133 @@
+"""A pytest plugin, loaded by `-p tests.servers` before Django's settings: the run's own servers.
+
+Two Redis servers start at once (tens of milliseconds); PostgreSQL only when a test asks for the
+database. They have their own ports, folders and passwords, never those of `make up`, and end
+with the run, also when it is killed.
+"""
+
+import atexit
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
+
+from control_plane.local_stack.services import (  # noqa: E402
+    LOOPBACK,
+    PostgresServer,
+    RedisServer,
+    find_postgres,
+    find_redis,
+    unprivileged_user,
+)
+
+
+class TestServers:
+    """What one run of the tests stands on."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # PostgreSQL's user, which is not us where we are root, must be able to reach into it.
+        folder.chmod(0o711)
+        user = unprivileged_user()
+        self.postgres = PostgresServer(
+            binaries=find_postgres(folder, user),
+            folder=folder / "postgres",
+            port=free_port(),
+            password=secrets.token_hex(16),
+            user=user,
+            durable=False,
+        )
+        self.dispatch_redis = self._redis("dispatch-redis")
+        self.redis = self._redis("redis")
+        self._owner = os.getpid()
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._postgres_started = False
+
+    def _redis(self, name: str) -> RedisServer:
+        return RedisServer(
+            binary=find_redis(),
+            folder=self.folder / name,
+            port=free_port(),
+            password=secrets.token_hex(16),
+        )
+
+    def start(self) -> None:
+        for server in (self.dispatch_redis, self.redis):
+            self._start(server)
+        for server in (self.dispatch_redis, self.redis):
+            server.wait()
+
+    def start_postgres(self) -> None:
+        """Once; later calls do nothing."""
+        if not self._postgres_started:
+            self._postgres_started = True
+            self._start(self.postgres)
+            self.postgres.wait()
+
+    def environ(self) -> dict[str, str]:
+        """What control plane, gateway and workers of a test run read."""
+        return {
+            "PENSTOCK_SECRET_KEY": "secret-key-of-the-tests-" + "s" * 32,
+            "PENSTOCK_API_KEY_PEPPER": "pepper-of-the-tests-" + "p" * 32,
+            "PENSTOCK_DATABASE_URL": self.postgres.url,
+            "PENSTOCK_DISPATCH_REDIS_URL": self.dispatch_redis.url,
+            "PENSTOCK_REDIS_URL": self.redis.url,
+            "PENSTOCK_ALLOWED_HOSTS": "testserver,localhost,127.0.0.1",
+            "PENSTOCK_ALLOWED_ORIGINS": "http://testserver,http://localhost",
+            "PENSTOCK_PUBLIC_URL": "http://testserver",
+        }
+
+    def stop(self) -> None:
+        if os.getpid() != self._owner:
+            return  # a forked child of the run is ending, not the run
+        for process in self._running:
+            process.send_signal(2)
+        for process in self._running:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._running.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, server: PostgresServer | RedisServer) -> None:
+        server.prepare()
+        with (self.folder / f"{server.folder.name}.log").open("ab") as log:
+            # A process group of its own: Ctrl-C reaches the tests, and the servers through stop().
+            process = subprocess.Popen(
+                server.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+            )
+        self._running.append(process)
+
+
+def free_port() -> int:
+    """A port that nothing has at this moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+@cache
+def servers() -> TestServers:
+    """This run's servers, started at the first call."""
+    started = TestServers(Path(tempfile.mkdtemp(prefix="penstock-tests-")))
+    atexit.register(started.stop)
+    started.start()
+    return started
+
+
+for _name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
+    # A variable of the developer's shell or running stack must not reach the tests.
+    del os.environ[_name]
+os.environ.update(servers().environ())
