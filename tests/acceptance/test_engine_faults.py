@@ -1,0 +1,79 @@
+"""kill -9 of every process of the worker in turn: no orphan, back without help, nothing silent."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.stack import LiveStack
+from tests.polling import eventually_sync
+
+pytestmark = [pytest.mark.engine, pytest.mark.stack]
+
+
+def _main(tree: list[int]) -> int:
+    return tree[0]
+
+
+def _engine_core(tree: list[int]) -> int:
+    return next(pid for pid in tree if "EngineCore" in _title(pid))
+
+
+def _engine_worker(tree: list[int]) -> int:
+    return next(pid for pid in tree if "Worker" in _title(pid))
+
+
+@pytest.mark.parametrize("victim", [_main, _engine_core, _engine_worker])
+def test_a_killed_process_ends_the_stream_typed_and_leaves_no_orphan(
+    live_stack: LiveStack, victim: Callable[[list[int]], int]
+) -> None:
+    tree = live_stack.worker_process_tree()
+    assert len(tree) >= 3
+    events: list[str] = []
+    body = live_stack.chat_body("Tell me a long story about Penstock.") | {
+        "max_tokens": 1900,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    with httpx.stream(
+        "POST",
+        f"{live_stack.url}/v1/chat/completions",
+        json=body,
+        headers={"Authorization": f"Bearer {live_stack.acme_key}"},
+        timeout=60,
+    ) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                events.append(line)
+            if len(events) == 5:
+                os.kill(victim(tree), signal.SIGKILL)
+    assert '"error"' in events[-1], events[-1]
+    assert '"worker_lost"' in events[-1] or '"engine_failed"' in events[-1]
+
+    eventually_sync(lambda: not any(_is_alive(pid) for pid in tree), timeout_seconds=20)
+    after = eventually_sync(
+        lambda: ok if (ok := live_stack.ask(live_stack.globex_key, "Hi")).is_success else None,
+        timeout_seconds=120,
+    )
+    assert after is not None
+    assert after.json()["choices"][0]["message"]["content"]
+    request_id = answer.headers["x-request-id"]
+    rows = eventually_sync(
+        lambda: live_stack.usage_rows(f"request_id = '{request_id}'"), timeout_seconds=15
+    )
+    assert [row["outcome"] for row in rows] == ["failed"]
+    assert rows[0]["completion_tokens"] > 0
+
+
+def _title(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
