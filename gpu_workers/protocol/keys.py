@@ -16,6 +16,7 @@ FUNCTION_RELEASE = "penstock_release_1"
 FUNCTION_ENQUEUE = "penstock_enqueue_1"
 FUNCTION_REGISTER = "penstock_register_1"
 FUNCTION_CLAIM = "penstock_claim_1"
+FUNCTION_HELD = "penstock_held_1"
 FUNCTION_FINISH = "penstock_finish_1"
 FUNCTION_CANCEL = "penstock_cancel_1"
 FUNCTION_REAP = "penstock_reap_1"
@@ -75,6 +76,16 @@ def pool_queue(pool: str) -> str:
     return f"{pool_prefix(pool)}:queue"
 
 
+def pool_sequence(pool: str) -> str:
+    """String: the last sequence number that a request of this pool was queued under."""
+    return f"{pool_prefix(pool)}:sequence"
+
+
+def pool_deadlines(pool: str) -> str:
+    """Sorted set: request id of each request that no worker has taken, scored by its deadline."""
+    return f"{pool_prefix(pool)}:deadlines"
+
+
 def pool_request(pool: str, request_id: str) -> str:
     """Hash: state, attempt, worker, gateway, tenant, deadline_ms, envelope (gone when terminal)."""
     return f"{pool_prefix(pool)}:request:{request_id}"
@@ -90,8 +101,14 @@ def pool_workers(pool: str) -> str:
     return f"{pool_prefix(pool)}:workers"
 
 
+def pool_worker_names(pool: str) -> str:
+    """Hash: worker name -> id of the process that holds it; any earlier one is fenced."""
+    return f"{pool_prefix(pool)}:names"
+
+
 def pool_heartbeats(pool: str) -> str:
-    """Sorted set: worker id scored by its last heartbeat in ms of Redis TIME."""
+    """Sorted set: worker id scored by its last heartbeat in ms of Redis TIME; of a fenced worker,
+    minus the time of its fencing."""
     return f"{pool_prefix(pool)}:heartbeats"
 
 

@@ -1,0 +1,249 @@
+"""The queue of each pool, through the functions of dispatch.lua: enqueue, cancel, finish, reap."""
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, cast
+
+import structlog
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, UsageEntry
+from inference.redis_functions import FunctionLibrary
+
+_log = structlog.get_logger(__name__)
+
+# A worker claims at least each second; one that has been silent for this long is dead.
+WORKER_LEASE_MS: Final = 6_000
+# The sweeper leaves a request that is past its deadline to its gateway for this long.
+ABANDONED_GRACE_MS: Final = 10_000
+_REAP_LIMIT: Final = 500
+
+
+class RequestState(StrEnum):
+    """What the pool knows of a request."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    TERMINAL = "terminal"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assigned:
+    """A worker had a slot free and has been given the request."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queued:
+    """The request waits; `position` 1 is the head."""
+
+    position: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueFull:
+    """The pool's queue takes no more."""
+
+    length: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlreadyKnown:
+    """The same request was enqueued before: an answer that got lost, asked for again."""
+
+    state: str
+
+
+Enqueued = Assigned | Queued | QueueFull | AlreadyKnown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stranded:
+    """A request that somebody has to end: its worker is dead, or nobody took it in time."""
+
+    request_id: str
+    attempt: int
+    state: RequestState
+    gateway_id: str
+    worker_id: str | None
+    envelope: bytes
+
+
+class Dispatch:
+    """The pools' queues. Every method is one round trip unless it says otherwise."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._functions = FunctionLibrary(redis, Path(__file__).with_name("dispatch.lua"))
+
+    async def load_functions(self) -> None:
+        await self._functions.load()
+
+    async def enqueue(self, envelope: Envelope, *, max_queue_length: int) -> Enqueued:
+        """Hands the request to a free worker at once, else to the end of its pool's queue."""
+        answer = await self._functions.call(
+            keys.FUNCTION_ENQUEUE,
+            keys.pool_prefix(envelope.pool),
+            envelope.request_id,
+            envelope.tenant_id,
+            envelope.gateway_id,
+            envelope.arrived_at_ms,
+            envelope.deadline_ms,
+            codec.encode(envelope),
+            max_queue_length,
+        )
+        match answer:
+            case [b"assigned", worker_id]:
+                return Assigned(worker_id=worker_id.decode())
+            case [b"queued", position]:
+                return Queued(position=position)
+            case [b"full", length]:
+                return QueueFull(length=length)
+            case [b"known", state]:
+                return AlreadyKnown(state=state.decode())
+        raise codec.WireFormatError(f"expected an answer of enqueue, got: {answer!r}")
+
+    async def cancel(self, pool: str, request_id: str) -> RequestState:
+        """Asks the worker to abort a running request; takes a queued one out of the queue, which
+        its caller then has to `finish`."""
+        answer = await self._functions.call(
+            keys.FUNCTION_CANCEL, keys.pool_prefix(pool), request_id
+        )
+        return RequestState(answer.decode())
+
+    async def finish(self, entry: UsageEntry) -> bool:
+        """The one point of truth. False: another attempt, or somebody else, has ended it."""
+        return bool(
+            await self._functions.call(
+                keys.FUNCTION_FINISH,
+                keys.pool_prefix(entry.pool),
+                entry.request_id,
+                entry.attempt,
+                codec.encode(entry),
+            )
+        )
+
+    async def reap(
+        self,
+        pool: str,
+        *,
+        lease_ms: int = WORKER_LEASE_MS,
+        grace_ms: int = ABANDONED_GRACE_MS,
+        limit: int = _REAP_LIMIT,
+        gateway_id: str | None = None,
+    ) -> list[Stranded]:
+        """What somebody has to end; with a gateway id, only that gateway's requests."""
+        rows = await self._functions.call(
+            keys.FUNCTION_REAP,
+            keys.pool_prefix(pool),
+            lease_ms,
+            grace_ms,
+            limit,
+            *([] if gateway_id is None else [gateway_id]),
+        )
+        return [
+            Stranded(
+                request_id=request_id.decode(),
+                attempt=attempt,
+                state=RequestState(state.decode()),
+                gateway_id=gateway.decode(),
+                worker_id=worker.decode() or None,
+                envelope=envelope,
+            )
+            for request_id, attempt, state, gateway, worker, envelope in rows
+        ]
+
+    async def states(self, pool: str, request_ids: list[str]) -> dict[str, RequestState]:
+        """What the pool knows of each of these requests."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for request_id in request_ids:
+            pipeline.hget(keys.pool_request(pool, request_id), "state")
+        return {
+            request_id: _STATES.get(state, RequestState.UNKNOWN)
+            for request_id, state in zip(request_ids, await pipeline.execute(), strict=True)
+        }
+
+
+_STATES: Final[dict[bytes | None, RequestState]] = {
+    b"queued": RequestState.QUEUED,
+    b"running": RequestState.RUNNING,
+    b"finished": RequestState.TERMINAL,
+}
+
+
+def usage_entry(
+    envelope: Envelope,
+    *,
+    attempt: int,
+    outcome: Outcome,
+    error_code: str | None,
+    worker_id: str | None = None,
+    usage: TokenUsage | None = None,
+    ttft_ms: int | None = None,
+) -> UsageEntry:
+    """The terminal record of a request that no worker finished."""
+    return UsageEntry(
+        request_id=envelope.request_id,
+        tenant_id=envelope.tenant_id,
+        project_id=envelope.project_id,
+        api_key_id=envelope.api_key_id,
+        tier=envelope.tier,
+        pool=envelope.pool,
+        model=envelope.model,
+        api=envelope.api,
+        stream=envelope.stream,
+        attempt=attempt,
+        worker_id=worker_id,
+        outcome=outcome,
+        finish_reason=None,
+        error_code=error_code,
+        usage=usage or TokenUsage(),
+        arrived_at_ms=envelope.arrived_at_ms,
+        finished_at_ms=time.time_ns() // 1_000_000,
+        queue_ms=None,
+        ttft_ms=ttft_ms,
+    )
+
+
+async def end_abandoned(redis: Redis) -> int:
+    """Ends the requests whose gateway is gone and that no worker will end. For the sweeper;
+    returns how many it ended. What the gateway had delivered is unknown by now: nothing is billed.
+    """
+    dispatch = Dispatch(redis)
+    ended = 0
+    for pool in await _all_pools(redis):
+        alive: dict[str, bool] = {}
+        for stranded in await dispatch.reap(pool):
+            gateway_id = stranded.gateway_id
+            if gateway_id not in alive:
+                alive[gateway_id] = bool(await redis.exists(keys.gateway_heartbeat(gateway_id)))
+            if alive[gateway_id]:
+                continue
+            queued = stranded.state is RequestState.QUEUED
+            entry = usage_entry(
+                codec.decode_envelope(stranded.envelope),
+                attempt=stranded.attempt,
+                outcome=Outcome.EXPIRED if queued else Outcome.FAILED,
+                error_code="queue_timeout" if queued else "worker_lost",
+                worker_id=stranded.worker_id,
+            )
+            if await dispatch.finish(entry):
+                ended += 1
+                _log.info("abandoned_request_ended", request_id=stranded.request_id, pool=pool)
+    return ended
+
+
+async def _all_pools(redis: Redis) -> list[str]:
+    """Pools that workers registered for, and pools that models name but no worker ever served."""
+    pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
+    models = cast(list[bytes], await redis.hvals(keys.policy_models()))
+    return sorted(pools | {codec.decode_model(model).pool for model in models})
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

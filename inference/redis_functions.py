@@ -1,0 +1,34 @@
+"""Calls the Lua functions that live inside Redis, and brings them back when Redis has lost them."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+_log = structlog.get_logger(__name__)
+_LOST: Final = "Function not found"
+
+
+class FunctionLibrary:
+    """One Lua library beside its Python module, each function of which takes a single key."""
+
+    def __init__(self, redis: Redis, source: Path) -> None:
+        self._redis = redis
+        self._source = source
+
+    async def load(self) -> None:
+        """Puts the library into Redis, in place of an earlier one of the same name."""
+        await self._redis.function_load(self._source.read_text(encoding="utf-8"), replace=True)
+
+    async def call(self, function: str, key: str, *arguments: str | bytes | int) -> Any:
+        """The function's answer. A Redis that restarted empty is given the library again, once."""
+        try:
+            return await self._redis.fcall(function, 1, key, *arguments)
+        except ResponseError as error:
+            if _LOST not in str(error):
+                raise
+        _log.warning("redis_functions_reloaded", library=self._source.name)
+        await self.load()
+        return await self._redis.fcall(function, 1, key, *arguments)
