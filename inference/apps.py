@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class InferenceConfig(AppConfig):
+    """What is called and how it is served."""
+
+    name = "inference"
+
+    def ready(self) -> None:
+        from inference.models.catalog import visible_models
+        from tenants.policy import register_model_source
+
+        register_model_source(visible_models)

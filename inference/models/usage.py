@@ -1,0 +1,76 @@
+"""The record of every admitted request. Never holds prompt or output."""
+
+from django.db import models
+from django.utils import timezone
+
+from gpu_workers.protocol.messages import Api, Outcome
+from tenants.models import ApiKey, Project, Tenant
+
+
+class UsageRecord(models.Model):
+    """How one admitted request ended, with the engine's own token counts. Written once.
+
+    The key is the UUIDv7 request id: unique, in time order, and fit to partition by month.
+    """
+
+    request_id = models.UUIDField(primary_key=True, editable=False)
+    # Few ever delete a project or key, many write here: so no index of their own.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False)
+    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, db_index=False)
+    tier = models.CharField(max_length=40)
+    pool = models.CharField(max_length=100)
+    model = models.CharField(max_length=200)
+    api = models.CharField(max_length=40, choices=[(api.value, api.value) for api in Api])
+    stream = models.BooleanField()
+    attempt = models.PositiveSmallIntegerField(help_text="0 if no worker took the request.")
+    worker_id = models.CharField(max_length=200, null=True, blank=True)
+    outcome = models.CharField(
+        max_length=20, choices=[(outcome.value, outcome.value) for outcome in Outcome]
+    )
+    finish_reason = models.CharField(max_length=40, null=True, blank=True)
+    error_code = models.CharField(max_length=80, null=True, blank=True)
+    prompt_tokens = models.PositiveIntegerField()
+    cached_tokens = models.PositiveIntegerField()
+    completion_tokens = models.PositiveIntegerField()
+    arrived_at = models.DateTimeField()
+    finished_at = models.DateTimeField()
+    queue_ms = models.PositiveIntegerField("queued (ms)", null=True, blank=True)
+    ttft_ms = models.PositiveIntegerField("TTFT (ms)", null=True, blank=True)
+    recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-request_id"]
+        indexes = [
+            models.Index(fields=["tenant", "arrived_at"], name="usage_tenant_arrived"),
+            models.Index(fields=["arrived_at"], name="usage_arrived"),
+        ]
+
+    def __str__(self) -> str:
+        return self.request_id.hex
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class UsageQuarantine(models.Model):
+    """An entry of a usage stream that could not become a record; kept for a person to look at."""
+
+    id = models.BigAutoField(primary_key=True)
+    pool = models.CharField(max_length=100)
+    stream_id = models.CharField(max_length=50)
+    entry = models.BinaryField(help_text="The entry's bytes as they came.")
+    reason = models.CharField(max_length=500)
+    quarantined_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name = "quarantined usage entry"
+        verbose_name_plural = "quarantined usage entries"
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "stream_id"], name="usage_quarantine_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} {self.stream_id}"

@@ -1,0 +1,210 @@
+"""Every environment variable of the control plane and the gateway, read here and nowhere else.
+
+`.env.example` lists the same variables; a test keeps the two equal. A variable of a secret may be
+given as `<NAME>_FILE`, the path of a file that holds it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from urllib.parse import SplitResult, urlsplit
+
+MIN_SECRET_CHARACTERS = 32
+LOG_FORMATS = ("console", "json")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class InvalidSettings(ValueError):
+    """One or more variables are missing or wrong; the text names every one of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """What the gateway needs when it runs alone: neither PostgreSQL nor Django's secret."""
+
+    # Secret under which API keys are digested (32 characters or more); changing it voids all keys.
+    api_key_pepper: bytes = field(repr=False)
+    # Redis that bears queues, streams and the policy snapshot; runs without persistence.
+    dispatch_redis_url: str = field(repr=False)
+    # Address under which callers reach the service; https switches the secure cookies on.
+    public_url: str
+    # Origins from which browsers may open websockets and post forms; default: the public URL's.
+    allowed_origins: tuple[str, ...]
+    # Largest request body that the gateway reads, in bytes.
+    max_body_bytes: int
+    # One line an event: `console` for people, `json` for collectors.
+    log_format: str
+    # DEBUG, INFO, WARNING, ERROR or CRITICAL.
+    log_level: str
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Self:
+        """Read and check all variables; raises `InvalidSettings` that names every bad one."""
+        reader = _Reader(environ)
+        values = _gateway_values(reader)
+        reader.raise_if_bad()
+        return cls(**values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(GatewaySettings):
+    """What the whole control plane needs."""
+
+    # Django's secret for sessions and signatures (32 characters or more).
+    secret_key: str = field(repr=False)
+    # Django's debug pages and unhashed static files; never in production.
+    debug: bool
+    # Hosts that Django answers to, separated by commas; default: the public URL's and loopback.
+    allowed_hosts: tuple[str, ...]
+    # PostgreSQL: postgresql://user:password@host:port/name
+    database_url: str = field(repr=False)
+    # Redis for Celery, Channels and the cache; must not be the dispatch one in production.
+    redis_url: str = field(repr=False)
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Self:
+        """Read and check all variables; raises `InvalidSettings` that names every bad one."""
+        reader = _Reader(environ)
+        values = _gateway_values(reader)
+        host = urlsplit(str(values["public_url"])).hostname or "localhost"
+        loopback = ("localhost", "127.0.0.1", "[::1]")
+        values |= {
+            "secret_key": reader.strong_secret("PENSTOCK_SECRET_KEY"),
+            "debug": reader.flag("PENSTOCK_DEBUG", default=False),
+            "allowed_hosts": reader.words("PENSTOCK_ALLOWED_HOSTS")
+            or tuple(dict.fromkeys((host, *loopback))),
+            "database_url": reader.url(
+                "PENSTOCK_DATABASE_URL", schemes=("postgresql", "postgres"), needs_path=True
+            ),
+            "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=_REDIS_SCHEMES),
+        }
+        reader.raise_if_bad()
+        return cls(**values)  # type: ignore[arg-type]
+
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+
+
+def _gateway_values(reader: "_Reader") -> dict[str, object]:
+    public_url = reader.url(
+        "PENSTOCK_PUBLIC_URL", schemes=("http", "https"), default="http://127.0.0.1:8000"
+    ).rstrip("/")
+    return {
+        "api_key_pepper": reader.strong_secret("PENSTOCK_API_KEY_PEPPER").encode(),
+        "dispatch_redis_url": reader.url("PENSTOCK_DISPATCH_REDIS_URL", schemes=_REDIS_SCHEMES),
+        "public_url": public_url,
+        "allowed_origins": reader.origins("PENSTOCK_ALLOWED_ORIGINS") or (_origin(public_url),),
+        "max_body_bytes": reader.positive("PENSTOCK_MAX_BODY_BYTES", default=4 * 1024 * 1024),
+        "log_format": reader.choice("PENSTOCK_LOG_FORMAT", LOG_FORMATS, default="console"),
+        "log_level": reader.choice("PENSTOCK_LOG_LEVEL", LOG_LEVELS, default="INFO"),
+    }
+
+
+class _Reader:
+    """Reads typed values and gathers what is wrong, so that all of it can be told at once."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._problems: list[str] = []
+
+    def raise_if_bad(self) -> None:
+        if self._problems:
+            raise InvalidSettings("; ".join(self._problems))
+
+    def strong_secret(self, name: str) -> str:
+        secret = self._secret(name)
+        if secret and len(secret) < MIN_SECRET_CHARACTERS:
+            self._problems.append(
+                f"{name} must have at least {MIN_SECRET_CHARACTERS} characters, has {len(secret)}"
+            )
+        return secret
+
+    def url(
+        self, name: str, *, schemes: tuple[str, ...], default: str = "", needs_path: bool = False
+    ) -> str:
+        """A URL, which may bear a password: so it is never repeated in a problem."""
+        text = default if default and not self._is_given(name) else self._secret(name)
+        parts = _split(text)
+        has_place = parts is not None and bool(parts.hostname or parts.scheme == "unix")
+        if not text:
+            return ""
+        if parts is None or parts.scheme not in schemes or not has_place:
+            self._problems.append(f"{name} must be a URL like {schemes[0]}://host:port")
+        elif needs_path and parts.path.strip("/") == "":
+            self._problems.append(f"{name} must name a database: {schemes[0]}://host:port/name")
+        return text
+
+    def origins(self, name: str) -> tuple[str, ...]:
+        origins = self.words(name)
+        for origin in origins:
+            parts = _split(origin)
+            if parts is None or not parts.hostname or origin != _origin(origin):
+                self._problems.append(
+                    f"{name} must hold origins like https://host:port, got: {origin!r}"
+                )
+        return origins
+
+    def words(self, name: str) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self._text(name).split(",") if word.strip())
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self._text(name).lower()
+        if text not in {"", "0", "1", "false", "true", "no", "yes"}:
+            self._problems.append(f"{name} must be 1 or 0, got: {text!r}")
+        return text in {"1", "true", "yes"} if text else default
+
+    def positive(self, name: str, *, default: int) -> int:
+        text = self._text(name)
+        if not text:
+            return default
+        if not (text.isascii() and text.isdigit() and int(text) > 0):
+            self._problems.append(f"{name} must be a whole number above 0, got: {text!r}")
+            return default
+        return int(text)
+
+    def choice(self, name: str, choices: tuple[str, ...], *, default: str) -> str:
+        text = self._text(name) or default
+        by_folded = {choice.casefold(): choice for choice in choices}
+        if text.casefold() not in by_folded:
+            self._problems.append(f"{name} must be one of {', '.join(choices)}, got: {text!r}")
+        return by_folded.get(text.casefold(), default)
+
+    def _text(self, name: str) -> str:
+        return self._environ.get(name, "").strip()
+
+    def _is_given(self, name: str) -> bool:
+        return bool(self._text(name) or self._text(f"{name}_FILE"))
+
+    def _secret(self, name: str) -> str:
+        path = self._text(f"{name}_FILE")
+        if not path:
+            text = self._text(name)
+            if not text:
+                self._problems.append(f"{name} is missing")
+            return text
+        if self._text(name):
+            self._problems.append(f"{name} and {name}_FILE are both given; keep one")
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            self._problems.append(f"{name}_FILE cannot be read from {path}: {reason}")
+            return ""
+        if not text:
+            self._problems.append(f"{name}_FILE is empty: {path}")
+        return text
+
+
+def _split(text: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _origin(url: str) -> str:
+    parts = _split(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts else ""

@@ -1,0 +1,75 @@
+"""One log line an event, through structlog, for our own loggers and everybody else's."""
+
+import re
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from tenants import api_keys
+
+_KEY_TAIL = re.compile(rf"({api_keys.PREFIX}-[a-z0-9]{{16}})-[a-z2-7]{{8,}}[0-9a-f]*", re.ASCII)
+
+
+def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
+    """A `logging.config.dictConfig` mapping; `log_format` is `console` or `json`."""
+    renderer: Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "event": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": _shared_processors(),
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.format_exc_info,
+                    hide_api_keys,
+                    renderer,
+                ],
+            }
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "event"}},
+        "root": {"handlers": ["stderr"], "level": log_level},
+        "loggers": {
+            # A line per request is the proxy's work; ours are events that somebody acts on.
+            "uvicorn.access": {"level": "WARNING"},
+            "django.server": {"level": "WARNING"},
+        },
+    }
+
+
+def configure_structlog() -> None:
+    """Send structlog's events through the standard library's handlers; safe to call twice."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_shared_processors(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def hide_api_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Cut the secret off every API key in an event: the public id is enough to find it."""
+    for name, value in event.items():
+        if isinstance(value, str) and f"{api_keys.PREFIX}-" in value:
+            event[name] = _KEY_TAIL.sub(r"\1-…", value)
+    return event
+
+
+def _shared_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]

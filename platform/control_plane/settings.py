@@ -1,0 +1,195 @@
+"""Django's settings. Everything that differs between deployments comes from `env.py`."""
+
+import os
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from control_plane.env import InvalidSettings, Settings
+from control_plane.logs import configure_structlog, logging_config
+
+try:
+    ENV = Settings.from_environ(os.environ)
+except InvalidSettings as problem:
+    raise SystemExit(f"Penstock cannot start: {problem}") from None
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+
+# For the apps, which may not know of the environment.
+PENSTOCK_API_KEY_PEPPER = ENV.api_key_pepper
+PENSTOCK_DISPATCH_REDIS_URL = ENV.dispatch_redis_url
+PENSTOCK_REDIS_URL = ENV.redis_url
+PENSTOCK_PUBLIC_URL = ENV.public_url
+PENSTOCK_ALLOWED_ORIGINS = ENV.allowed_origins
+PENSTOCK_MAX_BODY_BYTES = ENV.max_body_bytes
+
+SECRET_KEY = ENV.secret_key
+DEBUG = ENV.debug
+ALLOWED_HOSTS = list(ENV.allowed_hosts)
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "channels",
+    "tenants.apps.TenantsConfig",
+    "inference.apps.InferenceConfig",
+    "control_plane.apps.ControlPlaneConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "control_plane.static_files.StaticFilesMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "control_plane.urls"
+ASGI_APPLICATION = "control_plane.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# PostgreSQL --------------------------------------------------------------------------------------
+
+_database = urlsplit(ENV.database_url)
+_database_options = dict(parse_qsl(_database.query))
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(_database.path.strip("/")),
+        "USER": unquote(_database.username or ""),
+        "PASSWORD": unquote(_database.password or ""),
+        # A socket folder may be given as ?host=/path.
+        "HOST": _database_options.pop("host", _database.hostname or ""),
+        "PORT": _database_options.pop("port", str(_database.port or "")),
+        # Under ASGI persistent connections are kept per thread and leak; the pool bounds them.
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {
+            "connect_timeout": 5,
+            **_database_options,
+            "pool": {"min_size": 1, "max_size": 10, "timeout": 10},
+        },
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Redis: cache, Channels, Celery ------------------------------------------------------------------
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": ENV.redis_url,
+        "KEY_PREFIX": "cache",
+    }
+}
+
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "CONFIG": {
+            # redis-py 8 gives up a blocking read after 5 s unless told otherwise.
+            "hosts": [{"address": ENV.redis_url, "socket_timeout": None}],
+            "prefix": "channels",
+        },
+    }
+}
+
+CELERY_BROKER_URL = ENV.redis_url
+CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": "celery:"}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_DEFAULT_QUEUE = "penstock"
+CELERY_TASK_TIME_LIMIT = 120
+CELERY_TASK_SOFT_TIME_LIMIT = 90
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+# People ------------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "tenants.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "admin:login"
+
+# Edges -------------------------------------------------------------------------------------------
+
+_is_https = ENV.public_url.startswith("https://")
+
+# uvicorn sets the scheme from X-Forwarded-Proto for the proxies in its --forwarded-allow-ips, so
+# Django trusts no such header itself.
+SECURE_SSL_REDIRECT = _is_https
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _is_https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _is_https
+SECURE_HSTS_PRELOAD = _is_https
+SESSION_COOKIE_SECURE = _is_https
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_NAME = "penstock_session"
+CSRF_COOKIE_SECURE = _is_https
+CSRF_COOKIE_NAME = "penstock_csrf"
+CSRF_TRUSTED_ORIGINS = list(ENV.allowed_origins)
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+# Files, words, logs ------------------------------------------------------------------------------
+
+STATIC_URL = "/static/"
+# Served straight from the packages, indexed once at start: there is nothing to collect.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_MAX_AGE = 0 if DEBUG else 3600
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+LOGGING = logging_config(ENV.log_format, ENV.log_level)
+configure_structlog()
+
+REST_FRAMEWORK = {
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAdminUser"],
+}
+
+UNFOLD = {
+    "SITE_TITLE": "Penstock",
+    "SITE_HEADER": "Penstock",
+    "SITE_SUBHEADER": "operators",
+    "SITE_SYMBOL": "valve",
+    "SITE_URL": "/",
+    "SHOW_HISTORY": True,
+    "SHOW_VIEW_ON_SITE": False,
+}

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class TenantsConfig(AppConfig):
+    """Who may call, and how much."""
+
+    name = "tenants"

@@ -1,0 +1,17 @@
+from tenants.models.api_key import ApiKey
+from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet, PolicyVersion
+from tenants.models.tenant import Membership, Project, Tenant
+from tenants.models.tier import Tier
+from tenants.models.user import User
+
+__all__ = [
+    "AffectsPolicy",
+    "ApiKey",
+    "Membership",
+    "PolicyQuerySet",
+    "PolicyVersion",
+    "Project",
+    "Tenant",
+    "Tier",
+    "User",
+]
