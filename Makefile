@@ -1,0 +1,51 @@
+# up · test · check · bench · down: five words, each one command. The rest is for who works on it.
+
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	"$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& command -v "$$name" && break; done || true)
+BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local_stack.bootstrap
+PY = .venv/bin/python
+STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
+
+.PHONY: up test check bench down status shell lock demo-model environments
+.DEFAULT_GOAL := up
+
+up: environments
+	@$(STACK) up
+
+test: environments
+	@$(PY) -m pytest
+
+check:
+	@$(BOOTSTRAP) --control-plane-only
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	PYTHONPATH=.:platform .venv/bin/lint-imports
+	DJANGO_SETTINGS_MODULE=control_plane.settings_for_checks $(PY) manage.py makemigrations --check --dry-run
+
+bench: environments
+	@$(PY) -m tests.benchmarks.gateway_overhead
+
+down:
+	@if [ -x $(PY) ]; then $(STACK) down; else echo "Penstock is not installed here; nothing runs."; fi
+
+status:
+	@$(STACK) status
+
+# A shell whose environment is that of the running stack, for manage.py.
+shell:
+	@$(STACK) shell
+
+environments:
+	@$(BOOTSTRAP)
+
+# Resolve the dependencies of pyproject.toml again.
+lock:
+	@$(BOOTSTRAP) --control-plane-only
+	@PYTHONPATH=.:platform $(PY) -m control_plane.local_stack.locks
+
+# Train the demo model again from its generator and seed, then hold it to its bar.
+demo-model: environments
+	.venv-engine/bin/python -m gpu_workers.demo_model.train
+	.venv-engine/bin/python -m gpu_workers.demo_model.evaluate

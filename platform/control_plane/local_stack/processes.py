@@ -1,0 +1,124 @@
+"""The processes of one stack, found in /proc: also those whose supervisor was killed.
+
+A process is ours if its environment bears the stack's marker, or if it stands in one of the
+stack's data folders: PostgreSQL and Redis overwrite their environment with their title, and they
+always run in their folder. vLLM would too; SPT_NOENV tells its title setter not to.
+"""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+MARKER = "PENSTOCK_STACK"
+PROC = Path("/proc")
+
+
+def marker_environ(stack_id: str) -> dict[str, str]:
+    """What each process of a stack has in its environment."""
+    return {MARKER: stack_id, "SPT_NOENV": "1"}
+
+
+def belonging_to(stack_id: str, folders: Iterable[Path], proc: Path = PROC) -> list[int]:
+    """Process ids of the stack, ourselves and our ancestors left out."""
+    entry = f"{MARKER}={stack_id}".encode()
+    places = [os.path.realpath(folder) for folder in folders]
+    ours = _ancestors(proc)
+    found = []
+    for process in proc.iterdir():
+        if not process.name.isdigit() or int(process.name) in ours:
+            continue
+        try:
+            if _is_zombie(process):
+                continue
+            marked = entry in (process / "environ").read_bytes().split(b"\0")
+            if marked or _stands_in(process, places):
+                found.append(int(process.name))
+        except (OSError, ValueError):
+            continue  # it ended meanwhile, or is another user's
+    return sorted(found)
+
+
+def end_all(stack_id: str, folders: Iterable[Path], grace_seconds: float = 10.0) -> list[int]:
+    """TERM, then KILL, until none is left; the ids of those that there were."""
+    places = list(folders)
+    left = first = belonging_to(stack_id, places)
+    deadline = time.monotonic() + grace_seconds
+    _signal(left, signal.SIGTERM)
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = belonging_to(stack_id, places)
+    while left and time.monotonic() < deadline + grace_seconds:
+        _signal(left, signal.SIGKILL)
+        time.sleep(0.1)
+        left = belonging_to(stack_id, places)
+    if left:
+        raise RuntimeError(f"Processes {left} do not end, not even by SIGKILL: look at them.")
+    return first
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def holder_of(port: int, proc: Path = PROC) -> str:
+    """Who listens on a port, as `name (process id)`, or empty where that cannot be seen."""
+    inodes = set()
+    for table in ("net/tcp", "net/tcp6"):
+        try:
+            rows = (proc / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for columns in map(str.split, rows):
+            is_listening = columns[3] == "0A"
+            if is_listening and int(columns[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{columns[9]}]")
+    for process in proc.iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+        except OSError:
+            continue
+    return ""
+
+
+def _stands_in(process: Path, places: list[str]) -> bool:
+    where = str((process / "cwd").readlink())
+    return any(where == place or where.startswith(f"{place}/") for place in places)
+
+
+def _is_zombie(process: Path) -> bool:
+    return (process / "stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+
+
+def _ancestors(proc: Path) -> set[int]:
+    """A shell of `make shell` bears the marker too, and may be the one that says `make down`."""
+    ours = set()
+    pid = os.getpid()
+    while pid > 1 and pid not in ours:
+        ours.add(pid)
+        try:
+            stat = (proc / str(pid) / "stat").read_text()
+        except OSError:
+            break
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return ours
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,113 @@
+"""What `make up` may be told, from the environment and an `.env` file in the checkout."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Self
+
+from control_plane.local_stack.services import ServiceError
+from gpu_workers.config import read_env_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """Loopback ports of the processes that we start ourselves."""
+
+    # PENSTOCK_WEB_PORT
+    web: int = 8000
+    # PENSTOCK_POSTGRES_PORT
+    postgres: int = 15432
+    # PENSTOCK_DISPATCH_REDIS_PORT
+    dispatch_redis: int = 16379
+    # PENSTOCK_REDIS_PORT
+    redis: int = 16380
+    # PENSTOCK_WORKER_METRICS_PORT: of the first worker; the next ones follow
+    worker_metrics: int = 9101
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Self:
+        return cls(**{each.name: _port(environ, each.name) for each in fields(cls)})
+
+    @staticmethod
+    def variable(name: str) -> str:
+        """The environment variable that sets a port."""
+        return f"PENSTOCK_{name.upper()}_PORT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackSettings:
+    """A stack on one machine. A URL that is given means: use that server, start none."""
+
+    ports: Ports
+    # PENSTOCK_DATABASE_URL, PENSTOCK_DISPATCH_REDIS_URL, PENSTOCK_REDIS_URL
+    database_url: str | None = field(default=None, repr=False)
+    dispatch_redis_url: str | None = field(default=None, repr=False)
+    redis_url: str | None = field(default=None, repr=False)
+    # PENSTOCK_WORKER_MODEL: the name under which tenants ask for the model of the GPU worker
+    model: str = "penstock-demo"
+    # One worker each: its CUDA_VISIBLE_DEVICES, or None on a machine without CUDA.
+    gpu_groups: tuple[str | None, ...] = (None,)
+    # The whole environment that the services inherit.
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, root: Path, environ: Mapping[str, str]) -> Self:
+        """From `environ` over the checkout's `.env`; raises `ServiceError` for what is wrong."""
+        dotenv = root / ".env"
+        merged = (read_env_file(dotenv) if dotenv.exists() else {}) | dict(environ)
+        return cls(
+            ports=Ports.from_environ(merged),
+            database_url=merged.get("PENSTOCK_DATABASE_URL") or None,
+            dispatch_redis_url=merged.get("PENSTOCK_DISPATCH_REDIS_URL") or None,
+            redis_url=merged.get("PENSTOCK_REDIS_URL") or None,
+            model=merged.get("PENSTOCK_WORKER_MODEL") or "penstock-demo",
+            gpu_groups=_gpu_groups(merged),
+            environ=merged,
+        )
+
+
+def _port(environ: Mapping[str, str], name: str) -> int:
+    variable = Ports.variable(name)
+    text = environ.get(variable, "")
+    default = int(getattr(Ports, name))
+    if text in ("", "0"):
+        return default
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise ServiceError(f"{variable} must be a port from 1 to 65535, got: {text!r}.")
+    return int(text)
+
+
+def _gpu_groups(environ: Mapping[str, str]) -> tuple[str | None, ...]:
+    """PENSTOCK_GPU_GROUPS ("0,1;2,3"), else all GPUs in groups of tensor x pipeline parallel."""
+    given = environ.get("PENSTOCK_GPU_GROUPS", "")
+    if given:
+        return tuple(group.strip() for group in given.split(";") if group.strip())
+    gpus = _gpus(environ)
+    if not gpus:
+        return (None,)
+    size = 1
+    for variable in ("PENSTOCK_TENSOR_PARALLEL_SIZE", "PENSTOCK_PIPELINE_PARALLEL_SIZE"):
+        text = environ.get(variable) or "1"
+        if not text.isdigit() or int(text) < 1:
+            raise ServiceError(f"{variable} must be a whole number above 0, got: {text!r}.")
+        size *= int(text)
+    groups = [gpus[first : first + size] for first in range(0, len(gpus) - size + 1, size)]
+    if not groups:
+        raise ServiceError(
+            f"One worker needs {size} GPUs (tensor x pipeline parallel size) and the machine "
+            f"has {len(gpus)}: lower PENSTOCK_TENSOR_PARALLEL_SIZE or _PIPELINE_PARALLEL_SIZE."
+        )
+    return tuple(",".join(group) for group in groups)
+
+
+def _gpus(environ: Mapping[str, str]) -> list[str]:
+    if environ.get("PENSTOCK_ENGINE") == "cpu" or not Path("/dev/nvidia0").exists():
+        return []
+    if environ.get("CUDA_VISIBLE_DEVICES"):
+        return environ["CUDA_VISIBLE_DEVICES"].split(",")
+    if shutil.which("nvidia-smi") is None:
+        return ["0"]
+    asked = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
