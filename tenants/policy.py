@@ -24,6 +24,9 @@ from tenants.models import ApiKey, PolicyVersion
 
 log = structlog.get_logger(__name__)
 
+# What redis-py takes for fields and values.
+_Text = bytes | bytearray | memoryview | str | int | float
+
 ModelSource = Callable[[], Iterable[ModelPolicy]]
 _model_sources: list[ModelSource] = []
 
@@ -70,11 +73,13 @@ def _publish() -> None:
 
 def _write(version: PolicyVersion) -> None:
     """The version row is locked, so what is read here is one state, and the newest."""
-    api_keys = {
+    api_keys: dict[_Text, _Text] = {
         key.public_id: encode(key.to_policy())
         for key in ApiKey.objects.with_policy_parts().order_by().iterator(chunk_size=5000)
     }
-    models = {model.name: encode(model) for source in _model_sources for model in source()}
+    models: dict[_Text, _Text] = {
+        model.name: encode(model) for source in _model_sources for model in source()
+    }
     with _redis().pipeline(transaction=True) as pipeline:
         pipeline.delete(keys.policy_api_keys(), keys.policy_models())
         if api_keys:
@@ -93,11 +98,11 @@ def _current_version() -> str | None:
 
 def _written_version() -> str | None:
     written = _redis().get(keys.policy_version())
-    return None if written is None else bytes(written).decode()
+    return None if written is None else written.decode() if isinstance(written, bytes) else written
 
 
 @cache
-def _redis() -> "Redis[bytes]":
+def _redis() -> Redis:
     # One try: whoever saves a change in the admin must not wait out a Redis that is down.
     return Redis.from_url(
         settings.PENSTOCK_DISPATCH_REDIS_URL,

@@ -1,15 +1,29 @@
 """The fleet as operators see it: workers copied from the registry in Redis, which is the truth."""
 
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 
-from gpu_workers.protocol.messages import WorkerState
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 
-LEASE = timedelta(seconds=6)
-# The copy is renewed every few seconds, so a live worker's row may be this old.
-SEEN_RECENTLY = LEASE + timedelta(seconds=10)
+# The lease (6 s), and the few seconds between two copies of the registry.
+SEEN_RECENTLY = timedelta(seconds=16)
+FORGOTTEN_AFTER = timedelta(days=7)
+
+
+class WorkerManager(models.Manager["Worker"]):
+    @transaction.atomic
+    def see(self, live: Iterable[WorkerInfo], now: datetime | None = None) -> None:
+        """Note what live workers say of themselves, and forget those long gone."""
+        now = now or timezone.now()
+        rows = [_row(info, now) for info in live]
+        fields = [field.name for field in Worker._meta.concrete_fields if not field.primary_key]
+        self.bulk_create(
+            rows, update_conflicts=True, unique_fields=["worker_id"], update_fields=fields
+        )
+        self.filter(last_seen_at__lt=now - FORGOTTEN_AFTER).delete()
 
 
 class Worker(models.Model):
@@ -35,6 +49,8 @@ class Worker(models.Model):
     started_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 
+    objects = WorkerManager()
+
     class Meta:
         ordering = ["pool", "name", "-started_at"]
         indexes = [models.Index(fields=["pool", "last_seen_at"], name="worker_pool_seen")]
@@ -45,3 +61,25 @@ class Worker(models.Model):
     def is_live(self, now: datetime | None = None) -> bool:
         """Whether it held its lease when the registry was last copied."""
         return self.last_seen_at > (now or timezone.now()) - SEEN_RECENTLY
+
+
+def _row(info: WorkerInfo, now: datetime) -> Worker:
+    return Worker(
+        worker_id=info.worker_id,
+        name=info.name,
+        pool=info.pool,
+        model=info.model,
+        engine=info.engine,
+        engine_version=info.engine_version,
+        state=info.state.value,
+        slots=info.slots,
+        running=info.running,
+        waiting_in_engine=info.waiting_in_engine,
+        context_tokens=info.context_tokens,
+        kv_cache_tokens=info.kv_cache_tokens,
+        host=info.host,
+        pid=info.pid,
+        metrics_url=info.metrics_url,
+        started_at=datetime.fromtimestamp(info.started_at_ms / 1000, UTC),
+        last_seen_at=now,
+    )

@@ -86,6 +86,8 @@ DATABASES = {
         "PORT": _database_options.pop("port", str(_database.port or "")),
         # Under ASGI persistent connections are kept per thread and leak; the pool bounds them.
         "CONN_MAX_AGE": 0,
+        # Asked when the pool hands one out, so that a restarted PostgreSQL is not noticed.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 5,
             **_database_options,

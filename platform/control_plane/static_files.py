@@ -1,11 +1,11 @@
 """Static files through whitenoise, in the one form that is cheap under ASGI."""
 
 from django.http import HttpRequest, HttpResponse
-from whitenoise.middleware import WhiteNoiseMiddleware
-from whitenoise.responders import StaticFile
+from whitenoise.middleware import WhiteNoiseMiddleware  # type: ignore[import-untyped]
+from whitenoise.responders import StaticFile  # type: ignore[import-untyped]
 
 
-class StaticFilesMiddleware(WhiteNoiseMiddleware):
+class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
     """Answers with the whole file: Django would read whitenoise's sync iterator in a thread, chunk
     by chunk, and warn about it. Our largest file is under a megabyte."""
 

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 from django.core.validators import RegexValidator
@@ -25,15 +26,9 @@ class IssuedApiKey:
 class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
     def issue(self, project: Project, *, name: str = "", key: str | None = None) -> IssuedApiKey:
         """Make a key, or take in one that was made before; `MalformedApiKey` if that is none."""
-        key = api_keys.generate() if key is None else key
-        parsed = api_keys.parse(key)
-        record = self.create(
-            project=project,
-            name=name,
-            public_id=parsed.public_id,
-            last_four=parsed.last_four,
-            secret_digest=api_keys.digest(key, settings.PENSTOCK_API_KEY_PEPPER),
-        )
+        record = ApiKey(project=project, name=name)
+        key = record.take(api_keys.generate() if key is None else key)
+        record.save(force_insert=True)
         return IssuedApiKey(record=record, key=key)
 
     def find(self, key: str) -> "ApiKey | None":
@@ -68,7 +63,10 @@ class ApiKey(AffectsPolicy):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
-    objects = ApiKeyQuerySet.as_manager()
+    # The key itself, between its making and the one page that shows it. Never stored.
+    shown_once: str | None = None
+
+    objects = ApiKeyQuerySet.as_manager()  # type: ignore[misc]
 
     class Meta:
         verbose_name = "API key"
@@ -86,14 +84,23 @@ class ApiKey(AffectsPolicy):
     def is_revoked(self) -> bool:
         return self.revoked_at is not None
 
+    def take(self, key: str) -> str:
+        """Become the record of a key: keep what may be kept of it, and hand it back."""
+        parsed = api_keys.parse(key)
+        self.public_id = parsed.public_id
+        self.last_four = parsed.last_four
+        self.secret_digest = api_keys.digest(key, settings.PENSTOCK_API_KEY_PEPPER)
+        return key
+
     def is_genuine(self, key: str) -> bool:
         return api_keys.is_genuine(key, bytes(self.secret_digest), settings.PENSTOCK_API_KEY_PEPPER)
 
-    def revoke(self) -> None:
-        """Refuse the key from now on; calling it again keeps the first time."""
+    def revoke(self) -> datetime:
+        """Refuse the key from now on; calling it again keeps the first time. Returns that time."""
         if self.revoked_at is None:
             self.revoked_at = timezone.now()
             self.save(update_fields=["revoked_at"])
+        return self.revoked_at
 
     def to_policy(self) -> ApiKeyPolicy:
         tenant = self.project.tenant

@@ -35,14 +35,14 @@ class PolicyVersion(models.Model):
         from tenants.policy import publish_after_commit
 
         if not cls.objects.filter(id=1).update(version=F("version") + 1):
-            cls.objects.bulk_create([cls(id=1)], ignore_conflicts=True)
+            PolicyVersion.objects.bulk_create([PolicyVersion(id=1)], ignore_conflicts=True)
             cls.objects.filter(id=1).update(version=F("version") + 1)
         publish_after_commit()
 
     @classmethod
     def locked(cls) -> "PolicyVersion":
         """The row, locked: until the transaction ends no change of the policy can commit."""
-        cls.objects.bulk_create([cls(id=1)], ignore_conflicts=True)
+        PolicyVersion.objects.bulk_create([PolicyVersion(id=1)], ignore_conflicts=True)
         return cls.objects.select_for_update().get(id=1)
 
 

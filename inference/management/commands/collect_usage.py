@@ -1,0 +1,39 @@
+"""manage.py collect_usage"""
+
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
+from redis.exceptions import RedisError
+
+from inference.metering import UsageCollector, dispatch_redis
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "Turn the workers' usage streams into records, until SIGTERM."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--once", action="store_true", help="record all there is, then end")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        with dispatch_redis() as redis:
+            collector = UsageCollector(redis)
+            if not options["once"]:
+                collector.run(_stop_at_signal())
+                return
+            try:
+                collected = collector.drain()
+            except (DatabaseError, RedisError) as error:
+                raise CommandError(f"Usage cannot be collected now: {error}") from None
+        self.report(options, collected=collected)
+
+
+def _stop_at_signal() -> threading.Event:
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    return stop

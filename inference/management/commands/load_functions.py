@@ -1,0 +1,32 @@
+"""manage.py load_functions"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+import inference
+from inference.redis_functions import FunctionLibrary
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "Put the Lua functions of admission and dispatch into the dispatch Redis."
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        sources = sorted(Path(inference.__file__).parent.glob("*.lua"))
+        try:
+            asyncio.run(_load(sources))
+        except RedisError as error:
+            raise CommandError(f"The dispatch Redis does not take the functions: {error}") from None
+        self.report(options, loaded=", ".join(source.stem for source in sources))
+
+
+async def _load(sources: list[Path]) -> None:
+    async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
+        for source in sources:
+            await FunctionLibrary(redis, source).load()

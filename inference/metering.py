@@ -1,0 +1,303 @@
+"""Usage streams become records: every terminal record of every pool, once, whatever fails.
+
+An entry leaves its stream only after the commit that made it a record, so a crash or an outage
+means reading it again, and the request id as the primary key makes that harmless. What cannot
+become a record goes to quarantine in the same transaction.
+"""
+
+import os
+import secrets
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, cast
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
+from redis import Redis
+from redis.exceptions import RedisError, ResponseError
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import WireFormatError, decode_model, decode_usage_entry
+from gpu_workers.protocol.messages import UsageEntry
+from inference.models import UsageQuarantine, UsageRecord
+from tenants.models import ApiKey
+
+log = structlog.get_logger(__name__)
+
+BATCH: Final = 500
+IDLE_PAUSE_SECONDS: Final = 0.2
+# What another consumer has held for this long without acknowledging it is taken over.
+CLAIM_AFTER_MS: Final = 30_000
+CLAIM_EVERY_SECONDS: Final = 10.0
+FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
+MIN_BACKOFF_SECONDS: Final = 0.2
+MAX_BACKOFF_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamEntry:
+    """An entry as it was read. `data` is None if it has gone from the stream since."""
+
+    pool: str
+    stream_id: str
+    data: bytes | None
+
+
+class UsageCollector:
+    """One consumer of all pools' usage streams. Several may run beside each other."""
+
+    def __init__(self, redis: Redis, *, consumer: str | None = None) -> None:
+        self._redis = redis
+        self._consumer = consumer or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._groups: set[str] = set()
+        self._last_claim: dict[str, float] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Collect until told to stop. Outages of PostgreSQL and Redis are waited out."""
+        backoff = MIN_BACKOFF_SECONDS
+        while not stop.is_set():
+            try:
+                collected = self._collect_all()
+            except (DatabaseError, RedisError) as error:
+                log.warning(
+                    "usage_collection_failed", error=_first_line(error), retry_seconds=backoff
+                )
+                self._forget_connections()
+                stop.wait(backoff)
+                backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
+                continue
+            backoff = MIN_BACKOFF_SECONDS
+            if not collected:
+                stop.wait(IDLE_PAUSE_SECONDS)
+
+    def drain(self) -> int:
+        """Collect all there is, what other consumers left unfinished too; returns how many."""
+        total = 0
+        for pool in self.pools():
+            self._ensure_group(pool)
+            while claimed := self._claim(pool, idle_ms=0):
+                total += self._record(pool, claimed)
+        while collected := self._collect_all():
+            total += collected
+        return total
+
+    def pools(self) -> list[str]:
+        """Pools that a worker registered for, and those of models that no worker ever served:
+        their requests expire, and that is on record too."""
+        pools = cast(set[bytes], self._redis.smembers(keys.known_pools()))
+        models = cast(list[bytes], self._redis.hvals(keys.policy_models()))
+        return sorted(
+            {pool.decode() for pool in pools} | {decode_model(model).pool for model in models}
+        )
+
+    def _collect_all(self) -> int:
+        # One call a pool, as the streams of two pools may lie on two nodes of a cluster.
+        return sum(self._collect(pool) for pool in self.pools())
+
+    def _collect(self, pool: str) -> int:
+        """One batch of what this consumer read before and could not record, what a dead one left,
+        or what is new."""
+        self._ensure_group(pool)
+        entries = self._take_over(pool) or self._read(pool, since=">")
+        return self._record(pool, entries)
+
+    def _take_over(self, pool: str) -> list[StreamEntry]:
+        now = time.monotonic()
+        if now - self._last_claim.get(pool, -CLAIM_EVERY_SECONDS) < CLAIM_EVERY_SECONDS:
+            return []
+        own = self._read(pool, since="0")
+        entries = own or self._claim(pool, idle_ms=CLAIM_AFTER_MS)
+        if not entries:
+            self._last_claim[pool] = now
+            self._forget_idle_consumers(pool)
+        return entries
+
+    def _read(self, pool: str, *, since: str) -> list[StreamEntry]:
+        answer = self._redis.xreadgroup(
+            keys.USAGE_CONSUMER_GROUP, self._consumer, {keys.pool_usage(pool): since}, count=BATCH
+        )
+        return [entry for _stream, rows in _streams(answer) for entry in _entries(pool, rows)]
+
+    def _claim(self, pool: str, *, idle_ms: int) -> list[StreamEntry]:
+        _next, rows, *_deleted = self._redis.xautoclaim(
+            keys.pool_usage(pool),
+            keys.USAGE_CONSUMER_GROUP,
+            self._consumer,
+            min_idle_time=idle_ms,
+            count=BATCH,
+        )
+        return _entries(pool, rows)
+
+    def _record(self, pool: str, entries: list[StreamEntry]) -> int:
+        if not entries:
+            return 0
+        record_entries(entries)
+        ids = [entry.stream_id for entry in entries]
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.xack(keys.pool_usage(pool), keys.USAGE_CONSUMER_GROUP, *ids)
+            pipeline.xdel(keys.pool_usage(pool), *ids)
+            pipeline.execute()
+        return len(entries)
+
+    def _ensure_group(self, pool: str) -> None:
+        if pool in self._groups:
+            return
+        try:
+            self._redis.xgroup_create(
+                keys.pool_usage(pool), keys.USAGE_CONSUMER_GROUP, id="0", mkstream=True
+            )
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+        self._groups.add(pool)
+
+    def _forget_idle_consumers(self, pool: str) -> None:
+        stream = keys.pool_usage(pool)
+        for consumer in self._redis.xinfo_consumers(stream, keys.USAGE_CONSUMER_GROUP):
+            if consumer["pending"] == 0 and consumer["idle"] > FORGET_CONSUMER_AFTER_MS:
+                self._redis.xgroup_delconsumer(stream, keys.USAGE_CONSUMER_GROUP, consumer["name"])
+
+    def _forget_connections(self) -> None:
+        """A Redis that came back empty has no groups; a broken connection is no use."""
+        self._groups.clear()
+        self._last_claim.clear()
+        connection.close()
+
+
+def record_entries(entries: list[StreamEntry]) -> None:
+    """Entries to records, in one transaction; those that cannot be are quarantined."""
+    with transaction.atomic():
+        records, quarantined = _sort(entries)
+        try:
+            with transaction.atomic():
+                UsageRecord.objects.bulk_create(
+                    [record for _entry, record in records], ignore_conflicts=True
+                )
+        except (DataError, IntegrityError, ValueError):
+            quarantined += _record_singly(records)
+        UsageQuarantine.objects.bulk_create(quarantined, ignore_conflicts=True)
+    for row in quarantined:
+        log.error("usage_quarantined", pool=row.pool, stream_id=row.stream_id, reason=row.reason)
+
+
+def _sort(
+    entries: list[StreamEntry],
+) -> tuple[list[tuple[StreamEntry, UsageRecord]], list[UsageQuarantine]]:
+    records: list[tuple[StreamEntry, UsageRecord]] = []
+    quarantined: list[UsageQuarantine] = []
+    for entry in entries:
+        if entry.data is None:
+            continue  # recorded and deleted by another consumer; only the receipt was left
+        try:
+            records.append((entry, _to_record(entry.pool, entry.data)))
+        except (WireFormatError, ValueError, OverflowError, OSError) as error:
+            quarantined.append(_quarantine(entry, _first_line(error)))
+    owners = _owners({record.api_key_id for _entry, record in records})
+    known: list[tuple[StreamEntry, UsageRecord]] = []
+    for entry, record in records:
+        if owners.get(record.api_key_id) == (record.project_id, record.tenant_id):
+            known.append((entry, record))
+        else:
+            reason = f"no API key {record.api_key_id} of this project and tenant"
+            quarantined.append(_quarantine(entry, reason))
+    return known, quarantined
+
+
+def _record_singly(records: list[tuple[StreamEntry, UsageRecord]]) -> list[UsageQuarantine]:
+    """One bad value fails a whole batch: find it, and record the others."""
+    quarantined: list[UsageQuarantine] = []
+    for entry, record in records:
+        try:
+            with transaction.atomic():
+                UsageRecord.objects.bulk_create([record], ignore_conflicts=True)
+        except (DataError, IntegrityError, ValueError) as error:
+            quarantined.append(_quarantine(entry, _first_line(error)))
+    return quarantined
+
+
+def _to_record(pool: str, data: bytes) -> UsageRecord:
+    usage = decode_usage_entry(data)
+    if usage.pool != pool:
+        raise ValueError(f"the entry names the pool {usage.pool!r}, not its stream's")
+    return _record_of(usage)
+
+
+def _record_of(usage: UsageEntry) -> UsageRecord:
+    return UsageRecord(
+        request_id=uuid.UUID(usage.request_id),
+        tenant_id=uuid.UUID(usage.tenant_id),
+        project_id=uuid.UUID(usage.project_id),
+        api_key_id=uuid.UUID(usage.api_key_id),
+        tier=usage.tier,
+        pool=usage.pool,
+        model=usage.model,
+        api=usage.api.value,
+        stream=usage.stream,
+        attempt=usage.attempt,
+        worker_id=usage.worker_id,
+        outcome=usage.outcome.value,
+        finish_reason=usage.finish_reason,
+        error_code=usage.error_code,
+        prompt_tokens=usage.usage.prompt_tokens,
+        cached_tokens=usage.usage.cached_tokens,
+        completion_tokens=usage.usage.completion_tokens,
+        arrived_at=datetime.fromtimestamp(usage.arrived_at_ms / 1000, UTC),
+        finished_at=datetime.fromtimestamp(usage.finished_at_ms / 1000, UTC),
+        queue_ms=usage.queue_ms,
+        ttft_ms=usage.ttft_ms,
+    )
+
+
+def _owners(api_key_ids: set[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID, uuid.UUID]]:
+    rows = ApiKey.objects.filter(id__in=api_key_ids).values_list(
+        "id", "project_id", "project__tenant_id"
+    )
+    return {api_key: (project, tenant) for api_key, project, tenant in rows}
+
+
+def _quarantine(entry: StreamEntry, reason: str) -> UsageQuarantine:
+    return UsageQuarantine(
+        pool=entry.pool,
+        stream_id=entry.stream_id,
+        entry=entry.data or b"",
+        reason=reason.replace("\0", "")[:500],
+    )
+
+
+_Row = tuple[bytes, dict[bytes, bytes] | None]
+
+
+def _streams(answer: object) -> list[tuple[bytes, list[_Row]]]:
+    """RESP2 answers with a list of streams, RESP3 with a map of them."""
+    if isinstance(answer, dict):
+        return [(name, pages[0] if pages else []) for name, pages in answer.items()]
+    return list(answer) if isinstance(answer, list) else []
+
+
+def _entries(pool: str, rows: list[_Row]) -> list[StreamEntry]:
+    return [
+        StreamEntry(pool=pool, stream_id=stream_id.decode(), data=_data(fields))
+        for stream_id, fields in rows
+    ]
+
+
+def _data(fields: dict[bytes, bytes] | None) -> bytes | None:
+    if not fields:
+        return None
+    # Without the one field that an entry has, all of it goes on, into quarantine.
+    return fields.get(keys.USAGE_FIELD.encode(), repr(fields).encode())
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def dispatch_redis() -> Redis:
+    """A client for a collector, which reads without blocking."""
+    return Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10)

@@ -1,0 +1,49 @@
+"""What Celery does for inference; `control_plane/celery.py` says when."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from celery import shared_task
+from django.conf import settings
+from redis.asyncio import Redis
+
+from inference import admission, dispatch
+from inference.models import Worker
+from inference.worker_registry import PoolWorker, WorkerRegistry
+
+_T = TypeVar("_T")
+
+
+@shared_task(name="inference.sweep_reservations", expires=30)  # type: ignore[untyped-decorator]
+def sweep_reservations() -> int:
+    """Release what requests reserved that are no more; returns how many."""
+    return _on_dispatch_redis(admission.sweep)
+
+
+@shared_task(name="inference.end_abandoned_requests", expires=10)  # type: ignore[untyped-decorator]
+def end_abandoned_requests() -> int:
+    """End the requests of gateways that died; returns how many."""
+    return _on_dispatch_redis(dispatch.end_abandoned)
+
+
+@shared_task(name="inference.copy_workers", expires=10)  # type: ignore[untyped-decorator]
+def copy_workers() -> int:
+    """Copy the registry of workers into the table that operators see; returns how many live."""
+    seen = _on_dispatch_redis(_registered_workers)
+    live = [worker.info for worker in seen if worker.is_live]
+    Worker.objects.see(live)
+    return len(live)
+
+
+async def _registered_workers(redis: Redis) -> list[PoolWorker]:
+    registry = WorkerRegistry(redis)
+    return [worker for pool in await registry.pools() for worker in await registry.workers(pool)]
+
+
+def _on_dispatch_redis(work: Callable[[Redis], Awaitable[_T]]) -> _T:
+    async def run() -> _T:
+        async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
+            return await work(redis)
+
+    return asyncio.run(run())

@@ -1,0 +1,39 @@
+"""Celery: what is done in the background, and how often.
+
+A task that nobody ran in time is dropped (`expires`): the next beat makes it good.
+"""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+
+app = Celery("penstock")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.conf.beat_schedule = {
+    "the policy snapshot follows the database": {
+        "task": "tenants.reconcile_policy",
+        "schedule": 3.0,
+    },
+    "requests of dead gateways end": {
+        "task": "inference.end_abandoned_requests",
+        "schedule": 5.0,
+    },
+    "reservations without a request are released": {
+        "task": "inference.sweep_reservations",
+        "schedule": 20.0,
+    },
+    "operators see the workers": {
+        "task": "inference.copy_workers",
+        "schedule": 5.0,
+    },
+}
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def _keep_our_logging(**_: Any) -> None:
+    """Celery configures no logging where this is connected: Django's stands."""

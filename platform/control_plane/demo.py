@@ -1,0 +1,99 @@
+"""What `make up` starts with: an operator, two tenants with a key each, and the catalogue."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from inference.models import ServedModel
+from tenants.api_keys import MalformedApiKey
+from tenants.default_tiers import ensure_default_tiers
+from tenants.models import ApiKey, Project, Tenant, Tier, User
+
+DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"
+# name, pool, context tokens
+DEMO_MODELS = (("penstock-demo", "penstock-demo", 2048), ("sim", "sim", 8192))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DemoSecrets:
+    """What an earlier run may have left, and what the next one needs. Holds secrets: no repr.
+
+    `operator_password` is None where the account has a password that is not ours to know.
+    """
+
+    operator_email: str | None = None
+    operator_password: str | None = None
+    acme_key: str | None = None
+    globex_key: str | None = None
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Self:
+        """From the variables of var/demo.env."""
+        return cls(
+            operator_email=environ.get("PENSTOCK_OPERATOR_EMAIL") or None,
+            operator_password=environ.get("PENSTOCK_OPERATOR_PASSWORD") or None,
+            acme_key=environ.get("PENSTOCK_ACME_KEY") or None,
+            globex_key=environ.get("PENSTOCK_GLOBEX_KEY") or None,
+        )
+
+
+@transaction.atomic
+def seed_demo(existing: DemoSecrets) -> DemoSecrets:
+    """Make what is missing and keep what is there; keys that still work stay as they are."""
+    ensure_default_tiers()
+    for name, pool, context_tokens in DEMO_MODELS:
+        ServedModel.objects.get_or_create(
+            name=name, defaults={"pool": pool, "context_tokens": context_tokens}
+        )
+    email = (existing.operator_email or DEFAULT_OPERATOR_EMAIL).strip().lower()
+    return DemoSecrets(
+        operator_email=email,
+        operator_password=_seed_operator(email, existing.operator_password),
+        acme_key=_seed_tenant("Acme", "premium", existing.acme_key),
+        globex_key=_seed_tenant("Globex", "standard", existing.globex_key),
+    )
+
+
+def _seed_operator(email: str, password: str | None) -> str | None:
+    """The password if it was set just now: the account is new, or nobody has its password."""
+    user = User.objects.filter(email=email).first()
+    if user is not None and password is not None:
+        return None
+    password = password or secrets.token_urlsafe(15)
+    if user is None:
+        user = User(email=email, is_staff=True, is_superuser=True)
+    user.set_password(password)
+    user.full_clean()
+    user.save()
+    return password
+
+
+def _seed_tenant(name: str, tier: str, key: str | None) -> str:
+    tenant, _ = Tenant.objects.get_or_create(
+        name=name, defaults={"tier": Tier.objects.get(name=tier)}
+    )
+    project = tenant.projects.order_by("created_at").first()
+    if project is None:
+        project = Project.objects.create(tenant=tenant, name="default")
+    record = ApiKey.objects.find(key) if key else None
+    if key and record and not record.is_revoked and record.project.tenant_id == tenant.id:
+        return key
+    return _bring_back(project, key) or ApiKey.objects.issue(project, name="demo").key
+
+
+def _bring_back(project: Project, key: str | None) -> str | None:
+    """Take a key of an earlier database in again, so that what was pasted goes on working."""
+    if key is None:
+        return None
+    try:
+        record = ApiKey(project=project, name="demo")
+        record.take(key)
+        record.full_clean()
+    except (MalformedApiKey, ValidationError):
+        return None  # mistyped, or its public id is taken: by a revoked key or another tenant's
+    record.save(force_insert=True)
+    return key

@@ -1,0 +1,44 @@
+"""manage.py create_tenant "Acme" --tier premium"""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
+from django.db import transaction
+
+from tenants.default_tiers import ensure_default_tiers
+from tenants.management.look_up import tier_named
+from tenants.management.reporting import ReportingCommand
+from tenants.models import Project, Tenant, Tier
+
+
+class Command(ReportingCommand):
+    help = "Make a tenant with one project."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("name")
+        parser.add_argument("--tier", default="standard", help="SLA tier (default: standard)")
+        parser.add_argument("--project", default="default", help="name of its first project")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        if not Tier.objects.exists():
+            ensure_default_tiers()
+        tenant = Tenant(name=options["name"].strip(), tier=tier_named(options["tier"]))
+        project = Project(tenant=tenant, name=options["project"].strip())
+        try:
+            tenant.full_clean()
+            project.full_clean(exclude=["tenant"])
+        except ValidationError as error:
+            raise CommandError(f"{options['name']!r}: {' '.join(error.messages)}") from None
+        with transaction.atomic():
+            tenant.save()
+            project.save()
+        self.report(
+            options,
+            tenant_id=str(tenant.id),
+            name=tenant.name,
+            tier=tenant.tier.name,
+            project_id=str(project.id),
+            project=project.name,
+        )

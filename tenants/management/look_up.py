@@ -1,0 +1,57 @@
+"""Finds what a command's arguments name, or says in one sentence why it cannot."""
+
+import uuid
+
+from django.core.management.base import CommandError
+from django.db.models import Q
+
+from tenants import api_keys
+from tenants.models import ApiKey, Project, Tenant, Tier
+
+
+def tenant_named(text: str) -> Tenant:
+    """By id or by name, in any case."""
+    query = Q(id=_uuid(text)) if _uuid(text) else Q(name__iexact=text.strip())
+    tenant = Tenant.objects.filter(query).first()
+    if tenant is None:
+        raise CommandError(f"There is no tenant {text!r}.")
+    return tenant
+
+
+def project_named(tenant: Tenant, name: str | None) -> Project:
+    """The tenant's project of that name; without a name its only one."""
+    projects = list(tenant.projects.all())
+    if name is None and len(projects) == 1:
+        return projects[0]
+    names = ", ".join(sorted(repr(project.name) for project in projects)) or "none"
+    if name is None:
+        raise CommandError(f"Say which project with --project; {tenant.name} has {names}.")
+    for project in projects:
+        if project.name == name:
+            return project
+    raise CommandError(f"{tenant.name} has no project {name!r}; it has {names}.")
+
+
+def tier_named(name: str) -> Tier:
+    tier = Tier.objects.filter(name=name).first()
+    if tier is None:
+        names = ", ".join(Tier.objects.values_list("name", flat=True)) or "none"
+        raise CommandError(f"There is no tier {name!r}; there is {names}.")
+    return tier
+
+
+def api_key_named(text: str) -> ApiKey:
+    """By id, by public id, or by the whole key, as somebody finds it in a leak."""
+    public_id = text.removeprefix(f"{api_keys.PREFIX}-").split("-")[0]
+    query = Q(id=_uuid(text)) if _uuid(text) else Q(public_id=public_id)
+    key = ApiKey.objects.filter(query).first()
+    if key is None:
+        raise CommandError("There is no API key with this id or public id.")
+    return key
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
