@@ -38,7 +38,8 @@ class Result:
     """How a request ended: always the last thing that `generate` yields, exactly once.
 
     `body` is the whole answer's JSON for a request that did not stream and completed. `usage`
-    holds what the engine really counted, also after an abort.
+    holds what the engine really counted, also after an abort. `first_token_at_ms` is the Unix
+    time of the first token where no `Output` shows it, that is, without streaming.
     """
 
     outcome: Outcome
@@ -46,6 +47,7 @@ class Result:
     finish_reason: str | None = None
     body: bytes | None = None
     error: WireError | None = None
+    first_token_at_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +59,7 @@ class EngineLoad:
 
 
 class EngineDied(RuntimeError):
-    """The engine cannot serve any more; the worker ends its requests with a typed error and exits."""
+    """The engine cannot serve any more; the worker ends its requests, typed, and exits."""
 
 
 class Engine(Protocol):
@@ -86,5 +88,5 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Free everything, child processes included; safe to call twice and after a failed start."""
+        """Free everything, child processes included; safe twice and after a failed start."""
         ...

@@ -72,7 +72,7 @@ def pool_prefix(pool: str) -> str:
 
 
 def pool_queue(pool: str) -> str:
-    """Sorted set: request id scored by its sequence number in the pool; first come, first served."""
+    """Sorted set: request id scored by its sequence in the pool; first come, first served."""
     return f"{pool_prefix(pool)}:queue"
 
 
@@ -155,5 +155,5 @@ def gateway_heartbeat(gateway_id: str) -> str:
 
 
 def stream_ticket(ticket_digest: str) -> str:
-    """String with a time to live: the encoded caller that a one-time websocket ticket stands for."""
+    """String with a time to live: the encoded caller behind a one-time websocket ticket."""
     return f"{{ticket:{ticket_digest}}}"

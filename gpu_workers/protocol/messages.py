@@ -39,7 +39,7 @@ class Outcome(StrEnum):
     FAILED = "failed"  # engine or worker died, or an internal error
 
 
-class WireError(Message):
+class WireError(Message, frozen=True):
     """An error on its way to a client, in the terms of OpenAI's envelope.
 
     `status` is the HTTP status for an answer that has not begun.
@@ -53,7 +53,7 @@ class WireError(Message):
     retry_after_seconds: int | None = None
 
 
-class Envelope(Message, tag="request-1"):
+class Envelope(Message, frozen=True, tag="request-1"):
     """A request as a worker gets it: rebuilt by the gateway from an allow-list, never the client's.
 
     `body` is the JSON of the OpenAI request with validated fields only, `cache_salt` an HMAC of
@@ -79,7 +79,7 @@ class Envelope(Message, tag="request-1"):
     deadline_ms: int
 
 
-class Assignment(Message):
+class Assignment(Message, frozen=True):
     """Inbox: run this attempt of a request. The envelope stays encoded, as the gateway wrote it."""
 
     request_id: str
@@ -87,7 +87,7 @@ class Assignment(Message):
     envelope: bytes
 
 
-class Cancellation(Message):
+class Cancellation(Message, frozen=True):
     """Inbox: abort this attempt, keep what it generated, finish it as cancelled."""
 
     request_id: str
@@ -97,7 +97,7 @@ class Cancellation(Message):
 InboxMessage = Assignment | Cancellation
 
 
-class TokenUsage(Message):
+class TokenUsage(Message, frozen=True):
     """Token counts of one attempt, as the engine counted them."""
 
     prompt_tokens: int = 0
@@ -105,7 +105,7 @@ class TokenUsage(Message):
     completion_tokens: int = 0
 
 
-class Delta(Message, tag="d"):
+class Delta(Message, frozen=True, tag="d"):
     """New output of one request. `seq` counts a request's frames from 0 within an attempt.
 
     `chunks` are the JSON texts of the stream's events without SSE framing; `completion_tokens`
@@ -120,7 +120,7 @@ class Delta(Message, tag="d"):
     token_ids: list[int]
 
 
-class Terminal(Message, tag="t"):
+class Terminal(Message, frozen=True, tag="t"):
     """The last frame of an attempt, sent after `finish` accepted it.
 
     `body` is the JSON of the whole answer where the request did not stream and succeeded.
@@ -139,14 +139,14 @@ class Terminal(Message, tag="t"):
 Frame = Delta | Terminal
 
 
-class FrameBatch(Message, tag="frames-1"):
+class FrameBatch(Message, frozen=True, tag="frames-1"):
     """All frames that one flush of a worker sends to one gateway process."""
 
     worker_id: str
     frames: list[Frame]
 
 
-class WorkerInfo(Message, tag="worker-1"):
+class WorkerInfo(Message, frozen=True, tag="worker-1"):
     """What a worker publishes about itself at registration and with each heartbeat.
 
     `template_overhead_tokens` bounds what the chat template adds to the text of a request,
@@ -174,7 +174,7 @@ class WorkerInfo(Message, tag="worker-1"):
     metrics_url: str
 
 
-class UsageEntry(Message, tag="usage-1"):
+class UsageEntry(Message, frozen=True, tag="usage-1"):
     """The one terminal usage record of an admitted request. Never holds prompt or output.
 
     Built by whoever calls `finish`: the worker, or the gateway for a request that no worker

@@ -1,4 +1,4 @@
-"""The policy snapshot: what a gateway must know of keys, tiers and models to work without PostgreSQL.
+"""The policy snapshot: what a gateway knows of keys, tiers and models without PostgreSQL.
 
 Written by the control plane from a version row of the same transaction, read by gateways.
 """
@@ -6,7 +6,7 @@ Written by the control plane from a version row of the same transaction, read by
 from gpu_workers.protocol.messages import Message
 
 
-class TierPolicy(Message):
+class TierPolicy(Message, frozen=True):
     """The limits and promises of an SLA tier, as admission enforces them."""
 
     name: str
@@ -20,7 +20,7 @@ class TierPolicy(Message):
     max_output_tokens: int
 
 
-class ApiKeyPolicy(Message, tag="key-1"):
+class ApiKeyPolicy(Message, frozen=True, tag="key-1"):
     """One API key: who it stands for and what it may do.
 
     `secret_digest` is HMAC-SHA256 of the whole key under the deployment's pepper. A revoked key,
@@ -37,7 +37,7 @@ class ApiKeyPolicy(Message, tag="key-1"):
     refusal: str | None = None
 
 
-class ModelPolicy(Message, tag="model-1"):
+class ModelPolicy(Message, frozen=True, tag="model-1"):
     """One served model: its public name and the pool of workers that serves it.
 
     `tenant_ids` None means visible to every tenant.
@@ -51,13 +51,15 @@ class ModelPolicy(Message, tag="model-1"):
     tenant_ids: list[str] | None = None
 
 
-class Caller(Message, tag="caller-1"):
+class Caller(Message, frozen=True, tag="caller-1"):
     """Who a request was authenticated as; also what a one-time websocket ticket stands for."""
 
     key_id: str
     tenant_id: str
     project_id: str
     tier: TierPolicy
+    tenant_name: str = ""
+    public_key_id: str = ""
 
 
 def is_visible_to(model: ModelPolicy, tenant_id: str) -> bool:

@@ -1,0 +1,96 @@
+"""`python -m gpu_workers`: one worker process. Needs no Django, and for `--engine sim` no vLLM."""
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
+from gpu_workers.engine import Engine
+from gpu_workers.logs import configure_logging
+from gpu_workers.metrics import serve_metrics
+from gpu_workers.process_tree import adopt_children
+from gpu_workers.transport import Transport
+from gpu_workers.worker import Exit, Worker
+
+DEMO_ENV = Path("var") / "demo.env"
+REDIS_URL = "PENSTOCK_DISPATCH_REDIS_URL"
+
+
+def main() -> int:
+    environ = {**_running_stack(), **os.environ, **_flags()}
+    try:
+        config = WorkerConfig.from_environ(environ)
+    except ConfigError as error:
+        sys.stderr.write(f"The worker's settings are wrong:\n{error}\n")
+        return Exit.START_FAILED
+    configure_logging(config.log_format, config.log_level)
+    adopt_children()
+    return uvloop.run(run(config))
+
+
+async def run(config: WorkerConfig) -> Exit:
+    worker_id = f"{config.name}#{secrets.token_hex(4)}"
+    transport = Transport(
+        config.dispatch_redis_url, pool=config.pool, worker_id=worker_id, worker_name=config.name
+    )
+    worker = Worker(
+        engine=_engine(config),
+        transport=transport,
+        worker_id=worker_id,
+        name=config.name,
+        pool=config.pool,
+        model=config.model,
+        engine_name=config.engine,
+        slots=config.slots,
+        drain_seconds=config.drain_seconds,
+        metrics_url=serve_metrics(config.metrics_host, config.metrics_port),
+    )
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, worker.drain)
+    code = await worker.run()
+    structlog.get_logger("gpu_workers").info("stopped", worker_id=worker_id, code=code.name)
+    return code
+
+
+def _engine(config: WorkerConfig) -> Engine:
+    if config.engine == "sim":
+        from gpu_workers.sim_engine import SimEngine
+
+        return SimEngine.from_config(config)
+    from gpu_workers.vllm_engine import VllmEngine
+
+    return VllmEngine(config)
+
+
+def _flags() -> dict[str, str]:
+    """Every setting but secrets is a flag: a command line shows in the process list."""
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_workers",
+        description="Runs one worker: it registers with the dispatch Redis and serves a pool.",
+        epilog=f"Each flag overrides its environment variable. Without {REDIS_URL} the worker joins"
+        f" the stack that {DEMO_ENV} of the current folder describes.",
+    )
+    for variable, setting in WorkerConfig.variables().items():
+        if not setting.metadata["secret"]:
+            parser.add_argument(
+                f"--{setting.name.replace('_', '-')}", dest=variable, metavar="VALUE", help=variable
+            )
+    return {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+
+
+def _running_stack() -> dict[str, str]:
+    if os.environ.get(REDIS_URL) or os.environ.get(f"{REDIS_URL}_FILE") or not DEMO_ENV.is_file():
+        return {}
+    return {REDIS_URL: read_env_file(DEMO_ENV).get(REDIS_URL, "")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""A worker's settings: the second of the two files that read the environment.
+
+Every setting is a field with a `PENSTOCK_` variable and a command-line flag of the same name;
+flags win. What is wrong is reported all at once, each line naming its variable.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+DEMO_MODEL_PATH = Path(__file__).parent / "demo_model" / "model"
+
+Parser = Callable[[str], Any]
+
+
+class ConfigError(ValueError):
+    """One or more settings are wrong; the message has a line for each."""
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _one_of(*choices: str) -> Parser:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _integer(minimum: int, maximum: int = 2**31 - 1) -> Parser:
+    def parse(value: str) -> int:
+        number = int(value) if value.strip().lstrip("-").isdigit() else None
+        if number is None or not minimum <= number <= maximum:
+            raise ValueError(f"expected a whole number from {minimum} to {maximum}")
+        return number
+
+    return parse
+
+
+def _number(minimum: float, maximum: float) -> Parser:
+    def parse(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not minimum <= number <= maximum:
+            raise ValueError(f"expected a number from {minimum:g} to {maximum:g}")
+        return number
+
+    return parse
+
+
+def _boolean(value: str) -> bool:
+    match value.strip().lower():
+        case "1" | "true" | "yes" | "on":
+            return True
+        case "0" | "false" | "no" | "off":
+            return False
+    raise ValueError("expected true or false")
+
+
+def _json_object(value: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise ValueError("expected a JSON object")
+    return parsed
+
+
+def _redis_url(value: str) -> str:
+    if not value.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("expected redis://, rediss:// or unix://")
+    return value
+
+
+def _setting(variable: str, parse: Parser, default: Any = MISSING, *, secret: bool = False) -> Any:
+    metadata = {"variable": variable, "parse": parse, "secret": secret}
+    if default is MISSING:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerConfig:
+    """Everything a worker may be told. None means: the engine's own default."""
+
+    # Dispatch Redis, with its password if it has one; PENSTOCK_DISPATCH_REDIS_URL_FILE names a file
+    dispatch_redis_url: str = _setting("PENSTOCK_DISPATCH_REDIS_URL", _redis_url, secret=True)
+    # vllm, or sim: the simulated engine, which needs neither a GPU nor a model
+    engine: str = _setting("PENSTOCK_WORKER_ENGINE", _one_of("vllm", "sim"), "vllm")
+    # The name under which tenants ask for the model
+    model: str = _setting("PENSTOCK_WORKER_MODEL", _text, "penstock-demo")
+    # The pool whose queue the worker takes from; empty: the model's name
+    pool: str = _setting("PENSTOCK_WORKER_POOL", _text, "")
+    # Stable over restarts, so that an earlier incarnation is fenced at once; empty: host and pid
+    name: str = _setting("PENSTOCK_WORKER_NAME", _text, "")
+    # A model folder or a hub name
+    model_path: str = _setting("PENSTOCK_MODEL_PATH", _text, str(DEMO_MODEL_PATH))
+    # Requests held at once; None: what the engine runs in one batch
+    slots: int | None = _setting("PENSTOCK_WORKER_SLOTS", _integer(1, 65536), None)
+    # Where /metrics listens; 0 takes any free port and publishes it
+    metrics_port: int = _setting("PENSTOCK_WORKER_METRICS_PORT", _integer(0, 65535), 0)
+    # The address of /metrics; loopback unless Prometheus runs elsewhere
+    metrics_host: str = _setting("PENSTOCK_WORKER_METRICS_HOST", _text, "127.0.0.1")
+    # How long open requests may take to end after SIGTERM
+    drain_seconds: float = _setting("PENSTOCK_WORKER_DRAIN_SECONDS", _number(0, 86400), 30.0)
+    # console for people, json for machines
+    log_format: str = _setting("PENSTOCK_LOG_FORMAT", _one_of("console", "json"), "console")
+    # debug, info, warning or error
+    log_level: str = _setting(
+        "PENSTOCK_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info"
+    )
+
+    # GPUs that one layer is split over
+    tensor_parallel_size: int = _setting("PENSTOCK_TENSOR_PARALLEL_SIZE", _integer(1, 1024), 1)
+    # GPUs that the layers are dealt out to
+    pipeline_parallel_size: int = _setting("PENSTOCK_PIPELINE_PARALLEL_SIZE", _integer(1, 1024), 1)
+    # Type of the weights: auto, bfloat16, float16, float32
+    dtype: str = _setting("PENSTOCK_DTYPE", _text, "auto")
+    # Quantization method, where the model's own configuration does not say it
+    quantization: str | None = _setting("PENSTOCK_QUANTIZATION", _text, None)
+    # Type of the KV cache: auto, fp8, ...
+    kv_cache_dtype: str = _setting("PENSTOCK_KV_CACHE_DTYPE", _text, "auto")
+    # vLLM's speculative decoding configuration, as JSON
+    speculative_config: dict[str, Any] | None = _setting(  # noqa: RUF009
+        "PENSTOCK_SPECULATIVE_CONFIG", _json_object, None
+    )
+    # Sequences in one batch
+    max_num_seqs: int = _setting("PENSTOCK_MAX_NUM_SEQS", _integer(1, 65536), 128)
+    # Tokens in one batch, prefill and decode together
+    max_num_batched_tokens: int | None = _setting(
+        "PENSTOCK_MAX_NUM_BATCHED_TOKENS", _integer(1), None
+    )
+    # Context length, prompt and answer together; None: the model's own
+    max_model_len: int | None = _setting("PENSTOCK_MAX_MODEL_LEN", _integer(1), None)
+    # Share of the GPU's memory that the engine may take
+    gpu_memory_utilization: float | None = _setting(
+        "PENSTOCK_GPU_MEMORY_UTILIZATION", _number(0.01, 1.0), None
+    )
+    # Skip compilation and CUDA graphs: a quicker start, slower steps; None: only without a GPU
+    enforce_eager: bool | None = _setting("PENSTOCK_ENFORCE_EAGER", _boolean, None)
+    # vLLM's parser for the model's tool calls; setting it lets the model choose tools by itself
+    tool_call_parser: str | None = _setting("PENSTOCK_TOOL_CALL_PARSER", _text, None)
+    # vLLM's parser for the model's reasoning
+    reasoning_parser: str | None = _setting("PENSTOCK_REASONING_PARSER", _text, None)
+
+    # Simulated engine: duration of one step, in which each running sequence gains one token
+    sim_step_ms: float = _setting("PENSTOCK_SIM_STEP_MS", _number(0, 60_000), 20.0)
+    # Simulated engine: bound on tokens a second over all sequences; 0: none
+    sim_tokens_per_second: float = _setting("PENSTOCK_SIM_TOKENS_PER_SECOND", _number(0, 1e9), 0.0)
+    # Simulated engine: context length in tokens
+    sim_context_tokens: int = _setting("PENSTOCK_SIM_CONTEXT_TOKENS", _integer(16), 2048)
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "WorkerConfig":
+        """Read and check all settings; an empty variable counts as not set.
+
+        Raises `ConfigError` with one line for each that is wrong.
+        """
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        for each in fields(cls):
+            variable = each.metadata["variable"]
+            try:
+                value = _read(environ, variable, secret=each.metadata["secret"])
+                if value:
+                    values[each.name] = each.metadata["parse"](value)
+                elif each.default is MISSING:
+                    problems.append(f"{variable} is not set")
+            except (ValueError, OSError) as error:
+                problems.append(f"{variable}: {error}")
+        if problems:
+            raise ConfigError("\n".join(problems))
+        values["pool"] = values.get("pool") or values.get("model", _default_of(cls, "model"))
+        values["name"] = values.get("name") or f"{socket.gethostname()}-{os.getpid()}"
+        return cls(**values)
+
+    @classmethod
+    def variables(cls) -> dict[str, "Field[Any]"]:
+        """Environment variable -> field, in order; `.env.example` and the flags follow it."""
+        return {each.metadata["variable"]: each for each in fields(cls)}
+
+
+def _read(environ: Mapping[str, str], variable: str, *, secret: bool) -> str:
+    value = environ.get(variable, "")
+    if not secret:
+        return value
+    path = environ.get(f"{variable}_FILE", "")
+    if value and path:
+        raise ValueError(f"set either {variable} or {variable}_FILE, not both")
+    return Path(path).read_text().strip() if path else value
+
+
+def _default_of(cls: type[WorkerConfig], name: str) -> Any:
+    return next(each.default for each in fields(cls) if each.name == name)
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The KEY=value lines of a file such as var/demo.env; blank lines and comments are skipped."""
+    settings: dict[str, str] = {}
+    for line in path.read_text().splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not key.lstrip().startswith("#"):
+            settings[key.strip()] = value.strip().strip("'\"")
+    return settings

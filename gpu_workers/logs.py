@@ -1,0 +1,28 @@
+"""One line an event, for people or machines. Never a prompt, an answer or a key."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logging(log_format: str, level: str) -> None:
+    """`log_format` is console or json, `level` a name of the standard library's."""
+    render: structlog.types.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            *([structlog.processors.format_exc_info] if log_format == "json" else []),
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

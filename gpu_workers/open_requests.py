@@ -1,0 +1,191 @@
+"""The requests that a worker holds: takes assignments, serves each in a task of its own, aborts,
+and ends each with `finish` before its gateway is told."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from gpu_workers.engine import Engine, EngineDied, Output, Result
+from gpu_workers.frame_writer import FrameWriter
+from gpu_workers.metrics import WorkerMetrics
+from gpu_workers.open_request import OpenRequest, failure
+from gpu_workers.protocol import codec
+from gpu_workers.protocol.codec import WireFormatError
+from gpu_workers.protocol.messages import (
+    Assignment,
+    Cancellation,
+    InboxMessage,
+    Outcome,
+    TokenUsage,
+    WireError,
+)
+from gpu_workers.transport import Transport
+
+EARLY_CANCELLATIONS_KEPT: Final = 1024
+
+ENGINE_FAILED: Final = failure(502, "The engine that served this request died.", "engine_failed")
+INTERNAL: Final = failure(500, "The worker could not serve this request.", "internal_error")
+
+_log = structlog.get_logger("gpu_workers.open_requests")
+
+
+class OpenRequests:
+    """`on_engine_died` is called when the engine says so in the middle of a request."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        metrics: WorkerMetrics,
+        worker_id: str,
+        on_engine_died: Callable[[EngineDied], None],
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._metrics = metrics
+        self._worker_id = worker_id
+        self._on_engine_died = on_engine_died
+        self._open: dict[str, OpenRequest] = {}
+        self._cancelled_early: dict[tuple[str, int], None] = {}
+        self._aborts: set[asyncio.Task[None]] = set()
+        self._frames = FrameWriter(
+            transport.redis,
+            worker_id=worker_id,
+            on_gateway_lost=self.abort_those_of,
+            on_flush=metrics.flushed,
+        )
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def gateways(self) -> set[str]:
+        return {request.envelope.gateway_id for request in self._open.values()}
+
+    def take(self, message: InboxMessage) -> None:
+        """Act on a message of the inbox or of a claim. A repetition is no error."""
+        if isinstance(message, Cancellation):
+            self._cancel(message)
+        else:
+            self._assign(message)
+
+    def abort_all(self, error: WireError) -> None:
+        """End every request for a reason of the worker's own, which its client is told."""
+        for request in self._open.values():
+            request.stopped_by_worker = error
+            self._abort(request)
+
+    def abort_those_of(self, gateway_id: str) -> None:
+        """End the requests of a gateway that is gone."""
+        self._frames.drop(gateway_id)
+        for request in self._open.values():
+            if request.envelope.gateway_id == gateway_id:
+                self._abort(request)
+
+    async def wait_until_none(self, seconds: float, *, unless: asyncio.Event | None = None) -> None:
+        """Until the last has ended, the time is over, or `unless` is set."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        unless_set = asyncio.create_task((unless or asyncio.Event()).wait(), name="unless")
+        try:
+            while self._open and not unless_set.done() and loop.time() < deadline:
+                await asyncio.wait(
+                    [*self._tasks(), unless_set],
+                    timeout=deadline - loop.time(),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        finally:
+            unless_set.cancel()
+
+    async def give_up(self) -> None:
+        """End as failed what the dead engine itself did not end."""
+        for request in list(self._open.values()):
+            if request.task is not None:
+                request.task.cancel()
+            await self._finish(request, request.failed(ENGINE_FAILED))
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until the gateways' frames are written; raises TimeoutError."""
+        await self._frames.drain(seconds)
+
+    async def close(self) -> None:
+        tasks = [*self._tasks(), *self._aborts]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._frames.close()
+
+    def _tasks(self) -> "list[asyncio.Task[None]]":
+        return [request.task for request in self._open.values() if request.task is not None]
+
+    def _assign(self, assignment: Assignment) -> None:
+        held = self._open.get(assignment.request_id)
+        if held is not None and held.attempt == assignment.attempt:
+            return
+        try:
+            envelope = codec.decode_envelope(assignment.envelope)
+        except WireFormatError as error:
+            _log.error("envelope_dropped", request_id=assignment.request_id, error=str(error))
+            return
+        request = OpenRequest(envelope=envelope, attempt=assignment.attempt)
+        self._open[envelope.request_id] = request
+        name = f"request:{envelope.request_id}"
+        request.task = asyncio.create_task(self._serve(request), name=name)
+
+    def _cancel(self, cancellation: Cancellation) -> None:
+        request = self._open.get(cancellation.request_id)
+        if request is not None and request.attempt == cancellation.attempt:
+            self._abort(request)
+            return
+        # The answer of a claim may come later than a cancellation that was sent after it.
+        self._cancelled_early[cancellation.request_id, cancellation.attempt] = None
+        if len(self._cancelled_early) > EARLY_CANCELLATIONS_KEPT:
+            self._cancelled_early.pop(next(iter(self._cancelled_early)))
+
+    def _abort(self, request: OpenRequest) -> None:
+        if not request.is_aborted:
+            request.is_aborted = True
+            abort = asyncio.create_task(self._engine.abort(request.envelope.request_id))
+            self._aborts.add(abort)
+            abort.add_done_callback(self._aborts.discard)
+
+    async def _serve(self, request: OpenRequest) -> None:
+        try:
+            result = await self._generate(request)
+            await self._finish(request, result)
+        except Exception:  # noqa: BLE001 - one request must not end the others
+            _log.exception("request_not_finished", request_id=request.envelope.request_id)
+        finally:
+            if self._open.get(request.envelope.request_id) is request:
+                del self._open[request.envelope.request_id]
+
+    async def _generate(self, request: OpenRequest) -> Result:
+        envelope = request.envelope
+        gateway_id, append, delta = envelope.gateway_id, self._frames.append, request.delta
+        if (envelope.request_id, request.attempt) in self._cancelled_early:
+            del self._cancelled_early[envelope.request_id, request.attempt]
+            return Result(outcome=Outcome.CANCELLED, usage=TokenUsage())
+        result = request.failed(INTERNAL)
+        try:
+            async for item in self._engine.generate(envelope):
+                if type(item) is Output:
+                    append(gateway_id, delta(item))
+                elif type(item) is Result:
+                    result = request.judged(item)
+        except EngineDied as error:
+            self._on_engine_died(error)
+            return request.failed(ENGINE_FAILED)
+        except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client is told
+            _log.exception("engine_raised", request_id=envelope.request_id)
+        return result
+
+    async def _finish(self, request: OpenRequest, result: Result) -> None:
+        entry = request.usage_entry(result, self._worker_id)
+        if not await self._transport.finish(entry):
+            self._metrics.stale_finishes.inc()
+            _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
+            return
+        self._frames.append(request.envelope.gateway_id, request.terminal(result))
+        self._metrics.ended(entry, request.seconds_per_token())

@@ -1,0 +1,144 @@
+"""The simulated engine: product code that speaks OpenAI's JSON without a model or a GPU.
+
+It decodes like vLLM does: in steps, one token for each running sequence, at most `slots`
+requests in a batch, the rest waiting in order of priority. Text is a function of the prompt
+alone, so that a test or a drill can tell one answer from another and repeat it.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from gpu_workers.config import WorkerConfig
+from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.protocol.messages import Envelope, Outcome
+from gpu_workers.sim_answer import WORDS, SimAnswer, SimRefusal, plan_answer
+
+Sleep = Callable[[float], Awaitable[None]]
+
+TEMPLATE_OVERHEAD_TOKENS = 8
+
+
+class SimEngine:
+    """`sleep` is injectable: tests step the engine without waiting."""
+
+    def __init__(
+        self,
+        *,
+        slots: int = 64,
+        step_seconds: float = 0.02,
+        tokens_per_second: float = 0.0,
+        context_tokens: int = 2048,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._slots = slots
+        self._step_seconds = step_seconds
+        self._tokens_per_second = tokens_per_second
+        self._context_tokens = context_tokens
+        self._sleep = sleep
+        self._running: dict[str, SimAnswer] = {}
+        self._waiting: dict[str, SimAnswer] = {}
+        self._wake = asyncio.Event()
+        self._stepper: asyncio.Task[None] | None = None
+        self._failure: EngineDied | None = None
+
+    @classmethod
+    def from_config(cls, config: WorkerConfig) -> "SimEngine":
+        return cls(
+            slots=config.slots or config.max_num_seqs,
+            step_seconds=config.sim_step_ms / 1000,
+            tokens_per_second=config.sim_tokens_per_second,
+            context_tokens=config.sim_context_tokens,
+        )
+
+    async def start(self) -> EngineDescription:
+        self._stepper = asyncio.create_task(self._step_forever(), name="sim-engine")
+        return EngineDescription(
+            engine="sim",
+            version="1",
+            slots=self._slots,
+            context_tokens=self._context_tokens,
+            kv_cache_tokens=self._slots * self._context_tokens,
+            template_overhead_tokens=TEMPLATE_OVERHEAD_TOKENS,
+            max_token_bytes=max(len(word) for word in WORDS) + 1,
+        )
+
+    async def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+        """See `Engine.generate`."""
+        await self.check_health()
+        try:
+            answer = plan_answer(envelope, self._context_tokens, TEMPLATE_OVERHEAD_TOKENS)
+        except SimRefusal as refusal:
+            yield Result(outcome=Outcome.REFUSED, usage=refusal.usage, error=refusal.error)
+            return
+        self._waiting[envelope.request_id] = answer
+        self._wake.set()
+        try:
+            async for output in self._outputs(answer):
+                yield output
+        finally:
+            self._forget(envelope.request_id)
+        yield answer.result()
+
+    async def abort(self, request_id: str) -> None:
+        answer = self._running.get(request_id) or self._waiting.get(request_id)
+        if answer is not None:
+            answer.cancel()
+            self._forget(request_id)
+
+    def load(self) -> EngineLoad:
+        return EngineLoad(running=len(self._running), waiting=len(self._waiting))
+
+    async def check_health(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, reason: str) -> None:
+        """Die as vLLM does when its engine process is killed: a drill, and the tests' lever."""
+        self._failure = EngineDied(reason)
+        for answer in (*self._running.values(), *self._waiting.values()):
+            answer.changed.set()
+
+    async def stop(self) -> None:
+        if self._stepper is not None:
+            self._stepper.cancel()
+            await asyncio.gather(self._stepper, return_exceptions=True)
+            self._stepper = None
+
+    async def _outputs(self, answer: SimAnswer) -> AsyncIterator[Output]:
+        while not answer.is_ended:
+            await answer.changed.wait()
+            answer.changed.clear()
+            await self.check_health()
+            if answer.streams and (output := answer.take_output()) is not None:
+                yield output
+
+    async def _step_forever(self) -> None:
+        while True:
+            self._admit()
+            if not self._running:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            await self._sleep(self._step_duration())
+            now_ms = time.time_ns() // 1_000_000
+            for request_id, answer in list(self._running.items()):
+                answer.step(now_ms)
+                if answer.is_ended:
+                    self._forget(request_id)
+
+    def _admit(self) -> None:
+        free = self._slots - len(self._running)
+        in_order = sorted(self._waiting, key=lambda each: self._waiting[each].priority)
+        for request_id in in_order[:free]:
+            self._running[request_id] = self._waiting.pop(request_id)
+
+    def _step_duration(self) -> float:
+        if not self._tokens_per_second:
+            return self._step_seconds
+        sequences = sum(answer.open_sequences for answer in self._running.values())
+        return max(self._step_seconds, sequences / self._tokens_per_second)
+
+    def _forget(self, request_id: str) -> None:
+        self._running.pop(request_id, None)
+        self._waiting.pop(request_id, None)

@@ -1,0 +1,238 @@
+"""All that a worker says to Redis: registration, claims, its inbox, `finish`, liveness of gateways.
+
+Calls are repeated with a growing pause while Redis is away, so that a restart of Redis is a pause
+and not an error. Every call here may be repeated: the dispatch functions are idempotent.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.codec import WireFormatError
+from gpu_workers.protocol.messages import InboxMessage, UsageEntry, WorkerInfo
+
+_T = TypeVar("_T")
+
+# What passes by itself: a Redis that restarts, fails over or is out of reach.
+REDIS_AWAY: Final = (
+    RedisConnectionError,
+    RedisTimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    OSError,
+)
+
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 2.0
+INBOX_BLOCK_SECONDS: Final = 5
+INBOX_BATCH: Final = 64
+
+_log = structlog.get_logger("gpu_workers.transport")
+
+
+class Fenced(RuntimeError):
+    """Another process has registered under this worker's name: stop at once."""
+
+
+class UnknownWorker(RuntimeError):
+    """Redis has lost this worker: register again."""
+
+
+class Transport:
+    """One worker's connection to its pool. Blocking reads have a client of their own, because
+    redis-py's socket timeout would end them."""
+
+    def __init__(self, redis_url: str, *, pool: str, worker_id: str, worker_name: str) -> None:
+        self._pool = keys.pool_prefix(pool)
+        self._inbox_key = keys.pool_inbox(pool, worker_id)
+        self._known_pool = pool
+        self._worker_id = worker_id
+        self._worker_name = worker_name
+        self.redis: Redis = Redis.from_url(redis_url, socket_timeout=5)
+        self._inbox: Redis = Redis.from_url(redis_url, socket_timeout=None)
+        self._may_have_lost_messages = False
+        self._finishes: list[tuple[UsageEntry, asyncio.Future[bool]]] = []
+        self._finisher: asyncio.Task[None] | None = None
+
+    async def register(self, info: WorkerInfo) -> list[str]:
+        """Take the worker's name; answers the ids of earlier incarnations that this fenced."""
+        encoded = codec.encode(info)
+        name = self._worker_name
+
+        async def call() -> list[bytes]:
+            fenced: list[bytes] = await self._fcall(
+                keys.FUNCTION_REGISTER, self._worker_id, name, encoded
+            )
+            await self.redis.sadd(keys.known_pools(), self._known_pool)
+            return fenced
+
+        return [each.decode() for each in await self._until_redis_answers(call)]
+
+    async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
+        """Renew the lease and ask for as many requests as there are free slots.
+
+        Raises `Fenced` or `UnknownWorker`, and a connection error instead of waiting: the caller
+        comes back in a second anyway.
+        """
+        answer = await self._fcall(
+            keys.FUNCTION_CLAIM, self._worker_id, codec.encode(info), info.slots, int(ready)
+        )
+        return list(_decoded(answer))
+
+    async def lost_messages(self) -> list[InboxMessage]:
+        """After a broken connection: every attempt that Redis believes this worker holds, because
+        an answer or a popped message may have gone with it. Otherwise nothing, at no cost."""
+        if not self._may_have_lost_messages:
+            return []
+        messages = list(_decoded(await self._fcall(keys.FUNCTION_HELD, self._worker_id)))
+        self._may_have_lost_messages = False
+        return messages
+
+    async def inbox(self) -> AsyncIterator[InboxMessage]:
+        """Assignments and cancellations as they come, for ever; survives Redis restarts."""
+
+        async def read() -> Any:
+            # The outer limit notices a connection that died without a word.
+            async with asyncio.timeout(2 * INBOX_BLOCK_SECONDS):
+                return await self._inbox.blmpop(
+                    INBOX_BLOCK_SECONDS, 1, self._inbox_key, direction="LEFT", count=INBOX_BATCH
+                )
+
+        while True:
+            answer = await self._until_redis_answers(read)
+            if answer is not None:
+                for message in _decoded(answer[1]):
+                    yield message
+
+    async def finish(self, entry: UsageEntry) -> bool:
+        """Whether this attempt may end its request: the one point of truth. Requests that end in
+        the same engine step share a round trip."""
+        accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._finishes.append((entry, accepted))
+        if self._finisher is None:
+            self._finisher = asyncio.create_task(self._flush_finishes(), name="finisher")
+        return await accepted
+
+    async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
+        """Those of the gateways whose heartbeat is there."""
+        asked = list(gateway_ids)
+        pipeline = self.redis.pipeline(transaction=False)
+        for gateway_id in asked:
+            pipeline.exists(keys.gateway_heartbeat(gateway_id))
+        answers = await pipeline.execute()
+        return {gateway_id for gateway_id, alive in zip(asked, answers, strict=True) if alive}
+
+    async def deregister(self) -> None:
+        """Leave the pool after a drain; a worker that just dies is forgotten by its lease."""
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.hdel(keys.pool_worker_names(self._known_pool), self._worker_name)
+        pipeline.hdel(keys.pool_workers(self._known_pool), self._worker_id)
+        pipeline.zrem(keys.pool_heartbeats(self._known_pool), self._worker_id)
+        pipeline.zrem(keys.pool_free_slots(self._known_pool), self._worker_id)
+        pipeline.delete(self._inbox_key)
+        await pipeline.execute()
+
+    async def close(self) -> None:
+        if self._finisher is not None:
+            self._finisher.cancel()
+            await asyncio.gather(self._finisher, return_exceptions=True)
+        await self._inbox.aclose()
+        await self.redis.aclose()
+
+    async def _flush_finishes(self) -> None:
+        try:
+            while self._finishes:
+                await asyncio.sleep(0)  # let the other requests of the same engine step join
+                batch, self._finishes = self._finishes, []
+                answers = await self._until_redis_answers(partial(self._finish_all, batch))
+                for (_, accepted), answer in zip(batch, answers, strict=True):
+                    if accepted.done():
+                        continue
+                    if isinstance(answer, Exception):
+                        accepted.set_exception(answer)
+                    else:
+                        accepted.set_result(answer == 1)
+        finally:
+            self._finisher = None
+
+    async def _finish_all(
+        self, batch: list[tuple[UsageEntry, "asyncio.Future[bool]"]]
+    ) -> list[Any]:
+        pipeline = self.redis.pipeline(transaction=False)
+        for entry, _ in batch:
+            pipeline.fcall(
+                keys.FUNCTION_FINISH,
+                1,
+                self._pool,
+                entry.request_id,
+                entry.attempt,
+                codec.encode(entry),
+            )
+        answers = await pipeline.execute(raise_on_error=False)
+        for answer in answers:
+            if isinstance(answer, ResponseError) and _is_function_missing(answer):
+                raise answer
+        return list(answers)
+
+    async def _fcall(self, function: str, *arguments: str | bytes | int) -> Any:
+        try:
+            return await self.redis.fcall(function, 1, self._pool, *arguments)
+        except REDIS_AWAY:
+            self._may_have_lost_messages = True
+            raise
+        except ResponseError as error:
+            if str(error).startswith("FENCED"):
+                raise Fenced(str(error)) from error
+            if str(error).startswith("UNKNOWN"):
+                raise UnknownWorker(str(error)) from error
+            raise
+
+    async def _until_redis_answers(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        pause = FIRST_PAUSE_SECONDS
+        told: str | None = None
+        while True:
+            try:
+                answer = await call()
+            except REDIS_AWAY as error:
+                self._may_have_lost_messages = True
+                reason = f"Redis does not answer: {error or type(error).__name__}"
+            except ResponseError as error:
+                if not _is_function_missing(error):
+                    raise
+                reason = "Redis has no dispatch functions yet; the control plane loads them"
+            else:
+                if told is not None:
+                    _log.info("redis_is_back", worker_id=self._worker_id)
+                return answer
+            if reason != told:
+                _log.warning("waiting_for_redis", worker_id=self._worker_id, reason=reason)
+                told = reason
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether an error of a call is one that waiting mends."""
+    if isinstance(error, ResponseError):
+        return _is_function_missing(error)
+    return isinstance(error, REDIS_AWAY)
+
+
+def _is_function_missing(error: ResponseError) -> bool:
+    return "Function not found" in str(error)
+
+
+def _decoded(messages: Iterable[bytes]) -> Iterable[InboxMessage]:
+    for message in messages:
+        try:
+            yield codec.decode_inbox(message)
+        except WireFormatError as error:
+            _log.error("inbox_message_dropped", error=str(error))

@@ -1,0 +1,298 @@
+"""A worker's life: register, load the engine, take requests, drain, leave.
+
+    STARTING --engine loaded--> READY --SIGTERM--> DRAINING --nothing open--> gone
+
+A worker that Redis fences, or whose engine died, ends what it holds and leaves with an exit code
+of its own, so that the supervisor starts a fresh one.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any, Final
+
+import structlog
+from msgspec import structs
+
+from gpu_workers.engine import Engine, EngineDied, EngineLoad
+from gpu_workers.metrics import WorkerMetrics
+from gpu_workers.open_request import failure, now_ms
+from gpu_workers.open_requests import OpenRequests
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from gpu_workers.transport import Fenced, Transport, UnknownWorker, is_passing
+
+CLAIM_EVERY_SECONDS: Final = 1.0
+CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
+CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
+SECONDS_TO_END_ABORTED: Final = 5.0
+SECONDS_TO_END_FAILED: Final = 1.0
+SECONDS_TO_FLUSH: Final = 5.0
+
+STOPPED: Final = failure(503, "The worker that served this request was stopped.", "worker_stopped")
+
+_log = structlog.get_logger("gpu_workers.worker")
+
+
+class Exit(IntEnum):
+    """Exit codes, so that a supervisor's log tells the causes apart."""
+
+    DRAINED = 0
+    START_FAILED = 1
+    ENGINE_DIED = 3
+    FENCED = 4
+    INTERNAL_ERROR = 5
+
+
+class Worker:
+    """Runs one engine for one pool. `run` answers the exit code; `drain` may be called at any time,
+    a second time to end open requests at once."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        worker_id: str,
+        name: str,
+        pool: str,
+        model: str,
+        engine_name: str,
+        slots: int | None = None,
+        drain_seconds: float = 30.0,
+        metrics_url: str = "",
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._metrics = WorkerMetrics(model)
+        self._drain_seconds = drain_seconds
+        self._slots = slots
+        self._state = WorkerState.STARTING
+        self._is_engine_dead = False
+        # What is not known before the engine has started is zero until then
+        self._base_info = WorkerInfo(
+            worker_id=worker_id,
+            name=name,
+            pool=pool,
+            model=model,
+            engine=engine_name,
+            engine_version="",
+            state=WorkerState.STARTING,
+            slots=0,
+            context_tokens=0,
+            kv_cache_tokens=0,
+            template_overhead_tokens=0,
+            max_token_bytes=0,
+            running=0,
+            waiting_in_engine=0,
+            started_at_ms=now_ms(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            metrics_url=metrics_url,
+        )
+        self._requests = OpenRequests(
+            engine=engine,
+            transport=transport,
+            metrics=self._metrics,
+            worker_id=worker_id,
+            on_engine_died=self._engine_died,
+        )
+        self._drain_asked = asyncio.Event()
+        self._stop_asked = asyncio.Event()
+        self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._log = _log.bind(worker_id=worker_id, pool=pool)
+
+    @property
+    def state(self) -> WorkerState:
+        return self._state
+
+    async def run(self) -> Exit:
+        """Serve until drained, fenced or without an engine; everything is freed on return."""
+        try:
+            fenced = await self._transport.register(self._base_info)
+            self._log.info("registered", fenced=fenced)
+            self._supervise(self._claim_forever())
+            self._supervise(self._read_inbox())
+            start = self._supervise(self._start_engine())
+            self._supervise(self._drain_when_asked(start))
+            return await self._exit
+        except Fenced as error:
+            self._log.error("fenced", error=str(error))
+            return Exit.FENCED
+        finally:
+            await self._release()
+
+    def drain(self) -> None:
+        """Take nothing new, let open requests end, leave. Twice: end them now."""
+        if self._drain_asked.is_set():
+            self._stop_asked.set()
+        self._drain_asked.set()
+
+    # life ----------------------------------------------------------------------------------------
+
+    async def _start_engine(self) -> None:
+        try:
+            known = await self._engine.start()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker leaves with a reason
+            self._log.exception("engine_did_not_start")
+            self._end(Exit.START_FAILED, str(error))
+            return
+        if self._drain_asked.is_set():
+            return
+        self._base_info = structs.replace(
+            self._base_info,
+            engine=known.engine,
+            engine_version=known.version,
+            slots=min(self._slots or known.slots, known.slots),
+            context_tokens=known.context_tokens,
+            kv_cache_tokens=known.kv_cache_tokens,
+            template_overhead_tokens=known.template_overhead_tokens,
+            max_token_bytes=known.max_token_bytes,
+        )
+        self._state = WorkerState.READY
+        self._metrics.slots.set(self._base_info.slots)
+        self._metrics.engine_up.set(1)
+        self._supervise(self._check_engine_forever())
+        self._supervise(self._check_gateways_forever())
+        self._log.info("ready", slots=self._base_info.slots, engine=known.engine)
+        await self._claim()
+
+    async def _drain_when_asked(self, start: "asyncio.Task[None]") -> None:
+        await self._drain_asked.wait()
+        self._log.info("draining", open_requests=len(self._requests))
+        self._state = WorkerState.DRAINING
+        start.cancel()
+        await self._claim()
+        await self._requests.wait_until_none(self._drain_seconds, unless=self._stop_asked)
+        if self._requests:
+            self._log.warning("drain_cut_short", open_requests=len(self._requests))
+            self._requests.abort_all(STOPPED)
+            await self._requests.wait_until_none(SECONDS_TO_END_ABORTED)
+        try:
+            await self._requests.flush(SECONDS_TO_FLUSH)
+            await self._transport.deregister()
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            self._log.warning("left_without_deregistering", error=str(error))
+        self._end(Exit.DRAINED, "drained")
+
+    def _engine_died(self, error: EngineDied) -> None:
+        """Said by each open request and by the health check; acted on once."""
+        if not self._is_engine_dead:
+            self._is_engine_dead = True
+            self._log.error("engine_died", error=str(error))
+            self._metrics.engine_up.set(0)
+            self._supervise(self._leave_without_engine(str(error)))
+
+    async def _leave_without_engine(self, reason: str) -> None:
+        """The engine tells each of its requests; those that it forgot are given up here."""
+        self._state = WorkerState.DRAINING
+        await self._requests.wait_until_none(SECONDS_TO_END_FAILED)
+        await self._requests.give_up()
+        await self._requests.flush(SECONDS_TO_FLUSH)
+        self._end(Exit.ENGINE_DIED, reason)
+
+    async def _release(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._requests.close()
+        self._metrics.engine_up.set(0)
+        await self._engine.stop()
+        await self._transport.close()
+
+    def _end(self, code: Exit, reason: str) -> None:
+        if not self._exit.done():
+            self._log.info("leaving", code=code.name, reason=reason)
+            self._exit.set_result(code)
+
+    def _supervise(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Keep a reference, and turn a task's unforeseen end into the worker's."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, Fenced):
+            self._end(Exit.FENCED, str(error))
+            return
+        self._log.error("worker_task_failed", exc_info=error)
+        self._end(Exit.INTERNAL_ERROR, str(error))
+
+    # lease ---------------------------------------------------------------------------------------
+
+    async def _claim_forever(self) -> None:
+        while True:
+            await self._claim()
+            await asyncio.sleep(CLAIM_EVERY_SECONDS)
+
+    async def _claim(self) -> None:
+        """Renew the lease and run what the queue gives. A Redis that is away is asked again in a
+        second; one that has lost this worker is told of it."""
+        load = self._engine.load()
+        self._metrics.running.set(load.running)
+        self._metrics.waiting.set(load.waiting)
+        self._metrics.open.set(len(self._requests))
+        info = self._info(load)
+        try:
+            with self._metrics.claim_seconds.time():
+                taken = await self._transport.claim(info, ready=self._state is WorkerState.READY)
+        except UnknownWorker:
+            self._log.warning("redis_lost_this_worker")
+            await self._transport.register(info)
+            return
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            self._log.warning("claim_failed", error=str(error) or type(error).__name__)
+            return
+        for message in taken:
+            self._requests.take(message)
+
+    def _info(self, load: EngineLoad) -> WorkerInfo:
+        return structs.replace(
+            self._base_info,
+            state=self._state,
+            running=load.running,
+            waiting_in_engine=load.waiting,
+        )
+
+    async def _read_inbox(self) -> None:
+        async for message in self._transport.inbox():
+            self._requests.take(message)
+
+    # health --------------------------------------------------------------------------------------
+
+    async def _check_engine_forever(self) -> None:
+        while not self._is_engine_dead:
+            try:
+                await self._engine.check_health()
+            except EngineDied as error:
+                self._engine_died(error)
+            await asyncio.sleep(CHECK_ENGINE_EVERY_SECONDS)
+
+    async def _check_gateways_forever(self) -> None:
+        missed: set[str] = set()
+        while True:
+            await asyncio.sleep(CHECK_GATEWAYS_EVERY_SECONDS)
+            gateways = self._requests.gateways()
+            try:
+                gone = gateways - await self._transport.live_gateways(gateways)
+                for message in await self._transport.lost_messages():
+                    self._requests.take(message)
+            except Exception as error:
+                if not is_passing(error):
+                    raise
+                gone = set()
+            # Missing twice, so that a Redis that restarted empty does not end every stream.
+            for gateway_id in missed & gone:
+                self._log.warning("gateway_vanished", gateway_id=gateway_id)
+                self._requests.abort_those_of(gateway_id)
+            missed = gone
