@@ -2,12 +2,13 @@
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from gpu_workers.config import read_env_file
-from tenants import api_keys
 
-OPERATOR_EMAIL = "operator@penstock.example"
+# What the web process and Celery are given; the rest is for the servers.
+OF_THE_CONTROL_PLANE = ("PENSTOCK_SECRET_KEY", "PENSTOCK_API_KEY_PEPPER")
 
 
 def load_or_create(file: Path) -> dict[str, str]:
@@ -19,10 +20,6 @@ def load_or_create(file: Path) -> dict[str, str]:
         "PENSTOCK_POSTGRES_PASSWORD": secrets.token_urlsafe(24),
         "PENSTOCK_DISPATCH_REDIS_PASSWORD": secrets.token_urlsafe(24),
         "PENSTOCK_REDIS_PASSWORD": secrets.token_urlsafe(24),
-        "PENSTOCK_OPERATOR_EMAIL": OPERATOR_EMAIL,
-        "PENSTOCK_OPERATOR_PASSWORD": secrets.token_urlsafe(15),
-        "PENSTOCK_ACME_KEY": api_keys.generate(),
-        "PENSTOCK_GLOBEX_KEY": api_keys.generate(),
     }
     complete = made | kept
     if complete != kept:
@@ -30,7 +27,7 @@ def load_or_create(file: Path) -> dict[str, str]:
     return complete
 
 
-def write_private(file: Path, values: dict[str, str]) -> None:
+def write_private(file: Path, values: Mapping[str, str]) -> None:
     """KEY=value lines in a file of mode 0600 from its first moment, replaced as a whole."""
     half = file.with_name(f"{file.name}.writing")
     half.unlink(missing_ok=True)

@@ -20,12 +20,12 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--user", type=_parse_user, help="UID:GID to run the command as")
     parser.add_argument("--signal", default="TERM", help="sent when the parent dies")
-    parser.add_argument("--parent", type=int, default=os.getppid(), help="the parent's process id")
     parser.add_argument("command", nargs="+")
+    parent = os.getppid()
     options = parser.parse_args(arguments)
     if options.user is not None:
         become(*options.user)
-    die_with_parent(signal.Signals[f"SIG{options.signal}"], options.parent)
+    die_with_parent(signal.Signals[f"SIG{options.signal}"], parent)
     os.execvp(options.command[0], options.command)  # noqa: S606
 
 

@@ -1,0 +1,127 @@
+"""Waiting until a completion has really come back through the whole path, and saying so."""
+
+import http.client
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import redis
+
+from control_plane.local_stack.services import LOOPBACK, ServiceError
+from control_plane.local_stack.supervisor import ProgramState, Supervisor
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import WorkerState
+
+TIMEOUT_SECONDS = 900.0
+TELL_EVERY_SECONDS = 5.0
+ATTEMPT_SECONDS = 60.0
+PAUSE_SECONDS = 0.2
+STARTS_BEFORE_GIVING_UP = 3
+LOG_LINES = 12
+
+Say = Callable[[str], None]
+
+
+class FirstCompletion:
+    """Asks as Acme would, once the web process answers and a worker of ours is ready."""
+
+    def __init__(
+        self, supervisor: Supervisor, demo_env: Mapping[str, str], *, web_port: int, log: Path
+    ) -> None:
+        self._supervisor = supervisor
+        self._demo_env = demo_env
+        self._web_port = web_port
+        self._log = log
+        self._pids: defaultdict[str, set[int]] = defaultdict(set)
+        self._began = self._told = time.monotonic()
+
+    def wait(self, say: Say) -> None:
+        """Returns when it came; raises `ServiceError` with the last lines of a failing log."""
+        self._until(lambda: is_healthy(self._web_port), "the web process", say)
+        self._until(self._has_ready_worker, "the worker to load the model", say)
+        self._until(self._completes, "the first completion", say)
+
+    def _until(self, is_reached: Callable[[], bool], what: str, say: Say) -> None:
+        while not is_reached():
+            now = time.monotonic()
+            self._look_for_crashes()
+            if now - self._began > TIMEOUT_SECONDS:
+                raise ServiceError(
+                    f"Waited {TIMEOUT_SECONDS:.0f} s for {what} in vain: see {self._log}."
+                )
+            if now - self._told > TELL_EVERY_SECONDS:
+                self._told = now
+                say(f"Waiting for {what}, {now - self._began:.0f} s.")
+            time.sleep(PAUSE_SECONDS)
+
+    def _has_ready_worker(self) -> bool:
+        """A ready one of this start: an earlier incarnation's last words are still on record."""
+        pids = {state.pid for state in self._supervisor.states().values()}
+        url = self._demo_env["PENSTOCK_DISPATCH_REDIS_URL"]
+        pool = self._demo_env["PENSTOCK_MODEL"]
+        try:
+            with redis.Redis.from_url(url, socket_timeout=5) as client:
+                described = client.hgetall(keys.pool_workers(pool))
+        except redis.RedisError:
+            return False
+        infos = [codec.decode_worker_info(info) for info in described.values()]
+        return any(info.state is WorkerState.READY and info.pid in pids for info in infos)
+
+    def _completes(self) -> bool:
+        body = {
+            "model": self._demo_env["PENSTOCK_MODEL"],
+            "messages": [{"role": "user", "content": "What is Penstock?"}],
+            "max_tokens": 8,
+        }
+        headers = {
+            "Authorization": f"Bearer {self._demo_env['PENSTOCK_ACME_KEY']}",
+            "Content-Type": "application/json",
+        }
+        status, answer = _ask(
+            self._web_port, "POST", "/v1/chat/completions", json.dumps(body), headers
+        )
+        if status == 200:
+            return bool(json.loads(answer)["usage"]["completion_tokens"] > 0)
+        if 400 <= status < 500 and status != 429:
+            raise ServiceError(f"The first completion was refused with {status}: {answer.strip()}")
+        return False
+
+    def _look_for_crashes(self) -> None:
+        for state in self._supervisor.states().values():
+            if state.pid:
+                self._pids[state.name].add(state.pid)
+            if len(self._pids[state.name]) > STARTS_BEFORE_GIVING_UP or state.state == "FATAL":
+                raise ServiceError(
+                    f"{state.name} ends again and again; the last lines of "
+                    f"{self._log / state.name}.log:\n{self._last_lines(state)}"
+                )
+
+    def _last_lines(self, state: ProgramState) -> str:
+        lines = (self._log / f"{state.name}.log").read_text(errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
+
+
+def is_healthy(web_port: int) -> bool:
+    """Whether the web process answers."""
+    return _ask(web_port, "GET", "/healthz")[0] == 200
+
+
+def _ask(
+    port: int,
+    method: str,
+    path: str,
+    body: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Status and body; status 0 where nobody answers."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ATTEMPT_SECONDS)
+    try:
+        connection.request(method, path, body, dict(headers or {}))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return 0, ""
+    finally:
+        connection.close()

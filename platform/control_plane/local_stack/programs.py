@@ -1,0 +1,114 @@
+"""What runs in a stack, as data: a command line, its environment, how it is stopped."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from control_plane.local_stack.services import (
+    LOOPBACK,
+    PostgresServer,
+    RedisServer,
+    guarded,
+)
+
+WEB = "web"
+POSTGRES = "postgres"
+DISPATCH_REDIS = "dispatch-redis"
+REDIS = "redis"
+GRACEFUL_SHUTDOWN_SECONDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One supervised process group. `port` is the loopback port that it listens on, if any."""
+
+    name: str
+    command: list[str]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    stop_signal: str = "TERM"
+    stop_wait_seconds: int = 15
+    # Whether stopping signals its children too, rather than leaving them to their parent.
+    stop_as_group: bool = False
+    port: int | None = None
+    port_variable: str | None = None
+
+
+def server_program(name: str, server: PostgresServer | RedisServer, port_variable: str) -> Program:
+    return Program(
+        name=name,
+        command=server.command,
+        stop_signal="INT" if isinstance(server, PostgresServer) else "TERM",
+        port=server.port,
+        port_variable=port_variable,
+    )
+
+
+def web_program(port: int) -> Program:
+    """The gateway, the websocket door and Django in one uvicorn process."""
+    uvicorn = [sys.executable, "-m", "uvicorn", "control_plane.asgi:application"]
+    uvicorn += ["--host", LOOPBACK, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
+    uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "65536", "--no-access-log"]
+    uvicorn += ["--ws-per-message-deflate", "false", "--lifespan", "on"]
+    uvicorn += ["--timeout-graceful-shutdown", str(GRACEFUL_SHUTDOWN_SECONDS)]
+    return Program(
+        name=WEB,
+        command=guarded(uvicorn),
+        port=port,
+        port_variable="PENSTOCK_WEB_PORT",
+        stop_wait_seconds=GRACEFUL_SHUTDOWN_SECONDS + 5,
+    )
+
+
+def celery_programs(schedule_file: Path) -> list[Program]:
+    """The workers of periodic jobs, and the clock that asks for them."""
+    celery = [sys.executable, "-m", "celery", "--app", "control_plane.celery"]
+    worker = [*celery, "worker", "--concurrency", "1", "--loglevel", "INFO", "--without-gossip"]
+    worker += ["--without-mingle", "--hostname", "local@penstock"]
+    beat = [
+        *celery,
+        "beat",
+        "--loglevel",
+        "INFO",
+        "--schedule",
+        str(schedule_file),
+        "--pidfile",
+        "",
+    ]
+    return [
+        Program(name="celery", command=guarded(worker)),
+        Program(name="beat", command=guarded(beat)),
+    ]
+
+
+def collector_program(root: Path) -> Program:
+    """Moves usage from the dispatch Redis to PostgreSQL."""
+    manage = [sys.executable, str(root / "manage.py"), "collect_usage"]
+    return Program(name="collector", command=guarded(manage))
+
+
+def worker_programs(
+    python: Path, groups: tuple[str | None, ...], *, model: str, metrics_port: int
+) -> list[Program]:
+    """One GPU worker per group. Its name is that of its slot, so a restarted worker fences the
+    incarnation before it; it ends its engine's processes itself, in order."""
+    programs = []
+    for number, devices in enumerate(groups):
+        environ = {
+            "PENSTOCK_WORKER_MODEL": model,
+            "PENSTOCK_WORKER_NAME": f"local-{number}",
+            "PENSTOCK_WORKER_METRICS_PORT": str(metrics_port + number),
+        }
+        if devices is not None:
+            environ["CUDA_VISIBLE_DEVICES"] = devices
+        programs.append(
+            Program(
+                name=f"worker-{number}",
+                command=guarded([str(python), "-m", "gpu_workers"]),
+                environ=environ,
+                stop_wait_seconds=20,
+                port=metrics_port + number,
+                port_variable="PENSTOCK_WORKER_METRICS_PORT",
+            )
+        )
+    return programs

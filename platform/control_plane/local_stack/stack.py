@@ -1,0 +1,379 @@
+"""One whole Penstock on one machine: `make up` has one, a test run may have another.
+
+A stack is told by its `var` folder: secrets, logs, data and the supervisor's socket lie there, and
+every process of it bears the folder's mark. `up` repairs whatever it finds; `down` leaves nothing
+running, also when the supervisor was killed.
+"""
+
+import fcntl
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from control_plane.local_stack import credentials, processes, programs
+from control_plane.local_stack.first_completion import FirstCompletion, is_healthy
+from control_plane.local_stack.programs import Program
+from control_plane.local_stack.services import (
+    LOOPBACK,
+    PostgresServer,
+    RedisServer,
+    ServiceError,
+    find_postgres,
+    find_redis,
+    unprivileged_user,
+)
+from control_plane.local_stack.settings import Ports, StackSettings
+from control_plane.local_stack.supervisor import Supervisor
+from gpu_workers.config import read_env_file
+
+Say = Callable[[str], None]
+
+
+class Stack:
+    """`root` is the checkout, `var` the folder of this stack's state.
+
+    A stack that dies with us, as a test run's does, ends even if we are killed.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        var: Path,
+        settings: StackSettings,
+        *,
+        data_folder: Path | None = None,
+        dies_with_us: bool = False,
+    ) -> None:
+        self.root = root
+        self.var = var
+        self.settings = settings
+        self.supervisor = Supervisor(root, var / "run", var / "log")
+        self._given_data_folder = data_folder
+        self._dies_with_us = dies_with_us
+
+    # What it is ----------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.settings.ports.web}"
+
+    @property
+    def demo_env_file(self) -> Path:
+        """Addresses, keys and the operator's account, for people and for further workers."""
+        return self.var / "demo.env"
+
+    @property
+    def stack_id(self) -> str:
+        return hashlib.sha256(str(self.var.resolve()).encode()).hexdigest()[:16]
+
+    @cached_property
+    def environ(self) -> dict[str, str]:
+        """What every service of the stack has in its environment."""
+        urls = {
+            "PENSTOCK_DATABASE_URL": self.settings.database_url or self._postgres.url,
+            "PENSTOCK_DISPATCH_REDIS_URL": (
+                self.settings.dispatch_redis_url or self._dispatch_redis.url
+            ),
+            "PENSTOCK_REDIS_URL": self.settings.redis_url or self._redis.url,
+        }
+        secrets = {name: self._secrets[name] for name in credentials.OF_THE_CONTROL_PLANE}
+        defaults = secrets | {
+            "PENSTOCK_PUBLIC_URL": self.url,
+            "PENSTOCK_WORKER_DRAIN_SECONDS": "5",
+        }
+        if not self.settings.environ.get("PENSTOCK_MODEL_PATH"):
+            defaults["HF_HUB_OFFLINE"] = "1"  # the demo model lies in the checkout
+        given = {name: value for name, value in self.settings.environ.items() if value}
+        paths = {"PYTHONPATH": f"{self.root}:{self.root / 'platform'}", "PYTHONUNBUFFERED": "1"}
+        return defaults | given | urls | paths | processes.marker_environ(self.stack_id)
+
+    @cached_property
+    def data_folder(self) -> Path:
+        """In `var`, or, for root, where PostgreSQL's unprivileged user can reach; recorded."""
+        if self._given_data_folder is not None:
+            return self._given_data_folder
+        record = self.var / "data-folder"
+        if record.exists():
+            return Path(record.read_text().strip())
+        if unprivileged_user() is None:
+            folder = self.var / "data"
+        else:
+            folder = Path("/var/lib") / f"penstock-{self.stack_id}"
+        record.write_text(f"{folder}\n")
+        return folder
+
+    # Up and down ---------------------------------------------------------------------------------
+
+    def up(self, say: Say) -> bool:
+        """Start or repair everything; returns whether anything had to be done."""
+        with self._alone():
+            if self._is_up():
+                return False
+            self._make_way(say)
+            servers, apps, workers = self._programs()
+            if not self.supervisor.is_running():
+                self._check_ports([*servers, *apps, *workers])
+                self.supervisor.start(
+                    [*servers, *apps, *workers], self.environ, dies_with_us=self._dies_with_us
+                )
+                self._fingerprint_file.write_text(self._fingerprint)
+            self._prepare_servers()
+            self.supervisor.start_programs(servers)
+            self._wait_for_redis()
+            self.supervisor.start_programs(workers)  # the slowest to start, so it begins first
+            self._wait_for_postgres()
+            say("PostgreSQL and Redis answer; migrating and seeding.")
+            self._manage("load_functions")
+            self._manage("migrate", "--no-input")
+            self._seed()
+            self.supervisor.start_programs(apps)
+            FirstCompletion(
+                self.supervisor,
+                read_env_file(self.demo_env_file),
+                web_port=self.settings.ports.web,
+                log=self.var / "log",
+            ).wait(say)
+            self._ready_file.touch()
+            return True
+
+    def down(self, say: Say) -> bool:
+        """Stop everything, keep the data; returns whether anything ran."""
+        if not self.var.exists():
+            return False
+        with self._alone():
+            return self._stop(say)
+
+    def describe(self) -> list[str]:
+        """One line per program."""
+        states = self.supervisor.states().values()
+        return [f"{state.name:<16} {state.state:<9} {state.description}" for state in states]
+
+    def _is_up(self) -> bool:
+        states = self.supervisor.states()
+        return (
+            bool(states)
+            and all(state.is_up for state in states.values())
+            and self._ready_file.exists()
+            and self._recorded_fingerprint() == self._fingerprint
+            and is_healthy(self.settings.ports.web)
+        )
+
+    def _make_way(self, say: Say) -> None:
+        """Leave only what can be kept: a supervisor that runs with the same settings."""
+        self._ready_file.unlink(missing_ok=True)
+        if self.supervisor.is_running():
+            if self._recorded_fingerprint() == self._fingerprint:
+                return
+            say("The settings have changed since it was started: starting again.")
+        self._stop(say)
+
+    def _stop(self, say: Say) -> bool:
+        self._ready_file.unlink(missing_ok=True)
+        states = self.supervisor.states()
+        if states:
+            say("Stopping.")
+            servers = {programs.POSTGRES, programs.DISPATCH_REDIS, programs.REDIS}
+            self.supervisor.stop_programs(states.keys() - servers, timeout_seconds=30)
+            self.supervisor.stop_programs(servers, timeout_seconds=20)
+            self.supervisor.shut_down()
+        left = processes.end_all(self.stack_id, [self.data_folder])
+        return bool(states or left)
+
+    def _check_ports(self, wanted: list[Program]) -> None:
+        for program in wanted:
+            if program.port is None or processes.is_free(program.port):
+                continue
+            holder = processes.holder_of(program.port)
+            raise ServiceError(
+                f"Port {program.port}, which {program.name} needs, is taken"
+                f"{f' by {holder}' if holder else ''}: stop that, or choose another port, "
+                f"e.g. {program.port_variable}={program.port + 1} make up."
+            )
+
+    # Servers -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _secrets(self) -> dict[str, str]:
+        return credentials.load_or_create(self.var / "secrets.env")
+
+    @cached_property
+    def _postgres(self) -> PostgresServer:
+        user = unprivileged_user()
+        self.data_folder.mkdir(parents=True, exist_ok=True)
+        self.data_folder.chmod(0o711 if user else 0o700)
+        return PostgresServer(
+            binaries=find_postgres(self.data_folder, user),
+            folder=self.data_folder / "postgres",
+            port=self.settings.ports.postgres,
+            password=self._secrets["PENSTOCK_POSTGRES_PASSWORD"],
+            user=user,
+        )
+
+    @cached_property
+    def _dispatch_redis(self) -> RedisServer:
+        return RedisServer(
+            binary=find_redis(),
+            folder=self.data_folder / "dispatch-redis",
+            port=self.settings.ports.dispatch_redis,
+            password=self._secrets["PENSTOCK_DISPATCH_REDIS_PASSWORD"],
+        )
+
+    @cached_property
+    def _redis(self) -> RedisServer:
+        return RedisServer(
+            binary=find_redis(),
+            folder=self.data_folder / "redis",
+            port=self.settings.ports.redis,
+            password=self._secrets["PENSTOCK_REDIS_PASSWORD"],
+        )
+
+    def _own_servers(self) -> dict[str, PostgresServer | RedisServer]:
+        own: dict[str, PostgresServer | RedisServer] = {}
+        if self.settings.dispatch_redis_url is None:
+            own[programs.DISPATCH_REDIS] = self._dispatch_redis
+        if self.settings.redis_url is None:
+            own[programs.REDIS] = self._redis
+        if self.settings.database_url is None:
+            own[programs.POSTGRES] = self._postgres
+        return own
+
+    def _programs(self) -> tuple[list[Program], list[Program], list[Program]]:
+        """Servers, our own processes, GPU workers."""
+        servers = [
+            programs.server_program(name, server, Ports.variable(name.replace("-", "_")))
+            for name, server in self._own_servers().items()
+        ]
+        ports = self.settings.ports
+        apps = [
+            programs.web_program(ports.web),
+            programs.collector_program(self.root),
+            *programs.celery_programs(self.var / "run" / "celerybeat-schedule"),
+        ]
+        workers = programs.worker_programs(
+            self.root / ".venv-engine" / "bin" / "python",
+            self.settings.gpu_groups,
+            model=self.settings.model,
+            metrics_port=ports.worker_metrics,
+        )
+        return servers, apps, workers
+
+    def _prepare_servers(self) -> None:
+        states = self.supervisor.states()
+        for name, server in self._own_servers().items():
+            if states[name].is_down:
+                server.prepare()
+
+    def _wait_for_redis(self) -> None:
+        for server in self._own_servers().values():
+            if isinstance(server, RedisServer):
+                server.wait()
+
+    def _wait_for_postgres(self) -> None:
+        for server in self._own_servers().values():
+            if isinstance(server, PostgresServer):
+                server.wait()
+
+    # Data ----------------------------------------------------------------------------------------
+
+    def _seed(self) -> None:
+        """Tenants, keys and catalogue; what an earlier run left in demo.env stays as it is."""
+        before = read_env_file(self.demo_env_file) if self.demo_env_file.exists() else {}
+        printed = self._manage("seed_demo", "--existing", str(self.demo_env_file), "--json")
+        seeded = json.loads(printed)
+        password = seeded["operator_password"] or before.get("PENSTOCK_OPERATOR_PASSWORD", "")
+        lines = {
+            "PENSTOCK_URL": self.url,
+            "PENSTOCK_DISPATCH_REDIS_URL": self.environ["PENSTOCK_DISPATCH_REDIS_URL"],
+            "PENSTOCK_REDIS_URL": self.environ["PENSTOCK_REDIS_URL"],
+            "PENSTOCK_DATABASE_URL": self.environ["PENSTOCK_DATABASE_URL"],
+            "PENSTOCK_MODEL": self.settings.model,
+            "PENSTOCK_ACME_KEY": seeded["acme_key"],
+            "PENSTOCK_GLOBEX_KEY": seeded["globex_key"],
+            "PENSTOCK_OPERATOR_EMAIL": seeded["operator_email"],
+            "PENSTOCK_OPERATOR_PASSWORD": password,
+        }
+        credentials.write_private(self.demo_env_file, lines)
+
+    def _manage(self, *arguments: str) -> str:
+        command = [sys.executable, str(self.root / "manage.py"), *arguments]
+        done = subprocess.run(
+            command, cwd=self.root, env=self.environ, capture_output=True, text=True, check=False
+        )
+        log = self.var / "log" / "setup.log"
+        with log.open("a") as lines:
+            lines.write(f"$ manage.py {arguments[0]}\n{done.stderr}\n")
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or ["it said nothing"]
+            raise ServiceError(f"manage.py {arguments[0]} failed: {said[-1]} (see {log}).")
+        return done.stdout
+
+    # State in var --------------------------------------------------------------------------------
+
+    @property
+    def _ready_file(self) -> Path:
+        """Present while a completion has come back and nothing was stopped since."""
+        return self.var / "run" / "ready"
+
+    @property
+    def _fingerprint_file(self) -> Path:
+        return self.var / "run" / "settings-fingerprint"
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """Changes with everything that running processes were told at their start."""
+        ours = {name: value for name, value in self.environ.items() if _is_told(name)}
+        everything = [sorted(ours.items()), repr(self.settings.ports), self.settings.gpu_groups]
+        return hashlib.sha256(repr(everything).encode()).hexdigest()
+
+    def _recorded_fingerprint(self) -> str:
+        try:
+            return self._fingerprint_file.read_text()
+        except FileNotFoundError:
+            return ""
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One `make up` or `make down` at a time."""
+        for folder in (self.var, self.var / "run", self.var / "log"):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.var.chmod(0o711)
+        (self.var / "run").chmod(0o700)
+        with (self.var / "run" / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ServiceError(
+                    "Another `make up` or `make down` of this checkout is at work: wait for it."
+                ) from None
+            yield
+
+
+def accounts(demo_env: Mapping[str, str]) -> list[str]:
+    """What `make up` prints at its end: address, accounts, a line to paste."""
+    body = {
+        "model": demo_env["PENSTOCK_MODEL"],
+        "stream": True,
+        "messages": [{"role": "user", "content": "What is Penstock?"}],
+    }
+    url, key = demo_env["PENSTOCK_URL"], demo_env["PENSTOCK_ACME_KEY"]
+    return [
+        f"Penstock is up: {url}/",
+        f"  operator  {demo_env['PENSTOCK_OPERATOR_EMAIL']}  "
+        f"{demo_env['PENSTOCK_OPERATOR_PASSWORD']}  ({url}/admin/)",
+        f"  Acme      {key}",
+        f"  Globex    {demo_env['PENSTOCK_GLOBEX_KEY']}",
+        "Paste this and words stream back:",
+        "",
+        f"curl -N {url}/v1/chat/completions -H 'Authorization: Bearer {key}' "
+        f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'",
+        "",
+    ]
+
+
+def _is_told(name: str) -> bool:
+    return name.startswith(("PENSTOCK_", "VLLM_", "CUDA_", "HF_", "PYTHONPATH"))
