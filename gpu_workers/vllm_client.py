@@ -1,0 +1,142 @@
+"""The thin proxy between vLLM's serving objects and its engine.
+
+The serving objects call `generate` as they would on AsyncLLM. On the way in it sets what is ours
+to set (priority, bounds); on the way out it counts, so that a result says what the engine really
+generated, also after an abort. It runs for every token: nothing but counting belongs here.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from vllm.exceptions import VLLMValidationError
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import SamplingParams
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from gpu_workers.protocol.messages import Envelope, TokenUsage
+
+
+class Generation:
+    """What the engine has done for one request so far. Times are Unix milliseconds."""
+
+    __slots__ = (
+        "cached_tokens",
+        "completion_tokens",
+        "engine_ids",
+        "envelope",
+        "error",
+        "finish_reason",
+        "first_token_at_ms",
+        "is_aborted",
+        "new_token_ids",
+        "prompt_tokens",
+    )
+
+    def __init__(self, envelope: Envelope) -> None:
+        self.envelope = envelope
+        self.engine_ids: list[str] = []
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        self.new_token_ids: list[int] = []
+        self.first_token_at_ms: int | None = None
+        self.finish_reason: str | None = None
+        self.error: Exception | None = None
+        self.is_aborted = False
+
+    def usage(self) -> TokenUsage:
+        return TokenUsage(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+        )
+
+    def take_token_ids(self) -> list[int]:
+        """The ids since the last call."""
+        taken = self.new_token_ids
+        if taken:
+            self.new_token_ids = []
+        return taken
+
+    def record(self, output: RequestOutput) -> None:
+        """Count one output; of a request with several choices it may hold several of them."""
+        choices = output.outputs
+        if len(choices) == 1:
+            choice = choices[0]
+            token_ids = choice.token_ids
+            self.completion_tokens += len(token_ids)
+            self.new_token_ids.extend(token_ids)
+            if choice.finish_reason is not None:
+                self._ended(output)
+            return
+        for choice in choices:
+            self.completion_tokens += len(choice.token_ids)
+            if choice.finish_reason is not None:
+                self._ended(output)
+
+    def started(self, output: RequestOutput) -> None:
+        """Count what the first output of a prompt tells."""
+        self.prompt_tokens += len(output.prompt_token_ids or ())
+        self.cached_tokens += output.num_cached_tokens or 0
+
+    def _ended(self, output: RequestOutput) -> None:
+        self.finish_reason = output.outputs[0].finish_reason
+        metrics: Any = output.metrics
+        if self.first_token_at_ms is None and metrics and metrics.first_token_latency:
+            first_token_at = metrics.arrival_time + metrics.first_token_latency
+            self.first_token_at_ms = int(first_token_at * 1000)
+
+
+class CountingLLM(AsyncLLM):
+    """AsyncLLM under our ids: `generations` is keyed by the request's id, which the serving
+    objects wrap as `chatcmpl-<id>` or `cmpl-<id>-<prompt>`."""
+
+    generations: dict[str, Generation]
+
+    async def generate(
+        self,
+        prompt: Any,
+        sampling_params: SamplingParams,
+        request_id: str,
+        **options: Any,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        generation = self.generations[request_id.split("-", 2)[1]]
+        if generation.is_aborted:
+            return
+        generation.engine_ids.append(request_id)
+        envelope = generation.envelope
+        options["priority"] = envelope.priority
+        try:
+            _bound(sampling_params, envelope.max_output_tokens)
+            outputs = super().generate(prompt, sampling_params, request_id, **options)
+            async for output in outputs:
+                generation.started(output)
+                generation.record(output)
+                yield output
+                break
+            record = generation.record
+            async for output in outputs:
+                record(output)
+                yield output
+        except Exception as error:
+            generation.error = error
+            raise
+
+    async def abort_generation(self, generation: Generation) -> None:
+        """Abort by id, so that the generator still yields what was generated."""
+        generation.is_aborted = True
+        if generation.engine_ids:
+            await self.abort(list(generation.engine_ids))
+
+
+def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
+    """Enforce the bound that was reserved. `min_tokens` above it would never let a request end."""
+    wanted = sampling_params.max_tokens
+    bound = max_output_tokens if wanted is None else min(wanted, max_output_tokens)
+    if sampling_params.min_tokens > bound:
+        raise VLLMValidationError(
+            f"min_tokens must be at most the {bound} tokens that this request may generate.",
+            parameter="min_tokens",
+            value=sampling_params.min_tokens,
+        )
+    sampling_params.max_tokens = bound

@@ -1,0 +1,81 @@
+"""vLLM in process: its AsyncLLM and serving objects, started, asked and ended as an `Engine`.
+
+vLLM itself is imported when the engine starts, so that a worker is registered within a second.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from gpu_workers.config import WorkerConfig
+from gpu_workers.engine import EngineDescription, EngineLoad, Output, Result
+from gpu_workers.protocol.messages import Envelope
+from gpu_workers.vllm_arguments import set_environment
+
+if TYPE_CHECKING:
+    from gpu_workers.vllm_serving import VllmServing
+
+POLL_SECONDS: Final = 0.1
+
+
+class VllmEngine:
+    """One thread starts the engine's processes and outlives them: the kernel ends a child when
+    the thread that started it ends (see `process_tree`)."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._config = config
+        self._parent_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine-parent")
+        self._loading: Future[VllmServing] | None = None
+        self._serving: VllmServing | None = None
+
+    async def start(self) -> EngineDescription:
+        set_environment(self._config, os.environ)
+        self._loading = self._parent_thread.submit(_load, self._config)
+        self._serving = await asyncio.wrap_future(self._loading)
+        return await self._serving.open()
+
+    def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+        return self._started.generate(envelope)
+
+    async def abort(self, request_id: str) -> None:
+        await self._started.abort(request_id)
+
+    def load(self) -> EngineLoad:
+        return self._serving.load_now() if self._serving else EngineLoad(running=0, waiting=0)
+
+    async def check_health(self) -> None:
+        self._started.check_health()
+
+    async def stop(self) -> None:
+        if self._loading is None:
+            return
+        loading, self._loading = self._loading, None
+        await asyncio.to_thread(_end, loading, self._parent_thread)
+        self._serving = None
+
+    @property
+    def _started(self) -> "VllmServing":
+        if self._serving is None:
+            raise RuntimeError("the engine has not started")
+        return self._serving
+
+
+def _load(config: WorkerConfig) -> "VllmServing":
+    from gpu_workers.vllm_serving import VllmServing
+
+    return VllmServing.load(config)
+
+
+def _end(loading: "Future[VllmServing]", thread: ThreadPoolExecutor) -> None:
+    """Shut a running engine down; of one that is still loading, end the processes under it."""
+    while not loading.done():
+        for child in multiprocessing.active_children():
+            child.kill()
+        time.sleep(POLL_SECONDS)
+    if not loading.cancelled() and loading.exception() is None:
+        thread.submit(loading.result().shutdown).result()
+    thread.shutdown()

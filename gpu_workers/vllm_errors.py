@@ -1,0 +1,80 @@
+"""vLLM's errors in our terms: what the request's author can mend is REFUSED, the rest FAILED."""
+
+import re
+from typing import Final
+
+import pydantic
+import structlog
+from vllm.entrypoints.serve import create_error_response
+from vllm.entrypoints.serve.engine.protocol import ErrorInfo
+from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+from gpu_workers.engine import EngineDied, Result
+from gpu_workers.protocol.messages import Outcome, TokenUsage, WireError
+
+_CONTEXT_OVERFLOW: Final = re.compile(
+    r"(maximum|max) (context|model|input) length|max_model_len|longer than the maximum|"
+    r"input_tokens",
+    re.IGNORECASE,
+)
+_REPORTED_ALREADY: Final = re.compile(r" \(parameter=.*\)$", re.DOTALL)
+
+_log = structlog.get_logger("gpu_workers.vllm_errors")
+
+
+def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
+    """The result for a request whose serving raised; raises `EngineDied` if that was the engine."""
+    if isinstance(error, EngineDeadError):
+        raise EngineDied("vLLM's engine process has died") from error
+    if isinstance(error, EngineGenerateError) and error.__cause__ is not None:
+        return result_of_error(error.__cause__, usage)
+    if isinstance(error, pydantic.ValidationError):
+        return _refused(_validation_message(error), _first_location(error), usage)
+    return result_of_response(create_error_response(error).error, usage, cause=error)
+
+
+def result_of_response(
+    error: ErrorInfo, usage: TokenUsage, *, cause: BaseException | None = None
+) -> Result:
+    """The result for an error that vLLM's serving objects answered or that it would answer."""
+    if error.code < 500:
+        return _refused(_REPORTED_ALREADY.sub("", error.message), error.param, usage)
+    # The message is vLLM's own affair: it may name paths, or another's request.
+    _log.error("request_failed_in_vllm", error=type(cause).__name__, exc_info=cause)
+    return Result(
+        outcome=Outcome.FAILED,
+        usage=usage,
+        error=WireError(
+            status=500,
+            message="The engine could not serve this request.",
+            type="server_error",
+            code="internal_error",
+        ),
+    )
+
+
+def _refused(message: str, param: str | None, usage: TokenUsage) -> Result:
+    is_overflow = _CONTEXT_OVERFLOW.search(message) is not None
+    return Result(
+        outcome=Outcome.REFUSED,
+        usage=usage,
+        error=WireError(
+            status=400,
+            message=message,
+            type="invalid_request_error",
+            code="context_length_exceeded" if is_overflow else "invalid_request",
+            param=param,
+        ),
+    )
+
+
+def _validation_message(error: pydantic.ValidationError) -> str:
+    """Where and why, without the input itself, which may be a prompt."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def _first_location(error: pydantic.ValidationError) -> str | None:
+    location = error.errors(include_url=False, include_input=False)[0]["loc"]
+    return str(location[0]) if location else None

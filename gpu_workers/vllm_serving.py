@@ -1,0 +1,213 @@
+"""vLLM's own serving objects around an engine held in process. Importing this takes seconds."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
+
+import msgspec
+import vllm
+from starlette.datastructures import State
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.usage.usage_lib import UsageContext
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.executor import Executor
+
+from gpu_workers.config import WorkerConfig
+from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.protocol.messages import Api, Envelope, Outcome
+from gpu_workers.vllm_arguments import command_line
+from gpu_workers.vllm_client import CountingLLM, Generation
+from gpu_workers.vllm_errors import result_of_error, result_of_response
+
+_FRAMING_BEFORE: Final = len("data: ")
+_FRAMING_AFTER: Final = -len("\n\n")
+_DONE: Final = "data: [DONE]\n\n"
+_ERROR: Final = 'data: {"error"'
+
+_PROBE_TOOL: Final = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+
+class VllmServing:
+    """Answers envelopes with vLLM's chat and completion objects. Made by `load` in a thread, then
+    `open`ed on the worker's event loop."""
+
+    def __init__(self, llm: CountingLLM, arguments: Any) -> None:
+        self._llm = llm
+        self._arguments = arguments
+        self._state = State()
+        self._slots: int = llm.vllm_config.scheduler_config.max_num_seqs
+        self._decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+    @classmethod
+    def load(cls, config: WorkerConfig) -> "VllmServing":
+        """Start the engine's processes and load the model. Blocks, for minutes with a large one."""
+        # Their tracebacks repeat what a result says, and may quote a request.
+        logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
+        arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line(config))
+        engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
+        vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
+        llm = CountingLLM(
+            vllm_config=vllm_config,
+            executor_class=Executor.get_class(vllm_config),
+            log_stats=True,
+            log_requests=False,
+            usage_context=UsageContext.OPENAI_API_SERVER,
+        )
+        llm.generations = {}
+        return cls(llm, arguments)
+
+    async def open(self) -> EngineDescription:
+        """Make the serving objects, exactly as vLLM's own server does."""
+        tasks = await self._llm.get_supported_tasks()
+        if "generate" not in tasks:
+            raise ValueError("this model does not generate text")
+        await self._llm.reset_mm_cache()
+        await init_app_state(self._llm, self._state, self._arguments, tasks)
+        config = self._llm.vllm_config
+        cache = config.cache_config
+        return EngineDescription(
+            engine="vllm",
+            version=vllm.__version__,
+            slots=self._slots,
+            context_tokens=config.model_config.max_model_len,
+            kv_cache_tokens=(cache.num_gpu_blocks or 0) * cache.block_size,
+            template_overhead_tokens=await self._template_overhead(),
+            max_token_bytes=self._longest_token(),
+        )
+
+    async def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+        """See `Engine.generate`."""
+        generation = Generation(envelope)
+        self._llm.generations[envelope.request_id] = generation
+        try:
+            answer = await self._ask(envelope)
+            if isinstance(answer, AsyncGenerator):
+                finish_reason = None
+                async for event in answer:
+                    if event.startswith(_ERROR):
+                        generation.error = generation.error or RuntimeError("error in the stream")
+                    elif event != _DONE and not generation.is_aborted:
+                        if "tool_calls" in event and '"finish_reason":"tool_calls"' in event:
+                            finish_reason = "tool_calls"
+                        yield Output(
+                            chunks=[event[_FRAMING_BEFORE:_FRAMING_AFTER].encode()],
+                            completion_tokens=generation.completion_tokens,
+                            token_ids=generation.take_token_ids(),
+                        )
+                result = _result_of_stream(generation, finish_reason)
+            else:
+                result = _result_of_answer(generation, answer)
+        except EngineDied:
+            raise
+        except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
+            result = _result_of_exception(generation, error)
+        finally:
+            del self._llm.generations[envelope.request_id]
+        yield result
+
+    async def abort(self, request_id: str) -> None:
+        generation = self._llm.generations.get(request_id)
+        if generation is not None:
+            await self._llm.abort_generation(generation)
+
+    def load_now(self) -> EngineLoad:
+        unfinished = self._llm.get_num_unfinished_requests()
+        running = min(unfinished, self._slots)
+        return EngineLoad(running=running, waiting=unfinished - running)
+
+    def check_health(self) -> None:
+        if self._llm.errored:
+            raise EngineDied("vLLM's engine process has died")
+
+    def shutdown(self) -> None:
+        """End the engine's processes. Blocks."""
+        self._llm.shutdown(timeout=5)
+
+    async def _ask(self, envelope: Envelope) -> Any:
+        """A stream of events, an answer, or vLLM's error. The request is rebuilt under our id."""
+        body = self._decode(envelope.body)
+        body |= {
+            "model": envelope.model,
+            "stream": envelope.stream,
+            "request_id": envelope.request_id,
+            "cache_salt": envelope.cache_salt,
+        }
+        if envelope.api is Api.CHAT_COMPLETIONS:
+            chat = ChatCompletionRequest.model_validate(body)
+            return await self._state.openai_serving_chat.create_chat_completion(chat)
+        completion = CompletionRequest.model_validate(body)
+        return await self._state.openai_serving_completion.create_completion(completion)
+
+    async def _template_overhead(self) -> int:
+        """Tokens that the chat template adds to one message, measured; tools add their part."""
+        overheads = [0]
+        for options in ({}, {"tools": [_PROBE_TOOL]}):
+            try:
+                overheads.append(await self._rendered_length(options) - 1)
+            except Exception:  # noqa: BLE001 - a base model has no template, or none for tools
+                break
+        return max(overheads)
+
+    async def _rendered_length(self, options: dict[str, Any]) -> int:
+        message = {"role": "user", "content": "x"}
+        request = ChatCompletionRequest.model_validate({"messages": [message], **options})
+        rendered = await self._state.online_renderer.render_chat(request)
+        if isinstance(rendered, ErrorResponse):
+            raise ValueError(rendered.error.message)
+        _, (engine_input,) = rendered
+        return len(engine_input["prompt_token_ids"])
+
+    def _longest_token(self) -> int:
+        """In bytes, an upper bound: byte-level vocabularies spell some bytes with two."""
+        vocabulary = self._llm.renderer.get_tokenizer().get_vocab()
+        return max(len(token.encode()) for token in vocabulary)
+
+
+def _result_of_stream(generation: Generation, finish_reason: str | None) -> Result:
+    if generation.error is not None:
+        return result_of_error(generation.error, generation.usage())
+    if _was_cut_short(generation):
+        return _cancelled(generation)
+    return _completed(generation, finish_reason or generation.finish_reason, None)
+
+
+def _result_of_answer(generation: Generation, answer: Any) -> Result:
+    if _was_cut_short(generation):
+        return _cancelled(generation)
+    if isinstance(answer, ErrorResponse):
+        return result_of_response(answer.error, generation.usage())
+    body = answer.model_dump_json().encode()
+    return _completed(generation, answer.choices[0].finish_reason, body)
+
+
+def _result_of_exception(generation: Generation, error: Exception) -> Result:
+    if generation.is_aborted and generation.error is None:
+        return _cancelled(generation)
+    return result_of_error(generation.error or error, generation.usage())
+
+
+def _was_cut_short(generation: Generation) -> bool:
+    return generation.is_aborted and generation.finish_reason in (None, "abort")
+
+
+def _cancelled(generation: Generation) -> Result:
+    return Result(
+        outcome=Outcome.CANCELLED,
+        usage=generation.usage(),
+        first_token_at_ms=generation.first_token_at_ms,
+    )
+
+
+def _completed(generation: Generation, finish_reason: str | None, body: bytes | None) -> Result:
+    return Result(
+        outcome=Outcome.COMPLETED,
+        usage=generation.usage(),
+        finish_reason=finish_reason,
+        body=body,
+        first_token_at_ms=generation.first_token_at_ms,
+    )
