@@ -15,7 +15,7 @@ from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"
 # name, pool, context tokens
-DEMO_MODELS = (("penstock-demo", "penstock-demo", 2048), ("sim", "sim", 8192))
+DEMO_MODELS = (("penstock-demo", "penstock-demo", 2048), ("sim", "sim", 2048))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -20,7 +20,7 @@ class InvalidSettings(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewaySettings:
+class GatewayEnvironment:
     """What the gateway needs when it runs alone: neither PostgreSQL nor Django's secret."""
 
     # Secret under which API keys are digested (32 characters or more); changing it voids all keys.
@@ -48,7 +48,7 @@ class GatewaySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(GatewaySettings):
+class Settings(GatewayEnvironment):
     """What the whole control plane needs."""
 
     # Django's secret for sessions and signatures (32 characters or more).

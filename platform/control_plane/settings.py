@@ -18,6 +18,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 PENSTOCK_API_KEY_PEPPER = ENV.api_key_pepper
 PENSTOCK_DISPATCH_REDIS_URL = ENV.dispatch_redis_url
 PENSTOCK_REDIS_URL = ENV.redis_url
+PENSTOCK_DATABASE_URL = ENV.database_url
 PENSTOCK_PUBLIC_URL = ENV.public_url
 PENSTOCK_ALLOWED_ORIGINS = ENV.allowed_origins
 PENSTOCK_MAX_BODY_BYTES = ENV.max_body_bytes

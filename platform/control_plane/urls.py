@@ -1,6 +1,11 @@
+"""What Django answers. /v1/, /ws/ and the probes never come here: see `asgi.py`."""
+
 from django.contrib import admin
 from django.urls import path
 
+from control_plane.front_page import front_page
+
 urlpatterns = [
+    path("", front_page, name="front-page"),
     path("admin/", admin.site.urls),
 ]

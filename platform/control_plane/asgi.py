@@ -1,0 +1,32 @@
+"""The whole control plane in one ASGI process: the gateway, the websocket door and Django."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+# Sets Django up, which everything below may rely on.
+_django = get_asgi_application()
+
+from django.conf import settings  # noqa: E402
+
+from control_plane.dispatcher import Dispatcher  # noqa: E402
+from control_plane.gateway import gateway_settings  # noqa: E402
+from control_plane.health import Health  # noqa: E402
+from control_plane.status_endpoints import StatusEndpoints  # noqa: E402
+from inference.openai_api.gateway import create_gateway  # noqa: E402
+
+_gateway = create_gateway(gateway_settings(settings.ENV))
+
+application = Dispatcher(
+    lifetime=_gateway,
+    gateway=_gateway.http,
+    status=StatusEndpoints(
+        Health(
+            dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL,
+            redis_url=settings.PENSTOCK_REDIS_URL,
+            database_url=settings.PENSTOCK_DATABASE_URL,
+        )
+    ),
+    django=_django,
+)

@@ -1,0 +1,80 @@
+"""Which ASGI application answers a path, and the lifespan of them all.
+
+/v1/ goes to the gateway without Django's middleware, database or threads in its way; /ws/ to
+Channels; probes to the status endpoints; all else to Django, where there is one.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from control_plane import status_endpoints
+
+# Scope, receive and send: what they hold is the servers' business, and Django's.
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Startable(Protocol):
+    """Something that lives as long as the process serves."""
+
+    async def startup(self) -> None: ...
+
+    async def shutdown(self) -> None: ...
+
+
+class Dispatcher:
+    """The ASGI application of a process. `websocket` and `django` are None for a gateway alone,
+    which then answers every other path itself, with its own 404."""
+
+    def __init__(
+        self,
+        *,
+        lifetime: Startable,
+        gateway: Application,
+        status: Application,
+        websocket: Application | None = None,
+        django: Application | None = None,
+    ) -> None:
+        self._lifetime = lifetime
+        self._gateway = gateway
+        self._status = status
+        self._websocket = websocket
+        self._django = django
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await self._connect(scope, receive, send)
+        else:
+            await self._application(scope["path"])(scope, receive, send)
+
+    def _application(self, path: str) -> Application:
+        if path in status_endpoints.PATHS:
+            return self._status
+        if self._django is None or path.startswith("/v1/") or path == "/v1":
+            return self._gateway
+        return self._django
+
+    async def _connect(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._websocket is not None and scope["path"].startswith("/ws/"):
+            await self._websocket(scope, receive, send)
+            return
+        await receive()
+        # Before it was accepted, a close is answered as 403.
+        await send({"type": "websocket.close", "code": 4404, "reason": "no such path"})
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        await receive()
+        try:
+            await self._lifetime.startup()
+        except Exception as error:  # noqa: BLE001 - the server logs the message and ends
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        try:
+            await self._lifetime.shutdown()
+        except Exception as error:  # noqa: BLE001 - the server logs the message and ends
+            await send({"type": "lifespan.shutdown.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,53 @@
+"""The gateway alone: /v1/ and the probes, without Django and without PostgreSQL.
+
+uvicorn control_plane.gateway:application
+"""
+
+import hashlib
+import hmac
+import logging.config
+import os
+
+from control_plane.dispatcher import Dispatcher
+from control_plane.env import GatewayEnvironment, InvalidSettings
+from control_plane.health import Health
+from control_plane.logs import configure_structlog, logging_config
+from control_plane.status_endpoints import StatusEndpoints
+from inference.completions import GatewaySettings
+from inference.openai_api.gateway import create_gateway
+
+
+def gateway_settings(env: GatewayEnvironment) -> GatewaySettings:
+    """What the gateway is told of the environment, alone or beside Django."""
+    return GatewaySettings(
+        dispatch_redis_url=env.dispatch_redis_url,
+        api_key_pepper=env.api_key_pepper,
+        # The same in all gateways, so that they share a tenant's prefix cache; a key of its own.
+        cache_salt_secret=hmac.new(env.api_key_pepper, b"cache salt", hashlib.sha256).digest(),
+        allowed_origins=env.allowed_origins,
+        max_body_bytes=env.max_body_bytes,
+    )
+
+
+def create_application(env: GatewayEnvironment) -> Dispatcher:
+    gateway = create_gateway(gateway_settings(env))
+    health = Health(dispatch_redis_url=env.dispatch_redis_url)
+    return Dispatcher(lifetime=gateway, gateway=gateway.http, status=StatusEndpoints(health))
+
+
+def _start() -> Dispatcher:
+    try:
+        env = GatewayEnvironment.from_environ(os.environ)
+    except InvalidSettings as problem:
+        raise SystemExit(f"The gateway cannot start: {problem}") from None
+    logging.config.dictConfig(logging_config(env.log_format, env.log_level))
+    configure_structlog()
+    return create_application(env)
+
+
+def __getattr__(name: str) -> Dispatcher:
+    """`application` is made when a server asks for it, so that others may import this module."""
+    if name != "application":
+        raise AttributeError(name)
+    application = globals()["application"] = _start()
+    return application

@@ -1,0 +1,229 @@
+"""Whether the parts are well: what /readyz, /metrics and the front page tell, from one look.
+
+Needs no Django and no PostgreSQL, so that the gateway can tell how it is while they are down.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, cast
+
+import psycopg
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import WireFormatError, decode_model
+from gpu_workers.protocol.policy import ModelPolicy
+from inference.worker_registry import PoolWorker, WorkerRegistry
+
+TIMEOUT_SECONDS: Final = 2.0
+# However many ask, the parts are asked no more often than this.
+CACHE_SECONDS: Final = 1.0
+
+_FAILURES = (OSError, RedisError, TimeoutError, psycopg.Error, WireFormatError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of the service. `detail` is a short sentence without addresses or secrets."""
+
+    name: str
+    is_well: bool
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolState:
+    """A pool of workers at this moment."""
+
+    name: str
+    queued: int
+    open_requests: int
+    unrecorded_usage: int
+    workers: tuple[PoolWorker, ...]
+
+    @property
+    def live(self) -> tuple[PoolWorker, ...]:
+        return tuple(worker for worker in self.workers if worker.is_live)
+
+    @property
+    def ready(self) -> tuple[PoolWorker, ...]:
+        return tuple(worker for worker in self.workers if worker.is_ready)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelState:
+    """A model of the catalogue and the pool behind it."""
+
+    policy: ModelPolicy
+    pool: PoolState
+
+    @property
+    def is_served(self) -> bool:
+        return bool(self.pool.ready)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether every tenant may know of it, and so may a page without a login."""
+        return self.policy.tenant_ids is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthReport:
+    """All parts at one moment. Ready means: a request sent now would be answered by a model."""
+
+    parts: tuple[Part, ...]
+    pools: tuple[PoolState, ...] = ()
+    models: tuple[ModelState, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return all(part.is_well for part in self.parts)
+
+
+class Health:
+    """Asks the parts. `database_url` None: PostgreSQL is no part, as for a gateway alone."""
+
+    def __init__(
+        self,
+        *,
+        dispatch_redis_url: str,
+        redis_url: str | None = None,
+        database_url: str | None = None,
+    ) -> None:
+        self._dispatch_redis_url = dispatch_redis_url
+        self._redis_url = redis_url
+        self._database_url = database_url
+        self._looking: asyncio.Task[HealthReport] | None = None
+        self._looked_at = 0.0
+
+    async def report(self) -> HealthReport:
+        """The state of all parts, up to a second old; never raises for a part that is down."""
+        looking, loop = self._looking, asyncio.get_running_loop()
+        is_fresh = looking is not None and (
+            not looking.done() or time.monotonic() - self._looked_at < CACHE_SECONDS
+        )
+        if looking is None or not is_fresh or looking.get_loop() is not loop:
+            self._looked_at = time.monotonic()
+            looking = self._looking = loop.create_task(self._look())
+        return await asyncio.shield(looking)
+
+    async def _look(self) -> HealthReport:
+        others: list[Awaitable[Part]] = []
+        if self._database_url is not None:
+            others.append(_part("PostgreSQL", self._ask_postgres))
+        if self._redis_url is not None:
+            others.append(_part("Redis", self._ask_redis))
+        dispatch, *rest = await asyncio.gather(self._look_at_dispatch(), *others)
+        assert isinstance(dispatch, HealthReport)  # noqa: S101 - gather loses the types
+        parts = (*(part for part in rest if isinstance(part, Part)), *dispatch.parts)
+        return HealthReport(parts=parts, pools=dispatch.pools, models=dispatch.models)
+
+    async def _ask_postgres(self) -> str:
+        connection = await psycopg.AsyncConnection.connect(
+            self._database_url or "", connect_timeout=int(TIMEOUT_SECONDS), autocommit=True
+        )
+        async with connection:
+            await connection.execute("SELECT 1")
+        return "answers"
+
+    async def _ask_redis(self) -> str:
+        async with _client(self._redis_url or "") as redis:
+            await redis.ping()
+        return "answers"
+
+    async def _look_at_dispatch(self) -> HealthReport:
+        name = "dispatch Redis"
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS), _client(self._dispatch_redis_url) as redis:
+                models, pools = await _fleet(redis)
+                return HealthReport(
+                    parts=(
+                        Part(name=name, is_well=True, detail="answers"),
+                        await _policy_part(redis),
+                        await _functions_part(redis),
+                        _workers_part(models),
+                    ),
+                    pools=pools,
+                    models=models,
+                )
+        except _FAILURES as error:
+            return HealthReport(parts=(Part(name=name, is_well=False, detail=_failure(error)),))
+
+
+async def _part(name: str, ask: Callable[[], Awaitable[str]]) -> Part:
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return Part(name=name, is_well=True, detail=await ask())
+    except _FAILURES as error:
+        return Part(name=name, is_well=False, detail=_failure(error))
+
+
+def _failure(error: BaseException) -> str:
+    """Without the error's own text, which may name hosts, users and passwords."""
+    if isinstance(error, TimeoutError):
+        return f"does not answer within {TIMEOUT_SECONDS:g} s"
+    if isinstance(error, WireFormatError):
+        return "holds data of another version"
+    return f"does not answer ({type(error).__name__})"
+
+
+async def _policy_part(redis: Redis) -> Part:
+    version = await redis.get(keys.policy_version())
+    detail = "not written yet" if version is None else f"version {_text(version)}"
+    return Part(name="policy snapshot", is_well=version is not None, detail=detail)
+
+
+async def _functions_part(redis: Redis) -> Part:
+    missing = [
+        library
+        for library in (keys.ADMISSION_LIBRARY, keys.DISPATCH_LIBRARY)
+        if not await redis.function_list(library=library)
+    ]
+    detail = f"missing: {', '.join(missing)}" if missing else "loaded"
+    return Part(name="Redis functions", is_well=not missing, detail=detail)
+
+
+def _workers_part(models: tuple[ModelState, ...]) -> Part:
+    served = sum(1 for model in models if model.is_served)
+    if not models:
+        return Part(name="workers", is_well=False, detail="the catalogue is empty")
+    detail = f"{served} of {len(models)} models have a ready worker"
+    return Part(name="workers", is_well=served > 0, detail=detail)
+
+
+async def _fleet(redis: Redis) -> tuple[tuple[ModelState, ...], tuple[PoolState, ...]]:
+    rows = cast(list[bytes], await redis.hvals(keys.policy_models()))
+    policies = sorted((decode_model(row) for row in rows), key=lambda policy: policy.name)
+    registry = WorkerRegistry(redis)
+    names = sorted({policy.pool for policy in policies} | set(await registry.pools()))
+    pools = {name: await _pool(redis, registry, name) for name in names}
+    models = tuple(ModelState(policy=policy, pool=pools[policy.pool]) for policy in policies)
+    return models, tuple(pools.values())
+
+
+async def _pool(redis: Redis, registry: WorkerRegistry, name: str) -> PoolState:
+    pipeline = redis.pipeline(transaction=False)
+    pipeline.zcard(keys.pool_queue(name))
+    pipeline.zcard(keys.pool_open_requests(name))
+    pipeline.xlen(keys.pool_usage(name))
+    queued, open_requests, unrecorded = await pipeline.execute()
+    return PoolState(
+        name=name,
+        queued=queued,
+        open_requests=open_requests,
+        unrecorded_usage=unrecorded,
+        workers=tuple(await registry.workers(name)),
+    )
+
+
+def _client(url: str) -> Redis:
+    return Redis.from_url(
+        url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
+    )
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
