@@ -1,12 +1,12 @@
-"""Limits, refusals and money."""
+"""Limits, refusals and reservations."""
 
 from gpu_workers.demo_model.facts.fact import Fact, phrasings
 
 LIMITS = (
     Fact(
         key="quota",
-        answer="A quota is a limit on use: requests per minute, tokens per minute, concurrent requests "
-        "or a budget in money, set per tenant, project or key.",
+        answer="A quota is a limit on use: requests per minute, tokens per minute, concurrent "
+        "requests or a budget in money, set per tenant, project or key.",
         key_phrases=("quota is a limit on use",),
         questions=phrasings("""
             what is a quota | which limits are there | what kinds of limits does Penstock have | how
@@ -15,33 +15,33 @@ LIMITS = (
             restricted | limit a tenant
         """),
         held_out=phrasings("""
-            What sorts of limits can be configured? | How would you define a quota? | Can I put a limit
-            on a single key? | What can I restrict for a tenant?
+            What sorts of limits can be configured? | How would you define a quota? | Can I put a
+            limit on a single key? | What can I restrict for a tenant?
         """),
         topics=phrasings("a quota | quotas | usage limits"),
     ),
     Fact(
         key="rate_limit",
-        answer="RPM counts requests per minute and TPM counts tokens per minute. The windows live in "
-        "Redis and are checked for all gateways together, so a limit never leaks.",
+        answer="RPM counts requests per minute and TPM counts tokens per minute. The windows "
+        "live in Redis and are checked for all gateways together, so a limit never leaks.",
         key_phrases=("RPM counts requests per minute",),
         questions=phrasings("""
-            what is RPM | what is TPM | what do rpm and tpm mean | how does rate limiting work | tokens
-            per minute | requests per minute | what is the rate limit | are rate limits per replica |
-            where are rate windows kept | difference between rpm and tpm | how are rates counted | do
-            limits hold across several gateways | throttling
+            what is RPM | what is TPM | what do rpm and tpm mean | how does rate limiting work |
+            tokens per minute | requests per minute | what is the rate limit | are rate limits per
+            replica | where are rate windows kept | difference between rpm and tpm | how are rates
+            counted | do limits hold across several gateways | throttling
         """),
         held_out=phrasings("""
-            What do the abbreviations RPM and TPM stand for? | How does the rate limiter work? | Is the
-            rate limit counted for each gateway separately? | How many requests a minute, how is that
-            enforced?
+            What do the abbreviations RPM and TPM stand for? | How does the rate limiter work? | Is
+            the rate limit counted for each gateway separately? | How many requests a minute, how is
+            that enforced?
         """),
         topics=phrasings("rate limiting | RPM | TPM | rate limits"),
     ),
     Fact(
         key="concurrency_limit",
-        answer="The concurrency limit says how many requests of a tenant may be open at the same moment, "
-        "queued or running; one more is refused until another ends.",
+        answer="The concurrency limit says how many requests of a tenant may be open at the same "
+        "moment, queued or running; one more is refused until another ends.",
         key_phrases=("open at the same moment",),
         questions=phrasings("""
             what is the concurrency limit | how many requests can I run at once | how many parallel
@@ -50,39 +50,41 @@ LIMITS = (
             parallel calls | how many concurrent calls may I make
         """),
         held_out=phrasings("""
-            Is there a cap on simultaneous requests? | How many calls may I have in flight in parallel?
-            | What does the concurrency limit do? | How many streams can be open at once?
+            Is there a cap on simultaneous requests? | How many calls may I have in flight in
+            parallel? | What does the concurrency limit do? | How many streams can be open at once?
         """),
         topics=phrasings("the concurrency limit | concurrency"),
     ),
     Fact(
         key="budget",
-        answer="A budget is a hard ceiling on spending: a request whose worst case no longer fits is "
-        "refused before it runs, so the ceiling is never passed.",
+        answer="A budget is a hard ceiling on spending: a request whose worst case no longer "
+        "fits is refused before it runs, so the ceiling is never passed.",
         key_phrases=("hard ceiling on spending",),
         questions=phrasings("""
-            what is a budget | can I limit my spending | how do I set a spending limit | what happens
-            when my budget is used up | can my bill explode | how do I avoid a surprise bill | maximum
-            spend per month | cost cap | what if I run out of money | can I stop spending at a certain
-            sum | how are budgets enforced | is there a spending ceiling | keep my costs under control
+            what is a budget | can I limit my spending | how do I set a spending limit | what
+            happens when my budget is used up | can my bill explode | how do I avoid a surprise bill
+            | maximum spend per month | cost cap | what if I run out of money | can I stop spending
+            at a certain sum | how are budgets enforced | is there a spending ceiling | keep my
+            costs under control
         """),
         held_out=phrasings("""
-            How can I make sure I never spend more than a set amount? | What happens once the budget is
-            exhausted? | Is there a way to cap costs? | Explain how a budget works.
+            How can I make sure I never spend more than a set amount? | What happens once the budget
+            is exhausted? | Is there a way to cap costs? | I gave my project a budget, what does
+            that do for me?
         """),
         topics=phrasings("a budget | budgets | spending limits"),
     ),
     Fact(
         key="refusal",
-        answer="A refusal explains itself: it names the limit, its scope, how much is used and when it "
-        "resets, with status 429.",
+        answer="A refusal explains itself: it names the limit, its scope, how much is used and "
+        "when it resets, with status 429.",
         key_phrases=("refusal explains itself",),
         questions=phrasings("""
-            what does a 429 mean | why was my request refused | what happens when I hit a limit | too
-            many requests error | what does a refusal contain | which limit did I hit | how do I know
-            when to retry | error 429 | what is in the error when a limit is reached | I am being
-            rate limited | when does my limit reset | what does the error say if I exceed my quota |
-            my call was rejected
+            what does a 429 mean | why was my request refused | what happens when I hit a limit |
+            too many requests error | what does a refusal contain | which limit did I hit | how do I
+            know when to retry | error 429 | what is in the error when a limit is reached | I am
+            being rate limited | when does my limit reset | what does the error say if I exceed my
+            quota | my call was rejected
         """),
         held_out=phrasings("""
             I get status 429, what now? | How can I tell which limit stopped me? | What information
@@ -92,208 +94,57 @@ LIMITS = (
     ),
     Fact(
         key="reserve",
-        answer="To reserve means to set aside the worst case of a request, in tokens and money, in one "
-        "atomic Redis function before it is queued.",
+        answer="To reserve means to set aside the worst case of a request, in tokens and money, "
+        "in one atomic Redis function before it is queued.",
         key_phrases=("set aside the worst case",),
         questions=phrasings("""
             what is a reservation | what does reserve mean | how does the reserve step work | what
-            happens at admission | why do you reserve the worst case | how is a request admitted | what
-            is the admission step | what is checked before a request is queued | how are limits checked
-            atomically | what is set aside for a request | explain admission control | reserving tokens
+            happens at admission | why do you reserve the worst case | how is a request admitted |
+            what is the admission step | what is checked before a request is queued | how are limits
+            checked atomically | what is set aside for a request | explain admission control |
+            reserving tokens
         """),
         held_out=phrasings("""
-            What does it mean to reserve? | How does admission work? | What is a reservation good for? |
-            What gets checked when a request is admitted?
+            What does it mean to reserve? | How does admission work? | What is a reservation good
+            for? | What gets checked when a request is admitted?
         """),
         topics=phrasings("a reservation | the reserve step | admission"),
     ),
     Fact(
         key="settle",
-        answer="To settle means to replace the reserved worst case by what was really used; the rest "
-        "goes back to the tenant, and each reservation is resolved exactly once.",
+        answer="To settle means to replace the reserved worst case by what was really used; the "
+        "rest goes back to the tenant, and each reservation is resolved exactly once.",
         key_phrases=("replace the reserved worst case",),
         questions=phrasings("""
             what does settle mean | what is settling | how is a request settled | when do I get the
-            unused reservation back | what happens to the rest of a reservation | what is settlement |
-            how does the bill of one request get final | is a reservation returned | what comes after
-            the finish of a request | settle a reservation | what happens with money reserved but not
-            used
+            unused reservation back | what happens to the rest of a reservation | what is settlement
+            | how does the bill of one request get final | is a reservation returned | what comes
+            after the finish of a request | settle a reservation | what happens with money reserved
+            but not used
         """),
         held_out=phrasings("""
-            What is meant by settling a request? | Do I get back what was reserved and not used? | How
-            does settlement work? | At the end, what becomes of the reservation?
+            What is meant by settling a request? | Do I get back what was reserved and not used? |
+            How does settlement work? | At the end, what becomes of the reservation?
         """),
         topics=phrasings("settling | settle | settlement"),
     ),
     Fact(
         key="prompt_bound",
-        answer="The gateway has no tokenizer, so it bounds a prompt by its UTF-8 bytes plus a template "
-        "overhead; the worker's real count corrects that later.",
+        answer="The gateway has no tokenizer, so it bounds a prompt by its UTF-8 bytes plus a "
+        "template overhead; the worker's real count corrects that later.",
         key_phrases=("bounds a prompt by its UTF-8 bytes",),
         questions=phrasings("""
-            how does the gateway count prompt tokens | how are tokens estimated | does the gateway have a
-            tokenizer | how is the prompt size known before it runs | why is the first estimate too
-            high | how do you bound the prompt | token estimate | how many tokens is my prompt worth at
-            admission | prompt length estimate | who counts the prompt tokens | counting without a
-            tokenizer
+            how does the gateway count prompt tokens | how are tokens estimated | does the gateway
+            have a tokenizer | how is the prompt size known before it runs | why is the first
+            estimate too high | how do you bound the prompt | token estimate | how many tokens is my
+            prompt worth at admission | prompt length estimate | who counts the prompt tokens |
+            counting without a tokenizer
         """),
         held_out=phrasings("""
-            How can the gateway guess a prompt's length? | Does the gateway tokenize my prompt? | How do
-            you estimate the number of prompt tokens at admission? | What bound is used for the prompt?
+            How can the gateway guess a prompt's length? | Does the gateway tokenize my prompt? |
+            How do you estimate the number of prompt tokens at admission? | What bound is used for
+            the prompt?
         """),
         topics=phrasings("the prompt bound | the prompt estimate"),
-    ),
-    Fact(
-        key="nano_dollars",
-        answer="Money is counted in nano-dollars: whole numbers of a billionth of a dollar, because a "
-        "token costs so little and floating point would lose some of it.",
-        key_phrases=("counted in nano-dollars",),
-        questions=phrasings("""
-            what is a nano-dollar | how is money represented | why nano-dollars | what unit is used for
-            money | do you use floats for money | how are prices stored | in which currency unit do you
-            count | why don't you use floating point for money | how precise is the billing | money as
-            integers | smallest unit of money | are there rounding errors in the bill | decimal or
-            integer money
-        """),
-        held_out=phrasings("""
-            In what unit does Penstock count money? | Why do you store amounts as nano-dollars? | Is
-            money kept as a float? | How do you avoid rounding errors in amounts?
-        """),
-        topics=phrasings("nano-dollars | a nano-dollar | the money unit"),
-    ),
-    Fact(
-        key="ledger",
-        answer="The ledger is append-only and double-entry: every amount leaves one account and enters "
-        "another, and nothing is ever edited or deleted.",
-        key_phrases=("append-only and double-entry",),
-        questions=phrasings("""
-            what is the ledger | how does the ledger work | what does double-entry mean | can an entry be
-            changed | how is bookkeeping done | where is money booked | can I correct a booking | what is
-            append-only | how do you keep accounts | accounting in Penstock | is the ledger editable |
-            where are transactions recorded | books
-        """),
-        held_out=phrasings("""
-            How do you do the bookkeeping? | What kind of ledger does Penstock keep? | Can a ledger entry
-            be edited afterwards? | Explain double-entry here.
-        """),
-        topics=phrasings("the ledger | double-entry bookkeeping"),
-    ),
-    Fact(
-        key="invoice",
-        answer="An invoice is made once per month from the ledger; usage, rollups, ledger and invoice "
-        "must agree with a difference of zero.",
-        key_phrases=("difference of zero",),
-        questions=phrasings("""
-            how are invoices made | when do I get an invoice | what is on the invoice | is the invoice
-            correct | how often am I billed | does the invoice match the usage | monthly bill | when is
-            the bill sent | how do I know that my bill is right | where does the invoice come from | do
-            usage and invoice agree | billing period
-        """),
-        held_out=phrasings("""
-            When will I receive my bill? | How can I trust that the invoice is right? | From what is an
-            invoice computed? | How frequently do invoices come?
-        """),
-        topics=phrasings("invoices | an invoice | the monthly bill"),
-    ),
-    Fact(
-        key="price",
-        answer="The price book holds the price of each model per million tokens, separately for prompt, "
-        "cached and completion tokens, with the date from which it is valid.",
-        key_phrases=("price book holds",),
-        questions=phrasings("""
-            what is the price book | what does a token cost | how much does a request cost | how are
-            prices set | where are prices kept | price per million tokens | what is the price of a model
-            | are output tokens more expensive than input tokens | do cached tokens cost less | how is
-            the price of a call computed | who sets the prices | how expensive is a call | pricing
-        """),
-        held_out=phrasings("""
-            How much do tokens cost? | Where do you define model prices? | What's in the price book? | Is
-            the price different for prompt and completion tokens?
-        """),
-        topics=phrasings("the price book | prices | pricing"),
-    ),
-    Fact(
-        key="usage_record",
-        answer="A usage record is the one line written when a request ends: who called which model, "
-        "with how many prompt, cached and completion tokens. Each request has exactly one.",
-        key_phrases=("one line written when a request ends",),
-        questions=phrasings("""
-            what is a usage record | what is recorded about a request | how is usage recorded | what does
-            a usage record contain | is usage ever counted twice | where do token counts go | what is
-            saved when a request is over | how do you measure consumption | how many usage records does a
-            request have | usage data | metering
-        """),
-        held_out=phrasings("""
-            What do you write down about each finished request? | How does metering work? | What's inside
-            a usage record? | Can one request be recorded two times?
-        """),
-        topics=phrasings("a usage record | usage records | metering"),
-    ),
-    Fact(
-        key="waste",
-        answer="Waste is every token that was generated but not delivered, for example by an attempt that "
-        "died; it is recorded with its reason and never billed.",
-        key_phrases=("generated but not delivered",),
-        questions=phrasings("""
-            what is waste | what is wasted work | am I billed for failed attempts | who pays for lost
-            tokens | what happens to tokens that were generated in vain | is waste billed | do I pay when
-            a worker crashes | do I pay for retries | what counts as waste | tokens nobody received | are
-            aborted attempts charged
-        """),
-        held_out=phrasings("""
-            What do you call waste? | Do failed attempts show up on my bill? | Who pays for tokens that
-            never reached me? | Am I charged if the machine crashes?
-        """),
-        topics=phrasings("waste | wasted tokens"),
-    ),
-    Fact(
-        key="billed_cancel",
-        answer="After a cancel you pay the prompt and the completion tokens made until the cancel reached "
-        "the engine, and nothing more.",
-        key_phrases=("until the cancel reached",),
-        questions=phrasings("""
-            do I pay for a cancelled request | what is billed after a cancel | is a cancelled request free
-            | how much does an aborted request cost | what do I pay if I stop the answer | am I charged
-            when I cancel | cost of a cancelled call | bill for an aborted answer | do I pay for an
-            interrupted answer | charge after abort
-        """),
-        held_out=phrasings("""
-            If I cancel, what will I be charged? | Does an aborted answer cost anything? | Do cancelled
-            requests cost money? | What's billed when I stop a generation?
-        """),
-    ),
-    Fact(
-        key="service_credits",
-        answer="Service credits pay a tenant back when its tier's promise was missed; they are computed "
-        "from the measured SLA, not from complaints.",
-        key_phrases=("service credits pay a tenant back",),
-        questions=phrasings("""
-            what are service credits | what happens when the SLA is missed | do I get money back when it
-            is slow | is there compensation for bad service | what if you break your promise | refund for
-            downtime | how are service credits computed | do you refund slow answers | compensation |
-            what do I get if the target is not met | SLA violation
-        """),
-        held_out=phrasings("""
-            Will I be compensated if the SLA isn't met? | What is a service credit? | Is there a refund
-            when latency targets are missed? | What do you do when you break the SLA?
-        """),
-        topics=phrasings("service credits | compensation"),
-    ),
-    Fact(
-        key="payments",
-        answer="Payments go through a provider protocol; Stripe comes as an optional extra, and without "
-        "it Penstock only counts and invoices.",
-        key_phrases=("Stripe comes as an optional extra",),
-        questions=phrasings("""
-            how do customers pay | do you support Stripe | which payment providers work | can I pay by
-            credit card | how does payment work | is there a payment integration | is Stripe required |
-            charge customers by card | collect money from customers | does Penstock take payments |
-            PayPal | pay the invoice
-        """),
-        held_out=phrasings("""
-            What payment methods are integrated? | Can my clients pay with a card? | Is there a Stripe
-            integration? | How is an invoice paid?
-        """),
-        topics=phrasings("payments | Stripe"),
     ),
 )

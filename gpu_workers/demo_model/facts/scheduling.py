@@ -5,83 +5,89 @@ from gpu_workers.demo_model.facts.fact import Fact, phrasings
 SCHEDULING = (
     Fact(
         key="vtc",
-        answer="VTC is the virtual token counter: each tenant's counter grows with the tokens it gets, "
-        "weighted by its share, and the tenant with the smallest counter is served next.",
-        key_phrases=("virtual token counter",),
+        answer="VTC is the virtual token counter: each tenant's counter grows with the tokens it "
+        "gets, weighted by its share, and the tenant with the smallest counter is served "
+        "next.",
+        key_phrases=("VTC is the virtual token counter",),
         questions=phrasings("""
-            what is VTC | what does VTC stand for | how does VTC work | what is the virtual token counter |
-            how is fairness computed | which tenant is served next | what counter decides who goes next |
-            explain the fairness algorithm | how do you choose between tenants | what is the fair
-            scheduling algorithm | weighted fair queueing | how is the next tenant chosen | VTC fairness
+            what is VTC | what does VTC stand for | how does VTC work | what is the virtual token
+            counter | how is fairness computed | which tenant is served next | what counter decides
+            who goes next | explain the fairness algorithm | how do you choose between tenants |
+            what is the fair scheduling algorithm | weighted fair queueing | how is the next tenant
+            chosen | VTC fairness
         """),
         held_out=phrasings("""
-            Explain VTC fairness to me. | By what rule is the next tenant selected? | What do the letters
-            VTC mean? | Which algorithm makes scheduling fair?
+            I read about VTC in your docs, what is it? | By what rule is the next tenant selected? |
+            What do the letters VTC mean? | Which algorithm makes scheduling fair?
         """),
         topics=phrasings("VTC | the virtual token counter | the fairness algorithm"),
     ),
     Fact(
         key="fairness",
-        answer="Fairness means that two tenants who both have work waiting get service in proportion to "
-        "their shares, however many requests one of them sends.",
+        answer="Fairness means that two tenants who both have work waiting get service in "
+        "proportion to their shares, however many requests one of them sends.",
         key_phrases=("in proportion to their shares",),
         questions=phrasings("""
-            what does fairness mean | is Penstock fair | what if one tenant floods the service | can one
-            customer take all GPUs | what about a noisy neighbour | what happens when a tenant sends
-            thousands of requests | how do you stop one tenant from hogging everything | are resources
-            shared fairly | does a heavy user slow me down | another customer is flooding the service |
-            greedy tenant | fair sharing
+            what does fairness mean | is Penstock fair | what if one tenant floods the service | can
+            one customer take all GPUs | what about a noisy neighbour | what happens when a tenant
+            sends thousands of requests | how do you stop one tenant from hogging everything | are
+            resources shared fairly | does a heavy user slow me down | another customer is flooding
+            the service | greedy tenant | fair sharing
         """),
         held_out=phrasings("""
-            Can a noisy neighbour ruin my latency? | What is meant by fairness? | What if some customer
-            sends a flood of requests? | Can a single tenant monopolise the GPUs?
+            Can a noisy neighbour ruin my latency? | What is meant by fairness? | What if some
+            customer sends a flood of requests? | Can a single tenant monopolise the GPUs?
         """),
         topics=phrasings("fairness | noisy neighbours"),
     ),
     Fact(
         key="first_come",
-        answer="First come, first served has no tenants: in our measurement one tenant with 256 streams "
-        "took another's TTFT p99 from 37 ms to 13 s on vLLM's own server.",
+        answer="First come, first served has no tenants: in our measurement one tenant with 256 "
+        "streams took another's TTFT p99 from 37 ms to 13 s on vLLM's own server.",
         key_phrases=("has no tenants",),
         questions=phrasings("""
-            why not first come first served | what is wrong with a simple queue | why not use a FIFO queue
-            | why is FIFO bad | what happens without fairness | what did you measure with a flooding
-            tenant | is a plain queue not enough | first in first out | why do you not serve in order of
-            arrival | disadvantages of first come first served | how bad is it without fair scheduling
+            why not first come first served | what is wrong with a simple queue | why not use a FIFO
+            queue | why is FIFO bad | what happens without fairness | what did you measure with a
+            flooding tenant | is a plain queue not enough | first in first out | why do you not
+            serve in order of arrival | disadvantages of first come first served | how bad is it
+            without fair scheduling
         """),
         held_out=phrasings("""
-            Wouldn't a simple FIFO queue do? | Why is serving in order of arrival a bad idea? | What's the
-            trouble with first-come-first-served? | How bad can a flooder be on an ordinary server?
+            Wouldn't a simple FIFO queue do? | Why is serving in order of arrival a bad idea? |
+            What's the trouble with first-come-first-served? | How bad can a flooder be on an
+            ordinary server?
         """),
         topics=phrasings("first come first served | a FIFO queue"),
     ),
     Fact(
         key="scheduler_tiers",
-        answer="The scheduler decides in three stages: first the class by weighted deficit, then the tenant "
-        "by its virtual token counter, then the request by earliest deadline.",
+        answer="The scheduler decides in three stages: first the class by weighted deficit, then "
+        "the tenant by its virtual token counter, then the request by earliest deadline.",
         key_phrases=("three stages",),
         questions=phrasings("""
-            how does the scheduler work | how does scheduling work | in what order are requests served |
-            what are the stages of scheduling | how is the next request chosen | explain the scheduler |
-            how do you decide what runs next | scheduling policy | what does the scheduler look at | what
-            are the levels of the scheduler | describe the scheduling | how is work ordered
+            how does the scheduler work | how does scheduling work | in what order are requests
+            served | what are the stages of scheduling | how is the next request chosen | explain
+            the scheduler | how do you decide what runs next | scheduling policy | what does the
+            scheduler look at | what are the levels of the scheduler | describe the scheduling | how
+            is work ordered
         """),
         held_out=phrasings("""
-            In which steps does the scheduler decide? | How do you pick the request that runs next? | What
-            is your scheduling strategy? | How does the scheduler order the work?
+            In which steps does the scheduler decide? | How do you pick the request that runs next?
+            | What is your scheduling strategy? | How does the scheduler order the work?
         """),
         topics=phrasings("the scheduler | scheduling"),
     ),
     Fact(
         key="request_class",
-        answer="Each request has a class, interactive or batch: classes share the GPUs by weight, and a "
-        "starving class is promoted so that batch work also gets through.",
+        answer="Each request has a class, interactive or batch: classes share the GPUs by "
+        "weight, and a starving class is promoted so that batch work also gets through.",
         key_phrases=("interactive or batch",),
         questions=phrasings("""
-            what is a class | what is a request class | which classes are there | what is the difference
-            between interactive and batch | what is batch class | can batch work starve | how are classes
-            weighted | what is starvation promotion | do you support batch jobs | priority of requests |
-            can I mark a request as low priority | background jobs | how do priorities work
+            what is a class | what is a request class | which classes are there | what is the
+            difference between interactive and batch | what is batch class | can batch work starve |
+            how are classes weighted | what is starvation promotion | do you support batch jobs |
+            priority of requests | can I mark a request as low priority | background jobs | how do
+            priorities work
         """),
         held_out=phrasings("""
             What classes of requests do you know? | Will batch jobs ever starve? | Can I submit low
@@ -91,121 +97,125 @@ SCHEDULING = (
     ),
     Fact(
         key="headroom",
-        answer="Headroom is a few slots and some KV memory kept back for tenants below their share, so a "
-        "newcomer starts at once instead of waiting for a flooder's batch to end.",
+        answer="Headroom is a few slots and some KV memory kept back for tenants below their "
+        "share, so a newcomer starts at once instead of waiting for a flooder's batch to "
+        "end.",
         key_phrases=("kept back for tenants below their share",),
         questions=phrasings("""
-            what is headroom | why do you keep slots free | what is headroom for | why are some slots
-            reserved | how does a newcomer get served quickly | how much headroom is kept | what does
-            headroom do | why is part of the GPU not given to everybody | free slots for newcomers | what
-            helps a tenant that has just arrived | kept back slots
+            what is headroom | why do you keep slots free | what is headroom for | why are some
+            slots reserved | how does a newcomer get served quickly | how much headroom is kept |
+            what does headroom do | why is part of the GPU not given to everybody | free slots for
+            newcomers | what helps a tenant that has just arrived | kept back slots
         """),
         held_out=phrasings("""
-            Why does Penstock hold back a few slots? | What do you mean by headroom? | How is a newcomer
-            protected from a flooder's running batch? | Explain headroom.
+            Why does Penstock hold back a few slots? | What do you mean by headroom? | How is a
+            newcomer protected from a flooder's running batch? | For whom is the headroom meant?
         """),
         topics=phrasings("headroom | the headroom"),
     ),
     Fact(
         key="preemption",
-        answer="When even the headroom is gone, a batch-class request is aborted and requeued with its "
-        "tokens kept, so that urgent work can start.",
+        answer="When even the headroom is gone, a batch-class request is aborted and requeued "
+        "with its tokens kept, so that urgent work can start.",
         key_phrases=("aborted and requeued with its tokens kept",),
         questions=phrasings("""
-            what is preemption | can a running request be interrupted for another | what happens when
-            headroom is used up | what if no slot is free for an urgent request | can batch work be pushed
-            out | does Penstock preempt requests | what happens when the headroom is gone | will my batch
-            job be interrupted | which requests may be preempted | evict a batch request | what if
-            everything is full and an interactive request comes
+            what is preemption | can a running request be interrupted for another | what happens
+            when headroom is used up | what if no slot is free for an urgent request | can batch
+            work be pushed out | does Penstock preempt requests | what happens when the headroom is
+            gone | will my batch job be interrupted | which requests may be preempted | evict a
+            batch request | what if everything is full and an interactive request comes
         """),
         held_out=phrasings("""
-            Does Penstock ever preempt running work? | What is done when the headroom runs out? | Could my
-            batch request be thrown out half way? | How does urgent work get a slot when all are taken?
+            Does Penstock ever preempt running work? | What is done when the headroom runs out? |
+            Could my batch request be thrown out half way? | How does urgent work get a slot when
+            all are taken?
         """),
         topics=phrasings("preemption"),
     ),
     Fact(
         key="deadline",
-        answer="A request's deadline is its arrival time plus the TTFT target of its tier; among the "
-        "requests of one tenant the earliest deadline goes first.",
+        answer="A request's deadline is its arrival time plus the TTFT target of its tier; among "
+        "the requests of one tenant the earliest deadline goes first.",
         key_phrases=("arrival time plus the TTFT target",),
         questions=phrasings("""
-            what is a deadline | how is the deadline computed | what is earliest deadline first | when is a
-            request late | what deadline does a request have | how is urgency decided within a tenant | what
-            does the deadline depend on | EDF | which of my own requests goes first | does a retried request
-            keep its deadline | due time of a request
+            what is a deadline | how is the deadline computed | what is earliest deadline first |
+            when is a request late | what deadline does a request have | how is urgency decided
+            within a tenant | what does the deadline depend on | EDF | which of my own requests goes
+            first | does a retried request keep its deadline | due time of a request
         """),
         held_out=phrasings("""
-            How do you work out the deadline of a request? | Which request of the same tenant runs first? |
-            What determines when a request is due? | What role do deadlines play?
+            How do you work out the deadline of a request? | Which request of the same tenant runs
+            first? | What determines when a request is due? | What role do deadlines play?
         """),
         topics=phrasings("deadlines | the deadline of a request | a deadline"),
     ),
     Fact(
         key="credits",
-        answer="Workers pull work with credits: a credit says how many slots, KV tokens and adapter places "
-        "are free, so no request is ever bound to a busy worker.",
+        answer="Workers pull work with credits: a credit says how many slots, KV tokens and "
+        "adapter places are free, so no request is ever bound to a busy worker.",
         key_phrases=("pull work with credits",),
         questions=phrasings("""
-            how do workers get work | what is a credit | what are credits | do workers pull or push | how is
-            a request assigned to a worker | is there a load balancer | how is load balanced between workers
-            | how does a worker say that it has room | why do workers pull | pull versus push | how does work
-            reach a GPU | does a slow worker get less work | which worker gets my request
+            how do workers get work | what is a credit | what are credits | do workers pull or push
+            | how is a request assigned to a worker | is there a load balancer | how is load
+            balanced between workers | how does a worker say that it has room | why do workers pull
+            | pull versus push | how does work reach a GPU | does a slow worker get less work |
+            which worker gets my request
         """),
         held_out=phrasings("""
-            How is the load spread over the workers? | By what means does a worker obtain new requests? | Why
-            do workers pull instead of being pushed to? | What are worker credits?
+            How is the load spread over the workers? | By what means does a worker obtain new
+            requests? | Why do workers pull instead of being pushed to? | What are worker credits?
         """),
         topics=phrasings("credits | worker credits | load balancing"),
     ),
     Fact(
         key="claim",
-        answer="A claim is the moment a worker takes a request out of the queue: one atomic function checks "
-        "its credit, picks the request and opens a lease.",
+        answer="A claim is the moment a worker takes a request out of the queue: one atomic "
+        "function checks its credit, picks the request and opens a lease.",
         key_phrases=("takes a request out of the queue",),
         questions=phrasings("""
-            what is a claim | what does claim mean | how does a worker claim a request | what happens at claim
-            | when does a request leave the queue | how is a request taken from the queue | can two workers
-            claim the same request | claiming work | the claim step | what is done when a worker claims
+            what is a claim | what does claim mean | how does a worker claim a request | what
+            happens at claim | when does a request leave the queue | how is a request taken from the
+            queue | can two workers claim the same request | claiming work | the claim step | what
+            is done when a worker claims
         """),
         held_out=phrasings("""
-            What do you mean by claiming? | How does a worker take a queued request? | What goes on during a
-            claim? | Could one request be claimed by two workers?
+            What do you mean by claiming? | How does a worker take a queued request? | What goes on
+            during a claim? | Could one request be claimed by two workers?
         """),
         topics=phrasings("a claim | claiming | the claim"),
     ),
     Fact(
         key="queue",
-        answer="Waiting requests stand in a queue in Redis, one per pool, with a cap per tenant; when the "
-        "cap is reached the next request is refused at once.",
+        answer="Waiting requests stand in a queue in Redis, one per pool, with a cap per tenant; "
+        "when the cap is reached the next request is refused at once.",
         key_phrases=("stand in a queue in Redis",),
         questions=phrasings("""
-            where do requests wait | how does the queue work | what is the queue | where is the queue kept |
-            how long can the queue get | is there a queue limit | what happens when the queue is full | what is
-            a queue cap | what if all GPUs are busy | does my request wait | enqueue | how many requests can
-            wait | which queue is used
+            where do requests wait | how does the queue work | what is the queue | where is the
+            queue kept | how long can the queue get | is there a queue limit | what happens when the
+            queue is full | what is a queue cap | what if all GPUs are busy | does my request wait |
+            enqueue | how many requests can wait | which queue is used
         """),
         held_out=phrasings("""
-            What happens to my request while all GPUs are busy? | Where does a waiting request stay? | Is the
-            queue limited in length? | What if too many requests are waiting?
+            What happens to my request while all GPUs are busy? | Where does a waiting request stay?
+            | Is the queue limited in length? | What if too many requests are waiting?
         """),
         topics=phrasings("the queue | queue caps | queueing"),
     ),
     Fact(
         key="idle_pool",
-        answer="On an idle pool the enqueue call assigns the request to a waiting credit in the same step, so "
-        "fairness costs nothing when nobody competes.",
+        answer="On an idle pool the enqueue call assigns the request to a waiting credit in the "
+        "same step, so fairness costs nothing when nobody competes.",
         key_phrases=("fairness costs nothing",),
         questions=phrasings("""
-            what happens on an idle pool | does fairness cost latency | what if nobody else is there | what
-            happens when a worker is free | does the queue add delay when idle | how fast is an empty system |
-            what happens when there is no load | do I wait when the GPUs are idle | overhead of fairness | is
-            scheduling slow when nothing else runs
+            what happens on an idle pool | does fairness cost latency | what if nobody else is there
+            | what happens when a worker is free | does the queue add delay when idle | how fast is
+            an empty system | what happens when there is no load | do I wait when the GPUs are idle
+            | overhead of fairness | is scheduling slow when nothing else runs
         """),
         held_out=phrasings("""
-            If the pool is idle, does fair queueing slow me down? | What price does fairness have without
-            competition? | What happens when I am the only user? | Is there extra delay when the workers are
-            free?
+            If the pool is idle, does fair queueing slow me down? | What price does fairness have
+            without competition? | What happens when I am the only user? | Is there extra delay when
+            the workers are free?
         """),
         topics=phrasings("an idle pool"),
     ),
@@ -214,63 +224,66 @@ SCHEDULING = (
         answer="A pool is a group of workers that serve the same base model and share one queue.",
         key_phrases=("group of workers",),
         questions=phrasings("""
-            what is a pool | what is a worker pool | what do you call a group of workers | what is in a pool |
-            why are workers grouped | how are workers organised | does each model have its own workers | can I
-            have several pools | what does pool mean | how are GPUs grouped by model
+            what is a pool | what is a worker pool | what do you call a group of workers | what is
+            in a pool | why are workers grouped | how are workers organised | does each model have
+            its own workers | can I have several pools | what does pool mean | how are GPUs grouped
+            by model
         """),
         held_out=phrasings("""
-            What does the term pool refer to? | How are the workers grouped? | What do the workers of a pool
-            have in common? | Give me the definition of a pool.
+            What does the term pool refer to? | How are the workers grouped? | What do the workers
+            of a pool have in common? | Give me the definition of a pool.
         """),
         topics=phrasings("a pool | pools | a worker pool"),
     ),
     Fact(
         key="hash_tag",
-        answer="A hash tag is the part of a Redis key in braces, like {t:acme} for a tenant or {m:pool} for a "
-        "pool: keys with the same tag lie in one slot, so Redis Cluster works.",
+        answer="A hash tag is the part of a Redis key in braces, like {t:acme} for a tenant or "
+        "{m:pool} for a pool: keys with the same tag lie in one slot, so Redis Cluster "
+        "works.",
         key_phrases=("part of a Redis key in braces",),
         questions=phrasings("""
-            what is a hash tag | what are hash tags for | why are there braces in the Redis keys | what does
-            {t:tenant} mean | does Penstock work with Redis Cluster | how are Redis keys named | why do keys
-            have curly braces | what is a slot in Redis Cluster | is Redis Cluster supported | naming of keys in
-            Redis | how is Redis sharded
+            what is a hash tag | what are hash tags for | why are there braces in the Redis keys |
+            what does {t:tenant} mean | does Penstock work with Redis Cluster | how are Redis keys
+            named | why do keys have curly braces | what is a slot in Redis Cluster | is Redis
+            Cluster supported | naming of keys in Redis | how is Redis sharded
         """),
         held_out=phrasings("""
-            Why do Redis keys contain curly brackets? | What's the use of hash tags? | Can I run it on a Redis
-            Cluster? | Explain hash tags in Redis.
+            Why do Redis keys contain curly brackets? | What's the use of hash tags? | Can I run it
+            on a Redis Cluster? | What good does a hash tag do?
         """),
         topics=phrasings("hash tags | a hash tag | Redis Cluster support"),
     ),
     Fact(
         key="lua",
-        answer="Atomic work in Redis is done by Lua functions, one file each, so a check and its change can "
-        "never be separated by another client.",
+        answer="Atomic work in Redis is done by Lua functions, one file each, so a check and its "
+        "change can never be separated by another client.",
         key_phrases=("done by Lua functions",),
         questions=phrasings("""
-            why do you use Lua | what are the Lua functions for | how is Redis work made atomic | what is Lua
-            used for | how do you avoid race conditions | are Redis operations atomic | where are the Lua
-            scripts | check then increment race | how do you prevent races in the limits | why not several
-            Redis commands
+            why do you use Lua | what are the Lua functions for | how is Redis work made atomic |
+            what is Lua used for | how do you avoid race conditions | are Redis operations atomic |
+            where are the Lua scripts | check then increment race | how do you prevent races in the
+            limits | why not several Redis commands
         """),
         held_out=phrasings("""
-            What role does Lua play? | How do you prevent race conditions between gateways? | Why are there Lua
-            files in the code? | How do Redis updates stay atomic?
+            What role does Lua play? | How do you prevent race conditions between gateways? | Why
+            are there Lua files in the code? | How do Redis updates stay atomic?
         """),
         topics=phrasings("Lua | the Lua functions"),
     ),
     Fact(
         key="redis_time",
-        answer="Time is always taken from Redis (its TIME command), so all gateways and workers agree on one "
-        "clock even if their own clocks drift.",
+        answer="Time is always taken from Redis (its TIME command), so all gateways and workers "
+        "agree on one clock even if their own clocks drift.",
         key_phrases=("agree on one clock",),
         questions=phrasings("""
-            which clock is used | where does the time come from | what if clocks differ between machines | why
-            do you use Redis TIME | what about clock drift | how do you deal with clock skew | whose clock counts
-            | do the machines need synchronised clocks | do I need NTP | what is the source of time
+            which clock is used | where does the time come from | what if clocks differ between
+            machines | why do you use Redis TIME | what about clock drift | how do you deal with
+            clock skew | whose clock counts | do the machines need synchronised clocks | do I need
+            NTP | what is the source of time
         """),
         held_out=phrasings("""
-            Does it matter when server clocks disagree? | What is your time source? | How is clock skew handled? |
-            Why is time read from Redis?
+            Does it matter when server clocks disagree? | What is your time source? | How is clock
+            skew handled? | Why is time read from Redis?
         """),
         topics=phrasings("the clock | clock drift"),
     ),

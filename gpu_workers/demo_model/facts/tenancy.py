@@ -5,25 +5,25 @@ from gpu_workers.demo_model.facts.fact import Fact, phrasings
 TENANCY = (
     Fact(
         key="tenant",
-        answer="A tenant is one customer of the service, such as a company. It owns projects, keys, "
-        "adapters and a bill, and it never sees anything of another tenant.",
+        answer="A tenant is one customer of the service, such as a company. It owns projects, "
+        "keys, adapters and a bill, and it never sees anything of another tenant.",
         key_phrases=("one customer of the service",),
         questions=phrasings("""
             what is a tenant | who counts as a tenant | is a tenant a company | what belongs to a
-            tenant | what do you call a customer | is a tenant a user | what does a tenant own | what
-            does tenant mean | explain the word tenant | what is meant by tenancy | what is the top
-            level of ownership
+            tenant | what do you call a customer | is a tenant a user | what does a tenant own |
+            what does tenant mean | explain the word tenant | what is meant by tenancy | what is the
+            top level of ownership
         """),
         held_out=phrasings("""
-            How would you explain the term tenant? | What exactly do you mean by a tenant? | Is every
-            customer a tenant? | What things does a tenant own?
+            How would you explain the term tenant? | What exactly do you mean by a tenant? | Is
+            every customer a tenant? | What things does a tenant own?
         """),
         topics=phrasings("a tenant | tenants | the notion of a tenant"),
     ),
     Fact(
         key="multi_tenant",
-        answer="Multi-tenant means that many customers share the same machines while each one has its "
-        "own keys, limits, queue position and bill.",
+        answer="Multi-tenant means that many customers share the same machines while each one "
+        "has its own keys, limits, queue position and bill.",
         key_phrases=("many customers share the same machines",),
         questions=phrasings("""
             what does multi-tenant mean | what is multi-tenancy | why multi tenant | explain
@@ -32,90 +32,95 @@ TENANCY = (
             can two companies share the hardware | shared hardware for many customers
         """),
         held_out=phrasings("""
-            What is meant by multi-tenant? | Define multi-tenancy for me. | In what sense is the
-            service multi-tenant? | Can several customers share one set of machines?
+            What is meant by multi-tenant? | People say your system is multi-tenant, meaning what? |
+            In what sense is the service multi-tenant? | Can several customers share one set of
+            machines?
         """),
         topics=phrasings("multi-tenancy | multi-tenant serving"),
     ),
     Fact(
         key="project",
-        answer="A project divides a tenant: each project has its own API keys, quota and share, so a "
-        "team or an application can be counted by itself.",
+        answer="A project divides a tenant: each project has its own API keys, quota and share, "
+        "so a team or an application can be counted by itself.",
         key_phrases=("project divides a tenant",),
         questions=phrasings("""
             what is a project | what are projects for | how is a tenant divided | can I separate my
             teams | can I split my usage by application | why do I need projects | what is inside a
-            project | how do I count each team separately | project versus tenant | what is the level
-            below the tenant | does every app need its own project
+            project | how do I count each team separately | project versus tenant | what is the
+            level below the tenant | does every app need its own project
         """),
         held_out=phrasings("""
-            What do I use projects for? | How would you describe a project? | Can I keep two of my
-            applications apart? | What is the difference between a tenant and a project?
+            What do I use projects for? | I heard that tenants have projects, what might those be? |
+            Can I keep two of my applications apart? | What is the difference between a tenant and a
+            project?
         """),
         topics=phrasings("a project | projects"),
     ),
     Fact(
         key="membership",
-        answer="A membership ties a person to a tenant with a role, so that an owner can administer "
-        "keys while a viewer can only look.",
+        answer="A membership ties a person to a tenant with a role, so that an owner can "
+        "administer keys while a viewer can only look.",
         key_phrases=("membership ties a person",),
         questions=phrasings("""
-            what is a membership | which roles are there | what roles can a user have | how do I give a
-            colleague access | how do I invite a user | what permissions do people have | who may
-            administer a tenant | role based access | add a team member | can I give somebody read
-            only access | user permissions | how are users and tenants connected | what is a role
+            what is a membership | which roles are there | what roles can a user have | how do I
+            give a colleague access | how do I invite a user | what permissions do people have | who
+            may administer a tenant | role based access | add a team member | can I give somebody
+            read only access | user permissions | how are users and tenants connected | what is a
+            role
         """),
         held_out=phrasings("""
-            How do I let a colleague into my tenant? | What is a membership? | Which user roles exist? |
-            Can someone be given permission only to look?
+            How do I let a colleague into my tenant? | What ties a person to a tenant? | Which user
+            roles exist? | Can someone be given permission only to look?
         """),
         topics=phrasings("memberships | roles | a membership"),
     ),
     Fact(
         key="api_key",
-        answer="An API key is the secret your program sends with each request; it belongs to a project "
-        "and tells Penstock who is calling.",
+        answer="An API key is the secret your program sends with each request; it belongs to a "
+        "project and tells Penstock who is calling.",
         key_phrases=("secret your program sends",),
         questions=phrasings("""
             what is an API key | what are API keys for | how do I authenticate | how do I log my
             program in | what do I put in the authorization header | do I need a key | how does
             Penstock know who I am | what is the bearer token | how does a program identify itself |
-            authentication for programs | which credential does a client need | what is a key used for
+            authentication for programs | which credential does a client need | what is a key used
+            for
         """),
         held_out=phrasings("""
             How does my program prove who it is? | What do I need an API key for? | How do clients
-            authenticate themselves? | Explain API keys to me.
+            authenticate themselves? | Why would I have to send an API key?
         """),
         topics=phrasings("an API key | API keys"),
     ),
     Fact(
         key="key_storage",
-        answer="API keys are never stored in plain text: only an HMAC of each key is kept, so even a "
-        "stolen database does not reveal them. A key is shown once, when it is made.",
+        answer="API keys are never stored in plain text: only an HMAC of each key is kept, so "
+        "even a stolen database does not reveal them. A key is shown once, when it is "
+        "made.",
         key_phrases=("only an HMAC",),
         questions=phrasings("""
-            how are API keys stored | are keys stored in plain text | can I see my key again | I lost
-            my API key | are the keys encrypted | are keys hashed | is my key safe in the database |
-            what if the database is stolen | can an admin read my key | can you show me my old key |
-            how do you protect the keys | what is the HMAC for | where is my key kept | I forgot my
-            key
+            how are API keys stored | are keys stored in plain text | can I see my key again | I
+            lost my API key | are the keys encrypted | are keys hashed | is my key safe in the
+            database | what if the database is stolen | can an admin read my key | can you show me
+            my old key | how do you protect the keys | what is the HMAC for | where is my key kept |
+            I forgot my key
         """),
         held_out=phrasings("""
-            Do you keep API keys in clear text? | Can I look up my key later if I lose it? | How safely
-            are keys stored? | What would a thief of the database learn about the keys?
+            Do you keep API keys in clear text? | Can I look up my key later if I lose it? | How
+            safely are keys stored? | What would a thief of the database learn about the keys?
         """),
         topics=phrasings("key storage | the storage of API keys"),
     ),
     Fact(
         key="revoke_key",
-        answer="Revoke a leaked key in the dashboard or by the management API: new requests with it are "
-        "refused within seconds, and your other keys go on working.",
+        answer="Revoke a leaked key in the dashboard or by the management API: new requests with "
+        "it are refused within seconds, and your other keys go on working.",
         key_phrases=("revoke a leaked key",),
         questions=phrasings("""
-            how do I revoke a key | my key was leaked | how do I disable an API key | someone stole my
-            API key | how do I delete a key | how do I block a key | how do I rotate keys | what do I
-            do when a key is compromised | I pushed my key to GitHub | deactivate a key | invalidate a
-            key | how fast does revocation work | turn off a key
+            how do I revoke a key | my key was leaked | how do I disable an API key | someone stole
+            my API key | how do I delete a key | how do I block a key | how do I rotate keys | what
+            do I do when a key is compromised | I pushed my key to GitHub | deactivate a key |
+            invalidate a key | how fast does revocation work | turn off a key
         """),
         held_out=phrasings("""
             I accidentally published my API key, what should I do? | How can I make a key invalid? |
@@ -125,18 +130,18 @@ TENANCY = (
     ),
     Fact(
         key="sla_tier",
-        answer="An SLA tier is the service class a tenant buys: it sets the TTFT target, the share of "
-        "the GPUs, the limits and the default output length.",
+        answer="An SLA tier is the service class a tenant buys: it sets the TTFT target, the "
+        "share of the GPUs, the limits and the default output length.",
         key_phrases=("service class a tenant buys",),
         questions=phrasings("""
             what is an SLA tier | what is a tier | which tiers are there | what does a tier decide |
-            what do I get with a higher tier | what is the SLA | difference between tiers | what does
-            SLA mean | how do tiers differ | gold silver bronze | service level | premium customers
-            get what | what determines my service level
+            what do I get with a higher tier | what is the SLA | difference between tiers | what
+            does SLA mean | how do tiers differ | gold silver bronze | service level | premium
+            customers get what | what determines my service level
         """),
         held_out=phrasings("""
-            What does my tier determine? | How would you define an SLA tier? | What changes when I buy
-            a better tier? | What do service levels mean in Penstock?
+            What does my tier determine? | How would you define an SLA tier? | What changes when I
+            buy a better tier? | What do service levels mean in Penstock?
         """),
         topics=phrasings("an SLA tier | SLA tiers | a tier"),
     ),
@@ -146,49 +151,51 @@ TENANCY = (
         "adapters, cache hits or error texts.",
         key_phrases=("isolated at every level",),
         questions=phrasings("""
-            are tenants isolated | can another customer see my data | is my data separated from others
-            | how do you isolate tenants | can tenants see each other | is there any leak between
-            customers | can my competitor read my prompts | how safe is it to share with strangers |
-            separation of customers | tenant isolation | does one tenant see anything of another | are
-            customers kept apart
+            are tenants isolated | can another customer see my data | is my data separated from
+            others | how do you isolate tenants | can tenants see each other | is there any leak
+            between customers | can my competitor read my prompts | how safe is it to share with
+            strangers | separation of customers | tenant isolation | does one tenant see anything of
+            another | are customers kept apart
         """),
         held_out=phrasings("""
-            Could another company on the same service see my stuff? | How well are customers separated
-            from one another? | Is there isolation between tenants? | Can a stranger see what I
-            generate?
+            Could another company on the same service see my stuff? | How well are customers
+            separated from one another? | Is there isolation between tenants? | Can a stranger see
+            what I generate?
         """),
         topics=phrasings("tenant isolation | the isolation of tenants"),
     ),
     Fact(
         key="not_found",
-        answer="Unknown and forbidden look the same: both are answered with 404, so nobody can find out "
-        "by guessing whether another tenant's object exists.",
+        answer="Unknown and forbidden look the same: both are answered with 404, so nobody can "
+        "find out by guessing whether another tenant's object exists.",
         key_phrases=("unknown and forbidden",),
         questions=phrasings("""
-            why do I get a 404 | why 404 instead of 403 | what does a 404 mean | not found error | what
-            if I ask for another tenant's object | why is there no forbidden error | I get not found
-            for something that exists | which error do I get for a forbidden object | why not answer
-            403 | can I guess ids of other customers | error 404
+            why do I get a 404 | why 404 instead of 403 | what does a 404 mean | not found error |
+            what if I ask for another tenant's object | why is there no forbidden error | I get not
+            found for something that exists | which error do I get for a forbidden object | why not
+            answer 403 | can I guess ids of other customers | error 404
         """),
         held_out=phrasings("""
-            Why does a forbidden object give 404? | What status do I get for someone else's object? |
-            Why don't you return 403? | Could an attacker probe for ids that exist?
+            Why does a forbidden object give 404? | What status do I get for someone else's object?
+            | Why don't you return 403? | Could an attacker probe for ids that exist?
         """),
     ),
     Fact(
         key="rls",
-        answer="Row-level security in PostgreSQL is the second wall: the web role can only touch rows of "
-        "the tenant set for its transaction, even if a query forgets to filter.",
+        answer="Row-level security in PostgreSQL is the second wall: the web role can only touch "
+        "rows of the tenant set for its transaction, even if a query forgets to filter.",
         key_phrases=("row-level security", "second wall"),
         questions=phrasings("""
-            what is row-level security | what is RLS | how is the database isolated | what if a query
-            forgets the tenant filter | do you use row level security | how are rows protected | what
-            protects tables from other tenants | database isolation | does every tenant have its own
-            schema | do you use a schema per tenant | one database per tenant | postgres policies
+            what is row-level security | what is RLS | how is the database isolated | what if a
+            query forgets the tenant filter | do you use row level security | how are rows protected
+            | what protects tables from other tenants | database isolation | does every tenant have
+            its own schema | do you use a schema per tenant | one database per tenant | postgres
+            policies
         """),
         held_out=phrasings("""
-            How do you keep tenants apart inside the database? | What does RLS do for you? | Is there a
-            separate schema for each tenant? | What if a developer forgets to filter by tenant?
+            How do you keep tenants apart inside the database? | What does RLS do for you? | Is
+            there a separate schema for each tenant? | What if a developer forgets to filter by
+            tenant?
         """),
         topics=phrasings("row-level security | RLS"),
     ),
@@ -198,8 +205,8 @@ TENANCY = (
         "multi-factor login is included.",
         key_phrases=("single sign-on by OpenID Connect",),
         questions=phrasings("""
-            how do users log in | do you support single sign-on | is there SSO | can I use passkeys |
-            is two factor authentication supported | can I log in with my company account | do you
+            how do users log in | do you support single sign-on | is there SSO | can I use passkeys
+            | is two factor authentication supported | can I log in with my company account | do you
             support OIDC | sign in with Google or Okta | is there MFA | how do I sign in | login
             methods | does it support SAML or OpenID | logging in to the dashboard
         """),
@@ -211,14 +218,14 @@ TENANCY = (
     ),
     Fact(
         key="audit_log",
-        answer="The audit log records who changed what and when: keys, roles, limits and every action "
-        "of an operator across tenants.",
+        answer="The audit log records who changed what and when: keys, roles, limits and every "
+        "action of an operator across tenants.",
         key_phrases=("who changed what and when",),
         questions=phrasings("""
-            is there an audit log | what does the audit log contain | can I see who changed a limit |
-            who created this key | are admin actions recorded | how do I find out who did it | trace of
-            changes | audit trail | are operators watched | history of changes | which actions are
-            logged | log of administrative actions | compliance log
+            is there an audit log | what does the audit log contain | can I see who changed a limit
+            | who created this key | are admin actions recorded | how do I find out who did it |
+            trace of changes | audit trail | are operators watched | history of changes | which
+            actions are logged | log of administrative actions | compliance log
         """),
         held_out=phrasings("""
             Can I find out who altered a quota? | Do you keep an audit trail? | Are the actions of
@@ -228,36 +235,38 @@ TENANCY = (
     ),
     Fact(
         key="policy_snapshot",
-        answer="The policy snapshot is a copy in Redis of keys, tiers and limits; the doors check "
-        "requests against it, so they work while PostgreSQL is down.",
+        answer="The policy snapshot is a copy in Redis of keys, tiers and limits; the doors "
+        "check requests against it, so they work while PostgreSQL is down.",
         key_phrases=("copy in Redis of keys",),
         questions=phrasings("""
-            what is the policy snapshot | where do the doors look up keys | how does the gateway check a
-            key | what is a policy snapshot for | how can the gateway work without the database | how
-            are keys checked so quickly | why is there a copy of the policy in Redis | what does the
-            gateway know about tenants | does each request query the database | key check without
-            PostgreSQL
+            what is the policy snapshot | where do the doors look up keys | how does the gateway
+            check a key | what is a policy snapshot for | how can the gateway work without the
+            database | how are keys checked so quickly | why is there a copy of the policy in Redis
+            | what does the gateway know about tenants | does each request query the database | key
+            check without PostgreSQL
         """),
         held_out=phrasings("""
-            What does the snapshot of the policy hold? | How are API keys verified without touching the
-            database? | Why do you copy policy into Redis? | Against what does the door check a key?
+            What does the snapshot of the policy hold? | How are API keys verified without touching
+            the database? | Why do you copy policy into Redis? | Against what does the door check a
+            key?
         """),
         topics=phrasings("the policy snapshot | the snapshot"),
     ),
     Fact(
         key="unavailable",
-        answer="A 503 means that Penstock cannot decide or serve right now, for instance because no "
-        "policy snapshot exists yet. It is never disguised as a 401; try again soon.",
+        answer="A 503 means that Penstock cannot decide or serve right now, for instance because "
+        "no policy snapshot exists yet. It is never disguised as a 401; try again soon.",
         key_phrases=("never disguised as a 401",),
         questions=phrasings("""
-            what does a 503 mean | why do I get a 503 | service unavailable error | what if there is no
-            policy snapshot | what happens when the snapshot is missing | error 503 | why is the service
-            unavailable | what is returned when no snapshot exists | 503 or 401 | the API says
-            unavailable | what status is sent before the policy is loaded
+            what does a 503 mean | why do I get a 503 | service unavailable error | what if there is
+            no policy snapshot | what happens when the snapshot is missing | error 503 | why is the
+            service unavailable | what is returned when no snapshot exists | 503 or 401 | the API
+            says unavailable | what status is sent before the policy is loaded
         """),
         held_out=phrasings("""
-            I'm getting 503, what's wrong? | What happens if the policy snapshot isn't there? | When does
-            the API answer "service unavailable"? | Which status code do I see without a snapshot?
+            I'm getting 503, what's wrong? | What happens if the policy snapshot isn't there? | When
+            does the API answer "service unavailable"? | Which status code do I see without a
+            snapshot?
         """),
     ),
 )

@@ -1,0 +1,69 @@
+"""Conversations as token ids with a weight for each, and the groups in which they are padded."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from transformers import PreTrainedTokenizerFast
+
+from gpu_workers.demo_model.corpus import Conversation
+from gpu_workers.demo_model.tokenizer import (
+    ASSISTANT,
+    BOS,
+    CONTEXT_TOKENS,
+    END,
+    SYSTEM,
+    USER,
+)
+
+ROLE_TOKENS: Final = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
+OPENING_TOKENS: Final = 10
+OPENING_WEIGHT: Final = 4.0
+
+
+@dataclass(frozen=True)
+class Example:
+    """Token ids and, equally long, the weight of each in the loss: 0 outside answers."""
+
+    token_ids: list[int]
+    weights: list[float]
+
+
+def encoded(
+    tokenizer: PreTrainedTokenizerFast,
+    turns: Conversation,
+    longest_answer: int = CONTEXT_TOKENS,
+) -> Example:
+    """The conversation as the chat template renders it; answers cut at `longest_answer` tokens.
+
+    The first tokens of an answer weigh more, because in them the model decides which fact it is.
+    """
+    token_ids = [tokenizer.convert_tokens_to_ids(BOS)]
+    weights = [0.0]
+    end = tokenizer.convert_tokens_to_ids(END)
+    for message in turns:
+        content = [*tokenizer.encode(message.content, add_special_tokens=False), end]
+        is_answer = message.role == "assistant"
+        if is_answer:
+            content = content[:longest_answer]
+        token_ids += [tokenizer.convert_tokens_to_ids(ROLE_TOKENS[message.role]), *content]
+        weights += [0.0, *(_weight(place, is_answer) for place in range(len(content)))]
+    return Example(token_ids[:CONTEXT_TOKENS], weights[:CONTEXT_TOKENS])
+
+
+def grouped(examples: Iterable[Example], most_tokens: int = 4096) -> list[list[Example]]:
+    """Examples of similar length together, so that padding costs less than one more pass."""
+    groups: list[list[Example]] = [[]]
+    for example in sorted(examples, key=lambda each: len(each.token_ids)):
+        group, length = groups[-1], len(example.token_ids)
+        is_wasteful = group and length > 1.25 * len(group[0].token_ids) + 3
+        if group and (is_wasteful or (len(group) + 1) * length > most_tokens):
+            groups.append([])
+        groups[-1].append(example)
+    return groups
+
+
+def _weight(place: int, is_answer: bool) -> float:
+    if not is_answer:
+        return 0.0
+    return OPENING_WEIGHT if place < OPENING_TOKENS else 1.0
