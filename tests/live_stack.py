@@ -11,6 +11,7 @@ from pathlib import Path
 
 from control_plane.local_stack.settings import Ports, StackSettings
 from control_plane.local_stack.stack import Stack
+
 from gpu_workers.config import read_env_file
 from tests.acceptance.stack import LiveStack
 from tests.servers import ROOT, free_port

@@ -15,6 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - run by any Python
     )
 
 import argparse
+import ctypes
 import hashlib
 import importlib.util
 import os
@@ -53,6 +54,8 @@ class Environment:
     source_roots: tuple[str, ...]
     # Installed first and alone, from TORCH_CPU_INDEX where pip does not find it elsewhere.
     first: str | None = None
+    # Shared libraries that its packages expect of the system.
+    libraries: tuple[str, ...] = ()
 
 
 CONTROL_PLANE = Environment(
@@ -69,6 +72,7 @@ ENGINE_CPU = Environment(
     needed_bytes=4 * GIGABYTE,
     source_roots=(".",),
     first="torch",
+    libraries=("libnuma.so.1",),
 )
 ENGINE_CUDA = Environment(
     folder=".venv-engine",
@@ -81,10 +85,12 @@ ENGINE_CUDA = Environment(
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Make Penstock's environments.")
-    parser.add_argument("--control-plane-only", action="store_true")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--control-plane-only", action="store_true")
+    choice.add_argument("--engine-only", action="store_true")
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(arguments)
-    environments = [CONTROL_PLANE]
+    environments = [] if options.engine_only else [CONTROL_PLANE]
     if not options.control_plane_only:
         environments.append(engine_environment(os.environ))
     try:
@@ -114,6 +120,8 @@ def make(root: Path, environments: Sequence[Environment]) -> None:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         check_disk(root, sum(each.needed_bytes for each in missing))
+        for library in {name for each in missing for name in each.libraries}:
+            check_library(library)
         pythons = {each.folder: find_python(each) for each in missing}
         with log.open("a") as log_file:
             installs = [_Install(root, each, pythons[each.folder], log_file) for each in missing]
@@ -143,6 +151,17 @@ def check_disk(root: Path, needed_bytes: int) -> None:
             f"The disk of {root} has {free / GIGABYTE:.1f} GB free and the environments need "
             f"about {needed_bytes / GIGABYTE:.0f} GB: free some space and run it again."
         )
+
+
+def check_library(name: str) -> None:
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        raise BootstrapError(
+            f"vLLM's CPU build needs {name}, which this machine lacks: install it "
+            "(Debian, Ubuntu: apt-get install libnuma1; Fedora: dnf install numactl-libs) "
+            "and run it again."
+        ) from error
 
 
 def find_python(environment: Environment) -> str:
@@ -343,12 +362,12 @@ def _normal(name: str) -> str:
 def _can_run_pip(folder: Path) -> bool:
     """A half-made environment that can go on, as opposed to one that must be made again."""
     python = folder / "bin" / "python"
-    if not python.exists():
+    asked_for = [str(python), "-m", "pip", "--version"]
+    try:
+        asked = subprocess.run(asked_for, capture_output=True, text=True, check=False)
+    except OSError:
         return False
-    asked = subprocess.run(
-        [str(python), "-m", "pip", "--version"], capture_output=True, check=False
-    )
-    return asked.returncode == 0 and str(folder) in asked.stdout.decode()
+    return asked.returncode == 0 and str(folder) in asked.stdout
 
 
 def _stamp_path(root: Path, environment: Environment) -> Path:

