@@ -3,7 +3,15 @@ doors render it in OpenAI's envelope; nobody builds error JSON by hand."""
 
 from typing import ClassVar
 
+import structlog
+from prometheus_client import Counter
+from redis.exceptions import RedisError
+
 from gpu_workers.protocol.messages import WireError
+
+REDIS_ERRORS = Counter("penstock_gateway_redis_errors_total", "Calls that Redis did not answer.")
+
+_log = structlog.get_logger(__name__)
 
 
 class InferenceError(Exception):
@@ -101,3 +109,43 @@ class WorkerLost(InferenceError):
     status = 502
     type = "server_error"
     code = "worker_lost"
+
+
+class StreamBroken(InferenceError):
+    """Output was lost between worker and client, and cannot be given whole."""
+
+    status = 502
+    type = "server_error"
+    code = "stream_broken"
+
+
+class SlowReader(InferenceError):
+    """The client read its stream so slowly that the unread part grew beyond its cap."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "slow_reader"
+
+
+class InternalError(InferenceError):
+    """A fault of ours; the request id finds it in the log."""
+
+
+class Cancelled(InferenceError):
+    """The request was ended before it was complete, and not by its client."""
+
+    status = 503
+    type = "server_error"
+    code = "cancelled"
+
+
+def as_inference_error(error: Exception) -> InferenceError:
+    """What a caller is told of any failure; what is not its business is logged instead."""
+    if isinstance(error, InferenceError):
+        return error
+    if isinstance(error, RedisError | OSError):
+        REDIS_ERRORS.inc()
+        _log.warning("redis_does_not_answer", reason=repr(error))
+        return Unavailable("The service is not reachable inside; try again.", retry_after_seconds=1)
+    _log.error("request_failed", exc_info=error)
+    return InternalError("An internal error; tell the operator the request id.")

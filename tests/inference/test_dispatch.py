@@ -1,7 +1,6 @@
 """dispatch.lua and its Python face, over a real Redis."""
 
 import time
-from collections.abc import Awaitable
 from typing import Any, cast
 
 import pytest
@@ -34,9 +33,9 @@ class Workers:
 
     async def register(self, worker_id: str = WORKER) -> list[bytes]:
         name = worker_id.partition("#")[0]
-        return await self._call(
-            keys.FUNCTION_REGISTER, worker_id, name, encoded_worker_info(worker_id)
-        )
+        info = encoded_worker_info(worker_id)
+        fenced: list[bytes] = await self._call(keys.FUNCTION_REGISTER, worker_id, name, info)
+        return fenced
 
     async def claim(
         self, worker_id: str = WORKER, *, slots: int = 4, ready: bool = True
@@ -60,9 +59,7 @@ class Workers:
         await self.redis.zadd(keys.pool_heartbeats(POOL), {worker_id: now_ms - ago_ms})
 
     async def _call(self, function: str, *arguments: Any) -> Any:
-        return await cast(
-            Awaitable[Any], self.redis.fcall(function, 1, keys.pool_prefix(POOL), *arguments)
-        )
+        return await self.redis.fcall(function, 1, keys.pool_prefix(POOL), *arguments)
 
 
 @pytest.fixture
@@ -281,7 +278,7 @@ async def test_a_restarted_worker_fences_its_earlier_self(
     await enqueue(dispatch, "a")
     assert await workers.register("worker-1#b") == [b"worker-1#a"]
     for call in (workers.claim, workers.register):
-        with pytest.raises(ResponseError, match="^FENCED"):
+        with pytest.raises(ResponseError, match="FENCED"):
             await call("worker-1#a")
     [stranded] = await dispatch.reap(POOL)
     assert (stranded.request_id, stranded.worker_id) == ("a", "worker-1#a")
@@ -300,7 +297,7 @@ async def test_a_fenced_workers_attempt_may_still_end_itself(
 
 
 async def test_a_worker_that_redis_has_lost_is_told_to_register(workers: Workers) -> None:
-    with pytest.raises(ResponseError, match="^UNKNOWN"):
+    with pytest.raises(ResponseError, match="UNKNOWN"):
         await workers.claim()
 
 
@@ -404,7 +401,7 @@ async def test_the_sweeper_ends_only_what_no_living_gateway_will(
     await workers.die()
     await enqueue(dispatch, "late", gateway_id="gone", seconds=-60)
     assert await end_abandoned(dispatch_redis) == 2
-    entries = await dispatch_redis.xrange(keys.pool_usage(POOL))
+    entries: Any = await dispatch_redis.xrange(keys.pool_usage(POOL))
     records = [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
     assert {(record.request_id, record.outcome) for record in records} == {
         ("nobodys", Outcome.FAILED),

@@ -1,0 +1,207 @@
+"""The OpenAI-compatible door: a plain ASGI application, without Django, on Redis alone.
+
+GET  /v1/models, /v1/models/{id}      the models that the key may use
+POST /v1/chat/completions             streaming or not
+POST /v1/completions                  streaming or not
+POST /v1/stream/tickets               a one-time ticket for a browser's websocket
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import Counter
+
+from gpu_workers.protocol.messages import Outcome, Terminal
+from gpu_workers.protocol.policy import Caller, ModelPolicy
+from gpu_workers.protocol.request_id import new_request_id
+from inference.admission import TICKET_SECONDS
+from inference.completions import Completions, Generation, InferenceRequest
+from inference.errors import (
+    Cancelled,
+    InferenceError,
+    MethodNotAllowed,
+    NotFound,
+    as_inference_error,
+)
+from inference.openai_api.body import ClientGone, read_body
+from inference.openai_api.chat_request import parse_chat
+from inference.openai_api.completion_request import parse_completion
+from inference.openai_api.responses import (
+    DONE,
+    PING,
+    error_json,
+    event,
+    events,
+    send_error,
+    send_json,
+    send_part,
+    start_stream,
+)
+
+REQUESTS = Counter(
+    "penstock_gateway_http_requests_total", "Answers by route and status.", ["route", "status"]
+)
+
+Parser = Callable[[bytes], InferenceRequest]
+_Handler = Callable[["_Exchange"], Awaitable[None]]
+_MODELS: Final = "/v1/models"
+
+
+class OpenAIApi:
+    """The application. One instance serves every request of a process."""
+
+    def __init__(self, completions: Completions, *, max_body_bytes: int) -> None:
+        self._completions = completions
+        self._max_body_bytes = max_body_bytes
+        self._routes: dict[str, tuple[str, _Handler]] = {
+            _MODELS: ("GET", self._list_models),
+            "/v1/chat/completions": ("POST", partial(self._complete, parse_chat)),
+            "/v1/completions": ("POST", partial(self._complete, parse_completion)),
+            "/v1/stream/tickets": ("POST", self._issue_ticket),
+        }
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"].rstrip("/")
+        is_model = path.startswith(f"{_MODELS}/")
+        route = f"{_MODELS}/{{id}}" if is_model else path
+        method, handler = (
+            ("GET", self._show_model) if is_model else self._routes.get(path, ("", None))
+        )
+        exchange = _Exchange(scope, receive, send, route if handler else "unknown")
+        try:
+            if handler is None:
+                raise NotFound(f"There is nothing at {scope['path'][:200]}; see /v1/models.")
+            if scope["method"] != method:
+                exchange.allow = method
+                raise MethodNotAllowed(f"{route} takes {method}, got {scope['method'][:20]}.")
+            await handler(exchange)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
+            await exchange.fail(as_inference_error(error))
+
+    async def _list_models(self, exchange: "_Exchange") -> None:
+        caller = await self._authenticate(exchange)
+        models = await self._completions.admission.visible_models(caller)
+        await exchange.answer({"object": "list", "data": [_model_json(model) for model in models]})
+
+    async def _show_model(self, exchange: "_Exchange") -> None:
+        caller = await self._authenticate(exchange)
+        name = exchange.scope["path"].removeprefix(f"{_MODELS}/")
+        await exchange.answer(_model_json(await self._completions.admission.model(name, caller)))
+
+    async def _issue_ticket(self, exchange: "_Exchange") -> None:
+        caller = await self._authenticate(exchange)
+        ticket = await self._completions.admission.issue_ticket(caller)
+        await exchange.answer(
+            {"object": "stream.ticket", "ticket": ticket, "expires_in": TICKET_SECONDS}
+        )
+
+    async def _complete(self, parse: Parser, exchange: "_Exchange") -> None:
+        caller = await self._authenticate(exchange)
+        data = await read_body(exchange.scope, exchange.receive, max_bytes=self._max_body_bytes)
+        request = parse(data)
+        generation = await self._completions.begin(caller, request, request_id=exchange.request_id)
+        # The server swallows sends to a client that has left: only `receive` tells.
+        watcher = asyncio.create_task(_cancel_when_gone(exchange.receive, generation))
+        try:
+            if request.stream:
+                await _stream(exchange, generation)
+            else:
+                terminal = await generation.result()
+                if terminal.body is None:
+                    raise _Ended(terminal)
+                await exchange.answer(terminal.body)
+        except _Ended as ended:
+            await exchange.fail(ended.error)
+        finally:
+            watcher.cancel()
+            generation.cancel()
+
+    async def _authenticate(self, exchange: "_Exchange") -> Caller:
+        for name, value in exchange.scope["headers"]:
+            if name == b"authorization":
+                return await self._completions.admission.authenticate(value.decode("latin-1"))
+        return await self._completions.admission.authenticate(None)
+
+
+class _Exchange:
+    """One request and its answer, which carries a request id whatever becomes of it."""
+
+    __slots__ = ("allow", "has_begun", "receive", "request_id", "route", "scope", "send")
+
+    def __init__(self, scope: Any, receive: Any, send: Any, route: str) -> None:
+        self.scope, self.receive, self.send, self.route = scope, receive, send, route
+        self.request_id = new_request_id()
+        self.allow: str | None = None
+        self.has_begun = False
+
+    async def answer(self, body: bytes | dict[str, Any]) -> None:
+        self._begin(200)
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        await send_json(self.send, self.request_id, data)
+
+    async def stream(self, body: bytes, *, is_last: bool = False) -> None:
+        if not self.has_begun:
+            self._begin(200)
+            await start_stream(self.send, self.request_id)
+        await send_part(self.send, body, is_last=is_last)
+
+    async def fail(self, error: Any) -> None:
+        """A status while that is still possible, else an error event and the end."""
+        if isinstance(error, InferenceError):
+            error = error.to_wire()
+        if self.has_begun:
+            await send_part(self.send, event(error_json(error)), is_last=True)
+            return
+        self._begin(error.status)
+        await send_error(self.send, self.request_id, error, allow=self.allow)
+
+    def _begin(self, status: int) -> None:
+        self.has_begun = True
+        REQUESTS.labels(self.route, str(status)).inc()
+
+
+class _Ended(Exception):
+    """A request ended in another way than by an answer."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__(terminal.outcome)
+        self.error = terminal.error or Cancelled("The request was ended early.").to_wire()
+
+
+async def _stream(exchange: _Exchange, generation: Generation) -> None:
+    """Chunks as they come, all that has gathered in one send. What comes first decides whether
+    the answer is a stream or an error status."""
+    while True:
+        progress = await generation.next()
+        end = progress.end
+        if end is not None and (end.error is not None or end.outcome is not Outcome.COMPLETED):
+            if progress.chunks:
+                await exchange.stream(events(progress.chunks))
+            raise _Ended(end)
+        data = events(progress.chunks) if progress.chunks else b""
+        if end is not None:
+            await exchange.stream(data + DONE, is_last=True)
+            return
+        if data or exchange.has_begun:
+            await exchange.stream(data or PING)
+
+
+async def _cancel_when_gone(receive: Any, generation: Generation) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    generation.cancel()
+
+
+def _model_json(model: ModelPolicy) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created_at,
+        "owned_by": model.owned_by,
+        "max_model_len": model.context_tokens,
+    }

@@ -1,0 +1,89 @@
+"""What goes back over HTTP: JSON, errors in OpenAI's envelope, and server-sent events."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from gpu_workers.protocol.messages import WireError
+from inference.errors import InferenceError
+
+Send = Any
+Headers = list[tuple[bytes, bytes]]
+
+PING: Final = b": ping\n\n"
+DONE: Final = b"data: [DONE]\n\n"
+_STREAM_HEADERS: Final[Headers] = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+def error_json(error: WireError) -> bytes:
+    """OpenAI's error envelope."""
+    return msgspec.json.encode(
+        {
+            "error": {
+                "message": error.message,
+                "type": error.type,
+                "param": error.param,
+                "code": error.code,
+            }
+        }
+    )
+
+
+def event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
+
+
+def events(chunks: Iterable[bytes]) -> bytes:
+    """Chunks, which are JSON without line breaks, as server-sent events in one piece of bytes."""
+    return b"data: " + b"\n\ndata: ".join(chunks) + b"\n\n"
+
+
+async def send_json(
+    send: Send, request_id: str, body: bytes, *, status: int = 200, headers: Headers | None = None
+) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"x-request-id", request_id.encode()),
+                *(headers or []),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_error(
+    send: Send, request_id: str, error: InferenceError | WireError, *, allow: str | None = None
+) -> None:
+    wire = error.to_wire() if isinstance(error, InferenceError) else error
+    headers: Headers = []
+    if wire.retry_after_seconds is not None:
+        headers.append((b"retry-after", str(wire.retry_after_seconds).encode()))
+    if wire.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if allow is not None:
+        headers.append((b"allow", allow.encode()))
+    await send_json(send, request_id, error_json(wire), status=wire.status, headers=headers)
+
+
+async def start_stream(send: Send, request_id: str) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [*_STREAM_HEADERS, (b"x-request-id", request_id.encode())],
+        }
+    )
+
+
+async def send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})

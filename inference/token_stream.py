@@ -1,0 +1,246 @@
+"""Token frames from the workers to this process: one hub, one list in Redis, a stream a request.
+
+The hub never waits for a reader: what a slow one has not taken yet merges into its next batch, up
+to a cap in bytes, beyond which its stream ends with a typed error.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from prometheus_client import Counter, Gauge
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.codec import WireFormatError
+from gpu_workers.protocol.messages import Delta, Frame, Terminal
+from inference.background import Background
+from inference.errors import InferenceError, SlowReader, StreamBroken
+
+_log = structlog.get_logger(__name__)
+
+HEARTBEAT_SECONDS: Final = 1.5
+HEARTBEAT_TTL_SECONDS: Final = 6
+# Output that a client has not read yet, per stream.
+MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
+_BLOCK_SECONDS: Final = 2
+_DEAD_LINK_SECONDS: Final = 4 * _BLOCK_SECONDS
+_BATCHES_PER_READ: Final = 256
+
+FRAMES = Counter("penstock_gateway_frames_total", "Frames received from workers.")
+STALE = Counter("penstock_gateway_stale_frames_total", "Frames dropped: unknown or an old attempt.")
+GAPS = Counter("penstock_gateway_frame_gaps_total", "Streams broken by a missing frame.")
+MERGES = Counter("penstock_gateway_merged_deltas_total", "Deltas merged for a reader behind.")
+OVERFLOWS = Counter("penstock_gateway_slow_readers_total", "Streams ended: unread output too big.")
+TOKENS = Counter("penstock_gateway_output_tokens_total", "Completion tokens received.")
+OPEN = Gauge("penstock_gateway_open_streams", "Requests whose end has not been seen yet.")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a reader gets at one wake: the new chunks, and the end if that has come.
+
+    Neither of the two means that nothing came for a while and the client wants a sign of life.
+    """
+
+    chunks: list[bytes]
+    end: Terminal | None
+
+
+class TokenStream:
+    """The output of one request on its way to one reader."""
+
+    __slots__ = (
+        "_broken",
+        "_chunks",
+        "_is_silent",
+        "_next_seq",
+        "_on_end",
+        "_terminal",
+        "_unread_bytes",
+        "_waiter",
+        "attempt",
+        "completion_tokens",
+        "first_frame_at",
+        "last_frame_at",
+        "request_id",
+        "worker_id",
+    )
+
+    def __init__(self, request_id: str, on_end: Callable[[Terminal], None]) -> None:
+        self.request_id = request_id
+        self.attempt = 1
+        self.worker_id: str | None = None
+        self.completion_tokens = 0
+        self.first_frame_at: float | None = None
+        self.last_frame_at = time.monotonic()
+        self._on_end = on_end
+        self._next_seq = 0
+        self._chunks: list[bytes] = []
+        self._unread_bytes = 0
+        self._terminal: Terminal | None = None
+        self._broken: InferenceError | None = None
+        self._is_silent = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any output of the request has come."""
+        return self.first_frame_at is not None
+
+    async def next(self) -> Progress:
+        """Waits for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
+        where the output cannot be given whole; what came before the break has been given."""
+        while not (self._chunks or self._terminal or self._broken or self._is_silent):
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._is_silent = False
+        chunks, self._chunks, self._unread_bytes = self._chunks, [], 0
+        if self._broken is not None and not chunks:
+            raise self._broken
+        return Progress(chunks, None if self._broken else self._terminal)
+
+    def feed(self, frame: Frame, worker_id: str) -> None:
+        """Takes a frame in; never blocks."""
+        if self._terminal is not None or frame.attempt < self.attempt:
+            STALE.inc()
+            return
+        if frame.attempt > self.attempt:
+            self._begin_attempt(frame.attempt)
+        if frame.seq < self._next_seq:
+            STALE.inc()
+            return
+        if frame.seq > self._next_seq and self._broken is None:
+            GAPS.inc()
+            self.break_off(StreamBroken("Part of the output was lost on its way; ask again."))
+        self._next_seq = frame.seq + 1
+        self.worker_id = worker_id
+        self.last_frame_at = time.monotonic()
+        if isinstance(frame, Terminal):
+            self.end(frame)
+        else:
+            self._take(frame)
+
+    def end(self, terminal: Terminal) -> None:
+        """Nothing comes after this. Told once to the owner, whether or not somebody reads."""
+        if self._terminal is not None:
+            return
+        self._count(terminal.usage.completion_tokens)
+        self._terminal = terminal
+        self._on_end(terminal)
+        self._wake()
+
+    def break_off(self, error: InferenceError) -> None:
+        """Gives the reader this error once it has read what is there; the end is still awaited."""
+        if self._broken is None:
+            self._broken = error
+            self._wake()
+
+    def note_silence(self) -> None:
+        self._is_silent = True
+        self._wake()
+
+    def _begin_attempt(self, attempt: int) -> None:
+        self.attempt, self._next_seq = attempt, 0
+        if self.has_begun:
+            self.break_off(StreamBroken("The request began anew after output had been sent."))
+
+    def _take(self, delta: Delta) -> None:
+        if self.first_frame_at is None:
+            self.first_frame_at = self.last_frame_at
+        self._count(delta.completion_tokens)
+        if self._broken is not None:
+            return
+        if self._chunks:
+            MERGES.inc()
+        self._chunks.extend(delta.chunks)
+        for chunk in delta.chunks:
+            self._unread_bytes += len(chunk)
+        if self._unread_bytes > MAX_UNREAD_BYTES:
+            OVERFLOWS.inc()
+            self.break_off(SlowReader("The output was read too slowly to be kept any longer."))
+        self._wake()
+
+    def _count(self, completion_tokens: int) -> None:
+        if completion_tokens > self.completion_tokens:
+            TOKENS.inc(completion_tokens - self.completion_tokens)
+            self.completion_tokens = completion_tokens
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class FrameHub:
+    """Every stream of this process, the one reader that feeds them, and the process's heartbeat."""
+
+    def __init__(
+        self, redis: Redis, blocking_redis: Redis, *, gateway_id: str | None = None
+    ) -> None:
+        self.gateway_id = gateway_id or secrets.token_hex(8)
+        self._redis = redis
+        self._blocking_redis = blocking_redis
+        self._streams: dict[str, TokenStream] = {}
+        self._background = Background()
+
+    async def start(self) -> None:
+        self._background.supervise(self._beat, name="gateway-heartbeat")
+        self._background.supervise(self._read, name="frame-hub")
+
+    async def stop(self) -> None:
+        """Ends the reader; the heartbeat goes too, so that workers abort what is left at once."""
+        await self._background.stop()
+        await self._redis.delete(
+            keys.gateway_heartbeat(self.gateway_id), keys.gateway_frames(self.gateway_id)
+        )
+
+    def open(self, request_id: str, on_end: Callable[[Terminal], None]) -> TokenStream:
+        """A stream for a request that is about to be enqueued; kept until `close`."""
+        stream = TokenStream(request_id, on_end)
+        self._streams[request_id] = stream
+        OPEN.set(len(self._streams))
+        return stream
+
+    def close(self, request_id: str) -> None:
+        self._streams.pop(request_id, None)
+        OPEN.set(len(self._streams))
+
+    async def _beat(self) -> None:
+        key = keys.gateway_heartbeat(self.gateway_id)
+        while True:
+            await self._redis.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def _read(self) -> None:
+        frames_key = keys.gateway_frames(self.gateway_id)
+        while True:
+            # The outer limit notices a connection that died without a word.
+            async with asyncio.timeout(_DEAD_LINK_SECONDS):
+                popped: Any = await self._blocking_redis.blmpop(
+                    _BLOCK_SECONDS, 1, frames_key, direction="LEFT", count=_BATCHES_PER_READ
+                )
+            if popped:
+                for data in popped[1]:
+                    self._deliver(data)
+
+    def _deliver(self, data: bytes) -> None:
+        try:
+            batch = codec.decode_frames(data)
+        except WireFormatError as error:
+            _log.error("frame_batch_unreadable", reason=str(error)[:200])
+            return
+        FRAMES.inc(len(batch.frames))
+        streams, worker_id = self._streams, batch.worker_id
+        for frame in batch.frames:
+            stream = streams.get(frame.request_id)
+            if stream is None:
+                STALE.inc()
+            else:
+                stream.feed(frame, worker_id)

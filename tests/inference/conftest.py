@@ -1,0 +1,186 @@
+"""A gateway behind a live server, a policy snapshot for Acme and Globex, a scripted worker."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TierPolicy
+from inference.completions import GatewaySettings
+from inference.openai_api.gateway import Gateway, create_gateway
+from tenants import api_keys
+from tests.inference.cast import MODEL, POOL
+from tests.inference.scripted_worker import ScriptedWorker
+from tests.polling import eventually
+
+PEPPER = b"pepper-of-the-gateway-tests-0123456789"
+MAX_BODY_BYTES = 256 * 1024
+
+
+def a_tier(**changes: Any) -> TierPolicy:
+    fields: dict[str, Any] = {
+        "name": "standard",
+        "priority": 0,
+        "weight": 1,
+        "ttft_target_ms": 1000,
+        "max_queue_seconds": 30,
+        "requests_per_minute": 1000,
+        "max_concurrent_requests": 100,
+        "default_max_output_tokens": 64,
+        "max_output_tokens": 512,
+    }
+    return TierPolicy(**(fields | changes))
+
+
+class Snapshot:
+    """Writes the policy snapshot as the control plane would."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._version = 0
+
+    async def add_key(self, tenant: str, **changes: Any) -> str:
+        """A fresh key of a tenant; returns the key."""
+        key = api_keys.generate()
+        await self.put_key(key, tenant, **changes)
+        return key
+
+    async def put_key(
+        self, key: str, tenant: str, *, tier: TierPolicy | None = None, refusal: str | None = None
+    ) -> None:
+        policy = ApiKeyPolicy(
+            key_id=f"key-of-{tenant}",
+            secret_digest=api_keys.digest(key, PEPPER),
+            tenant_id=tenant.lower(),
+            tenant_name=tenant,
+            project_id=f"project-of-{tenant}",
+            tier=tier or a_tier(),
+            refusal=refusal,
+        )
+        public_id = api_keys.parse(key).public_id
+        await self._redis.hset(keys.policy_api_keys(), public_id, codec.encode(policy))
+        await self.bump()
+
+    async def add_model(self, name: str, tenant_ids: list[str] | None = None) -> None:
+        policy = ModelPolicy(
+            name=name,
+            pool=POOL,
+            context_tokens=2048,
+            created_at=1,
+            owned_by="penstock",
+            tenant_ids=tenant_ids,
+        )
+        await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
+        await self.bump()
+
+    async def bump(self) -> None:
+        self._version += 1
+        await self._redis.set(keys.policy_version(), str(self._version))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """What a client knows: the address and Alice's and Bob's keys."""
+
+    url: str
+    alice: str
+    bob: str
+    snapshot: Snapshot
+    gateway: Gateway
+
+    def client(self, key: str | None = None, **options: Any) -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {self.alice if key is None else key}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=10, **options)
+
+
+class Server(uvicorn.Server):
+    """uvicorn in the tests' own event loop: signals stay pytest's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(application: Any) -> AsyncIterator[str]:
+    """The address at which an ASGI application is served while the block runs."""
+    config = uvicorn.Config(
+        application,
+        host="127.0.0.1",
+        port=0,
+        lifespan="off",
+        log_level="error",
+        ws="websockets-sansio",
+    )
+    server = Server(config)
+    task = asyncio.create_task(server.serve())
+    await eventually(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        await task
+
+
+@pytest.fixture
+def gateway_settings(dispatch_redis_url: str) -> GatewaySettings:
+    return GatewaySettings(
+        dispatch_redis_url=dispatch_redis_url,
+        api_key_pepper=PEPPER,
+        cache_salt_secret=b"cache-salt-secret-of-the-gateway-tests",
+        allowed_origins=("http://app.example",),
+        max_body_bytes=MAX_BODY_BYTES,
+        max_queue_length=8,
+        drain_seconds=2,
+    )
+
+
+@pytest.fixture
+def snapshot(dispatch_redis: Redis) -> Snapshot:
+    return Snapshot(dispatch_redis)
+
+
+@contextlib.asynccontextmanager
+async def a_service(settings: GatewaySettings, snapshot: Snapshot) -> AsyncIterator[Service]:
+    alice, bob = await snapshot.add_key("Acme"), await snapshot.add_key("Globex")
+    await snapshot.add_model(MODEL)
+    gateway = create_gateway(settings)
+    await gateway.startup()
+    try:
+        async with serving(gateway.http) as url:
+            yield Service(url=url, alice=alice, bob=bob, snapshot=snapshot, gateway=gateway)
+    finally:
+        await gateway.shutdown()
+
+
+@pytest.fixture
+async def service(gateway_settings: GatewaySettings, snapshot: Snapshot) -> AsyncIterator[Service]:
+    async with a_service(gateway_settings, snapshot) as service:
+        yield service
+
+
+@pytest.fixture
+async def impatient_service(
+    gateway_settings: GatewaySettings, snapshot: Snapshot
+) -> AsyncIterator[Service]:
+    """Alice's tier waits a second in the queue and no longer."""
+    async with a_service(gateway_settings, snapshot) as service:
+        key = await snapshot.add_key("Acme", tier=a_tier(max_queue_seconds=1))
+        yield replace(service, alice=key)
+
+
+@pytest.fixture
+async def worker(dispatch_redis_url: str, dispatch_redis: Redis) -> AsyncIterator[ScriptedWorker]:
+    """Not started yet: a test may give it a script first."""
+    worker = ScriptedWorker(dispatch_redis_url)
+    yield worker
+    await worker.stop()
