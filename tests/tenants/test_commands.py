@@ -1,0 +1,114 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from tenants import api_keys
+from tenants.models import ApiKey, Project, Tenant, User
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    """The one JSON object that a command prints, and nothing but it."""
+    out = io.StringIO()
+    call_command(*arguments, "--json", stdout=out)
+    facts: dict[str, Any] = json.loads(out.getvalue())
+    return facts
+
+
+def test_create_tenant_makes_the_tenant_with_its_first_project() -> None:
+    facts = run("create_tenant", "Acme", "--tier", "premium")
+    tenant = Tenant.objects.get(id=facts["tenant_id"])
+    assert (tenant.name, tenant.tier.name) == ("Acme", "premium")
+    assert [str(project.id) for project in tenant.projects.all()] == [facts["project_id"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["create_tenant", "ACME"], "already a tenant"),
+        (["create_tenant", "  "], "cannot be blank"),
+        (["create_tenant", "x" * 201], "at most 200 characters"),
+        (["create_tenant", "New", "--tier", "gold"], "no tier 'gold'; there is premium"),
+        (["create_api_key", "Nobody"], "There is no tenant 'Nobody'."),
+        (["create_api_key", "Acme", "--project", "web"], "Acme has no project 'web'; it has"),
+        (["revoke_api_key", "0000000000000000"], "There is no API key"),
+    ],
+)
+def test_bad_input_is_told_in_one_sentence(
+    acme: Project, arguments: list[str], sentence: str
+) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        call_command(*arguments)
+    assert Tenant.objects.count() == 1
+
+
+def test_create_api_key_prints_a_key_that_works(acme: Project) -> None:
+    facts = run("create_api_key", "acme", "--name", "staging")
+    record = ApiKey.objects.get(id=facts["api_key_id"])
+    assert record.is_genuine(facts["key"])
+    assert (record.project, record.name) == (acme, "staging")
+    assert api_keys.parse(facts["key"]).public_id == facts["public_id"]
+
+
+def test_with_several_projects_one_has_to_be_named(acme: Project) -> None:
+    other = Project.objects.create(tenant=acme.tenant, name="web")
+    with pytest.raises(CommandError, match=r"Say which project with --project; Acme has"):
+        call_command("create_api_key", "Acme")
+    facts = run("create_api_key", str(acme.tenant_id), "--project", "web")
+    assert ApiKey.objects.get(id=facts["api_key_id"]).project == other
+
+
+@pytest.mark.parametrize("form", ["id", "public id", "whole key"])
+def test_a_key_can_be_revoked_by_any_of_its_names(acme: Project, form: str) -> None:
+    issued = ApiKey.objects.issue(acme)
+    names = {
+        "id": str(issued.record.id),
+        "public id": issued.record.public_id,
+        "whole key": issued.key,
+    }
+    run("revoke_api_key", names[form])
+    issued.record.refresh_from_db()
+    assert issued.record.is_revoked
+
+
+def test_rebuild_policy_writes_a_snapshot(policy_redis: Redis) -> None:
+    facts = run("rebuild_policy")
+    assert policy_redis.get(keys.policy_version()) == facts["version"].encode()
+
+
+def test_create_operator_reads_the_password_from_a_file(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("correct horse battery\n")
+    run("create_operator", "Ops@Example.org", "--password-file", str(password))
+    user = User.objects.get(email="ops@example.org")
+    assert user.is_staff and user.check_password("correct horse battery")
+
+
+@pytest.mark.parametrize(
+    ("email", "password", "sentence"),
+    [
+        ("ops@example.org", "short", "too short"),
+        ("no address", "correct horse battery", "valid email"),
+        ("alice@acme.example", "correct horse battery", "already exists"),
+        ("ops@example.org", "", "too short"),
+    ],
+)
+def test_create_operator_refuses_what_is_unsafe(
+    tmp_path: Path, email: str, password: str, sentence: str
+) -> None:
+    User.objects.create_user("alice@acme.example")
+    (tmp_path / "password").write_text(password)
+    with pytest.raises(CommandError, match=sentence):
+        call_command("create_operator", email, "--password-file", str(tmp_path / "password"))
+
+
+def test_create_operator_says_which_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot be read from"):
+        call_command("create_operator", "a@b.example", "--password-file", str(tmp_path / "none"))

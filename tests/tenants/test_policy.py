@@ -1,0 +1,165 @@
+"""The policy writer, against a real PostgreSQL and Redis."""
+
+from typing import cast
+
+import pytest
+from django.db import transaction
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import decode_api_key, decode_model
+from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy
+from inference.models import ServedModel
+from tenants import policy
+from tenants.models import ApiKey, PolicyVersion, Project, Tenant, Tier
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _empty_redis(policy_redis: Redis) -> None:
+    """Every commit of these tests is written to it."""
+
+
+def written_key(redis: Redis, record: ApiKey) -> ApiKeyPolicy | None:
+    data = cast(bytes | None, redis.hget(keys.policy_api_keys(), record.public_id))
+    return None if data is None else decode_api_key(data)
+
+
+def written_model(redis: Redis, name: str) -> ModelPolicy | None:
+    data = cast(bytes | None, redis.hget(keys.policy_models(), name))
+    return None if data is None else decode_model(data)
+
+
+def written_version(redis: Redis) -> str:
+    return cast(bytes, redis.get(keys.policy_version())).decode()
+
+
+def test_a_new_key_is_in_the_snapshot_after_the_commit(policy_redis: Redis, acme: Project) -> None:
+    with transaction.atomic():
+        issued = ApiKey.objects.issue(acme, name="staging")
+        assert written_key(policy_redis, issued.record) is None
+    written = written_key(policy_redis, issued.record)
+    assert written is not None
+    assert written.tenant_id == str(acme.tenant_id)
+    assert written.tier.name == "premium"
+    assert written.refusal is None
+    assert written.key_id == str(issued.record.id)
+    assert written_version(policy_redis) == str(PolicyVersion.objects.get())
+
+
+def test_the_key_itself_is_stored_nowhere(policy_redis: Redis, acme: Project) -> None:
+    issued = ApiKey.objects.issue(acme)
+    secret = issued.key.split("-")[2].encode()
+    snapshot = cast(dict[bytes, bytes], policy_redis.hgetall(keys.policy_api_keys()))
+    assert all(secret not in value for value in snapshot.values())
+    row = ApiKey.objects.filter(id=issued.record.id).values().get()
+    assert all(secret.decode() not in str(value) for value in row.values())
+
+
+def test_a_rolled_back_change_leaves_no_trace(policy_redis: Redis, acme: Project) -> None:
+    before = written_version(policy_redis)
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        record = ApiKey.objects.issue(acme).record
+        raise ZeroDivisionError
+    assert written_version(policy_redis) == before
+    assert written_key(policy_redis, record) is None
+
+
+def test_a_revoked_key_stays_in_the_snapshot_with_a_refusal(
+    policy_redis: Redis, acme: Project
+) -> None:
+    record = ApiKey.objects.issue(acme).record
+    first = record.revoke()
+    assert record.revoke() == first
+    written = written_key(policy_redis, record)
+    assert written is not None
+    assert written.refusal == "This API key has been revoked."
+
+
+def test_a_suspended_tenant_is_refused_and_the_other_is_not(
+    policy_redis: Redis, acme: Project, globex: Project
+) -> None:
+    ours, theirs = (ApiKey.objects.issue(project).record for project in (acme, globex))
+    Tenant.objects.filter(id=acme.tenant_id).update(is_suspended=True)
+    written = written_key(policy_redis, ours)
+    assert written is not None and written.refusal is not None
+    assert "suspended" in written.refusal
+    other = written_key(policy_redis, theirs)
+    assert other is not None and other.refusal is None
+
+
+def test_a_changed_tier_reaches_every_key_of_it(policy_redis: Redis, acme: Project) -> None:
+    record = ApiKey.objects.issue(acme).record
+    tier = Tier.objects.get(name="premium")
+    tier.requests_per_minute = 7
+    tier.save()
+    written = written_key(policy_redis, record)
+    assert written is not None and written.tier.requests_per_minute == 7
+
+
+def test_models_follow_the_catalogue_and_who_may_see_them(
+    policy_redis: Redis, acme: Project
+) -> None:
+    model = ServedModel.objects.create(name="org/model", pool="pool-a", context_tokens=4096)
+    written = written_model(policy_redis, "org/model")
+    assert written is not None and written.tenant_ids is None and written.pool == "pool-a"
+    model.tenants.add(acme.tenant)
+    written = written_model(policy_redis, "org/model")
+    assert written is not None and written.tenant_ids == [str(acme.tenant_id)]
+    model.is_enabled = False
+    model.save()
+    assert written_model(policy_redis, "org/model") is None
+
+
+def test_deleted_in_bulk_is_gone_from_the_snapshot(policy_redis: Redis, acme: Project) -> None:
+    ServedModel.objects.bulk_create(
+        [ServedModel(name=f"m{number}", pool="p", context_tokens=1) for number in range(3)]
+    )
+    assert policy_redis.hlen(keys.policy_models()) == 3
+    ServedModel.objects.all().delete()
+    assert policy_redis.hlen(keys.policy_models()) == 0
+
+
+def test_the_reconciler_brings_back_what_redis_lost(policy_redis: Redis, acme: Project) -> None:
+    record = ApiKey.objects.issue(acme).record
+    assert policy.reconcile_policy() is False
+    policy_redis.flushall()
+    assert policy.reconcile_policy() is True
+    assert written_key(policy_redis, record) is not None
+    assert policy.reconcile_policy() is False
+
+
+def test_the_reconciler_replaces_the_snapshot_of_another_database(
+    policy_redis: Redis, acme: Project
+) -> None:
+    # A higher number alone must not win: a restored backup counts from a lower one.
+    policy_redis.set(keys.policy_version(), "999999-deadbeef")
+    policy_redis.hset(keys.policy_api_keys(), "stranger", b"left over")
+    assert policy.reconcile_policy() is True
+    assert not policy_redis.hexists(keys.policy_api_keys(), "stranger")
+
+
+def test_a_change_is_kept_while_redis_is_down(
+    policy_redis: Redis, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_version: PolicyVersion) -> None:
+        raise RedisConnectionError("down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(policy, "_write", refuse)
+        record = ApiKey.objects.issue(acme).record
+    assert ApiKey.objects.filter(id=record.id).exists()
+    assert written_key(policy_redis, record) is None
+    assert policy.reconcile_policy() is True
+    assert written_key(policy_redis, record) is not None
+
+
+def test_rebuilding_writes_even_where_the_version_matches(
+    policy_redis: Redis, acme: Project
+) -> None:
+    record = ApiKey.objects.issue(acme).record
+    policy_redis.delete(keys.policy_api_keys())
+    assert policy.rebuild_policy() == written_version(policy_redis)
+    assert written_key(policy_redis, record) is not None
