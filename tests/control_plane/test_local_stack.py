@@ -278,6 +278,28 @@ def test_binaries_that_the_unprivileged_user_cannot_reach_are_copied(
         services._remove(reachable)
 
 
+def test_a_shell_that_sourced_demo_env_changes_nothing(tmp_path: Path) -> None:
+    var = tmp_path / "var"
+    var.mkdir()
+    plain = Stack(tmp_path, var, StackSettings.read(tmp_path, {}), data_folder=tmp_path / "data")
+    sourced = {"PENSTOCK_URL": plain.url, "PENSTOCK_ACME_KEY": "pk-acme"} | {
+        name: value for name, value in plain.environ.items() if name.endswith("_URL")
+    }
+    settings = StackSettings.read(tmp_path, sourced)
+    again = Stack(tmp_path, var, settings, data_folder=tmp_path / "data")
+    assert again._servers.by_name.keys() == {"postgres", "dispatch-redis", "redis"}
+    assert again._fingerprint == plain._fingerprint
+
+
+def test_a_server_that_is_given_is_used_and_none_started(tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
+    given = {"PENSTOCK_DATABASE_URL": "postgresql://me:mine@db.example.org:5432/penstock"}
+    settings = StackSettings.read(tmp_path, given)
+    stack = Stack(tmp_path, tmp_path / "var", settings, data_folder=tmp_path / "data")
+    assert stack._servers.by_name.keys() == {"dispatch-redis", "redis"}
+    assert stack.environ["PENSTOCK_DATABASE_URL"] == given["PENSTOCK_DATABASE_URL"]
+
+
 # Words -------------------------------------------------------------------------------------------
 
 

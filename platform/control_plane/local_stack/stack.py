@@ -17,21 +17,29 @@ from pathlib import Path
 
 from control_plane.local_stack import credentials, processes, programs
 from control_plane.local_stack.first_completion import FirstCompletion, is_healthy
+from control_plane.local_stack.own_servers import OwnServers
 from control_plane.local_stack.programs import Program
 from control_plane.local_stack.services import (
     LOOPBACK,
     PostgresServer,
     RedisServer,
     ServiceError,
-    find_postgres,
-    find_redis,
     unprivileged_user,
 )
-from control_plane.local_stack.settings import Ports, StackSettings
+from control_plane.local_stack.settings import StackSettings
 from control_plane.local_stack.supervisor import Supervisor
 from gpu_workers.config import read_env_file
 
 Say = Callable[[str], None]
+# Lines of demo.env that say what a stack is, not how it shall be: a shell may have sourced them.
+TOLD_BY_US = (
+    "PENSTOCK_URL",
+    "PENSTOCK_MODEL",
+    "PENSTOCK_ACME_KEY",
+    "PENSTOCK_GLOBEX_KEY",
+    "PENSTOCK_OPERATOR_EMAIL",
+    "PENSTOCK_OPERATOR_PASSWORD",
+)
 
 
 class Stack:
@@ -74,13 +82,6 @@ class Stack:
     @cached_property
     def environ(self) -> dict[str, str]:
         """What every service of the stack has in its environment."""
-        urls = {
-            "PENSTOCK_DATABASE_URL": self.settings.database_url or self._postgres.url,
-            "PENSTOCK_DISPATCH_REDIS_URL": (
-                self.settings.dispatch_redis_url or self._dispatch_redis.url
-            ),
-            "PENSTOCK_REDIS_URL": self.settings.redis_url or self._redis.url,
-        }
         secrets = {name: self._secrets[name] for name in credentials.OF_THE_CONTROL_PLANE}
         defaults = secrets | {
             "PENSTOCK_PUBLIC_URL": self.url,
@@ -88,9 +89,19 @@ class Stack:
         }
         if not self.settings.environ.get("PENSTOCK_MODEL_PATH"):
             defaults["HF_HUB_OFFLINE"] = "1"  # the demo model lies in the checkout
-        given = {name: value for name, value in self.settings.environ.items() if value}
+        given = {
+            name: value
+            for name, value in self.settings.environ.items()
+            if value and name not in TOLD_BY_US
+        }
         paths = {"PYTHONPATH": f"{self.root}:{self.root / 'platform'}", "PYTHONUNBUFFERED": "1"}
-        return defaults | given | urls | paths | processes.marker_environ(self.stack_id)
+        return (
+            defaults
+            | given
+            | self._servers.urls()
+            | paths
+            | processes.marker_environ(self.stack_id)
+        )
 
     @cached_property
     def data_folder(self) -> Path:
@@ -124,9 +135,9 @@ class Stack:
                 self._fingerprint_file.write_text(self._fingerprint)
             self._prepare_servers()
             self.supervisor.start_programs(servers)
-            self._wait_for_redis()
+            self._servers.wait(RedisServer)
             self.supervisor.start_programs(workers)  # the slowest to start, so it begins first
-            self._wait_for_postgres()
+            self._servers.wait(PostgresServer)
             say("PostgreSQL and Redis answer; migrating and seeding.")
             self._manage("load_functions")
             self._manage("migrate", "--no-input")
@@ -195,59 +206,18 @@ class Stack:
                 f"e.g. {program.port_variable}={program.port + 1} make up."
             )
 
-    # Servers -------------------------------------------------------------------------------------
+    # Parts ---------------------------------------------------------------------------------------
 
     @cached_property
     def _secrets(self) -> dict[str, str]:
         return credentials.load_or_create(self.var / "secrets.env")
 
     @cached_property
-    def _postgres(self) -> PostgresServer:
-        user = unprivileged_user()
-        self.data_folder.mkdir(parents=True, exist_ok=True)
-        self.data_folder.chmod(0o711 if user else 0o700)
-        return PostgresServer(
-            binaries=find_postgres(self.data_folder, user),
-            folder=self.data_folder / "postgres",
-            port=self.settings.ports.postgres,
-            password=self._secrets["PENSTOCK_POSTGRES_PASSWORD"],
-            user=user,
-        )
-
-    @cached_property
-    def _dispatch_redis(self) -> RedisServer:
-        return RedisServer(
-            binary=find_redis(),
-            folder=self.data_folder / "dispatch-redis",
-            port=self.settings.ports.dispatch_redis,
-            password=self._secrets["PENSTOCK_DISPATCH_REDIS_PASSWORD"],
-        )
-
-    @cached_property
-    def _redis(self) -> RedisServer:
-        return RedisServer(
-            binary=find_redis(),
-            folder=self.data_folder / "redis",
-            port=self.settings.ports.redis,
-            password=self._secrets["PENSTOCK_REDIS_PASSWORD"],
-        )
-
-    def _own_servers(self) -> dict[str, PostgresServer | RedisServer]:
-        own: dict[str, PostgresServer | RedisServer] = {}
-        if self.settings.dispatch_redis_url is None:
-            own[programs.DISPATCH_REDIS] = self._dispatch_redis
-        if self.settings.redis_url is None:
-            own[programs.REDIS] = self._redis
-        if self.settings.database_url is None:
-            own[programs.POSTGRES] = self._postgres
-        return own
+    def _servers(self) -> OwnServers:
+        return OwnServers(self.settings, self._secrets, self.data_folder)
 
     def _programs(self) -> tuple[list[Program], list[Program], list[Program]]:
         """Servers, our own processes, GPU workers."""
-        servers = [
-            programs.server_program(name, server, Ports.variable(name.replace("-", "_")))
-            for name, server in self._own_servers().items()
-        ]
         ports = self.settings.ports
         apps = [
             programs.web_program(ports.web),
@@ -260,23 +230,13 @@ class Stack:
             model=self.settings.model,
             metrics_port=ports.worker_metrics,
         )
-        return servers, apps, workers
+        return self._servers.programs(), apps, workers
 
     def _prepare_servers(self) -> None:
         states = self.supervisor.states()
-        for name, server in self._own_servers().items():
+        for name, server in self._servers.by_name.items():
             if states[name].is_down:
                 server.prepare()
-
-    def _wait_for_redis(self) -> None:
-        for server in self._own_servers().values():
-            if isinstance(server, RedisServer):
-                server.wait()
-
-    def _wait_for_postgres(self) -> None:
-        for server in self._own_servers().values():
-            if isinstance(server, PostgresServer):
-                server.wait()
 
     # Data ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""Which of the three servers a stack starts itself, and which were given to it by URL."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from control_plane.local_stack.programs import (
+    DISPATCH_REDIS,
+    POSTGRES,
+    REDIS,
+    Program,
+    server_program,
+)
+from control_plane.local_stack.services import (
+    LOOPBACK,
+    PostgresServer,
+    RedisServer,
+    find_postgres,
+    find_redis,
+    unprivileged_user,
+)
+from control_plane.local_stack.settings import Ports, StackSettings
+
+URL_VARIABLES = {
+    DISPATCH_REDIS: "PENSTOCK_DISPATCH_REDIS_URL",
+    REDIS: "PENSTOCK_REDIS_URL",
+    POSTGRES: "PENSTOCK_DATABASE_URL",
+}
+
+
+class OwnServers:
+    """The servers of one stack. They lie in `folder`, with the passwords of `secrets`."""
+
+    def __init__(self, settings: StackSettings, secrets: Mapping[str, str], folder: Path) -> None:
+        self._settings = settings
+        self._secrets = secrets
+        self._folder = folder
+        self._given = {
+            DISPATCH_REDIS: settings.dispatch_redis_url,
+            REDIS: settings.redis_url,
+            POSTGRES: settings.database_url,
+        }
+
+    @cached_property
+    def by_name(self) -> dict[str, PostgresServer | RedisServer]:
+        """Those that we start."""
+        return {
+            name: self._postgres() if name == POSTGRES else self._redis(name)
+            for name, url in self._given.items()
+            if url is None or self._is_ours(name, url)
+        }
+
+    def urls(self) -> dict[str, str]:
+        """By variable: ours, or the one that was given."""
+        return {
+            variable: self.by_name[name].url if name in self.by_name else str(self._given[name])
+            for name, variable in URL_VARIABLES.items()
+        }
+
+    def programs(self) -> list[Program]:
+        return [
+            server_program(name, server, Ports.variable(_setting(name)))
+            for name, server in self.by_name.items()
+        ]
+
+    def wait(self, kind: type[PostgresServer] | type[RedisServer]) -> None:
+        """Until all of a kind answer."""
+        for server in self.by_name.values():
+            if isinstance(server, kind):
+                server.wait()
+
+    def _is_ours(self, name: str, url: str) -> bool:
+        """A URL out of our own demo.env names our own server, not one to use in its place."""
+        place = urlsplit(url)
+        is_here = (place.hostname, place.port) == (LOOPBACK, self._port(name))
+        return is_here and unquote(place.password or "") == self._password(name)
+
+    def _postgres(self) -> PostgresServer:
+        user = unprivileged_user()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o711 if user else 0o700)
+        return PostgresServer(
+            binaries=find_postgres(self._folder, user),
+            folder=self._folder / POSTGRES,
+            port=self._port(POSTGRES),
+            password=self._password(POSTGRES),
+            user=user,
+        )
+
+    def _redis(self, name: str) -> RedisServer:
+        return RedisServer(
+            binary=find_redis(),
+            folder=self._folder / name,
+            port=self._port(name),
+            password=self._password(name),
+        )
+
+    def _port(self, name: str) -> int:
+        return int(getattr(self._settings.ports, _setting(name)))
+
+    def _password(self, name: str) -> str:
+        return self._secrets[f"PENSTOCK_{_setting(name).upper()}_PASSWORD"]
+
+
+def _setting(name: str) -> str:
+    return name.replace("-", "_")
