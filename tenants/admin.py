@@ -154,9 +154,8 @@ class ApiKeyAdmin(OperatorAdmin):
             "record": obj,
             "key": obj.shown_once,
         }
-        response = TemplateResponse(request, "admin/tenants/apikey/issued.html", context)
-        response["Cache-Control"] = "no-store"
-        return response
+        # The admin marks all its answers as not to be stored.
+        return TemplateResponse(request, "admin/tenants/apikey/issued.html", context)
 
     @admin.display(description="tenant", ordering="project__tenant__name")
     def tenant(self, key: ApiKey) -> str:

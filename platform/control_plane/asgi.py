@@ -15,6 +15,7 @@ from control_plane.gateway import gateway_settings  # noqa: E402
 from control_plane.health import Health  # noqa: E402
 from control_plane.status_endpoints import StatusEndpoints  # noqa: E402
 from inference.openai_api.gateway import create_gateway  # noqa: E402
+from inference.websocket_api.application import WebsocketApi  # noqa: E402
 
 _gateway = create_gateway(gateway_settings(settings.ENV))
 
@@ -28,5 +29,6 @@ application = Dispatcher(
             database_url=settings.PENSTOCK_DATABASE_URL,
         )
     ),
+    websocket=WebsocketApi(_gateway.completions, _gateway.settings),
     django=_django,
 )

@@ -135,7 +135,7 @@ class Health:
         return "answers"
 
     async def _look_at_dispatch(self) -> HealthReport:
-        name = "dispatch Redis"
+        name = "Dispatch Redis"
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS), _client(self._dispatch_redis_url) as redis:
                 models, pools = await _fleet(redis)
@@ -173,7 +173,7 @@ def _failure(error: BaseException) -> str:
 async def _policy_part(redis: Redis) -> Part:
     version = await redis.get(keys.policy_version())
     detail = "not written yet" if version is None else f"version {_text(version)}"
-    return Part(name="policy snapshot", is_well=version is not None, detail=detail)
+    return Part(name="Policy snapshot", is_well=version is not None, detail=detail)
 
 
 async def _functions_part(redis: Redis) -> Part:
@@ -189,9 +189,9 @@ async def _functions_part(redis: Redis) -> Part:
 def _workers_part(models: tuple[ModelState, ...]) -> Part:
     served = sum(1 for model in models if model.is_served)
     if not models:
-        return Part(name="workers", is_well=False, detail="the catalogue is empty")
+        return Part(name="Workers", is_well=False, detail="the catalogue is empty")
     detail = f"{served} of {len(models)} models have a ready worker"
-    return Part(name="workers", is_well=served > 0, detail=detail)
+    return Part(name="Workers", is_well=served > 0, detail=detail)
 
 
 async def _fleet(redis: Redis) -> tuple[tuple[ModelState, ...], tuple[PoolState, ...]]:

@@ -1,0 +1,53 @@
+"""A catalogue and workers in Redis, as the policy writer and the workers themselves leave them."""
+
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from gpu_workers.protocol.policy import ModelPolicy
+
+
+def write_policy(redis: Redis, *models: ModelPolicy) -> None:
+    redis.set(keys.policy_version(), "7-abcdef01")
+    for model in models:
+        redis.hset(keys.policy_models(), model.name, encode(model))
+
+
+def model_policy(name: str, *, tenant_ids: list[str] | None = None) -> ModelPolicy:
+    return ModelPolicy(
+        name=name,
+        pool=name,
+        context_tokens=2048,
+        created_at=0,
+        owned_by="penstock",
+        tenant_ids=tenant_ids,
+    )
+
+
+def write_worker(redis: Redis, pool: str, *, state: WorkerState = WorkerState.READY) -> None:
+    seconds, microseconds = redis.time()
+    info = WorkerInfo(
+        worker_id=f"{pool}-worker#1",
+        name=f"{pool}-worker",
+        pool=pool,
+        model=pool,
+        engine="sim",
+        engine_version="1",
+        state=state,
+        slots=8,
+        context_tokens=2048,
+        kv_cache_tokens=10_000,
+        template_overhead_tokens=8,
+        max_token_bytes=16,
+        running=3,
+        waiting_in_engine=1,
+        started_at_ms=0,
+        host="node-of-the-operator",
+        pid=4242,
+        metrics_url="",
+    )
+    redis.sadd(keys.known_pools(), pool)
+    redis.hset(keys.pool_workers(pool), info.worker_id, encode(info))
+    beat = seconds * 1000 + microseconds // 1000
+    redis.zadd(keys.pool_heartbeats(pool), {info.worker_id: beat})

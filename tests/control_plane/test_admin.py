@@ -1,0 +1,141 @@
+"""Operators' pages, by the doors that a browser uses."""
+
+import re
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from inference.models import ServedModel, UsageQuarantine, UsageRecord, Worker
+from tenants.default_tiers import ensure_default_tiers
+from tenants.models import ApiKey, Project, Tenant, Tier, User
+
+pytestmark = pytest.mark.django_db
+MODELS = [model for model in admin.site._registry if model._meta.app_label != "auth"]
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("ops@example.org", "correct horse battery"))
+    return client
+
+
+@pytest.fixture
+def acme() -> Project:
+    ensure_default_tiers()
+    tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
+    return Project.objects.create(tenant=tenant)
+
+
+@pytest.fixture
+def _one_of_each(acme: Project) -> None:
+    key = ApiKey.objects.issue(acme, name="staging").record
+    model = ServedModel.objects.create(name="demo", pool="demo", context_tokens=1)
+    model.tenants.add(acme.tenant)
+    UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
+    UsageRecord.objects.create(
+        request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key, tier="premium",
+        pool="demo", model="demo", api="completions", stream=True, attempt=1, outcome="completed",
+        prompt_tokens=1, cached_tokens=0, completion_tokens=2, arrived_at=NOW, finished_at=NOW,
+    )  # fmt: skip
+    Worker.objects.create(
+        worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
+        state="ready", slots=1, running=0, waiting_in_engine=0, context_tokens=1,
+        kv_cache_tokens=1, host="h", pid=1, started_at=NOW, last_seen_at=NOW,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("_one_of_each")
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_list_search_and_record_can_be_seen(operator: Client, model: type) -> None:
+    options = model._meta  # type: ignore[attr-defined]
+    listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
+    assert operator.get(listing).status_code == 200
+    assert operator.get(listing, {"q": "acme"}).status_code == 200
+    for record in model._default_manager.all():  # type: ignore[attr-defined]
+        page = reverse(f"admin:{options.app_label}_{options.model_name}_change", args=[record.pk])
+        assert operator.get(page).status_code == 200
+
+
+def test_somebody_who_is_no_operator_sees_nothing(client: Client) -> None:
+    client.force_login(User.objects.create_user("alice@acme.example", "correct horse battery"))
+    answer = client.get(reverse("admin:tenants_apikey_changelist"))
+    assert answer.status_code == 302 and "/admin/login/" in answer["Location"]
+
+
+def test_an_operator_signs_in_by_email_in_any_case(client: Client) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    answer = client.post(
+        reverse("admin:login"), {"username": "Ops@Example.org", "password": "correct horse battery"}
+    )
+    assert answer.status_code == 302
+
+
+def test_a_new_key_is_shown_once_and_never_again(operator: Client, acme: Project) -> None:
+    answer = operator.post(
+        reverse("admin:tenants_apikey_add"), {"project": str(acme.id), "name": "web"}
+    )
+    assert answer.status_code == 200 and "no-store" in answer["Cache-Control"]
+    match = re.search(r"pk-[a-z0-9]{16}-[a-z2-7]{32}[0-9a-f]{6}", answer.content.decode())
+    assert match is not None
+    record = ApiKey.objects.find(match[0])
+    assert record is not None and (record.project, record.name) == (acme, "web")
+    for page in (
+        reverse("admin:tenants_apikey_changelist"),
+        reverse("admin:tenants_apikey_change", args=[record.id]),
+        reverse("admin:tenants_apikey_history", args=[record.id]),
+        reverse("admin:index"),
+    ):
+        assert match[0] not in operator.get(page).content.decode()
+
+
+def test_a_keys_secret_parts_cannot_be_set_by_hand(operator: Client, acme: Project) -> None:
+    record = ApiKey.objects.issue(acme, name="web").record
+    other = Project.objects.create(tenant=acme.tenant, name="other")
+    operator.post(
+        reverse("admin:tenants_apikey_change", args=[record.id]),
+        {"name": "renamed", "public_id": "0" * 16, "revoked_at": "", "project": str(other.id)},
+    )
+    changed = ApiKey.objects.get(id=record.id)
+    assert changed.name == "renamed"
+    assert (changed.public_id, changed.project) == (record.public_id, acme)
+    assert bytes(changed.secret_digest) == bytes(record.secret_digest)
+
+
+def test_keys_are_revoked_from_the_list_and_cannot_be_deleted(
+    operator: Client, acme: Project
+) -> None:
+    record = ApiKey.objects.issue(acme).record
+    listing = reverse("admin:tenants_apikey_changelist")
+    operator.post(listing, {"action": "revoke", "_selected_action": [str(record.id)]})
+    record.refresh_from_db()
+    assert record.is_revoked
+    assert (
+        operator.post(reverse("admin:tenants_apikey_delete", args=[record.id])).status_code == 403
+    )
+
+
+@pytest.mark.parametrize(("action", "is_suspended"), [("suspend", True), ("resume", False)])
+def test_tenants_are_suspended_and_resumed_from_the_list(
+    operator: Client, acme: Project, action: str, is_suspended: bool
+) -> None:
+    Tenant.objects.update(is_suspended=not is_suspended)
+    listing = reverse("admin:tenants_tenant_changelist")
+    operator.post(listing, {"action": action, "_selected_action": [str(acme.tenant_id)]})
+    assert Tenant.objects.get().is_suspended is is_suspended
+
+
+@pytest.mark.usefixtures("_one_of_each")
+@pytest.mark.parametrize("name", ["usagerecord", "worker", "usagequarantine"])
+def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name: str) -> None:
+    assert operator.get(reverse(f"admin:inference_{name}_add")).status_code == 403
+    model = {"usagerecord": UsageRecord, "worker": Worker, "usagequarantine": UsageQuarantine}[name]
+    record = model.objects.get()  # type: ignore[attr-defined]
+    change = reverse(f"admin:inference_{name}_change", args=[record.pk])
+    assert operator.post(change, {"pool": "mine"}).status_code == 403
+    delete = reverse(f"admin:inference_{name}_delete", args=[record.pk])
+    assert operator.post(delete, {"post": "yes"}).status_code == 403

@@ -1,0 +1,101 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from inference.models import ServedModel
+from tenants.models import ApiKey, Tenant, Tier, User
+
+pytestmark = pytest.mark.django_db
+
+
+def seed(*arguments: str) -> dict[str, Any]:
+    out = io.StringIO()
+    call_command("seed_demo", "--json", *arguments, stdout=out)
+    facts: dict[str, Any] = json.loads(out.getvalue())
+    return facts
+
+
+@pytest.fixture
+def demo_env(tmp_path: Path) -> Path:
+    return tmp_path / "demo.env"
+
+
+def write(demo_env: Path, facts: dict[str, Any]) -> None:
+    lines = [f"PENSTOCK_{name.upper()}={value}" for name, value in facts.items() if value]
+    demo_env.write_text("# of the run before\n" + "\n".join(lines) + "\n")
+
+
+def test_an_empty_database_gets_the_whole_demo(demo_env: Path) -> None:
+    facts = seed("--existing", str(demo_env))
+    user = User.objects.get(email=facts["operator_email"])
+    assert user.is_superuser and user.check_password(facts["operator_password"])
+    acme, globex = (ApiKey.objects.find(facts[name]) for name in ("acme_key", "globex_key"))
+    assert acme is not None and acme.project.tenant.name == "Acme"
+    assert acme.project.tenant.tier.name == "premium"
+    assert globex is not None and globex.project.tenant.tier.name == "standard"
+    assert set(ServedModel.objects.values_list("name", "pool")) == {
+        ("penstock-demo", "penstock-demo"),
+        ("sim", "sim"),
+    }
+    assert Tier.objects.count() == 4
+
+
+def test_seeding_again_keeps_everything(demo_env: Path) -> None:
+    first = seed()
+    write(demo_env, first)
+    second = seed("--existing", str(demo_env))
+    assert second == first | {"operator_password": None}
+    assert (ApiKey.objects.count(), Tenant.objects.count(), User.objects.count()) == (2, 2, 1)
+
+
+def test_a_key_that_was_lost_or_revoked_is_made_anew(demo_env: Path) -> None:
+    first = seed()
+    revoked = ApiKey.objects.find(first["acme_key"])
+    assert revoked is not None
+    revoked.revoke()
+    write(demo_env, first | {"globex_key": None})
+    second = seed("--existing", str(demo_env))
+    assert second["acme_key"] != first["acme_key"]
+    assert second["globex_key"] != first["globex_key"]
+    assert ApiKey.objects.find(second["acme_key"]) is not None
+
+
+def test_known_keys_are_brought_back_into_a_new_database(demo_env: Path) -> None:
+    first = seed()
+    write(demo_env, first)
+    ApiKey.objects.all().delete()
+    User.objects.all().delete()
+    second = seed("--existing", str(demo_env))
+    # What was pasted and noted goes on working.
+    assert second == first
+    assert User.objects.get().check_password(first["operator_password"])
+
+
+def test_another_tenants_key_is_not_taken_for_ones_own(demo_env: Path) -> None:
+    first = seed()
+    write(demo_env, first | {"acme_key": first["globex_key"]})
+    second = seed("--existing", str(demo_env))
+    assert second["acme_key"] != second["globex_key"]
+    acme = ApiKey.objects.find(second["acme_key"])
+    assert acme is not None and acme.project.tenant.name == "Acme"
+
+
+def test_a_changed_password_is_left_alone(demo_env: Path) -> None:
+    first = seed()
+    write(demo_env, first)
+    user = User.objects.get()
+    user.set_password("an operator's own password")
+    user.save()
+    assert seed("--existing", str(demo_env))["operator_password"] is None
+    user.refresh_from_db()
+    assert user.check_password("an operator's own password")
+
+
+def test_the_operators_address_can_be_chosen() -> None:
+    assert seed("--operator-email", "Ops@Example.org")["operator_email"] == "ops@example.org"
+    with pytest.raises(CommandError, match=r"cannot be seeded: .*valid email"):
+        call_command("seed_demo", "--operator-email", "nobody")

@@ -1,0 +1,123 @@
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from control_plane.env import GatewayEnvironment, InvalidSettings, Settings
+from control_plane.local_stack.settings import Ports
+
+from gpu_workers.config import WorkerConfig
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOOD = {
+    "PENSTOCK_SECRET_KEY": "s" * 40,
+    "PENSTOCK_API_KEY_PEPPER": "p" * 40,
+    "PENSTOCK_DATABASE_URL": "postgresql://penstock:secret@db:5432/penstock",
+    "PENSTOCK_DISPATCH_REDIS_URL": "redis://:secret@dispatch:6379/0",
+    "PENSTOCK_REDIS_URL": "redis://cache:6379/0",
+}
+
+
+def test_the_example_file_names_exactly_the_variables_that_are_read() -> None:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    named = [match[1] for line in lines if (match := re.match(r"#? ?(PENSTOCK_\w+)=", line))]
+    fields = {f"PENSTOCK_{field.name.upper()}" for field in dataclasses.fields(Settings)}
+    ports = {Ports.variable(field.name) for field in dataclasses.fields(Ports)}
+    assert len(named) == len(set(named))
+    assert set(named) == fields | set(WorkerConfig.variables()) | ports
+
+
+def test_every_field_of_the_settings_has_its_comment() -> None:
+    lines = (ROOT / "platform/control_plane/env.py").read_text().splitlines()
+    for field in dataclasses.fields(Settings):
+        at = next(n for n, line in enumerate(lines) if line.startswith(f"    {field.name}: "))
+        assert lines[at - 1].startswith("    # "), field.name
+
+
+def test_only_secrets_and_servers_have_no_default() -> None:
+    settings = Settings.from_environ(GOOD)
+    assert settings.debug is False
+    assert settings.max_body_bytes == 4 * 1024 * 1024
+    assert settings.public_url == "http://127.0.0.1:8000"
+    assert settings.allowed_origins == ("http://127.0.0.1:8000",)
+    assert settings.allowed_hosts == ("127.0.0.1", "localhost", "[::1]")
+    assert (settings.log_format, settings.log_level) == ("console", "INFO")
+
+
+def test_all_missing_variables_are_named_at_once() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        Settings.from_environ({})
+    assert all(f"{name} is missing" in str(caught.value) for name in GOOD)
+
+
+def test_the_gateway_alone_needs_neither_postgresql_nor_djangos_secret() -> None:
+    needed = ("PENSTOCK_API_KEY_PEPPER", "PENSTOCK_DISPATCH_REDIS_URL")
+    env = GatewayEnvironment.from_environ({name: GOOD[name] for name in needed})
+    assert env.api_key_pepper == b"p" * 40
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("PENSTOCK_SECRET_KEY", "short", "at least 32 characters, has 5"),
+        ("PENSTOCK_DATABASE_URL", "mysql://db/penstock", "must be a URL like postgresql://"),
+        ("PENSTOCK_DATABASE_URL", "postgresql://db:5432", "must name a database"),
+        ("PENSTOCK_DATABASE_URL", "postgresql://db:port/x", "must be a URL like postgresql://"),
+        ("PENSTOCK_REDIS_URL", "cache:6379", "must be a URL like redis://"),
+        ("PENSTOCK_PUBLIC_URL", "penstock.example", "must be a URL like http://"),
+        ("PENSTOCK_ALLOWED_ORIGINS", "https://a.example/path", "must hold origins like"),
+        ("PENSTOCK_MAX_BODY_BYTES", "4MB", "must be a whole number above 0"),
+        ("PENSTOCK_MAX_BODY_BYTES", "0", "must be a whole number above 0"),
+        ("PENSTOCK_DEBUG", "maybe", "must be 1 or 0"),
+        ("PENSTOCK_LOG_FORMAT", "xml", "must be one of console, json"),
+        ("PENSTOCK_LOG_LEVEL", "loud", "must be one of DEBUG"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_name(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(InvalidSettings, match=sentence) as caught:
+        Settings.from_environ(GOOD | {name: value})
+    assert str(caught.value).startswith(name)
+
+
+def test_a_problem_never_repeats_a_password() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        Settings.from_environ(GOOD | {"PENSTOCK_DATABASE_URL": "mysql://me:hunter2@db/x"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_settings_do_not_show_their_secrets() -> None:
+    text = repr(Settings.from_environ(GOOD))
+    assert "secret@" not in text and "s" * 40 not in text and "p" * 40 not in text
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("f" * 40 + "\n")
+    environ = dict(GOOD) | {"PENSTOCK_SECRET_KEY_FILE": str(tmp_path / "key")}
+    del environ["PENSTOCK_SECRET_KEY"]
+    assert Settings.from_environ(environ).secret_key == "f" * 40
+
+
+def test_a_bad_secret_file_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    environ = GOOD | {
+        "PENSTOCK_SECRET_KEY_FILE": str(tmp_path / "empty"),
+        "PENSTOCK_REDIS_URL_FILE": str(tmp_path / "none"),
+    }
+    with pytest.raises(InvalidSettings) as caught:
+        Settings.from_environ(environ)
+    text = str(caught.value)
+    assert "PENSTOCK_SECRET_KEY and PENSTOCK_SECRET_KEY_FILE are both given" in text
+    assert "PENSTOCK_SECRET_KEY_FILE is empty" in text
+    assert f"PENSTOCK_REDIS_URL_FILE cannot be read from {tmp_path / 'none'}" in text
+
+
+def test_lists_are_separated_by_commas() -> None:
+    settings = Settings.from_environ(
+        GOOD
+        | {
+            "PENSTOCK_ALLOWED_HOSTS": "a.example, b.example,",
+            "PENSTOCK_ALLOWED_ORIGINS": "https://a.example,http://localhost:3000",
+        }
+    )
+    assert settings.allowed_hosts == ("a.example", "b.example")
+    assert settings.allowed_origins == ("https://a.example", "http://localhost:3000")

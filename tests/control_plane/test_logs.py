@@ -1,0 +1,43 @@
+import io
+import json
+import logging
+import logging.config
+
+import pytest
+import structlog
+from control_plane.logs import configure_structlog, hide_api_keys, logging_config
+
+from tenants import api_keys
+
+
+def test_the_secret_of_a_key_is_cut_off() -> None:
+    key = api_keys.generate()
+    event = hide_api_keys(None, "info", {"event": f"caller sent {key}!", "count": 3})
+    assert event == {"event": f"caller sent pk-{key.split('-')[1]}-…!", "count": 3}
+
+
+@pytest.mark.parametrize("source", ["structlog", "logging"])
+def test_an_event_is_one_json_line_whoever_logs_it(source: str) -> None:
+    key = api_keys.generate()
+    config = logging_config("json", "INFO")
+    formatter_config = config["formatters"]["event"]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=formatter_config["foreign_pre_chain"],
+        processors=formatter_config["processors"],
+    )
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    logger = logging.getLogger(f"tests.logs.{source}")
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    logger.propagate = False
+    configure_structlog()
+    if source == "structlog":
+        structlog.get_logger(logger.name).info("key seen", key=key)
+    else:
+        logger.info("key seen %s", key)
+    line = json.loads(stream.getvalue())
+    assert line["level"] == "info"
+    assert line["event"].startswith("key seen")
+    assert key not in stream.getvalue()

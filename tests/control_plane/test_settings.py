@@ -1,0 +1,85 @@
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def manage(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *arguments],
+        env={"PATH": os.environ["PATH"]} | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def penstock_environ(**changes: str) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if name.startswith("PENSTOCK_")}
+    return ours | changes
+
+
+def test_pythons_own_platform_module_is_not_shadowed() -> None:
+    assert platform.python_version() == sys.version.split()[0]
+    assert not list((ROOT / "platform").glob("*.py"))
+
+
+@pytest.mark.django_db
+def test_no_migration_is_missing() -> None:
+    call_command("makemigrations", "--check", "--dry-run", verbosity=0)
+
+
+def test_a_start_without_settings_is_one_sentence_that_names_them() -> None:
+    done = manage("check")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Penstock cannot start: ")
+    assert "PENSTOCK_SECRET_KEY is missing" in done.stderr
+    assert "PENSTOCK_DATABASE_URL is missing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_djangos_deployment_check_has_nothing_to_say_behind_https() -> None:
+    environ = penstock_environ(
+        PENSTOCK_SECRET_KEY="".join(f"{number:02x}" for number in range(40)),
+        PENSTOCK_PUBLIC_URL="https://penstock.example",
+        PENSTOCK_ALLOWED_HOSTS="penstock.example",
+        PENSTOCK_ALLOWED_ORIGINS="https://penstock.example",
+    )
+    done = manage("check", "--deploy", "--fail-level", "WARNING", **environ)
+    assert done.returncode == 0, done.stderr
+    assert "no issues" in done.stdout
+
+
+def test_the_settings_for_checks_need_nothing_from_outside() -> None:
+    done = manage("check", DJANGO_SETTINGS_MODULE="control_plane.settings_for_checks")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_gateway_alone_imports_no_django() -> None:
+    code = (
+        "import sys, control_plane.gateway as gateway; gateway.application; "
+        "sys.exit('django' in sys.modules)"
+    )
+    environ = penstock_environ(PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'platform'}")
+    for name in ("PENSTOCK_DATABASE_URL", "PENSTOCK_SECRET_KEY", "PENSTOCK_REDIS_URL"):
+        del environ[name]
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_celery_knows_every_task_that_its_clock_asks_for() -> None:
+    from control_plane.celery import app
+
+    app.loader.import_default_modules()
+    asked = {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert asked <= set(app.tasks)
+    assert len(asked) == 4

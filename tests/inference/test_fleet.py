@@ -1,0 +1,74 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from inference import tasks
+from inference.models import Worker
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def worker_info(**changes: Any) -> WorkerInfo:
+    info = WorkerInfo(
+        worker_id="gpu-1#aa",
+        name="gpu-1",
+        pool="fleet-tests",
+        model="penstock-demo",
+        engine="sim",
+        engine_version="1",
+        state=WorkerState.READY,
+        slots=8,
+        context_tokens=2048,
+        kv_cache_tokens=10_000,
+        template_overhead_tokens=8,
+        max_token_bytes=16,
+        running=2,
+        waiting_in_engine=0,
+        started_at_ms=1_790_000_000_000,
+        host="node-1",
+        pid=42,
+        metrics_url="http://node-1:9101/metrics",
+    )
+    return msgspec.structs.replace(info, **changes)
+
+
+def test_what_a_worker_says_replaces_what_it_said_before() -> None:
+    Worker.objects.see([worker_info()], NOW)
+    Worker.objects.see([worker_info(running=5, state=WorkerState.DRAINING)], NOW)
+    worker = Worker.objects.get()
+    assert (worker.running, worker.state, worker.last_seen_at) == (5, "draining", NOW)
+
+
+def test_a_worker_that_is_silent_stays_on_record_and_is_not_live() -> None:
+    Worker.objects.see([worker_info()], NOW)
+    later = NOW + timedelta(minutes=1)
+    Worker.objects.see([worker_info(worker_id="gpu-2#bb", name="gpu-2")], later)
+    live = {worker.name: worker.is_live(later) for worker in Worker.objects.all()}
+    assert live == {"gpu-1": False, "gpu-2": True}
+
+
+def test_a_worker_long_gone_is_forgotten() -> None:
+    Worker.objects.see([worker_info()], NOW)
+    Worker.objects.see([], NOW + timedelta(days=8))
+    assert not Worker.objects.exists()
+
+
+def test_the_task_copies_the_live_workers_of_the_registry(dispatch_redis_url: str) -> None:
+    with Redis.from_url(dispatch_redis_url) as redis:
+        redis.flushall()
+        redis.sadd(keys.known_pools(), "fleet-tests")
+        seconds, microseconds = redis.time()
+        now_ms = seconds * 1000 + microseconds // 1000
+        for name, beat in (("live", now_ms), ("dead", now_ms - 60_000)):
+            info = worker_info(worker_id=f"{name}#1", name=name)
+            redis.hset(keys.pool_workers("fleet-tests"), info.worker_id, encode(info))
+            redis.zadd(keys.pool_heartbeats("fleet-tests"), {info.worker_id: beat})
+    assert tasks.copy_workers() == 1
+    assert Worker.objects.get().name == "live"
