@@ -63,6 +63,14 @@ class Unauthenticated(InferenceError):
     code = "invalid_api_key"
 
 
+class Forbidden(InferenceError):
+    """The caller may not come this way."""
+
+    status = 403
+    type = "permission_error"
+    code = "forbidden"
+
+
 class NotFound(InferenceError):
     """Unknown, or not the caller's to see: the two look the same."""
 

@@ -4,20 +4,24 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, overload
 
 _T = TypeVar("_T")
 _PAUSE_SECONDS = 0.01
 
 
+@overload
 async def eventually(
-    predicate: Callable[[], _T | Awaitable[_T]], timeout_seconds: float = 5.0
-) -> _T:
+    predicate: Callable[[], Awaitable[_T]], timeout_seconds: float = 5.0
+) -> _T: ...
+@overload
+async def eventually(predicate: Callable[[], _T], timeout_seconds: float = 5.0) -> _T: ...
+async def eventually(predicate: Callable[[], Any], timeout_seconds: float = 5.0) -> Any:
     """What `predicate`, plain or async, returns as soon as that is true, or fails in time."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         answer = predicate()
-        result = cast(_T, await answer if inspect.isawaitable(answer) else answer)
+        result = await answer if inspect.isawaitable(answer) else answer
         if result:
             return result
         if time.monotonic() > deadline:

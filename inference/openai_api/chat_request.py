@@ -47,9 +47,15 @@ class FunctionCall(msgspec.Struct, forbid_unknown_fields=True):
     arguments: str
 
 
-class ToolCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ToolCall(
+    msgspec.Struct,
+    kw_only=True,
+    tag_field="type",
+    tag="function",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     id: str
-    type: Literal["function"] = msgspec.field(default="function")
     function: FunctionCall
     index: int | None = None
 

@@ -53,7 +53,7 @@ def encode(value: Any, param: str | None = None) -> bytes:
 
 def _explained(text: str, data: bytes) -> InvalidRequest:
     match = _AT_PATH.match(text)
-    what, path = (match["what"], match["path"]) if match else (text, "")
+    what, path = (match["what"], match["path"].removesuffix("[...]")) if match else (text, "")
     if named := _NAMED.search(what):
         param = f"{path}.{named['name']}" if path else named["name"]
         if named[1] == "unknown":
@@ -62,25 +62,30 @@ def _explained(text: str, data: bytes) -> InvalidRequest:
                 param=param,
                 code="unknown_field",
             )
-        return InvalidRequest(f"{param!r} is required.", param=param, code="missing_field")
+        return InvalidRequest(
+            f"{param!r} is required, and missing.", param=param, code="missing_field"
+        )
     expected = next((text for place, text in _EXPECTED_AT if place.search(path)), None)
     if expected is not None and not what.startswith("Object"):
         what = f"expected {expected}"
     what = what[0].lower() + what[1:].replace("`", "")
     if not path:
         return InvalidRequest(f"The body is not what this API takes: {what}.")
-    got = "" if ", got" in what else f", got {_value_at(path, data)}"
-    return InvalidRequest(f"{path!r}: {what}{got}.", param=path)
+    got = None if ", got" in what else _value_at(path, data)
+    return InvalidRequest(f"{path!r}: {what}{f', got {got}' if got else ''}.", param=path)
 
 
-def _value_at(path: str, data: bytes) -> str:
+def _value_at(path: str, data: bytes) -> str | None:
     """The value that stands there, cut short. Only on the way to a refusal, so it may cost."""
-    value: Any = msgspec.json.decode(data)
+    try:
+        value: Any = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
     try:
         for step in _STEP.findall(path):
             value = value[int(step)] if isinstance(value, list) else value[step]
     except (KeyError, IndexError, ValueError, TypeError):
-        return "something else"
+        return None
     if isinstance(value, list):
         return f"an array of {len(value)}"
     if isinstance(value, dict):

@@ -15,6 +15,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TierPolicy
 from inference.completions import GatewaySettings
 from inference.openai_api.gateway import Gateway, create_gateway
+from inference.websocket_api.application import WebsocketApi
 from tenants import api_keys
 from tests.inference.cast import MODEL, POOL
 from tests.inference.scripted_worker import ScriptedWorker
@@ -140,7 +141,8 @@ def gateway_settings(dispatch_redis_url: str) -> GatewaySettings:
         allowed_origins=("http://app.example",),
         max_body_bytes=MAX_BODY_BYTES,
         max_queue_length=8,
-        drain_seconds=2,
+        max_requests_per_websocket=4,
+        drain_seconds=0.5,
     )
 
 
@@ -154,9 +156,14 @@ async def a_service(settings: GatewaySettings, snapshot: Snapshot) -> AsyncItera
     alice, bob = await snapshot.add_key("Acme"), await snapshot.add_key("Globex")
     await snapshot.add_model(MODEL)
     gateway = create_gateway(settings)
+    websocket = WebsocketApi(gateway.completions, settings)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await (websocket if scope["type"] == "websocket" else gateway.http)(scope, receive, send)
+
     await gateway.startup()
     try:
-        async with serving(gateway.http) as url:
+        async with serving(application) as url:
             yield Service(url=url, alice=alice, bob=bob, snapshot=snapshot, gateway=gateway)
     finally:
         await gateway.shutdown()

@@ -1,0 +1,226 @@
+"""The websocket door: many requests on one connection, each a task of its own. See `frames`.
+
+A connection stands for the key of its Authorization header or, for browsers, of a one-time ticket
+(`?ticket=`). The key is checked again for every request, so a revoked one stops working here too.
+"""
+
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from channels.exceptions import StopConsumer
+from channels.generic.websocket import AsyncWebsocketConsumer
+from prometheus_client import Counter, Gauge
+
+from gpu_workers.protocol.messages import Outcome, Terminal
+from gpu_workers.protocol.policy import Caller
+from inference.background import Background
+from inference.completions import Completions, GatewaySettings, Generation
+from inference.errors import (
+    Cancelled,
+    Forbidden,
+    InferenceError,
+    InvalidRequest,
+    LimitReached,
+    as_inference_error,
+)
+from inference.openai_api.chat_request import parse_chat
+from inference.openai_api.completion_request import parse_completion
+from inference.openai_api.responses import error_json
+from inference.websocket_api.frames import (
+    CancelFrame,
+    FrameWriter,
+    RequestFrame,
+    decode_frame,
+)
+
+CONNECTIONS = Gauge("penstock_gateway_websockets", "Open websocket connections.")
+REQUESTS = Counter(
+    "penstock_gateway_websocket_requests_total",
+    "Requests over websockets by how they ended.",
+    ["end"],
+)
+
+_PARSERS: Final = {"chat.completions": parse_chat, "completions": parse_completion}
+_UNAUTHORIZED: Final = 4401
+
+
+class _Request:
+    """A request of the connection, from its frame to its last answer."""
+
+    __slots__ = ("generation", "is_cancelled")
+
+    def __init__(self) -> None:
+        self.generation: Generation | None = None
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        if self.generation is not None:
+            self.generation.cancel()
+
+
+class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """One connection."""
+
+    # No such layer: tokens never cross the Channels layer, which drops silently when it is full.
+    channel_layer_alias = "none"
+
+    def __init__(
+        self, *, completions: Completions, settings: GatewaySettings, background: Background
+    ) -> None:
+        super().__init__()
+        self._completions = completions
+        self._settings = settings
+        self._background = background
+        self._requests: dict[str, _Request] = {}
+        self._caller: Caller | None = None
+        self._is_open = False
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Channels' own looks for database connections to close; there are none here."""
+        match message["type"]:
+            case "websocket.connect":
+                await self.connect()
+            case "websocket.receive":
+                await self.receive(message.get("text"), message.get("bytes"))
+            case "websocket.disconnect":
+                await self.disconnect(message.get("code", 1006))
+                raise StopConsumer
+
+    async def connect(self) -> None:
+        try:
+            self._check_origin()
+            self._caller = await self._authenticate()
+        except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
+            await self._refuse(as_inference_error(error))
+            return
+        await self.accept()
+        self._is_open = True
+        CONNECTIONS.inc()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            frame = decode_frame(text_data)
+            if isinstance(frame, CancelFrame):
+                self._cancel(frame)
+            else:
+                self._accept_request(frame)
+        except InferenceError as error:
+            await self._send(FrameWriter(None).error(error.to_wire()))
+
+    async def disconnect(self, code: int) -> None:
+        if self._is_open:
+            self._is_open = False
+            CONNECTIONS.dec()
+        for request in self._requests.values():
+            request.cancel()
+
+    # frames -------------------------------------------------------------------------------------
+
+    def _accept_request(self, frame: RequestFrame) -> None:
+        if frame.id in self._requests:
+            raise InvalidRequest(
+                f"The id {frame.id!r} is in use on this connection; take another.",
+                param="id",
+                code="duplicate_id",
+            )
+        limit = self._settings.max_requests_per_websocket
+        if len(self._requests) >= limit:
+            raise LimitReached(
+                f"This connection has {limit} requests open, which is the most it may have; "
+                f"{frame.id!r} was not taken.",
+                code="connection_requests_exceeded",
+            )
+        request = self._requests[frame.id] = _Request()
+        self._background.spawn(self._run(frame, request), name="websocket-request")
+
+    def _cancel(self, frame: CancelFrame) -> None:
+        request = self._requests.get(frame.id)
+        if request is None:
+            raise InvalidRequest(
+                f"No request {frame.id!r} is open on this connection.",
+                param="id",
+                code="unknown_request",
+            )
+        request.cancel()
+
+    async def _run(self, frame: RequestFrame, request: _Request) -> None:
+        writer = FrameWriter(frame.id)
+        try:
+            last = await self._complete(frame, request, writer)
+        except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
+            REQUESTS.labels("error").inc()
+            last = writer.error(as_inference_error(error).to_wire())
+        finally:
+            # Free before the client hears of the end, so that it may take the id again at once.
+            del self._requests[frame.id]
+            if request.generation is not None:
+                request.generation.cancel()
+        await self._send(last)
+
+    async def _complete(self, frame: RequestFrame, request: _Request, writer: FrameWriter) -> str:
+        """Sends the chunks; returns the frame that ends the request."""
+        assert self._caller is not None  # noqa: S101 - frames come after the handshake
+        caller = await self._completions.admission.still(self._caller)
+        parsed = _PARSERS[frame.api](bytes(frame.body))
+        generation = request.generation = await self._completions.begin(caller, parsed)
+        if request.is_cancelled:
+            generation.cancel()
+        while True:
+            progress = await generation.next()
+            for chunk in progress.chunks:
+                await self._send(writer.chunk(chunk))
+            if progress.end is not None:
+                return await self._last_frame(progress.end, request, writer)
+
+    async def _last_frame(self, end: Terminal, request: _Request, writer: FrameWriter) -> str:
+        if request.is_cancelled and end.outcome is Outcome.CANCELLED:
+            REQUESTS.labels("cancelled").inc()
+            return writer.done(end, "cancelled")
+        if end.error is not None or end.outcome is not Outcome.COMPLETED:
+            REQUESTS.labels("error").inc()
+            return writer.error(end.error or Cancelled("The request was ended early.").to_wire())
+        if end.body is not None:
+            await self._send(writer.chunk(end.body))
+        REQUESTS.labels("done").inc()
+        return writer.done(end, end.finish_reason)
+
+    async def _send(self, text: str) -> None:
+        if self._is_open:
+            await self.send(text_data=text)
+
+    # handshake ----------------------------------------------------------------------------------
+
+    def _check_origin(self) -> None:
+        """Browsers always send it, and only they can be made to connect by another site."""
+        origin = self._header(b"origin")
+        if origin is not None and origin not in self._settings.allowed_origins:
+            raise Forbidden(f"Websockets may not be opened from the origin {origin[:200]!r}.")
+
+    async def _authenticate(self) -> Caller:
+        authorization = self._header(b"authorization")
+        if authorization is None:
+            query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
+            if "ticket" in query:
+                return await self._completions.admission.redeem_ticket(query["ticket"][0])
+        return await self._completions.admission.authenticate(authorization)
+
+    def _header(self, wanted: bytes) -> str | None:
+        for name, value in self.scope["headers"]:
+            if name == wanted:
+                return str(value.decode("latin-1"))
+        return None
+
+    async def _refuse(self, error: InferenceError) -> None:
+        """The handshake's answer: the error itself where the server can send one, else a 403."""
+        wire = error.to_wire()
+        if "websocket.http.response" not in self.scope.get("extensions", {}):
+            await self.base_send({"type": "websocket.close", "code": _UNAUTHORIZED})
+            return
+        headers = [(b"content-type", b"application/json")]
+        if wire.retry_after_seconds is not None:
+            headers.append((b"retry-after", str(wire.retry_after_seconds).encode()))
+        await self.base_send(
+            {"type": "websocket.http.response.start", "status": wire.status, "headers": headers}
+        )
+        await self.base_send({"type": "websocket.http.response.body", "body": error_json(wire)})

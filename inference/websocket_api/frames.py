@@ -1,0 +1,104 @@
+"""What crosses the websocket. Every frame is one JSON object in a text message.
+
+From the client, at most 64 KiB each:
+
+    {"type": "request", "id": "a", "api": "chat.completions", "body": {...}}
+    {"type": "cancel", "id": "a"}
+
+`id` is the client's own name for the request, free again after its end. `api` is
+`chat.completions` or `completions`, `body` what the HTTP endpoint of that name takes.
+
+From the server:
+
+    {"type": "chunk", "id": "a", "data": {...}}
+    {"type": "done", "id": "a", "request_id": "...", "finish_reason": "stop", "usage": {...}}
+    {"type": "error", "id": "a", "error": {"message", "type", "param", "code"}}
+
+`data` is a chunk of the stream, or the whole answer where the body does not ask to stream. Each
+request ends with one `done` or one `error`; one that was cancelled with a `done` whose
+`finish_reason` is `cancelled` and whose usage counts what was generated. An `error` whose id is
+null is about a frame, and ends no request.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gpu_workers.protocol.messages import Terminal, WireError
+from inference.errors import InvalidRequest
+from inference.openai_api import parsing
+from inference.openai_api.responses import error_json
+
+MAX_FRAME_BYTES: Final = 64 * 1024
+
+_Id = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class RequestFrame(msgspec.Struct, tag_field="type", tag="request", forbid_unknown_fields=True):
+    id: _Id
+    api: Literal["chat.completions", "completions"]
+    body: msgspec.Raw
+
+
+class CancelFrame(msgspec.Struct, tag_field="type", tag="cancel", forbid_unknown_fields=True):
+    id: _Id
+
+
+_decoder: "msgspec.json.Decoder[RequestFrame | CancelFrame]" = msgspec.json.Decoder(
+    RequestFrame | CancelFrame
+)
+_EXPECTED: Final = (
+    'expected {"type": "request", "id", "api", "body"} or {"type": "cancel", "id"} as one JSON text'
+)
+
+
+def decode_frame(text: str | None) -> RequestFrame | CancelFrame:
+    """The client's frame; raises `InvalidRequest` that names what was expected."""
+    if text is None:
+        raise InvalidRequest(f"Binary frames are not taken: {_EXPECTED}.", code="invalid_frame")
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_FRAME_BYTES:
+        raise InvalidRequest(
+            f"A frame may have at most {MAX_FRAME_BYTES} bytes, got {len(data)}.",
+            code="frame_too_large",
+        )
+    try:
+        return parsing.decode(data, _decoder)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"This frame is not understood: {_EXPECTED}. {error.message}",
+            param=error.param,
+            code="invalid_frame",
+        ) from None
+
+
+class FrameWriter:
+    """Writes the frames of one request; chunks are spliced in as they came, never parsed."""
+
+    def __init__(self, request_id: str | None) -> None:
+        self._id = msgspec.json.encode(request_id)
+
+    def chunk(self, data: bytes) -> str:
+        return (b'{"type":"chunk","id":' + self._id + b',"data":' + data + b"}").decode()
+
+    def done(self, terminal: Terminal, finish_reason: str | None) -> str:
+        usage = terminal.usage
+        return msgspec.json.encode(
+            {
+                "type": "done",
+                "id": msgspec.Raw(self._id),
+                "request_id": terminal.request_id,
+                "finish_reason": finish_reason,
+                "usage": {
+                    "prompt_tokens": usage.prompt_tokens,
+                    "completion_tokens": usage.completion_tokens,
+                    "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+                    "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+                },
+            }
+        ).decode()
+
+    def error(self, error: WireError) -> str:
+        envelope = error_json(error)
+        return (b'{"type":"error","id":' + self._id + b"," + envelope[1:]).decode()
