@@ -59,7 +59,14 @@ class EngineLoad:
 
 
 class EngineDied(RuntimeError):
-    """The engine cannot serve any more; the worker ends its requests, typed, and exits."""
+    """The engine cannot serve any more; the worker ends its requests, typed, and exits.
+
+    `usage` is what it had counted for the request that it is raised from, if it is one.
+    """
+
+    def __init__(self, message: str, usage: TokenUsage | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 class Engine(Protocol):

@@ -13,6 +13,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
+from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Frame, FrameBatch
 from gpu_workers.transport import REDIS_AWAY
@@ -70,10 +71,7 @@ class FrameWriter:
         self._waiting.pop(gateway_id, None)
 
     async def close(self) -> None:
-        writes = list(self._writes.values())
-        for write in writes:
-            write.cancel()
-        await asyncio.gather(*writes, return_exceptions=True)
+        await cancel_and_wait(self._writes.values())
 
     def _start_write(self, gateway_id: str) -> None:
         if gateway_id in self._waiting and gateway_id not in self._writes:

@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, Output, Result
 from gpu_workers.frame_writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
@@ -111,10 +112,7 @@ class OpenRequests:
         await self._frames.drain(seconds)
 
     async def close(self) -> None:
-        tasks = [*self._tasks(), *self._aborts]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait([*self._tasks(), *self._aborts])
         await self._frames.close()
 
     def _tasks(self) -> "list[asyncio.Task[None]]":
@@ -176,7 +174,7 @@ class OpenRequests:
                     result = request.judged(item)
         except EngineDied as error:
             self._on_engine_died(error)
-            return request.failed(ENGINE_FAILED)
+            return request.failed(ENGINE_FAILED, error.usage)
         except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client is told
             _log.exception("engine_raised", request_id=envelope.request_id)
         return result

@@ -166,6 +166,8 @@ def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -
     if bound is None and not is_chat:
         bound = COMPLETIONS_DEFAULT_MAX_TOKENS
     limit = min(bound or envelope.max_output_tokens, envelope.max_output_tokens)
+    if request.min_tokens > limit:
+        raise SimRefusal(_too_many_least_tokens(limit), TokenUsage())
     for count in counts:
         if count + (bound or 1) > context_tokens:
             raise SimRefusal(_context_overflow(context_tokens, count, bound), TokenUsage())
@@ -251,6 +253,16 @@ def _context_overflow(context_tokens: int, prompt_tokens: int, bound: int | None
         type="invalid_request_error",
         code="context_length_exceeded",
         param="messages",
+    )
+
+
+def _too_many_least_tokens(limit: int) -> WireError:
+    return WireError(
+        status=400,
+        message=f"min_tokens must be at most the {limit} tokens that this request may generate.",
+        type="invalid_request_error",
+        code="invalid_request",
+        param="min_tokens",
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome
@@ -101,15 +102,15 @@ class SimEngine:
 
     async def stop(self) -> None:
         if self._stepper is not None:
-            self._stepper.cancel()
-            await asyncio.gather(self._stepper, return_exceptions=True)
+            await cancel_and_wait([self._stepper])
             self._stepper = None
 
     async def _outputs(self, answer: SimAnswer) -> AsyncIterator[Output]:
         while not answer.is_ended:
             await answer.changed.wait()
             answer.changed.clear()
-            await self.check_health()
+            if self._failure is not None:
+                raise EngineDied(str(self._failure), answer.usage())
             if answer.streams and (output := answer.take_output()) is not None:
                 yield output
 

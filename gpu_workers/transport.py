@@ -15,6 +15,7 @@ from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import InboxMessage, UsageEntry, WorkerInfo
@@ -142,8 +143,7 @@ class Transport:
 
     async def close(self) -> None:
         if self._finisher is not None:
-            self._finisher.cancel()
-            await asyncio.gather(self._finisher, return_exceptions=True)
+            await cancel_and_wait([self._finisher])
         await self._inbox.aclose()
         await self.redis.aclose()
 

@@ -27,6 +27,7 @@ class Generation:
         "error",
         "finish_reason",
         "first_token_at_ms",
+        "has_one_choice",
         "is_aborted",
         "new_token_ids",
         "prompt_tokens",
@@ -43,6 +44,7 @@ class Generation:
         self.finish_reason: str | None = None
         self.error: Exception | None = None
         self.is_aborted = False
+        self.has_one_choice = True
 
     def usage(self) -> TokenUsage:
         return TokenUsage(
@@ -53,24 +55,16 @@ class Generation:
 
     def take_token_ids(self) -> list[int]:
         """The ids since the last call."""
-        taken = self.new_token_ids
-        if taken:
-            self.new_token_ids = []
+        taken, self.new_token_ids = self.new_token_ids, []
         return taken
 
     def record(self, output: RequestOutput) -> None:
         """Count one output; of a request with several choices it may hold several of them."""
-        choices = output.outputs
-        if len(choices) == 1:
-            choice = choices[0]
+        for choice in output.outputs:
             token_ids = choice.token_ids
             self.completion_tokens += len(token_ids)
-            self.new_token_ids.extend(token_ids)
-            if choice.finish_reason is not None:
-                self._ended(output)
-            return
-        for choice in choices:
-            self.completion_tokens += len(choice.token_ids)
+            if self.has_one_choice:
+                self.new_token_ids.extend(token_ids)
             if choice.finish_reason is not None:
                 self._ended(output)
 
@@ -92,6 +86,9 @@ class CountingLLM(AsyncLLM):
     objects wrap as `chatcmpl-<id>` or `cmpl-<id>-<prompt>`."""
 
     generations: dict[str, Generation]
+
+    def __del__(self) -> None:
+        """The engine is shut down by name; AsyncLLM's own attempt fails when Python is ending."""
 
     async def generate(
         self,

@@ -25,7 +25,7 @@ _log = structlog.get_logger("gpu_workers.vllm_errors")
 def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
     """The result for a request whose serving raised; raises `EngineDied` if that was the engine."""
     if isinstance(error, EngineDeadError):
-        raise EngineDied("vLLM's engine process has died") from error
+        raise EngineDied("vLLM's engine process has died", usage) from error
     if isinstance(error, EngineGenerateError) and error.__cause__ is not None:
         return result_of_error(error.__cause__, usage)
     if isinstance(error, pydantic.ValidationError):

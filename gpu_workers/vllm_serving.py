@@ -46,8 +46,6 @@ class VllmServing:
     @classmethod
     def load(cls, config: WorkerConfig) -> "VllmServing":
         """Start the engine's processes and load the model. Blocks, for minutes with a large one."""
-        # Their tracebacks repeat what a result says, and may quote a request.
-        logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
         arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line(config))
         engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
         vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
@@ -59,6 +57,8 @@ class VllmServing:
             usage_context=UsageContext.OPENAI_API_SERVER,
         )
         llm.generations = {}
+        # Their tracebacks repeat what a result says, and may quote a request.
+        logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
         return cls(llm, arguments)
 
     async def open(self) -> EngineDescription:
@@ -85,7 +85,7 @@ class VllmServing:
         generation = Generation(envelope)
         self._llm.generations[envelope.request_id] = generation
         try:
-            answer = await self._ask(envelope)
+            answer = await self._ask(generation)
             if isinstance(answer, AsyncGenerator):
                 finish_reason = None
                 async for event in answer:
@@ -128,8 +128,9 @@ class VllmServing:
         """End the engine's processes. Blocks."""
         self._llm.shutdown(timeout=5)
 
-    async def _ask(self, envelope: Envelope) -> Any:
+    async def _ask(self, generation: Generation) -> Any:
         """A stream of events, an answer, or vLLM's error. The request is rebuilt under our id."""
+        envelope = generation.envelope
         body = self._decode(envelope.body)
         body |= {
             "model": envelope.model,
@@ -139,8 +140,10 @@ class VllmServing:
         }
         if envelope.api is Api.CHAT_COMPLETIONS:
             chat = ChatCompletionRequest.model_validate(body)
+            generation.has_one_choice = chat.n in (None, 1)
             return await self._state.openai_serving_chat.create_chat_completion(chat)
         completion = CompletionRequest.model_validate(body)
+        generation.has_one_choice = completion.n in (None, 1) and not _is_batch(completion.prompt)
         return await self._state.openai_serving_completion.create_completion(completion)
 
     async def _template_overhead(self) -> int:
@@ -166,6 +169,11 @@ class VllmServing:
         """In bytes, an upper bound: byte-level vocabularies spell some bytes with two."""
         vocabulary = self._llm.renderer.get_tokenizer().get_vocab()
         return max(len(token.encode()) for token in vocabulary)
+
+
+def _is_batch(prompt: Any) -> bool:
+    """Several prompts in one request; a single list of token ids is one prompt."""
+    return isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
 
 
 def _result_of_stream(generation: Generation, finish_reason: str | None) -> Result:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 from msgspec import structs
 
+from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, EngineLoad
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.open_request import failure, now_ms
@@ -196,9 +197,7 @@ class Worker:
         self._end(Exit.ENGINE_DIED, reason)
 
     async def _release(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(self._tasks)
         await self._requests.close()
         self._metrics.engine_up.set(0)
         await self._engine.stop()

@@ -1,0 +1,20 @@
+"""Ending tasks for certain."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+ASK_AGAIN_SECONDS: Final = 0.2
+
+
+async def cancel_and_wait(tasks: "Iterable[asyncio.Task[Any]]") -> None:
+    """Cancel until every task has ended. Once is not enough: Python 3.11's `wait_for`, which
+    redis-py sends with, swallows a cancellation that meets the end of what it waits for."""
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        done, pending = await asyncio.wait(pending, timeout=ASK_AGAIN_SECONDS)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # seen: whoever started it has logged it

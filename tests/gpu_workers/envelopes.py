@@ -1,0 +1,48 @@
+"""Requests as a gateway writes them. Needs neither pytest nor Redis: the engine's environment has
+neither pytest nor the tests' servers."""
+
+import json
+import time
+from typing import Any
+
+from gpu_workers.protocol.messages import Api, Envelope
+from gpu_workers.protocol.request_id import new_request_id
+
+ACME = "tenant-acme"
+
+
+def make_envelope(
+    body: dict[str, Any] | None = None,
+    *,
+    api: Api = Api.CHAT_COMPLETIONS,
+    stream: bool = True,
+    max_output_tokens: int = 32,
+    request_id: str | None = None,
+    gateway_id: str = "gateway-1",
+    pool: str = "sim",
+    model: str = "sim",
+    priority: int = 0,
+    cache_salt: str = "c2FsdA",
+) -> Envelope:
+    """Alice of Acme asks something."""
+    if body is None:
+        body = {"messages": [{"role": "user", "content": "What is a penstock?"}]}
+    now_ms = time.time_ns() // 1_000_000
+    return Envelope(
+        request_id=request_id or new_request_id(),
+        tenant_id=ACME,
+        project_id="project-1",
+        api_key_id="key-1",
+        tier="standard",
+        gateway_id=gateway_id,
+        pool=pool,
+        model=model,
+        api=api,
+        stream=stream,
+        body=json.dumps({"model": model, "stream": stream} | body).encode(),
+        max_output_tokens=max_output_tokens,
+        priority=priority,
+        cache_salt=cache_salt,
+        arrived_at_ms=now_ms,
+        deadline_ms=now_ms + 60_000,
+    )

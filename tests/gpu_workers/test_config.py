@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+
+from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
+
+REDIS = {"PENSTOCK_DISPATCH_REDIS_URL": "redis://127.0.0.1:6379"}
+
+
+def test_the_redis_url_is_all_that_must_be_set() -> None:
+    config = WorkerConfig.from_environ(REDIS)
+    assert config.engine == "vllm"
+    assert config.pool == config.model == "penstock-demo"
+    assert config.name
+
+
+def test_a_pool_is_named_after_its_model_unless_it_has_a_name() -> None:
+    named = REDIS | {"PENSTOCK_WORKER_MODEL": "sim"}
+    assert WorkerConfig.from_environ(named).pool == "sim"
+    assert WorkerConfig.from_environ(named | {"PENSTOCK_WORKER_POOL": "a"}).pool == "a"
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    wrong = {
+        "PENSTOCK_WORKER_ENGINE": "tgi",
+        "PENSTOCK_WORKER_SLOTS": "many",
+        "PENSTOCK_MAX_NUM_SEQS": "0",
+        "PENSTOCK_GPU_MEMORY_UTILIZATION": "nan",
+        "PENSTOCK_ENFORCE_EAGER": "perhaps",
+        "PENSTOCK_SPECULATIVE_CONFIG": "[1]",
+    }
+    with pytest.raises(ConfigError) as error:
+        WorkerConfig.from_environ(wrong)
+    lines = str(error.value).splitlines()
+    assert [line.split(":")[0].split(" ")[0] for line in lines] == [
+        "PENSTOCK_DISPATCH_REDIS_URL",
+        *sorted(wrong, key=list(WorkerConfig.variables()).index),
+    ]
+
+
+def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "redis-url"
+    file.write_text("redis://:secret@127.0.0.1:6379\n")
+    config = WorkerConfig.from_environ({"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(file)})
+    assert config.dispatch_redis_url == "redis://:secret@127.0.0.1:6379"
+
+
+def test_a_secret_that_is_set_twice_or_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
+    file = {"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(tmp_path / "missing")}
+    with pytest.raises(ConfigError, match="PENSTOCK_DISPATCH_REDIS_URL"):
+        WorkerConfig.from_environ(file)
+    with pytest.raises(ConfigError, match="not both"):
+        WorkerConfig.from_environ(REDIS | file)
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    config = WorkerConfig.from_environ(REDIS | {"PENSTOCK_MAX_MODEL_LEN": ""})
+    assert config.max_model_len is None
+
+
+def test_values_are_typed() -> None:
+    config = WorkerConfig.from_environ(
+        REDIS
+        | {
+            "PENSTOCK_TENSOR_PARALLEL_SIZE": "2",
+            "PENSTOCK_ENFORCE_EAGER": "false",
+            "PENSTOCK_SPECULATIVE_CONFIG": '{"method": "ngram"}',
+            "PENSTOCK_SIM_STEP_MS": "2.5",
+        }
+    )
+    assert config.tensor_parallel_size == 2
+    assert config.enforce_eager is False
+    assert config.speculative_config == {"method": "ngram"}
+    assert config.sim_step_ms == 2.5
+
+
+def test_an_env_file_is_read_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "demo.env"
+    file.write_text("# a comment\n\nPENSTOCK_MODEL=sim\nURL='redis://x?a=b'\n#NOT=this\n")
+    assert read_env_file(file) == {"PENSTOCK_MODEL": "sim", "URL": "redis://x?a=b"}

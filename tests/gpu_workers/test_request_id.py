@@ -1,0 +1,19 @@
+import uuid
+
+from gpu_workers.protocol.request_id import new_request_id
+
+
+def test_a_request_id_is_a_uuid_of_version_7() -> None:
+    made = uuid.UUID(new_request_id())
+    assert made.version == 7
+    assert made.variant == uuid.RFC_4122
+
+
+def test_request_ids_sort_by_the_time_they_were_made() -> None:
+    made = [new_request_id(now_ms) for now_ms in (0, 1, 255, 1_760_000_000_000, (1 << 48) - 1)]
+    assert made == sorted(made)
+    assert int(new_request_id(1_760_000_000_000)[:12], 16) == 1_760_000_000_000
+
+
+def test_ids_of_the_same_millisecond_differ() -> None:
+    assert len({new_request_id(1) for _ in range(1000)}) == 1000

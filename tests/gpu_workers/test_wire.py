@@ -1,0 +1,221 @@
+"""The bytes of the wire are a promise to processes of another version: these are committed."""
+
+import pytest
+
+from gpu_workers.protocol import codec
+from gpu_workers.protocol.codec import WireFormatError
+from gpu_workers.protocol.messages import (
+    Api,
+    Assignment,
+    Cancellation,
+    Delta,
+    Envelope,
+    FrameBatch,
+    Message,
+    Outcome,
+    Terminal,
+    TokenUsage,
+    UsageEntry,
+    WireError,
+    WorkerInfo,
+    WorkerState,
+)
+from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TierPolicy
+
+REQUEST_ID = "0199f2a4c0de7000800000000000beef"
+USAGE = TokenUsage(prompt_tokens=12, cached_tokens=4, completion_tokens=3)
+
+ENVELOPE = Envelope(
+    request_id=REQUEST_ID,
+    tenant_id="tenant-acme",
+    project_id="project-1",
+    api_key_id="key-1",
+    tier="standard",
+    gateway_id="gateway-1",
+    pool="sim",
+    model="sim",
+    api=Api.CHAT_COMPLETIONS,
+    stream=True,
+    body=b'{"messages":[]}',
+    max_output_tokens=256,
+    priority=-2,
+    cache_salt="c2FsdA",
+    arrived_at_ms=1760000000000,
+    deadline_ms=1760000005000,
+)
+DELTA = Delta(
+    request_id=REQUEST_ID,
+    attempt=1,
+    seq=0,
+    chunks=[b"{}"],
+    completion_tokens=3,
+    token_ids=[1, 300, 70000],
+)
+TERMINAL = Terminal(
+    request_id=REQUEST_ID,
+    attempt=1,
+    seq=1,
+    outcome=Outcome.FAILED,
+    usage=USAGE,
+    error=WireError(status=502, message="gone", type="server_error", code="engine_failed"),
+)
+FRAMES = FrameBatch(worker_id="w#1", frames=[DELTA, TERMINAL])
+WORKER = WorkerInfo(
+    worker_id="w#1",
+    name="w",
+    pool="sim",
+    model="sim",
+    engine="sim",
+    engine_version="1",
+    state=WorkerState.READY,
+    slots=64,
+    context_tokens=2048,
+    kv_cache_tokens=131072,
+    template_overhead_tokens=8,
+    max_token_bytes=10,
+    running=1,
+    waiting_in_engine=0,
+    started_at_ms=1760000000000,
+    host="node-1",
+    pid=42,
+    metrics_url="http://127.0.0.1:9400/metrics",
+)
+ENTRY = UsageEntry(
+    request_id=REQUEST_ID,
+    tenant_id="tenant-acme",
+    project_id="project-1",
+    api_key_id="key-1",
+    tier="standard",
+    pool="sim",
+    model="sim",
+    api=Api.COMPLETIONS,
+    stream=False,
+    attempt=1,
+    worker_id="w#1",
+    outcome=Outcome.COMPLETED,
+    finish_reason="stop",
+    error_code=None,
+    usage=USAGE,
+    arrived_at_ms=1760000000000,
+    finished_at_ms=1760000000400,
+    queue_ms=3,
+    ttft_ms=41,
+)
+TIER = TierPolicy(
+    name="standard",
+    priority=0,
+    weight=4,
+    ttft_target_ms=1000,
+    max_queue_seconds=30,
+    requests_per_minute=60,
+    max_concurrent_requests=8,
+    default_max_output_tokens=512,
+    max_output_tokens=2048,
+)
+API_KEY = ApiKeyPolicy(
+    key_id="alice00000000001",
+    secret_digest=b"\x00" * 4,
+    tenant_id="tenant-acme",
+    tenant_name="Acme",
+    project_id="project-1",
+    tier=TIER,
+)
+MODEL = ModelPolicy(
+    name="sim",
+    pool="sim",
+    context_tokens=2048,
+    created_at=1760000000,
+    owned_by="penstock",
+    tenant_ids=["tenant-acme"],
+)
+
+GOLDEN: list[tuple[Message, str]] = [
+    (
+        ENVELOPE,
+        "dc0011a9726571756573742d31d92030313939663261346330646537303030383030303030303030303030626565"
+        "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a9676174657761"
+        "792d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d"
+        "7dcd0100fea6633246736441cf00000199c82cc000cf00000199c82cd388",
+    ),
+    (
+        FRAMES,
+        "93a86672616d65732d31a37723319297a164d9203031393966326134633064653730303038303030303030303030"
+        "303062656566010091c4027b7d039301cd012cce0001117099a174d92030313939663261346330646537303030"
+        "383030303030303030303030626565660101a66661696c6564930c0403c0c096cd01f6a4676f6e65ac73657276"
+        "65725f6572726f72ad656e67696e655f6661696c6564c0c0",
+    ),
+    (
+        WORKER,
+        "dc0013a8776f726b65722d31a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
+        "00080a0100cf00000199c82cc000a66e6f64652d312abd687474703a2f2f3132372e302e302e313a393430302f"
+        "6d657472696373",
+    ),
+    (
+        ENTRY,
+        "dc0014a775736167652d31d920303139396632613463306465373030303830303030303030303030306265"
+        "6566ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696d"
+        "a373696dab636f6d706c6574696f6e73c201a3772331a9636f6d706c65746564a473746f70c0930c0403cf"
+        "00000199c82cc000cf00000199c82cc1900329",
+    ),
+    (
+        API_KEY,
+        "98a56b65792d31b0616c6963653030303030303030303031c40400000000ab74656e616e742d61636d65a441636d"
+        "65a970726f6a6563742d3199a87374616e646172640004cd03e81e3c08cd0200cd0800c0",
+    ),
+    (
+        MODEL,
+        "97a76d6f64656c2d31a373696da373696dcd0800ce68e77800a870656e73746f636b91ab74656e616e742d61636d"
+        "65",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "golden"), GOLDEN, ids=lambda value: type(value).__name__)
+def test_the_bytes_of_a_message_never_change(message: Message, golden: str) -> None:
+    assert codec.encode(message).hex() == golden
+
+
+def test_every_message_comes_back_as_it_was_sent() -> None:
+    assert codec.decode_envelope(codec.encode(ENVELOPE)) == ENVELOPE
+    assert codec.decode_frames(codec.encode(FRAMES)) == FRAMES
+    assert codec.decode_worker_info(codec.encode(WORKER)) == WORKER
+    assert codec.decode_usage_entry(codec.encode(ENTRY)) == ENTRY
+    assert codec.decode_api_key(codec.encode(API_KEY)) == API_KEY
+    assert codec.decode_model(codec.encode(MODEL)) == MODEL
+
+
+def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
+    longer = b"\xdc\x00\x12" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    assert codec.decode_envelope(longer) == ENVELOPE
+
+
+def test_an_inbox_message_is_an_assignment_or_a_cancellation() -> None:
+    envelope = b"line one\nline two"
+    assert codec.decode_inbox(b"assign r1 2\n" + envelope) == Assignment(
+        request_id="r1", attempt=2, envelope=envelope
+    )
+    assert codec.decode_inbox(b"cancel r1 2\n") == Cancellation(request_id="r1", attempt=2)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"assign r1\nx",
+        b"assign r1 2\n",
+        b"assign r1 two\nx",
+        b"cancel r1 -1\n",
+        b"sing r1 1\n",
+    ],
+)
+def test_damage_in_the_inbox_says_what_was_expected(damaged: bytes) -> None:
+    with pytest.raises(WireFormatError, match="expected an inbox message of wire version 1"):
+        codec.decode_inbox(damaged)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\xff", b"\x93\xa8frames-1", codec.encode(ENTRY)])
+def test_bytes_of_another_message_are_refused_with_what_was_expected(damaged: bytes) -> None:
+    with pytest.raises(WireFormatError, match="expected a frame batch of wire version 1"):
+        codec.decode_frames(damaged)
+    with pytest.raises(WireFormatError, match="expected a request envelope of wire version 1"):
+        codec.decode_envelope(damaged)

@@ -1,0 +1,101 @@
+"""What holds for vLLM alone: what only a tokenizer, template or grammar can judge, and caching."""
+
+from typing import Any
+
+from gpu_workers.engine import Engine, EngineDescription
+from gpu_workers.protocol.messages import Outcome
+from tests.gpu_workers.engine_contract import ENDLESS, QUESTION, Clause, ask
+from tests.gpu_workers.envelopes import make_envelope
+
+LONG_QUESTION = {
+    "messages": [{"role": "user", "content": "What does a penstock carry to the turbine? " * 60}],
+    "temperature": 0,
+}
+
+
+async def _is_refused(engine: Engine, fields: dict[str, Any]) -> None:
+    for stream in (True, False):
+        answer = await ask(engine, make_envelope(QUESTION | fields, stream=stream))
+        assert answer.result.outcome is Outcome.REFUSED, (fields, answer.result)
+        assert answer.result.error is not None
+        assert answer.result.error.status == 400
+        assert answer.result.error.type == "invalid_request_error"
+        assert answer.result.usage.completion_tokens == 0
+        assert answer.outputs == []
+    await engine.check_health()
+
+
+async def a_bad_grammar_is_refused_before_the_engine(
+    engine: Engine, description: EngineDescription
+) -> None:
+    for fields in (
+        {"structured_outputs": {"regex": "(["}},
+        {"structured_outputs": {"grammar": "root ::= ("}},
+        {"structured_outputs": {"json": {"type": "no such type"}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": {"type": 7}},
+            }
+        },
+    ):
+        await _is_refused(engine, fields)
+
+
+async def what_would_harm_the_engine_is_refused(
+    engine: Engine, description: EngineDescription
+) -> None:
+    for fields in (
+        {"temperature": -1},
+        {"temperature": float("nan")},
+        {"n": 100_000},
+        {"n": 0},
+        {"min_tokens": -1},
+        {"min_tokens": 10_000},
+        {"min_tokens": 2, "stop_token_ids": [10_000_000]},
+        {"logit_bias": {"10000000": 1}},
+        {"top_p": 0},
+        {"top_logprobs": 1000, "logprobs": True},
+        {"allowed_token_ids": [10_000_000]},
+    ):
+        await _is_refused(engine, fields)
+    answer = await ask(engine, make_envelope(ENDLESS, max_output_tokens=4))
+    assert answer.result.outcome is Outcome.COMPLETED
+
+
+async def a_grammar_shapes_the_answer(engine: Engine, description: EngineDescription) -> None:
+    fields = {"structured_outputs": {"choice": ["gate", "turbine"]}}
+    answer = await ask(engine, make_envelope(QUESTION | fields))
+    assert answer.text() in ("gate", "turbine")
+
+
+async def a_prefix_is_cached_for_the_same_salt_only(
+    engine: Engine, description: EngineDescription
+) -> None:
+    salts = ("c2FsdC1hY21l", "c2FsdC1hY21l", "c2FsdC1nbG9iZXg")
+    cached = [
+        (
+            await ask(engine, make_envelope(LONG_QUESTION, cache_salt=salt, max_output_tokens=2))
+        ).result.usage.cached_tokens
+        for salt in salts
+    ]
+    assert cached[0] == 0
+    assert cached[1] > 0
+    assert cached[2] == 0
+
+
+async def logprobs_are_vllms_own(engine: Engine, description: EngineDescription) -> None:
+    fields = {"logprobs": True, "top_logprobs": 2}
+    answer = await ask(engine, make_envelope(QUESTION | fields, stream=False, max_output_tokens=4))
+    content = answer.body["choices"][0]["logprobs"]["content"]
+    assert len(content) == answer.result.usage.completion_tokens
+    assert all(len(token["top_logprobs"]) == 2 for token in content)
+
+
+VLLM_CLAUSES: list[Clause] = [
+    a_bad_grammar_is_refused_before_the_engine,
+    what_would_harm_the_engine_is_refused,
+    a_grammar_shapes_the_answer,
+    a_prefix_is_cached_for_the_same_salt_only,
+    logprobs_are_vllms_own,
+]
