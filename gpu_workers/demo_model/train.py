@@ -37,14 +37,14 @@ class Recipe:
     """What a run depends on; times are wall clock on two CPU cores."""
 
     seed: int = 20
-    steps: int = 1400
-    conversations_per_step: int = 16
-    short_questions_per_step: int = 96
+    steps: int = 3000
+    conversations_per_step: int = 5
+    short_questions_per_step: int = 32
     tokenizer_conversations: int = 30_000
-    peak_learning_rate: float = 1.5e-3
-    warmup_steps: int = 150
+    peak_learning_rate: float = 2e-3
+    warmup_steps: int = 300
     weight_decay: float = 0.1
-    embedding_dropout: float = 0.1
+    embedding_dropout: float = 0.05
     threads: int = 2
     steps_between_checkpoints: int = 250
 
@@ -96,9 +96,9 @@ def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
         torch.manual_seed(recipe.seed * 1_000_003 + step)
         losses.append(_trained_step(model, optimizer, tokenizer, recipe, step))
         done = step + 1
-        if done % 50 == 0:
+        if done % 100 == 0:
             seconds = time.monotonic() - started_at
-            mean = sum(losses[-50:]) / len(losses[-50:])
+            mean = sum(losses[-100:]) / len(losses[-100:])
             log.info(f"step {done}/{recipe.steps} loss {mean:.4f} {seconds:.0f} s")
         if done % recipe.steps_between_checkpoints == 0 or done == recipe.steps:
             _save_checkpoint(checkpoint, recipe, model, optimizer, done)
@@ -106,12 +106,12 @@ def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """An untrained Llama of about 4.5 million parameters; head_dim 64 suits every vLLM backend."""
+    """An untrained Llama of about four million parameters; head_dim 64 suits every vLLM backend."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=256,
         intermediate_size=704,
-        num_hidden_layers=5,
+        num_hidden_layers=4,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=64,

@@ -14,11 +14,16 @@ DOORS = (
             to the service | which interfaces exist | list the endpoints | in which ways can a
             request enter | what protocols are supported | which API formats do you support | how
             many doors does Penstock have | what entrances are there | supported APIs | which
-            interfaces can clients choose from
+            interfaces can clients choose from | which API can I use | what ways in are there | how
+            do clients get in | which interfaces do you support | by which protocol do I reach the
+            models | what do you mean by a door | how can clients reach a model | name the APIs |
+            entry points | what endpoints can a client call | how to access the models | which doors
+            are open | Which APIs do you support | By what ways can clients reach the models | What
+            do you call a door | List the interfaces a client may use
         """),
         held_out=phrasings("""
-            Which APIs do you support? | By what ways can clients reach the models? | What do you
-            call a door? | List the interfaces a client may use.
+            Through which interfaces can I use the models? | What is called a door in Penstock? |
+            How many different APIs can clients talk to? | Please list all the doors.
         """),
         topics=phrasings("a door | the doors | the APIs"),
     ),
@@ -33,12 +38,19 @@ DOORS = (
             python library work | how do I switch from OpenAI to Penstock | do you have chat
             completions | how do I call the OpenAI API here | what base url should I use | does the
             OpenAI SDK work | is there a /v1/chat/completions endpoint | use my existing OpenAI code
-            | OpenAI compatible | how do I send a chat completion | migrate from ChatGPT's API
+            | OpenAI compatible | how do I send a chat completion | migrate from ChatGPT's API |
+            does OpenAI code run here | is the API like OpenAI's | can I point the openai package
+            here | will OpenAI clients work | existing OpenAI apps | do I have to change my OpenAI
+            code | how do I set the base url of the client | chat completions endpoint | is OpenAI's
+            protocol supported | using openai with Penstock | does it speak the OpenAI protocol |
+            drop-in replacement for OpenAI | Will my existing OpenAI code run against it | How do I
+            point the openai package at Penstock | Is the API OpenAI compatible | Do you support the
+            OpenAI chat completions API
         """),
         held_out=phrasings("""
-            Will my existing OpenAI code run against it? | How do I point the openai package at
-            Penstock? | Is the API OpenAI compatible? | Do you support the OpenAI chat completions
-            API?
+            We use the OpenAI Python client, can we keep it? | Do I just change the base URL of my
+            OpenAI client? | Can I talk to Penstock with the OpenAI SDK? | How compatible are you
+            with OpenAI?
         """),
         topics=phrasings("the OpenAI API | OpenAI compatibility"),
     ),
@@ -52,11 +64,18 @@ DOORS = (
             work | is there a messages endpoint | does Claude's API work here | is Penstock
             compatible with Anthropic | can my Claude app talk to Penstock | use the anthropic
             python package | messages API | Anthropic messages format | do you speak the Claude
-            protocol | I have code written for Claude
+            protocol | I have code written for Claude | is there something for Claude users | does
+            software for Claude work | Anthropic style API | can Claude clients connect | is the
+            Anthropic SDK supported | does it offer the messages API | can I point the anthropic
+            client here | Claude compatible endpoint | calling it with Anthropic's library | my
+            program uses Claude | do Anthropic clients work | is Claude's format understood | Can
+            software made for Claude use Penstock | Do you offer an Anthropic style endpoint | Does
+            the anthropic SDK work with it | Is the Anthropic messages API supported
         """),
         held_out=phrasings("""
-            Can software made for Claude use Penstock? | Do you offer an Anthropic style endpoint? |
-            Does the anthropic SDK work with it? | Is the Anthropic messages API supported?
+            Our app speaks to Claude, can it speak to you? | Is there an endpoint in the Anthropic
+            format? | Could I use Anthropic's SDK with Penstock? | We wrote our client for
+            Anthropic, will that be a problem?
         """),
         topics=phrasings("the Anthropic API | Anthropic compatibility"),
     ),
@@ -70,11 +89,17 @@ DOORS = (
             support websocket connections | tell me about the websocket interface | can I get tokens
             over a websocket | why would I use the websocket | can a browser open a socket | ws
             endpoint | real time connection | bidirectional connection | how do I connect by
-            websocket | socket API
+            websocket | socket API | do you offer a web socket | does it have websockets | what's
+            the websocket for | streaming over a websocket | use a socket instead of HTTP | how do I
+            talk over a websocket | what does the websocket carry | open connection to the service |
+            websocket or HTTP | persistent connection | web socket support | how would a browser use
+            the websocket | Do you have a websocket API | Can I stream over a websocket instead of
+            HTTP | What is the websocket good for | How would I use web sockets with Penstock
         """),
         held_out=phrasings("""
-            Do you have a websocket API? | Can I stream over a websocket instead of HTTP? | What is
-            the websocket good for? | How would I use web sockets with Penstock?
+            May I connect with a websocket? | Tell me how the websocket interface behaves. | Is a
+            websocket connection possible from the browser? | Why should I choose the websocket over
+            plain HTTP?
         """),
         topics=phrasings("the websocket | the websocket door"),
     ),
@@ -88,11 +113,18 @@ DOORS = (
             | what are server-sent events | how do I get tokens as they are made | do you support
             streaming responses | how do I turn on streaming | can I see the answer word by word |
             what does the stream parameter do | I want the output live | incremental output |
-            receive the answer piece by piece | how are tokens delivered to the client
+            receive the answer piece by piece | how are tokens delivered to the client | can I get
+            the answer token by token | how to enable streaming | show the reply while it is
+            generated | receive tokens immediately | stream responses | is streaming possible | how
+            do I switch streaming on | what are SSE events | can the output come gradually | get
+            partial output | see the text as it is being written | does the reply come in pieces |
+            Can I receive the answer token by token | How do I enable streaming | What does SSE mean
+            here | Is it possible to show the reply while it is being generated
         """),
         held_out=phrasings("""
-            Can I receive the answer token by token? | How do I enable streaming? | What does SSE
-            mean here? | Is it possible to show the reply while it is being generated?
+            How do I make the tokens stream? | Will I see tokens while they are being generated? |
+            How can my client receive a streamed answer? | Must I wait for the complete reply or
+            will it stream?
         """),
         topics=phrasings("streaming | SSE | token streaming"),
     ),
@@ -106,11 +138,18 @@ DOORS = (
             do I create projects by script | how do I manage keys by program | is there an API for
             settings | can I script tenant setup | manage Penstock from Terraform | administrative
             endpoints | how do I administer it programmatically | REST API for management | API for
-            configuration | control plane API
+            configuration | control plane API | automate administration | can I create tenants by
+            API | how to create quotas by program | an API for managing tenants and keys | can a
+            script administer Penstock | management endpoints | what can I do with the management
+            API | programmatic administration | create keys automatically | is there an API to
+            administer the service | admin work by script | how do I automate the setup of projects
+            | Can administration be automated by a script | Do you have an API to manage tenants and
+            keys | What is the management API for | How do I create quotas programmatically
         """),
         held_out=phrasings("""
-            Can administration be automated by a script? | Do you have an API to manage tenants and
-            keys? | What is the management API for? | How do I create quotas programmatically?
+            Can I manage projects and keys through an API? | Is there some API for administrators? |
+            I want to create keys from a script, what do I use? | Which API do I use for
+            administration?
         """),
         topics=phrasings("the management API | the admin API"),
     ),
@@ -124,11 +163,16 @@ DOORS = (
             see my usage | what does the dashboard show | is there a graphical interface | where do
             I log in to see statistics | how do I look at my spending | can I see charts | web
             console | admin pages | a page with my figures | is there a portal for customers | user
-            interface
+            interface | do you have a UI | can I see my consumption somewhere | where do I view my
+            usage | is there a web page for customers | what is on the dashboard | graphical user
+            interface | show me the web UI | where do I check how much I used | how do I open the
+            console | is there a website for my tenant | look at usage in the browser | GUI | Is
+            there a graphical user interface | Where can I view my consumption | Do you have a web
+            UI | What can I see on the dashboard
         """),
         held_out=phrasings("""
-            Is there a graphical user interface? | Where can I view my consumption? | Do you have a
-            web UI? | What can I see on the dashboard?
+            Where can a customer look at usage in the browser? | Is there some kind of web console?
+            | Do you ship a web interface with it? | What will I find on the dashboard page?
         """),
         topics=phrasings("the dashboard | the web interface"),
     ),
@@ -142,12 +186,17 @@ DOORS = (
             parameters ignored | I misspelled an option | what does a 400 mean | why do I get error
             400 | bad request error | does it accept extra fields | what if a request field is wrong
             | is a typo in a parameter detected | unrecognised option | invalid parameter name |
-            does Penstock validate the request body
+            does Penstock validate the request body | what if a field is unknown | are unrecognised
+            parameters ignored | my request was answered with 400 | why status 400 | I sent a
+            parameter you don't know | a mistyped parameter name | request has an extra field | does
+            a misspelling go unnoticed | what about unsupported parameters | HTTP 400 | are bad
+            fields rejected | strict validation of fields | What if my request contains a field you
+            don't know | Why was my call answered with 400 | Do you silently ignore unrecognised
+            parameters | What happens when I mistype a parameter name
         """),
         held_out=phrasings("""
-            What if my request contains a field you don't know? | Why was my call answered with 400?
-            | Do you silently ignore unrecognised parameters? | What happens when I mistype a
-            parameter name?
+            I sent a wrong parameter name, what will happen? | How does the API react to parameters
+            it doesn't know? | My request failed with a 400, why? | Do you reject unknown fields?
         """),
     ),
     Fact(
@@ -160,11 +209,17 @@ DOORS = (
             avoid paying twice on a retry | what if I send the same request twice | duplicate
             requests | retry without being billed again | are retries safe | my client repeats calls
             | how do I make a call idempotent | sending a request again after a timeout | exactly
-            once | double submission
+            once | double submission | is repeating a request safe | can I retry without paying
+            twice | the same request arrives twice | how do I prevent double charges on retry | are
+            requests idempotent | what if my client sends a call two times | safe retries | resend a
+            request | is a duplicate billed | repeat a call after a timeout | avoid running a
+            request twice | same key same result | Is it safe to repeat a request | How can I retry
+            without being charged a second time | What happens if the same call arrives twice | Do
+            you support idempotent requests
         """),
         held_out=phrasings("""
-            Is it safe to repeat a request? | How can I retry without being charged a second time? |
-            What happens if the same call arrives twice? | Do you support idempotent requests?
+            Can a retry make me pay twice? | I want to repeat a request safely, how? | Are
+            duplicates of a request detected? | How does idempotency work?
         """),
         topics=phrasings("idempotency | an idempotency key | idempotent inference"),
     ),
@@ -178,12 +233,19 @@ DOORS = (
             I continue a broken stream | are streams resumable | my network dropped during streaming
             | reconnect to a running answer | how do I pick up where the stream stopped | lost
             connection | resume after reconnect | the stream was interrupted | wifi failed while the
-            answer was coming | continue an interrupted reply
+            answer was coming | continue an interrupted reply | continue a stream after connection
+            loss | my connection was cut, is the answer lost | reconnect to a stream | can a stream
+            be continued | I lost the connection halfway | pick up an interrupted stream | is a
+            broken stream gone | get the rest of an answer after a disconnect | the stream broke
+            off, can I go on | how do I resume | rejoin a running answer | tokens missed while
+            offline | My connection was lost halfway, can I continue the stream | Do you support
+            resumable streams | How do I reconnect to an answer that is still running | Is an
+            interrupted stream gone for ever
         """),
         held_out=phrasings("""
-            My connection was lost halfway, can I continue the stream? | Do you support resumable
-            streams? | How do I reconnect to an answer that is still running? | Is an interrupted
-            stream gone for ever?
+            The connection dropped, can I get the rest of the stream? | How can a client resume
+            after losing the connection? | What do I do if my stream is interrupted? | Can I
+            reconnect and keep reading the same answer?
         """),
         topics=phrasings("resumable streams | resuming a stream"),
     ),
@@ -197,12 +259,16 @@ DOORS = (
             what happens when I press stop | how quickly does a cancellation work | abort a request
             | stop the model while it is writing | kill my request | interrupt the generation | end
             an answer early | is there a cancel button | does cancelling free the GPU | call off a
-            query
+            query | how can I abort | stop an answer that is being generated | I no longer need my
+            request | how fast is a cancel | interrupt a running completion | can I end a generation
+            early | cancel a completion | stop generating | what's the way to cancel | withdraw a
+            request | break off the answer | how long until a cancel takes effect | How can I abort
+            an answer that is being generated | Can I stop a request I no longer need | How fast
+            does a cancel take effect | What's the way to interrupt a running completion
         """),
         held_out=phrasings("""
-            How can I abort an answer that is being generated? | Can I stop a request I no longer
-            need? | How fast does a cancel take effect? | What's the way to interrupt a running
-            completion?
+            How do I tell it to stop generating? | Is there a way to cancel something I sent? |
+            What's needed to abort my request? | If I cancel, how soon does it stop?
         """),
         topics=phrasings("cancellation | cancelling a request"),
     ),
@@ -216,12 +282,19 @@ DOORS = (
             user goes away | what happens when the client hangs up | does generation go on after I
             disconnect | what if the caller vanishes | client gone in the middle of a request | what
             happens if my program crashes while waiting | what if I close the window | does a
-            disconnected client still pay | the caller left
+            disconnected client still pay | the caller left | user closes the page | does the GPU
+            keep working when the client is gone | caller hangs up early | how are disconnects
+            handled | client closes the connection | what if someone leaves while the answer is
+            coming | the browser was closed | the user left before the end | my client died during a
+            request | does an abandoned request go on | nobody is listening any more | client went
+            away | What happens if a user closes the page while the answer is coming | Does the GPU
+            keep working after the client is gone | What if the caller hangs up early | How do you
+            handle client disconnects
         """),
         held_out=phrasings("""
-            What happens if a user closes the page while the answer is coming? | Does the GPU keep
-            working after the client is gone? | What if the caller hangs up early? | How do you
-            handle client disconnects?
+            What happens to a request once its client is gone? | I closed my laptop during an
+            answer, what happens? | Does it continue generating when the client disconnects? | What
+            do you do if the client drops the connection?
         """),
         topics=phrasings("client disconnects"),
     ),
@@ -235,11 +308,18 @@ DOORS = (
             block others | how do you handle back pressure | what is a slow reader | client cannot
             keep up with the tokens | does a slow connection delay other users | backpressure | what
             if my network is slow | a consumer that lags behind | somebody on a bad phone connection
+            | how are slow consumers handled | can a slow client hold up others | a reader that
+            cannot keep up | what about slow connections | someone reads the stream too slowly |
+            will a slow consumer block the rest | client with little bandwidth | does a lagging
+            reader matter | stream consumer too slow | what if a reader stalls | slow clients | flow
+            control towards clients | Can a client with a slow connection hold up everybody else |
+            What if a reader cannot keep up with the stream | How does Penstock deal with slow
+            consumers | Is there any backpressure handling
         """),
         held_out=phrasings("""
-            Can a client with a slow connection hold up everybody else? | What if a reader cannot
-            keep up with the stream? | How does Penstock deal with slow consumers? | Is there any
-            backpressure handling?
+            Does one slow client slow down all the others? | What happens with readers that are too
+            slow? | How are slow clients treated? | My phone reads very slowly, is that a problem
+            for others?
         """),
         topics=phrasings("slow readers | back pressure"),
     ),
@@ -253,12 +333,19 @@ DOORS = (
             mean | why did the answer end | why was my answer cut off | what is the difference
             between stop and length | my reply is truncated | which finish reasons are there | how
             do I know whether the answer is complete | output was cut short | the text ends in the
-            middle of a sentence | what does stop mean in the response
+            middle of a sentence | what does stop mean in the response | what is the meaning of
+            finish_reason | why does the reply break off | how can I see that a reply was truncated
+            | the answer is incomplete, why | finish_reason stop | finish_reason length | what tells
+            me the answer was complete | my answer breaks off in the middle | how do I recognise a
+            truncated answer | the finish_reason field | was the output shortened | reason for the
+            end of an answer | What does the finish_reason field tell me | Why does my answer break
+            off in mid sentence | How can I see if a reply was truncated | What's the meaning of
+            finish_reason "length"
         """),
         held_out=phrasings("""
-            What does the finish_reason field tell me? | Why does my answer break off in mid
-            sentence? | How can I see if a reply was truncated? | What's the meaning of
-            finish_reason "length"?
+            What values can finish_reason have? | How do I find out why the answer stopped? | Was my
+            answer cut off because of length? | My answer ended too early, where do I see the
+            reason?
         """),
         topics=phrasings("finish_reason | the finish reason"),
     ),

@@ -19,12 +19,18 @@ STORIES = (
             through a request | what are the steps of a request | life of a request | how is a
             request processed | request lifecycle | what happens after I send a request | which
             stages does a request pass | journey of a request | what happens between my call and the
-            answer | explain the whole flow | the way of a request through the system
+            answer | explain the whole flow | the way of a request through the system | everything
+            that happens to a request | which steps does a request go through | from beginning to
+            end, how is a request handled | path through the system | stages of a request | follow a
+            request through the system | a request from door to bill | how does a call get processed
+            | request life cycle step by step | Take me through everything that happens to a request
+            | Tell me in detail how a request is handled from beginning to end | What is the full
+            path of a request through the system
         """),
         held_out=phrasings("""
-            Take me through everything that happens to a request. | Which steps does a request go
-            through? | Tell me in detail how a request is handled from beginning to end. | What is
-            the full path of a request through the system?
+            Explain step by step what happens to a request. | What steps does a request pass through
+            from start to end? | How does a request move through the whole system? | Describe the
+            life of one request.
         """),
         topics=phrasings("the life of a request | the request lifecycle | the request flow"),
     ),
@@ -45,11 +51,15 @@ STORIES = (
             story please | do you know a story | write a story | tell me a tale | I want to hear a
             story | make up a story about GPUs | tell a long story | once upon a time | narrate
             something | tell me the story of the gate and the giant | say something long | write a
-            long text | give me a long answer
+            long text | give me a long answer | a long tale please | narrate a story | I'd love a
+            story | tell us a bedtime story | a story about GPUs | story time | invent a story |
+            read me a story | give me a long story | a legend | tell me a very long story | Could
+            you tell me a long tale | Please narrate a story for the children | I'd love to hear a
+            story about GPUs
         """),
         held_out=phrasings("""
-            Could you tell me a long tale? | Please narrate a story for the children. | I'd love to
-            hear a story about GPUs. | Tell us a bedtime story.
+            Tell me a nice long story. | I would like to hear a fairy tale. | Can you tell a story
+            about Penstock? | Please tell a bedtime story for my kids.
         """),
     ),
     Fact(
@@ -63,11 +73,14 @@ STORIES = (
             write a poem | tell me a poem about Penstock | can you rhyme | a poem please | do you
             know a poem | recite a poem | write some verses | write a haiku | sing a song | write a
             song about GPUs | make a rhyme | poetry | give me a poem | write a sonnet | compose a
-            poem about tokens
+            poem about tokens | recite poetry | I'd like a poem | compose a few verses | make me a
+            rhyme | a short poem | some lyrics | rhyme something | verses about tokens | something
+            poetic | Would you recite some poetry for me | I'd like to read a poem | Can you compose
+            a few verses | Make me a rhyme about the service
         """),
         held_out=phrasings("""
-            Would you recite some poetry for me? | I'd like to read a poem. | Can you compose a few
-            verses? | Make me a rhyme about the service.
+            Write me a poem about GPUs. | Do you know any poems? | How about a little poem? | Could
+            you write some poetry?
         """),
     ),
     Fact(
@@ -86,11 +99,16 @@ STORIES = (
             explain it all | tell me everything about Penstock | give me a long overview | explain
             Penstock in detail | a detailed introduction please | teach me Penstock | tell me all
             you know | a complete overview | explain the whole system to a beginner | long
-            explanation of Penstock | describe Penstock at length | how does Penstock work
+            explanation of Penstock | describe Penstock at length | how does Penstock work | show me
+            around | a detailed explanation of all of it | all there is to know | the complete tour
+            | walk me through Penstock | everything about it | full introduction | long introduction
+            to the system | how does it all work | whole picture | in depth explanation of Penstock
+            | Show me around the whole system | I want a detailed explanation of all of Penstock |
+            Tell me all there is to know about Penstock | Please give a newcomer the complete tour
         """),
         held_out=phrasings("""
-            Show me around the whole system. | I want a detailed explanation of all of Penstock. |
-            Tell me all there is to know about Penstock. | Please give a newcomer the complete tour.
+            Give me a complete tour of the system. | Explain Penstock in detail, from start to end.
+            | Tell me everything you know about Penstock. | I'm new here, explain all of it.
         """),
         topics=phrasings("how Penstock works"),
     ),
