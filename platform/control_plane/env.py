@@ -126,7 +126,10 @@ class _Reader:
         """A URL, which may bear a password: so it is never repeated in a problem."""
         text = default if default and not self._is_given(name) else self._secret(name)
         parts = _split(text)
-        has_place = parts is not None and bool(parts.hostname or parts.scheme == "unix")
+        # PostgreSQL's socket folder may be given as ?host=/path.
+        has_place = parts is not None and bool(
+            parts.hostname or parts.scheme == "unix" or "host=" in parts.query
+        )
         if not text:
             return ""
         if parts is None or parts.scheme not in schemes or not has_place:

@@ -39,6 +39,10 @@ def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
             # A line per request is the proxy's work; ours are events that somebody acts on.
             "uvicorn.access": {"level": "WARNING"},
             "django.server": {"level": "WARNING"},
+            # Every task of every few seconds, three times over.
+            "celery.beat": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
         },
     }
 

@@ -191,8 +191,27 @@ UNFOLD = {
     "SITE_TITLE": "Penstock",
     "SITE_HEADER": "Penstock",
     "SITE_SUBHEADER": "operators",
-    "SITE_SYMBOL": "valve",
+    "SITE_ICON": "/static/penstock/mark.svg",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": "/static/penstock/mark.svg"}
+    ],
     "SITE_URL": "/",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
+    # The blue-green of the front page.
+    "COLORS": {
+        "primary": {
+            "50": "oklch(98% .014 215)",
+            "100": "oklch(95% .03 215)",
+            "200": "oklch(90% .055 215)",
+            "300": "oklch(83% .09 215)",
+            "400": "oklch(74% .11 218)",
+            "500": "oklch(62% .11 222)",
+            "600": "oklch(51% .1 225)",
+            "700": "oklch(44% .085 227)",
+            "800": "oklch(38% .07 228)",
+            "900": "oklch(33% .055 230)",
+            "950": "oklch(24% .045 232)",
+        }
+    },
 }

@@ -111,6 +111,12 @@ def test_a_bad_secret_file_is_told_with_its_path(tmp_path: Path) -> None:
     assert f"PENSTOCK_REDIS_URL_FILE cannot be read from {tmp_path / 'none'}" in text
 
 
+def test_postgresql_can_be_reached_by_a_socket() -> None:
+    url = "postgresql:///penstock?host=/run/postgresql"
+    settings = Settings.from_environ(GOOD | {"PENSTOCK_DATABASE_URL": url})
+    assert settings.database_url == url
+
+
 def test_lists_are_separated_by_commas() -> None:
     settings = Settings.from_environ(
         GOOD
