@@ -74,7 +74,7 @@ class LiveStack:
         """Process ids of the worker and all its descendants, parents first."""
         tree = [self.worker().pid]
         for pid in tree:
-            tree += _children(pid)
+            tree += children_of(pid)
         return tree
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.acceptance.stack import LiveStack
+from tests.acceptance.stack import LiveStack, children_of
 from tests.polling import eventually_sync
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
@@ -23,7 +23,7 @@ def _engine_core(tree: list[int]) -> int:
 
 
 def _engine_worker(tree: list[int]) -> int:
-    return next(pid for pid in tree if "Worker" in _title(pid))
+    return children_of(_engine_core(tree))[0]
 
 
 @pytest.mark.parametrize("victim", [_main, _engine_core, _engine_worker])

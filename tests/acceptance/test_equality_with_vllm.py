@@ -1,4 +1,4 @@
-"""With temperature 0 and one request at a time, our answers are those of vLLM's own server."""
+"""One request at a time, greedy or seeded, our answers are those of vLLM's own server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +44,7 @@ CHAT_CASES: dict[str, dict[str, Any]] = {
     "max_tokens": {"messages": USER, "max_tokens": 5},
     "max_completion_tokens": {"messages": USER, "max_completion_tokens": 7},
     "stop": {"messages": USER, "stop": [" is"]},
-    "two choices": {"messages": USER, "n": 2, "seed": 7},
+    "two seeded choices": {"messages": USER, "n": 2, "seed": 7, "temperature": 0.7},
     "logprobs": {"messages": USER, "logprobs": True, "top_logprobs": 2, "max_tokens": 6},
     "ignore_eos": {"messages": USER, "ignore_eos": True, "max_tokens": 40},
     "min_tokens": {"messages": USER, "min_tokens": 30, "max_tokens": 40},

@@ -89,6 +89,8 @@ class Stack:
         }
         if not self.settings.environ.get("PENSTOCK_MODEL_PATH"):
             defaults["HF_HUB_OFFLINE"] = "1"  # the demo model lies in the checkout
+            # So that a request with tools works as it does on vLLM's own server.
+            defaults["PENSTOCK_TOOL_CALL_PARSER"] = "hermes"
         given = {
             name: value
             for name, value in self.settings.environ.items()
