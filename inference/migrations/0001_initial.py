@@ -44,8 +44,8 @@ class Migration(migrations.Migration):
                         max_length=100,
                         validators=[
                             django.core.validators.RegexValidator(
-                                "\\A[A-Za-z0-9][A-Za-z0-9._-]*\\Z",
-                                "A pool starts with a letter or digit and holds letters, digits and . _ - only.",
+                                "\\A[A-Za-z0-9][A-Za-z0-9._:/@+-]*\\Z",
+                                "A name starts with a letter or digit and holds letters, digits and . _ : / @ + - only.",
                             )
                         ],
                     ),

@@ -10,14 +10,10 @@ from django.utils import timezone
 from gpu_workers.protocol.policy import ModelPolicy
 from tenants.models import AffectsPolicy, Tenant
 
-_MODEL_NAME = RegexValidator(
+# Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
+_NAME = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._:/@+-]*\Z",
     "A name starts with a letter or digit and holds letters, digits and . _ : / @ + - only.",
-)
-# The pool is part of Redis keys, inside their hash tag.
-_POOL_NAME = RegexValidator(
-    r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z",
-    "A pool starts with a letter or digit and holds letters, digits and . _ - only.",
 )
 
 
@@ -25,8 +21,8 @@ class ServedModel(AffectsPolicy):
     """A model as callers name it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    name = models.CharField(max_length=200, unique=True, validators=[_MODEL_NAME])
-    pool = models.CharField(max_length=100, validators=[_POOL_NAME])
+    name = models.CharField(max_length=200, unique=True, validators=[_NAME])
+    pool = models.CharField(max_length=100, validators=[_NAME])
     context_tokens = models.PositiveIntegerField(validators=[MinValueValidator(1)])
     owned_by = models.CharField(max_length=100, default="penstock")
     is_enabled = models.BooleanField(default=True, help_text="Callers see enabled models only.")

@@ -14,8 +14,10 @@ from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"
-# name, pool, context tokens
-DEMO_MODELS = (("penstock-demo", "penstock-demo", 2048), ("sim", "sim", 2048))
+DEMO_MODELS = ("penstock-demo", "sim")
+# Of the demo model and the simulated one. For another model it is what the catalogue shows until
+# an operator corrects it; workers hold requests to their engine's real bound.
+DEMO_CONTEXT_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -42,13 +44,14 @@ class DemoSecrets:
 
 
 @transaction.atomic
-def seed_demo(existing: DemoSecrets) -> DemoSecrets:
-    """Make what is missing and keep what is there; keys that still work stay as they are."""
+def seed_demo(existing: DemoSecrets, *, models: tuple[str, ...] = ()) -> DemoSecrets:
+    """Make what is missing and keep what is there; keys that still work stay as they are.
+
+    `models` come into the catalogue beside the demo's own, each with a pool of its name.
+    """
     ensure_default_tiers()
-    for name, pool, context_tokens in DEMO_MODELS:
-        ServedModel.objects.get_or_create(
-            name=name, defaults={"pool": pool, "context_tokens": context_tokens}
-        )
+    for name in (*DEMO_MODELS, *models):
+        _seed_model(name)
     email = (existing.operator_email or DEFAULT_OPERATOR_EMAIL).strip().lower()
     return DemoSecrets(
         operator_email=email,
@@ -56,6 +59,13 @@ def seed_demo(existing: DemoSecrets) -> DemoSecrets:
         acme_key=_seed_tenant("Acme", "premium", existing.acme_key),
         globex_key=_seed_tenant("Globex", "standard", existing.globex_key),
     )
+
+
+def _seed_model(name: str) -> None:
+    if not ServedModel.objects.filter(name=name).exists():
+        model = ServedModel(name=name, pool=name, context_tokens=DEMO_CONTEXT_TOKENS)
+        model.full_clean()
+        model.save()
 
 
 def _seed_operator(email: str, password: str | None) -> str | None:

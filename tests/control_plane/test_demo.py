@@ -95,6 +95,14 @@ def test_a_changed_password_is_left_alone(demo_env: Path) -> None:
     assert user.check_password("an operator's own password")
 
 
+def test_a_further_model_comes_into_the_catalogue() -> None:
+    seed("--model", "org/model", "--model", "penstock-demo")
+    assert ServedModel.objects.get(name="org/model").pool == "org/model"
+    assert ServedModel.objects.count() == 3
+    with pytest.raises(CommandError, match="cannot be seeded: A name starts"):
+        call_command("seed_demo", "--model", "{braces}")
+
+
 def test_the_operators_address_can_be_chosen() -> None:
     assert seed("--operator-email", "Ops@Example.org")["operator_email"] == "ops@example.org"
     with pytest.raises(CommandError, match=r"cannot be seeded: .*valid email"):

@@ -22,6 +22,9 @@ class Command(ReportingCommand):
             help="file of KEY=value lines that an earlier run left (need not exist); its keys are "
             "kept if they work",
         )
+        parser.add_argument(
+            "--model", action="append", default=[], help="a further model to put into the catalogue"
+        )
         parser.add_argument("--operator-email", help="default: the file's, or the demo's own")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -29,7 +32,7 @@ class Command(ReportingCommand):
         if options["operator_email"]:
             existing = replace(existing, operator_email=options["operator_email"])
         try:
-            seeded = seed_demo(existing)
+            seeded = seed_demo(existing, models=tuple(options["model"]))
         except ValidationError as error:
             raise CommandError(f"The demo cannot be seeded: {' '.join(error.messages)}") from None
         self.report(options, **asdict(seeded))
