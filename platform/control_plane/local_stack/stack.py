@@ -94,7 +94,7 @@ class Stack:
         given = {
             name: value
             for name, value in self.settings.environ.items()
-            if value and name not in TOLD_BY_US
+            if value and name not in TOLD_BY_US and name != "PYTHONDONTWRITEBYTECODE"
         }
         paths = {"PYTHONPATH": f"{self.root}:{self.root / 'platform'}", "PYTHONUNBUFFERED": "1"}
         return (
