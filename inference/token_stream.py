@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import Counter, Gauge
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
@@ -91,6 +92,11 @@ class TokenStream:
     def has_begun(self) -> bool:
         """Whether any output of the request has come."""
         return self.first_frame_at is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the output cannot be given whole any more."""
+        return self._broken is not None
 
     async def next(self) -> Progress:
         """Waits for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
@@ -197,9 +203,13 @@ class FrameHub:
     async def stop(self) -> None:
         """Ends the reader; the heartbeat goes too, so that workers abort what is left at once."""
         await self._background.stop()
-        await self._redis.delete(
-            keys.gateway_heartbeat(self.gateway_id), keys.gateway_frames(self.gateway_id)
-        )
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.delete(keys.gateway_heartbeat(self.gateway_id))
+        pipeline.delete(keys.gateway_frames(self.gateway_id))
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            _log.warning("gateway_stops_without_redis", reason=repr(error))
 
     def open(self, request_id: str, on_end: Callable[[Terminal], None]) -> TokenStream:
         """A stream for a request that is about to be enqueued; kept until `close`."""

@@ -18,7 +18,7 @@ from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import TICKET_SECONDS
-from inference.completions import Completions, Generation, InferenceRequest
+from inference.completions import Completions, InferenceRequest
 from inference.errors import (
     Cancelled,
     InferenceError,
@@ -40,6 +40,7 @@ from inference.openai_api.responses import (
     send_part,
     start_stream,
 )
+from inference.settlement import Generation
 
 REQUESTS = Counter(
     "penstock_gateway_http_requests_total", "Answers by route and status.", ["route", "status"]

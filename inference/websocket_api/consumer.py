@@ -14,7 +14,7 @@ from prometheus_client import Counter, Gauge
 from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller
 from inference.background import Background
-from inference.completions import Completions, GatewaySettings, Generation
+from inference.completions import Completions, GatewaySettings
 from inference.errors import (
     Cancelled,
     Forbidden,
@@ -26,6 +26,7 @@ from inference.errors import (
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
 from inference.openai_api.responses import error_json
+from inference.settlement import Generation
 from inference.websocket_api.frames import (
     CancelFrame,
     FrameWriter,

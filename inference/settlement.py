@@ -1,0 +1,272 @@
+"""The end of every admitted request, settled whether or not its client is still there.
+
+Workers end what they ran. What is left is ended here: cancelled or expired in the queue, held by a
+dead worker, or ended without the end having arrived. Each end gives the reservation back.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+from prometheus_client import Counter, Histogram
+from redis.exceptions import RedisError
+
+from gpu_workers.protocol.messages import Envelope, Outcome, Terminal, TokenUsage
+from inference.admission import Admission
+from inference.background import Background
+from inference.dispatch import Dispatch, RequestState, Stranded, usage_entry
+from inference.errors import REDIS_ERRORS, Cancelled, InferenceError, Unavailable, WorkerLost
+from inference.token_stream import FrameHub, Progress, TokenStream
+
+_log = structlog.get_logger(__name__)
+
+WATCH_SECONDS: Final = 0.5
+SILENCE_SECONDS: Final = 15.0
+# A running request without a frame for so long is asked after: its last frames may be lost.
+_IDLE_SECONDS: Final = 3.0
+_EXPIRED_RETRY_SECONDS: Final = 5
+_RETRY_SECONDS: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+ENDED = Counter("penstock_gateway_ended_total", "Admitted requests by how they ended.", ["outcome"])
+CANCELLATIONS = Counter(
+    "penstock_gateway_cancellations_total", "Requests whose client left, or asked for their end."
+)
+TTFT = Histogram(
+    "penstock_gateway_time_to_first_token_seconds",
+    "From a request's arrival to its first output at the gateway.",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
+)
+
+
+class Generation:
+    """One admitted request, as its door sees it."""
+
+    def __init__(self, settlement: "Settlement", envelope: Envelope) -> None:
+        self._settlement = settlement
+        self._is_ttft_seen = False
+        self.envelope = envelope
+        self.is_cancelled = False
+        self.is_enqueued = False
+        self.started_at = self.pinged_at = time.monotonic()
+        self.times_missing = 0
+        self.stream: TokenStream = settlement.hub.open(envelope.request_id, self._end)
+
+    @property
+    def request_id(self) -> str:
+        return self.envelope.request_id
+
+    async def next(self) -> Progress:
+        """New output, the end, or neither after a long silence. Raises an `InferenceError` if
+        the request failed, with its HTTP status for an answer that has not begun."""
+        progress = await self.stream.next()
+        if progress.chunks and not self._is_ttft_seen:
+            self._is_ttft_seen = True
+            TTFT.observe(time.monotonic() - self.started_at)
+        return progress
+
+    async def result(self) -> Terminal:
+        """The end of a request that does not stream."""
+        while True:
+            progress = await self.stream.next()
+            if progress.end is not None:
+                return progress.end
+
+    def cancel(self) -> None:
+        """The client is gone, or asks for the end. Returns at once; after the end, does nothing."""
+        self._settlement.cancel(self)
+
+    def _end(self, terminal: Terminal) -> None:
+        self._settlement.settle(self, terminal)
+
+
+class Settlement:
+    """The open requests of one process, until each has ended and its reservation is back."""
+
+    def __init__(self, admission: Admission, dispatch: Dispatch, hub: FrameHub) -> None:
+        self.hub = hub
+        self._admission = admission
+        self._dispatch = dispatch
+        self._background = Background()
+        self._open: dict[str, Generation] = {}
+        self._to_release: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._all_ended = asyncio.Event()
+
+    def start(self) -> None:
+        self._background.supervise(self._watch, name="stranded-requests")
+        self._background.supervise(self._release, name="reservations")
+
+    async def stop(self, *, drain_seconds: float) -> None:
+        """Cancels what is still open and waits for its end, but no longer than the drain time."""
+        for generation in list(self._open.values()):
+            self.cancel(generation)
+        try:
+            async with asyncio.timeout(drain_seconds):
+                while self._open:
+                    self._all_ended.clear()
+                    await self._all_ended.wait()
+                await self._to_release.join()
+        except TimeoutError:
+            _log.warning("gateway_stops_with_open_requests", requests=len(self._open))
+        await self._background.stop()
+
+    def open(self, envelope: Envelope) -> Generation:
+        """A request that has been admitted and is about to be enqueued."""
+        generation = Generation(self, envelope)
+        self._open[envelope.request_id] = generation
+        return generation
+
+    def cancel(self, generation: Generation) -> None:
+        if generation.is_cancelled or generation.request_id not in self._open:
+            return
+        generation.is_cancelled = True
+        CANCELLATIONS.inc()
+        self._background.spawn(self._cancel(generation), name="cancel")
+
+    def settle(self, generation: Generation, terminal: Terminal) -> None:
+        """The end has come, from the worker or from `_end_here`."""
+        ENDED.labels(terminal.outcome.value).inc()
+        self.forget(generation)
+
+    def forget(self, generation: Generation) -> None:
+        """Lets go of a request that has ended, or that the queue did not take."""
+        if self._open.pop(generation.request_id, None) is None:
+            return
+        self.hub.close(generation.request_id)
+        self._to_release.put_nowait((generation.envelope.tenant_id, generation.request_id))
+        if not self._open:
+            self._all_ended.set()
+
+    # ends that no worker makes ------------------------------------------------------------------
+
+    async def _cancel(self, generation: Generation) -> None:
+        """Until the pool has heard it. A running request's end then comes from its worker."""
+        envelope = generation.envelope
+        for pause in _RETRY_SECONDS:
+            try:
+                state = await self._dispatch.cancel(envelope.pool, envelope.request_id)
+                if state is RequestState.QUEUED:
+                    await self._end_here(generation, 0, Outcome.CANCELLED, _cancelled())
+                elif state is RequestState.UNKNOWN:
+                    generation.stream.end(_end_of(generation, Outcome.CANCELLED, _cancelled()))
+                return
+            except (RedisError, OSError):
+                REDIS_ERRORS.inc()
+                await asyncio.sleep(pause)
+        _log.error("cancel_not_heard", request_id=envelope.request_id)
+        self.forget(generation)
+
+    async def _watch(self) -> None:
+        """Ends this gateway's requests that nobody else will: past their deadline in the queue,
+        held by a dead worker, or ended without the end having arrived here."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for pool in {generation.envelope.pool for generation in self._open.values()}:
+                for stranded in await self._dispatch.reap(
+                    pool, grace_ms=0, gateway_id=self.hub.gateway_id
+                ):
+                    await self._end_stranded(stranded)
+                await self._ask_after_idle(pool)
+            self._look_after_readers()
+
+    async def _end_stranded(self, stranded: Stranded) -> None:
+        generation = self._open.get(stranded.request_id)
+        if generation is None:
+            return
+        if stranded.state is RequestState.QUEUED:
+            waited = time.monotonic() - generation.started_at
+            error = Unavailable(
+                f"No worker was free for this request within {waited:.0f} s; try again later.",
+                code="queue_timeout",
+                retry_after_seconds=_EXPIRED_RETRY_SECONDS,
+            )
+            await self._end_here(generation, 0, Outcome.EXPIRED, error)
+        else:
+            await self._end_here(generation, stranded.attempt, Outcome.FAILED, _worker_lost())
+
+    async def _end_here(
+        self, generation: Generation, attempt: int, outcome: Outcome, error: InferenceError
+    ) -> None:
+        """Finishes a request in its worker's place, if it is still ours to finish."""
+        stream = generation.stream
+        begun_at = stream.first_frame_at
+        entry = usage_entry(
+            generation.envelope,
+            attempt=attempt,
+            outcome=outcome,
+            error_code=error.to_wire().code,
+            worker_id=stream.worker_id,
+            usage=TokenUsage(completion_tokens=stream.completion_tokens),
+            ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
+        )
+        if await self._dispatch.finish(entry):
+            stream.end(_end_of(generation, outcome, error))
+
+    async def _ask_after_idle(self, pool: str) -> None:
+        oldest = time.monotonic() - _IDLE_SECONDS
+        idle = {
+            generation.request_id: generation
+            for generation in self._open.values()
+            if generation.envelope.pool == pool
+            and generation.is_enqueued
+            and generation.stream.last_frame_at < oldest
+        }
+        if not idle:
+            return
+        for request_id, state in (await self._dispatch.states(pool, list(idle))).items():
+            generation = idle[request_id]
+            if state in (RequestState.QUEUED, RequestState.RUNNING):
+                generation.times_missing = 0
+                continue
+            generation.times_missing += 1
+            if generation.times_missing > 1:
+                _log.warning("end_did_not_arrive", request_id=request_id, state=state.value)
+                generation.stream.end(_end_of(generation, Outcome.FAILED, _worker_lost()))
+
+    def _look_after_readers(self) -> None:
+        """Cancels what cannot be given whole any more; lets silent streams give a sign of life."""
+        now = time.monotonic()
+        for generation in list(self._open.values()):
+            if generation.stream.is_broken:
+                self.cancel(generation)
+            last = max(generation.stream.last_frame_at, generation.pinged_at)
+            if now - last >= SILENCE_SECONDS:
+                generation.pinged_at = now
+                generation.stream.note_silence()
+
+    async def _release(self) -> None:
+        """Gives reservations back, all that have gathered in one round trip."""
+        while True:
+            batch = [await self._to_release.get()]
+            while not self._to_release.empty():
+                batch.append(self._to_release.get_nowait())
+            try:
+                await self._admission.release(batch)
+            except BaseException:
+                for reservation in batch:
+                    self._to_release.put_nowait(reservation)
+                raise
+            finally:
+                for _ in batch:
+                    self._to_release.task_done()
+
+
+def _worker_lost() -> WorkerLost:
+    return WorkerLost("The worker that held this request died; ask again.", retry_after_seconds=1)
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("The request was cancelled.")
+
+
+def _end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> Terminal:
+    """The end that a gateway makes up: with what it had accepted."""
+    stream = generation.stream
+    return Terminal(
+        request_id=stream.request_id,
+        attempt=stream.attempt,
+        seq=0,
+        outcome=outcome,
+        usage=TokenUsage(completion_tokens=stream.completion_tokens),
+        error=error.to_wire(),
+    )
