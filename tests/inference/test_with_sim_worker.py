@@ -1,0 +1,100 @@
+"""The gateway and a whole simulated worker process: the path, a disconnect, and a kill -9."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import Outcome, UsageEntry
+from tests.inference.cast import MODEL, POOL
+from tests.inference.conftest import Service
+from tests.polling import eventually
+from tests.servers import ROOT
+
+pytestmark = pytest.mark.stack
+
+CHAT = "/v1/chat/completions"
+STREAM = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Talk."}],
+    "stream": True,
+    "max_tokens": 400,
+    "ignore_eos": True,
+}
+
+
+@pytest.fixture
+async def sim_worker(service: Service, dispatch_redis_url: str) -> AsyncIterator[Process]:
+    command = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", MODEL]
+    command += ["--pool", POOL, "--name", "sim-of-the-tests", "--metrics-port", "0"]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=ROOT,
+        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": dispatch_redis_url},
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        process_group=0,
+    )
+    try:
+        await eventually(lambda: service.gateway.completions.workers.is_ready(POOL), 20)
+        yield process
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def records(redis: Redis) -> list[UsageEntry]:
+    entries: Any = await redis.xrange(keys.pool_usage(POOL))
+    return [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
+
+
+async def test_streams_run_side_by_side_and_are_counted(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    body = {**STREAM, "max_tokens": 20, "stream_options": {"include_usage": True}}
+    async with service.client() as client:
+        answers = await asyncio.gather(*(client.post(CHAT, json=body) for _ in range(8)))
+    assert all(answer.text.endswith("data: [DONE]\n\n") for answer in answers)
+    assert all('"completion_tokens":20' in answer.text for answer in answers)
+    entries = await records(dispatch_redis)
+    assert [entry.usage.completion_tokens for entry in entries] == [20] * 8
+
+
+async def test_clients_that_leave_leave_nothing_running(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    async def ask_and_leave() -> None:
+        async with service.client() as client, client.stream("POST", CHAT, json=STREAM) as answer:
+            await anext(answer.aiter_bytes())
+
+    await asyncio.gather(*(ask_and_leave() for _ in range(8)))
+
+    async def all_are_recorded() -> bool:
+        return len(await records(dispatch_redis)) == 8
+
+    await eventually(all_are_recorded)
+    assert {entry.outcome for entry in await records(dispatch_redis)} == {Outcome.CANCELLED}
+    assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
+
+
+async def test_a_killed_worker_is_told_within_its_lease(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    async with service.client() as client, client.stream("POST", CHAT, json=STREAM) as answer:
+        parts = answer.aiter_text()
+        await anext(parts)
+        os.killpg(sim_worker.pid, signal.SIGKILL)
+        rest = "".join([part async for part in parts])
+    assert '"worker_lost"' in rest
+    assert "[DONE]" not in rest
+    [entry] = await records(dispatch_redis)
+    assert entry.outcome is Outcome.FAILED
+    assert 0 < entry.usage.completion_tokens < 400
