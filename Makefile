@@ -20,7 +20,7 @@ check:
 	@$(BOOTSTRAP) --control-plane-only
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy
+	$(PY) -m mypy manage.py platform tenants inference gpu_workers tests
 	PYTHONPATH=.:platform .venv/bin/lint-imports
 	DJANGO_SETTINGS_MODULE=control_plane.settings_for_checks $(PY) manage.py makemigrations --check --dry-run
 
