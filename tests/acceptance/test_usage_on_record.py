@@ -1,6 +1,7 @@
 """Every request made is one usage record with the engine's counts, also when the client leaves."""
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
@@ -62,6 +63,6 @@ async def test_fifty_clients_that_leave_midway_leave_fifty_records_and_an_empty_
     await eventually(lambda: live_stack.running_in_engine() == 0, timeout_seconds=15)
 
 
-def _records(stack: LiveStack, request_ids: list[str]) -> list[dict[str, object]]:
+def _records(stack: LiveStack, request_ids: list[str]) -> list[dict[str, Any]]:
     quoted = ",".join(f"'{request_id}'" for request_id in request_ids)
     return stack.usage_rows(f"request_id IN ({quoted})")
