@@ -48,7 +48,7 @@ def web_program(port: int) -> Program:
     """The gateway, the websocket door and Django in one uvicorn process."""
     uvicorn = [sys.executable, "-m", "uvicorn", "control_plane.asgi:application"]
     uvicorn += ["--host", LOOPBACK, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
-    uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "65536", "--no-access-log"]
+    uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "131072", "--no-access-log"]
     uvicorn += ["--ws-per-message-deflate", "false", "--lifespan", "on"]
     uvicorn += ["--timeout-graceful-shutdown", str(GRACEFUL_SHUTDOWN_SECONDS)]
     return Program(
