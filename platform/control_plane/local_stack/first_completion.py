@@ -40,8 +40,21 @@ class FirstCompletion:
     def wait(self, say: Say) -> None:
         """Returns when it came; raises `ServiceError` with the last lines of a failing log."""
         self._until(lambda: is_healthy(self._web_port), "the web process", say)
-        self._until(self._has_ready_worker, "the worker to load the model", say)
+        self._until(self.has_ready_worker, "the worker to load the model", say)
         self._until(self._completes, "the first completion", say)
+
+    def has_ready_worker(self) -> bool:
+        """A ready one of this start: an earlier incarnation's last words are still on record."""
+        pids = {state.pid for state in self._supervisor.states().values()}
+        url = self._demo_env["PENSTOCK_DISPATCH_REDIS_URL"]
+        pool = self._demo_env["PENSTOCK_MODEL"]
+        try:
+            with redis.Redis.from_url(url, socket_timeout=5) as client:
+                described = client.hgetall(keys.pool_workers(pool))
+        except redis.RedisError:
+            return False
+        infos = [codec.decode_worker_info(info) for info in described.values()]
+        return any(info.state is WorkerState.READY and info.pid in pids for info in infos)
 
     def _until(self, is_reached: Callable[[], bool], what: str, say: Say) -> None:
         while not is_reached():
@@ -55,19 +68,6 @@ class FirstCompletion:
                 self._told = now
                 say(f"Waiting for {what}, {now - self._began:.0f} s.")
             time.sleep(PAUSE_SECONDS)
-
-    def _has_ready_worker(self) -> bool:
-        """A ready one of this start: an earlier incarnation's last words are still on record."""
-        pids = {state.pid for state in self._supervisor.states().values()}
-        url = self._demo_env["PENSTOCK_DISPATCH_REDIS_URL"]
-        pool = self._demo_env["PENSTOCK_MODEL"]
-        try:
-            with redis.Redis.from_url(url, socket_timeout=5) as client:
-                described = client.hgetall(keys.pool_workers(pool))
-        except redis.RedisError:
-            return False
-        infos = [codec.decode_worker_info(info) for info in described.values()]
-        return any(info.state is WorkerState.READY and info.pid in pids for info in infos)
 
     def _completes(self) -> bool:
         body = {

@@ -145,12 +145,7 @@ class Stack:
             self._manage("migrate", "--no-input")
             self._seed()
             self.supervisor.start_programs(apps)
-            FirstCompletion(
-                self.supervisor,
-                read_env_file(self.demo_env_file),
-                web_port=self.settings.ports.web,
-                log=self.var / "log",
-            ).wait(say)
+            self._first_completion().wait(say)
             self._ready_file.touch()
             return True
 
@@ -174,6 +169,15 @@ class Stack:
             and self._ready_file.exists()
             and self._recorded_fingerprint() == self._fingerprint
             and is_healthy(self.settings.ports.web)
+            and self._first_completion().has_ready_worker()
+        )
+
+    def _first_completion(self) -> FirstCompletion:
+        return FirstCompletion(
+            self.supervisor,
+            read_env_file(self.demo_env_file),
+            web_port=self.settings.ports.web,
+            log=self.var / "log",
         )
 
     def _make_way(self, say: Say) -> None:
