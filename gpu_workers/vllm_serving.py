@@ -21,6 +21,7 @@ from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.vllm_arguments import command_line
+from gpu_workers.vllm_chat import PlainTextChat
 from gpu_workers.vllm_client import CountingLLM, Generation
 from gpu_workers.vllm_errors import result_of_error, result_of_response
 
@@ -68,6 +69,7 @@ class VllmServing:
             raise ValueError("this model does not generate text")
         await self._llm.reset_mm_cache()
         await init_app_state(self._llm, self._state, self._arguments, tasks)
+        self._state.openai_serving_chat = PlainTextChat.over(self._state.openai_serving_chat)
         config = self._llm.vllm_config
         cache = config.cache_config
         return EngineDescription(

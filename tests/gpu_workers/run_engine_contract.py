@@ -1,6 +1,6 @@
 """Runs the contract on vLLM, one engine for all clauses; for the engine environment's Python.
 
-    .venv-engine/bin/python -m tests.gpu_workers.run_engine_contract MODEL_FOLDER
+    .venv-engine/bin/python -m tests.gpu_workers.run_engine_contract FOLDER [SETTING=VALUE ...]
 
 Prints one JSON object: the clause's name -> null, or the traceback of its failure.
 """
@@ -20,13 +20,14 @@ from tests.gpu_workers.engine_contract import CLAUSES
 from tests.gpu_workers.vllm_contract import VLLM_CLAUSES
 
 
-async def run(model_path: str) -> dict[str, str | None]:
+async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
     config = WorkerConfig.from_environ(
         {
             "PENSTOCK_DISPATCH_REDIS_URL": "redis://not-used",
             "PENSTOCK_MODEL_PATH": model_path,
             "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
             "PENSTOCK_MAX_NUM_SEQS": "16",
+            **dict(setting.split("=", 1) for setting in settings),
         }
     )
     outcomes: dict[str, str | None] = {}
@@ -52,4 +53,4 @@ def _recorded(outcomes: dict[str, str | None], name: str) -> Iterator[None]:
 
 if __name__ == "__main__":
     adopt_children()
-    sys.stdout.write(json.dumps(uvloop.run(run(sys.argv[1]))) + "\n")
+    sys.stdout.write(json.dumps(uvloop.run(run(sys.argv[1], sys.argv[2:]))) + "\n")

@@ -1,11 +1,14 @@
 """What holds for vLLM alone: what only a tokenizer, template or grammar can judge, and caching."""
 
+import re
 from typing import Any
 
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Outcome
 from tests.gpu_workers.engine_contract import ENDLESS, QUESTION, Clause, ask
 from tests.gpu_workers.envelopes import make_envelope
+
+TOOL = {"type": "function", "function": {"name": "gate", "parameters": {"type": "object"}}}
 
 LONG_QUESTION = {
     "messages": [{"role": "user", "content": "What does a penstock carry to the turbine? " * 60}],
@@ -92,7 +95,36 @@ async def logprobs_are_vllms_own(engine: Engine, description: EngineDescription)
     assert all(len(token["top_logprobs"]) == 2 for token in content)
 
 
+async def the_short_way_of_plain_text_streams_what_vllms_own_way_does(
+    engine: Engine, description: EngineDescription
+) -> None:
+    # Only where vLLM is: this module is imported without it, for the names of its clauses.
+    from gpu_workers.vllm_chat import PlainTextChat
+
+    variants: list[dict[str, Any]] = [
+        {},
+        {"stream_options": {"include_usage": True}},
+        {"stop": ["e"]},
+        {"max_tokens": 1},
+        {"ignore_eos": True},
+        {"temperature": 1, "seed": 7, "ignore_eos": True},
+        {"tools": [TOOL], "tool_choice": "none"},
+        {"messages": [{"role": "user", "content": 'Öl, "Wasser" \\ 水\n\t\u0001'}]},
+    ]
+    for fields in variants:
+        streams = []
+        for PlainTextChat.takes_short_way in (False, True):
+            envelope = make_envelope(QUESTION | fields, max_output_tokens=40)
+            answer = await ask(engine, envelope)
+            assert answer.result.outcome is Outcome.COMPLETED, answer.result
+            chunks = b"\n".join(chunk for output in answer.outputs for chunk in output.chunks)
+            chunks = chunks.replace(envelope.request_id.encode(), b"id")
+            streams.append(re.sub(rb'"created":\d+', b'"created":0', chunks))
+        assert streams[0] == streams[1], (fields, streams)
+
+
 VLLM_CLAUSES: list[Clause] = [
+    the_short_way_of_plain_text_streams_what_vllms_own_way_does,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
     a_grammar_shapes_the_answer,
