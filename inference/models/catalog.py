@@ -57,7 +57,8 @@ class ServedModelTenant(AffectsPolicy):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     model = models.ForeignKey(ServedModel, on_delete=models.CASCADE)
-    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
+    # Not CASCADE: with its last tenant a model would come to be for everybody.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
 
     class Meta:
         verbose_name = "visibility"

@@ -4,6 +4,7 @@ from typing import cast
 
 import pytest
 from django.db import transaction
+from django.db.models import ProtectedError
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -12,6 +13,7 @@ from gpu_workers.protocol.codec import decode_api_key, decode_model
 from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy
 from inference.models import ServedModel
 from tenants import policy
+from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, PolicyVersion, Project, Tenant, Tier
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -163,3 +165,14 @@ def test_rebuilding_writes_even_where_the_version_matches(
     policy_redis.delete(keys.policy_api_keys())
     assert policy.rebuild_policy() == written_version(policy_redis)
     assert written_key(policy_redis, record) is not None
+
+
+@pytest.mark.django_db
+def test_a_model_of_one_tenant_is_never_left_to_everybody() -> None:
+    ensure_default_tiers()
+    tenant = Tenant.objects.create(name="Initech", tier=Tier.objects.get(name="free"))
+    model = ServedModel.objects.create(name="private", pool="private", context_tokens=1)
+    model.tenants.add(tenant)
+    with pytest.raises(ProtectedError):
+        tenant.delete()
+    assert model.to_policy().tenant_ids == [str(tenant.id)]
