@@ -54,6 +54,21 @@ class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[type-arg]
     ]
     inlines = [MembershipInline]
 
+    # Whoever may change accounts can make one that may do everything, or take one over.
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return _is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return _is_superuser(request)
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return request.user.is_active and request.user.is_superuser
+
 
 @admin.register(Tier)
 class TierAdmin(OperatorAdmin):
@@ -88,12 +103,12 @@ class TenantAdmin(OperatorAdmin):
     def project_count(self, tenant: Any) -> int:
         return int(tenant.project_count)
 
-    @admin.action(description="Suspend the selected tenants")
+    @admin.action(permissions=["change"], description="Suspend the selected tenants")
     def suspend(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
         count = tenants.filter(is_suspended=False).update(is_suspended=True)
         messages.success(request, f"{count} tenants suspended.")
 
-    @admin.action(description="Resume the selected tenants")
+    @admin.action(permissions=["change"], description="Resume the selected tenants")
     def resume(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
         count = tenants.filter(is_suspended=True).update(is_suspended=False)
         messages.success(request, f"{count} tenants resumed.")
@@ -165,7 +180,7 @@ class ApiKeyAdmin(OperatorAdmin):
     def project_name(self, key: ApiKey) -> str:
         return key.project.name
 
-    @admin.action(description="Revoke the selected API keys")
+    @admin.action(permissions=["change"], description="Revoke the selected API keys")
     def revoke(self, request: HttpRequest, selected: QuerySet[ApiKey]) -> None:
         active = list(selected.filter(revoked_at=None))
         for key in active:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
@@ -139,3 +140,37 @@ def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name:
     assert operator.post(change, {"pool": "mine"}).status_code == 403
     delete = reverse(f"admin:inference_{name}_delete", args=[record.pk])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.usefixtures("_one_of_each")
+@pytest.mark.parametrize(
+    ("model", "action"), [("tenant", "suspend"), ("tenant", "resume"), ("apikey", "revoke")]
+)
+def test_who_may_only_look_may_not_act(client: Client, model: str, action: str) -> None:
+    client.force_login(_somebody_who_may("view_tenant", "view_apikey"))
+    Tenant.objects.update(is_suspended=action == "resume")
+    record = (Tenant.objects if model == "tenant" else ApiKey.objects).get()
+    listing = reverse(f"admin:tenants_{model}_changelist")
+    assert client.get(listing).status_code == 200
+    client.post(listing, {"action": action, "_selected_action": [str(record.pk)]})
+    assert Tenant.objects.get().is_suspended is (action == "resume")
+    assert not ApiKey.objects.get().is_revoked
+
+
+def test_nobody_but_a_superuser_changes_accounts(client: Client) -> None:
+    user = _somebody_who_may("view_user", "add_user", "change_user", "delete_user")
+    client.force_login(user)
+    page = reverse("admin:tenants_user_change", args=[user.pk])
+    assert client.get(page).status_code == 200
+    promoted = {"email": user.email, "is_active": "on", "is_staff": "on", "is_superuser": "on"}
+    assert client.post(page, promoted).status_code == 403
+    assert client.get(reverse("admin:tenants_user_add")).status_code == 403
+    password = reverse("admin:auth_user_password_change", args=[user.pk])
+    assert client.get(password).status_code == 403
+    assert not User.objects.get().is_superuser
+
+
+def _somebody_who_may(*codenames: str) -> User:
+    user = User.objects.create_user("aide@example.org", "correct horse battery", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    return user
