@@ -29,7 +29,7 @@ _PLACE: Final = "\x00"
 _quoted: Final = msgspec.json.Encoder().encode
 
 
-class PlainTextChat(OpenAIServingChat):
+class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not seen here
     """Answers as `OpenAIServingChat` does, with less work for each token."""
 
     takes_short_way = True
@@ -52,9 +52,10 @@ class PlainTextChat(OpenAIServingChat):
     ) -> AsyncGenerator[str, None]:
         if self.takes_short_way and self._is_plain(request):
             return self._stream_plain_text(request, result_generator, request_id, model_name)
-        return super().chat_completion_stream_generator(
+        own: AsyncGenerator[str, None] = super().chat_completion_stream_generator(
             request, result_generator, request_id, model_name, *arguments, **options
         )
+        return own
 
     def _is_plain(self, request: ChatCompletionRequest) -> bool:
         options = request.stream_options

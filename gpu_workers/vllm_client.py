@@ -81,7 +81,7 @@ class Generation:
             self.first_token_at_ms = int(first_token_at * 1000)
 
 
-class CountingLLM(AsyncLLM):
+class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     """AsyncLLM under our ids: `generations` is keyed by the request's id, which the serving
     objects wrap as `chatcmpl-<id>` or `cmpl-<id>-<prompt>`."""
 

@@ -27,6 +27,7 @@ from gpu_workers.vllm_errors import result_of_error, result_of_response
 
 _FRAMING_BEFORE: Final = len("data: ")
 _FRAMING_AFTER: Final = -len("\n\n")
+SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
 
@@ -128,7 +129,7 @@ class VllmServing:
 
     def shutdown(self) -> None:
         """End the engine's processes. Blocks."""
-        self._llm.shutdown(timeout=5)
+        self._llm.shutdown(timeout=SHUTDOWN_SECONDS)
 
     async def _ask(self, generation: Generation) -> Any:
         """A stream of events, an answer, or vLLM's error. The request is rebuilt under our id."""

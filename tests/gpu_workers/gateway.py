@@ -1,5 +1,7 @@
 """A gateway for tests: enqueues requests over the real dispatch functions and gathers frames."""
 
+from typing import cast
+
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
@@ -47,7 +49,8 @@ class FakeGateway:
 
     async def read(self) -> None:
         """Take in all frames that have arrived."""
-        while data := await self._redis.lpop(keys.gateway_frames(self.gateway_id)):
+        key = keys.gateway_frames(self.gateway_id)
+        while data := cast("bytes | None", await self._redis.lpop(key)):
             batch = codec.decode_frames(data)
             self.batches.append(len(batch.frames))
             for frame in batch.frames:
@@ -73,5 +76,8 @@ class FakeGateway:
         return self.terminals[request_id]
 
     async def usage_entries(self) -> list[UsageEntry]:
-        records = await self._redis.xrange(keys.pool_usage(self._pool))
+        records = cast(
+            "list[tuple[bytes, dict[bytes, bytes]]]",
+            await self._redis.xrange(keys.pool_usage(self._pool)),
+        )
         return [codec.decode_usage_entry(fields[b"record"]) for _, fields in records]

@@ -42,7 +42,8 @@ async def test_the_simulated_engine_keeps(
 def vllm_outcomes() -> dict[str, str | None]:
     if not ENGINE_PYTHON.exists() or not DEMO_MODEL_PATH.exists():
         pytest.skip("needs the engine environment and the demo model: run `make up` once")
-    command = [ENGINE_PYTHON, "-m", "tests.gpu_workers.run_engine_contract", DEMO_MODEL_PATH]
+    module = "tests.gpu_workers.run_engine_contract"
+    command = [str(ENGINE_PYTHON), "-m", module, str(DEMO_MODEL_PATH)]
     finished = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=START_AND_RUN_SECONDS
     )

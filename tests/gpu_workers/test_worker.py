@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -85,7 +85,7 @@ async def gateway(dispatch_redis: Redis) -> FakeGateway:
 
 
 async def worker_infos(redis: Redis) -> dict[str, WorkerInfo]:
-    stored = await redis.hgetall(keys.pool_workers("sim"))
+    stored = cast("dict[bytes, bytes]", await redis.hgetall(keys.pool_workers("sim")))
     return {
         worker_id.decode(): codec.decode_worker_info(info) for worker_id, info in stored.items()
     }
@@ -163,7 +163,7 @@ async def test_a_cancellation_reaches_the_engine_and_its_tokens_are_counted(
 
 async def _tokens(gateway: FakeGateway, request_id: str, count: int) -> bool:
     await gateway.read()
-    deltas = gateway.deltas.get(request_id)
+    deltas = gateway.deltas.get(request_id, [])
     return bool(deltas) and deltas[-1].completion_tokens >= count
 
 
@@ -354,12 +354,12 @@ async def test_a_worker_that_redis_lost_registers_again(
 async def test_a_worker_waits_for_the_dispatch_functions(
     dispatch_redis: Redis, dispatch_redis_url: str
 ) -> None:
-    libraries = await dispatch_redis.execute_command("FUNCTION", "DUMP")
+    libraries = await dispatch_redis.function_dump()
     await dispatch_redis.function_flush()
     async with running_worker(dispatch_redis_url, SimEngine(sleep=Steps())) as running:
         await asyncio.sleep(0)
         assert await worker_infos(dispatch_redis) == {}
-        await dispatch_redis.execute_command("FUNCTION", "RESTORE", libraries)
+        await dispatch_redis.function_restore(cast("str", libraries))
         await running.ready()
 
 
@@ -369,7 +369,7 @@ async def test_a_broken_connection_of_the_inbox_loses_no_request(
     steps = Steps(granted=100)
     async with running_worker(dispatch_redis_url, SimEngine(sleep=steps)) as running:
         await running.ready()
-        await dispatch_redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        await dispatch_redis.client_kill_filter(_type="normal", skipme=True)
         sent = [await gateway.send(make_envelope(max_output_tokens=2)) for _ in range(5)]
         for request_id in sent:
             assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
