@@ -22,10 +22,7 @@ from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission
 from inference.dispatch import Dispatch, QueueFull
-from inference.errors import (
-    InvalidRequest,
-    Unavailable,
-)
+from inference.errors import InvalidRequest, Unavailable
 from inference.settlement import Generation, Settlement
 from inference.token_stream import FrameHub
 from inference.worker_registry import WorkerRegistry
@@ -144,6 +141,8 @@ class Completions:
                 retry_after_seconds=_QUEUE_FULL_RETRY_SECONDS,
             )
         generation.is_enqueued = True
+        if self._is_stopping:
+            generation.cancel()
         ADMITTED.labels(envelope.api.value).inc()
         return generation
 

@@ -158,6 +158,20 @@ class Dispatch:
             for request_id, attempt, state, gateway, worker, envelope in rows
         ]
 
+    async def end_unread(self, stranded: Stranded) -> bool:
+        """Finishes a request whose output nobody reads. What was delivered is unknown by now:
+        nothing is billed."""
+        was_queued = stranded.state is RequestState.QUEUED
+        return await self.finish(
+            usage_entry(
+                codec.decode_envelope(stranded.envelope),
+                attempt=stranded.attempt,
+                outcome=Outcome.EXPIRED if was_queued else Outcome.FAILED,
+                error_code="queue_timeout" if was_queued else "worker_lost",
+                worker_id=stranded.worker_id,
+            )
+        )
+
     async def states(self, pool: str, request_ids: list[str]) -> dict[str, RequestState]:
         """What the pool knows of each of these requests."""
         pipeline = self._redis.pipeline(transaction=False)
@@ -212,8 +226,7 @@ def usage_entry(
 
 async def end_abandoned(redis: Redis) -> int:
     """Ends the requests whose gateway is gone and that no worker will end. For the sweeper;
-    returns how many it ended. What the gateway had delivered is unknown by now: nothing is billed.
-    """
+    returns how many it ended."""
     dispatch = Dispatch(redis)
     ended = 0
     for pool in await _all_pools(redis):
@@ -224,15 +237,7 @@ async def end_abandoned(redis: Redis) -> int:
                 alive[gateway_id] = bool(await redis.exists(keys.gateway_heartbeat(gateway_id)))
             if alive[gateway_id]:
                 continue
-            queued = stranded.state is RequestState.QUEUED
-            entry = usage_entry(
-                codec.decode_envelope(stranded.envelope),
-                attempt=stranded.attempt,
-                outcome=Outcome.EXPIRED if queued else Outcome.FAILED,
-                error_code="queue_timeout" if queued else "worker_lost",
-                worker_id=stranded.worker_id,
-            )
-            if await dispatch.finish(entry):
+            if await dispatch.end_unread(stranded):
                 ended += 1
                 _log.info("abandoned_request_ended", request_id=stranded.request_id, pool=pool)
     return ended

@@ -26,7 +26,8 @@ SILENCE_SECONDS: Final = 15.0
 # A running request without a frame for so long is asked after: its last frames may be lost.
 _IDLE_SECONDS: Final = 3.0
 _EXPIRED_RETRY_SECONDS: Final = 5
-_RETRY_SECONDS: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 10.0
 
 ENDED = Counter("penstock_gateway_ended_total", "Admitted requests by how they ended.", ["outcome"])
 CANCELLATIONS = Counter(
@@ -89,6 +90,7 @@ class Settlement:
         self._dispatch = dispatch
         self._background = Background()
         self._open: dict[str, Generation] = {}
+        self._pools: set[str] = set()  # every one that a request has gone to
         self._to_release: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._all_ended = asyncio.Event()
 
@@ -114,10 +116,14 @@ class Settlement:
         """A request that has been admitted and is about to be enqueued."""
         generation = Generation(self, envelope)
         self._open[envelope.request_id] = generation
+        self._pools.add(envelope.pool)
         return generation
 
     def cancel(self, generation: Generation) -> None:
-        if generation.is_cancelled or generation.request_id not in self._open:
+        # What is still on its way into the queue would be unknown to the pool, and run for nobody.
+        if not generation.is_enqueued or generation.is_cancelled:
+            return
+        if generation.request_id not in self._open:
             return
         generation.is_cancelled = True
         CANCELLATIONS.inc()
@@ -141,8 +147,8 @@ class Settlement:
 
     async def _cancel(self, generation: Generation) -> None:
         """Until the pool has heard it. A running request's end then comes from its worker."""
-        envelope = generation.envelope
-        for pause in _RETRY_SECONDS:
+        envelope, pause = generation.envelope, _FIRST_PAUSE_SECONDS
+        while envelope.request_id in self._open:
             try:
                 state = await self._dispatch.cancel(envelope.pool, envelope.request_id)
                 if state is RequestState.QUEUED:
@@ -153,15 +159,14 @@ class Settlement:
             except (RedisError, OSError):
                 REDIS_ERRORS.inc()
                 await asyncio.sleep(pause)
-        _log.error("cancel_not_heard", request_id=envelope.request_id)
-        self.forget(generation)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def _watch(self) -> None:
         """Ends this gateway's requests that nobody else will: past their deadline in the queue,
         held by a dead worker, or ended without the end having arrived here."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            for pool in {generation.envelope.pool for generation in self._open.values()}:
+            for pool in list(self._pools):
                 for stranded in await self._dispatch.reap(
                     pool, grace_ms=0, gateway_id=self.hub.gateway_id
                 ):
@@ -172,8 +177,9 @@ class Settlement:
     async def _end_stranded(self, stranded: Stranded) -> None:
         generation = self._open.get(stranded.request_id)
         if generation is None:
-            return
-        if stranded.state is RequestState.QUEUED:
+            # It reached the queue after this gateway had given it up.
+            await self._dispatch.end_unread(stranded)
+        elif stranded.state is RequestState.QUEUED:
             waited = time.monotonic() - generation.started_at
             error = Unavailable(
                 f"No worker was free for this request within {waited:.0f} s; try again later.",
