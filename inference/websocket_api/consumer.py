@@ -77,6 +77,13 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._caller: Caller | None = None
         self._is_open = False
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """However the connection ends, also by the server's own shutdown, its requests end too."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Channels' own looks for database connections to close; there are none here."""
         match message["type"]:
@@ -85,7 +92,6 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             case "websocket.receive":
                 await self.receive(message.get("text"), message.get("bytes"))
             case "websocket.disconnect":
-                await self.disconnect(message.get("code", 1006))
                 raise StopConsumer
 
     async def connect(self) -> None:
@@ -109,7 +115,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except InferenceError as error:
             await self._send(FrameWriter(None).error(error.to_wire()))
 
-    async def disconnect(self, code: int) -> None:
+    def _close(self) -> None:
         if self._is_open:
             self._is_open = False
             CONNECTIONS.dec()
@@ -187,8 +193,12 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return writer.done(end, end.finish_reason)
 
     async def _send(self, text: str) -> None:
-        if self._is_open:
+        if not self._is_open:
+            return
+        try:
             await self.send(text_data=text)
+        except OSError:  # as ASGI has it where the client is gone
+            self._close()
 
     # handshake ----------------------------------------------------------------------------------
 

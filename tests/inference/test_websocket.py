@@ -1,5 +1,6 @@
 """GET /ws/v1/stream: many requests on one connection."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +10,14 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from inference.admission import POLL_SECONDS
-from tests.inference.cast import MODEL
+from inference.completions import GatewaySettings
+from inference.errors import REDIS_ERRORS
+from inference.websocket_api.application import WebsocketApi
+from inference.websocket_api.consumer import CONNECTIONS
+from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service, a_tier
 from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.polling import eventually
@@ -243,3 +249,64 @@ async def test_limits_hold_over_websockets_too(service: Service, worker: Scripte
         await ask(socket, "b")
         error = await receive(socket)
     assert error["error"]["code"] == "requests_per_minute_exceeded"
+
+
+class BrokenSocket:
+    """A connection whose client vanishes at the first chunk: no disconnect is ever received."""
+
+    def __init__(self, key: str) -> None:
+        self.scope = {
+            "type": "websocket",
+            "path": "/ws/v1/stream",
+            "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {key}".encode())],
+        }
+        request = {"type": "request", "id": "a", "api": "chat.completions", "body": BODY}
+        self._messages = [
+            {"type": "websocket.connect"},
+            {"type": "websocket.receive", "text": json.dumps(request)},
+        ]
+        self.is_gone = asyncio.Event()
+
+    async def receive(self) -> Any:
+        if self._messages:
+            return self._messages.pop(0)
+        return await asyncio.Future()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "websocket.send":
+            self.is_gone.set()
+            raise OSError("the client is gone")
+
+
+async def test_a_send_to_a_client_that_is_gone_cancels_and_blames_nobody_else(
+    service: Service, gateway_settings: GatewaySettings, worker: ScriptedWorker
+) -> None:
+    worker.script = talk_until_cancelled
+    await worker.start()
+    redis_errors, connections = REDIS_ERRORS._value.get(), CONNECTIONS._value.get()
+    socket = BrokenSocket(service.alice)
+    application = WebsocketApi(service.gateway.completions, gateway_settings)
+    serving = asyncio.create_task(application(socket.scope, socket.receive, socket.send))
+    await asyncio.wait_for(socket.is_gone.wait(), 5)
+    [record] = await eventually(worker.records)
+    assert record.outcome is Outcome.CANCELLED
+    assert REDIS_ERRORS._value.get() == redis_errors
+    assert CONNECTIONS._value.get() == connections
+    serving.cancel()
+
+
+async def test_a_handler_that_is_stopped_takes_its_requests_with_it(
+    service: Service, worker: ScriptedWorker, gateway_settings: GatewaySettings
+) -> None:
+    """As a server does whose time to shut down is over."""
+    connections = CONNECTIONS._value.get()
+    socket = BrokenSocket(service.alice)
+    application = WebsocketApi(service.gateway.completions, gateway_settings)
+    serving = asyncio.create_task(application(socket.scope, socket.receive, socket.send))
+    await eventually(lambda: worker.redis.zcard(keys.pool_queue(POOL)))
+    assert CONNECTIONS._value.get() == connections + 1
+    serving.cancel()
+    [record] = await eventually(worker.records)
+    assert record.outcome is Outcome.CANCELLED
+    assert CONNECTIONS._value.get() == connections
