@@ -91,7 +91,7 @@ class OpenAIApi:
 
     async def _show_model(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
-        name = exchange.scope["path"].removeprefix(f"{_MODELS}/")
+        name = exchange.scope["path"].removeprefix(f"{_MODELS}/").rstrip("/")
         await exchange.answer(_model_json(await self._completions.admission.model(name, caller)))
 
     async def _issue_ticket(self, exchange: "_Exchange") -> None:

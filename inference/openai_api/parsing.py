@@ -55,7 +55,7 @@ def _explained(text: str, data: bytes) -> InvalidRequest:
     match = _AT_PATH.match(text)
     what, path = (match["what"], match["path"].removesuffix("[...]")) if match else (text, "")
     if named := _NAMED.search(what):
-        param = f"{path}.{named['name']}" if path else named["name"]
+        param = _shortened(f"{path}.{named['name']}" if path else named["name"])
         if named[1] == "unknown":
             return InvalidRequest(
                 f"Unknown field {param!r}: this API does not take it.",
@@ -90,5 +90,8 @@ def _value_at(path: str, data: bytes) -> str | None:
         return f"an array of {len(value)}"
     if isinstance(value, dict):
         return "an object"
-    text = msgspec.json.encode(value).decode()
+    return _shortened(msgspec.json.encode(value).decode())
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

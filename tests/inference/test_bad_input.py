@@ -136,6 +136,15 @@ async def test_a_bad_body_is_a_400_that_names_the_field(
     assert worker.runs == {}
 
 
+@pytest.mark.parametrize("where", [GOOD, {**GOOD, "messages": [{**MESSAGES[0], "k" * 100_000: 1}]}])
+async def test_a_refusal_never_repeats_a_long_body(service: Service, where: Any) -> None:
+    async with service.client() as client:
+        response = await client.post(CHAT, json={"k" * 100_000: 1, **where})
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "unknown_field"
+    assert len(response.content) < 1_000
+
+
 @pytest.mark.parametrize(
     ("changes", "param"),
     [
@@ -346,11 +355,13 @@ async def test_unknown_and_forbidden_models_look_the_same(service: Service) -> N
     assert answers[0] == answers[1]
 
 
-async def test_a_model_can_be_shown(service: Service) -> None:
+@pytest.mark.parametrize("path", ["org/model", "org%2Fmodel", "org/model/"])
+async def test_a_model_can_be_shown(service: Service, path: str) -> None:
+    await service.snapshot.add_model("org/model")
     async with service.client() as client:
-        response = await client.get(f"/v1/models/{MODEL}")
+        response = await client.get(f"/v1/models/{path}")
     assert response.json() == {
-        "id": MODEL,
+        "id": "org/model",
         "object": "model",
         "created": 1,
         "owned_by": "penstock",
