@@ -22,7 +22,7 @@ from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission
 from inference.dispatch import Dispatch, QueueFull
-from inference.errors import InvalidRequest, Unavailable
+from inference.errors import InvalidRequest, LimitReached, Unavailable
 from inference.settlement import Generation, Settlement
 from inference.token_stream import FrameHub
 from inference.worker_registry import WorkerRegistry
@@ -122,7 +122,14 @@ class Completions:
         _check_output(request, caller)
         await self._check_prompt(request, model)
         envelope = self._envelope(caller, request, model, request_id or new_request_id())
-        await self.admission.reserve(envelope.request_id, model.pool, caller)
+        try:
+            await self.admission.reserve(envelope.request_id, model.pool, caller)
+        except LimitReached:
+            raise
+        except BaseException:
+            # Whether it is reserved is unknown.
+            self.settlement.give_back(envelope)
+            raise
         generation = self.settlement.open(envelope)
         try:
             answer = await self.dispatch.enqueue(

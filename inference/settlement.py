@@ -139,9 +139,13 @@ class Settlement:
         if self._open.pop(generation.request_id, None) is None:
             return
         self.hub.close(generation.request_id)
-        self._to_release.put_nowait((generation.envelope.tenant_id, generation.request_id))
+        self.give_back(generation.envelope)
         if not self._open:
             self._all_ended.set()
+
+    def give_back(self, envelope: Envelope) -> None:
+        """Releases what the request reserved, soon; there may be nothing."""
+        self._to_release.put_nowait((envelope.tenant_id, envelope.request_id))
 
     # ends that no worker makes ------------------------------------------------------------------
 

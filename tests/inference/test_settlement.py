@@ -43,6 +43,27 @@ async def test_a_cancellation_is_repeated_until_the_pool_has_heard_it(
     assert record.outcome is Outcome.CANCELLED
 
 
+async def test_a_reservation_whose_answer_was_lost_is_given_back(
+    service: Service, dispatch_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admission = service.gateway.completions.admission
+    reserve = admission.reserve
+
+    async def lose_the_answer(*args: Any) -> None:
+        await reserve(*args)
+        assert await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 1
+        raise RedisConnectionError("away")
+
+    monkeypatch.setattr(admission, "reserve", lose_the_answer)
+    async with service.client() as client:
+        assert (await client.post("/v1/chat/completions", json=ASK)).status_code == 503
+
+    async def is_given_back() -> bool:
+        return await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 0
+
+    await eventually(is_given_back)
+
+
 async def test_a_request_that_its_gateway_does_not_know_is_ended_all_the_same(
     service: Service, worker: ScriptedWorker, dispatch_redis: Redis
 ) -> None:
