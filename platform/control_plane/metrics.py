@@ -1,6 +1,11 @@
-"""/metrics: what this process counted, and the state of parts, pools and workers at this moment."""
+"""/metrics: what this process counted, and the state of parts, pools and workers at this moment.
 
-from collections.abc import Iterator
+Whoever scrapes brings no key: models that are not for every tenant, and their pools, are added up
+under one name.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
@@ -11,6 +16,7 @@ from prometheus_client.registry import Collector
 from control_plane.health import HealthReport, PoolState
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_NOT_PUBLIC: Final = "(not public)"
 
 
 def render(report: HealthReport) -> bytes:
@@ -31,17 +37,39 @@ class _Moment(Collector):
         yield up
         ready = float(self._report.is_ready)
         yield GaugeMetricFamily("penstock_ready", "1 if a request would be answered.", value=ready)
+        models = self._report.models
+        public = {model.pool.name for model in models if model.is_public}
         for name, about, value_of in _POOL_FAMILIES:
-            family = GaugeMetricFamily(f"penstock_pool_{name}", about, labels=["pool"])
-            for pool in self._report.pools:
-                family.add_metric([pool.name], float(value_of(pool)))
-            yield family
-        served = GaugeMetricFamily(
-            "penstock_model_ready_workers", "Workers that take requests.", labels=["model"]
+            yield _gauge(
+                f"penstock_pool_{name}",
+                about,
+                "pool",
+                (
+                    (pool.name if pool.name in public else _NOT_PUBLIC, value_of(pool))
+                    for pool in self._report.pools
+                ),
+            )
+        yield _gauge(
+            "penstock_model_ready_workers",
+            "Workers that take requests.",
+            "model",
+            (
+                (model.policy.name if model.is_public else _NOT_PUBLIC, len(model.pool.ready))
+                for model in models
+            ),
         )
-        for model in self._report.models:
-            served.add_metric([model.policy.name], float(len(model.pool.ready)))
-        yield served
+
+
+def _gauge(
+    name: str, about: str, label: str, values: Iterable[tuple[str, int]]
+) -> GaugeMetricFamily:
+    totals: Counter[str] = Counter()
+    for key, value in values:
+        totals[key] += value
+    family = GaugeMetricFamily(name, about, labels=[label])
+    for key, total in totals.items():
+        family.add_metric([key], float(total))
+    return family
 
 
 def _slots(pool: PoolState) -> int:

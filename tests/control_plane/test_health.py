@@ -147,6 +147,26 @@ async def test_metrics_hold_queues_and_workers_of_each_pool(
     assert len(families) >= 11
 
 
+@pytest.mark.usefixtures("functions_loaded")
+async def test_metrics_name_no_model_or_pool_that_is_not_for_everybody(
+    health: Health, empty_redis: Redis
+) -> None:
+    write_policy(
+        empty_redis,
+        model_policy("demo"),
+        model_policy("acme-secret", tenant_ids=["acme"]),
+        model_policy("globex-secret", tenant_ids=["globex"]),
+    )
+    for pool in ("acme-secret", "globex-secret", "of-no-model"):
+        write_worker(empty_redis, pool)
+    answer = await ask(health, "/metrics")
+    assert "secret" not in answer.body and "of-no-model" not in answer.body
+    lines = answer.body.splitlines()
+    assert 'penstock_pool_running_requests{pool="demo"} 0.0' in lines
+    assert 'penstock_pool_running_requests{pool="(not public)"} 9.0' in lines
+    assert 'penstock_model_ready_workers{model="(not public)"} 2.0' in lines
+
+
 async def test_metrics_come_also_while_redis_is_down() -> None:
     answer = await ask(Health(dispatch_redis_url=NOWHERE), "/metrics")
     assert answer.status == 200
