@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from tests.servers import ROOT, TestServers, servers
+from tests.places import ROOT
+from tests.servers import TestServers, servers
 
 LUA_FUNCTIONS = sorted((ROOT / "inference").rglob("*.lua"))
 

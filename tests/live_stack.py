@@ -14,7 +14,7 @@ from control_plane.local_stack.stack import Stack
 
 from gpu_workers.config import read_env_file
 from tests.acceptance.stack import LiveStack
-from tests.servers import ROOT, free_port
+from tests.places import ROOT, free_port
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """vLLM's own OpenAI server on the same model and engine arguments, to compare ourselves with."""
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,7 +9,8 @@ from pathlib import Path
 
 import httpx
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import LOOPBACK, ROOT, free_port
+
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
 START_TIMEOUT_SECONDS = 240
 
@@ -20,10 +20,8 @@ def reference_vllm(
     model_path: Path, model: str, log_file: Path, *, max_num_seqs: int
 ) -> Iterator[str]:
     """Run vLLM's server on a free loopback port until the block ends; yields its base URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
+    port = free_port()
+    url = f"http://{LOOPBACK}:{port}"
     environ = os.environ | {
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "HF_HUB_OFFLINE": "1",
@@ -33,7 +31,7 @@ def reference_vllm(
     command = [
         str(ENGINE_PYTHON),
         *("-m", "vllm.entrypoints.openai.api_server"),
-        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--host", LOOPBACK, "--port", str(port)),
         *("--model", str(model_path), "--served-model-name", model),
         *("--max-num-seqs", str(max_num_seqs), "--enforce-eager"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),

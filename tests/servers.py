@@ -9,18 +9,17 @@ import atexit
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT, free_port
+
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
 from control_plane.local_stack.services import (  # noqa: E402
-    LOOPBACK,
     PostgresServer,
     RedisServer,
     find_postgres,
@@ -109,13 +108,6 @@ class TestServers:
                 server.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
         self._running.append(process)
-
-
-def free_port() -> int:
-    """A port that nothing has at this moment."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 @cache

@@ -15,7 +15,7 @@ from control_plane.env import Settings
 from django.core.management import get_commands
 
 from gpu_workers.config import WorkerConfig
-from tests.servers import ROOT
+from tests.places import ROOT
 
 SECRETS = {
     "PENSTOCK_SECRET_KEY": "s" * 40,

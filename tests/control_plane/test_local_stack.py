@@ -29,8 +29,8 @@ from control_plane.local_stack.settings import Ports, StackSettings
 from control_plane.local_stack.stack import Stack, accounts
 from control_plane.local_stack.supervisor import Supervisor
 
+from tests.places import free_port
 from tests.polling import eventually_sync
-from tests.servers import free_port
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 

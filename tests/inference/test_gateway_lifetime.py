@@ -14,8 +14,8 @@ from tenants import api_keys
 from tests.inference.cast import MODEL, POOL, encoded_worker_info
 from tests.inference.conftest import PEPPER, Service, serving
 from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled
+from tests.places import free_port
 from tests.polling import eventually
-from tests.servers import free_port
 
 STREAM = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Count."}]}
 

@@ -15,8 +15,8 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
+from tests.places import ROOT
 from tests.polling import eventually
-from tests.servers import ROOT
 
 pytestmark = pytest.mark.stack
 
