@@ -3,16 +3,29 @@
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError
+from redis.exceptions import RedisError
 
 Fact = str | int | bool | None
 
 
 class ReportingCommand(BaseCommand):
-    """With `--json` a command prints one object on standard output and nothing else."""
+    """With `--json` a command prints one object on standard output and nothing else. A server
+    that is down is one sentence, too."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except OperationalError as error:
+            raise CommandError(f"PostgreSQL does not answer: {_first_line(error)}.") from None
+        except RedisError as error:
+            raise CommandError(
+                f"The dispatch Redis does not answer: {_first_line(error)}."
+            ) from None
 
     def report(self, options: dict[str, Any], **facts: Fact) -> None:
         if options["json"]:
@@ -22,3 +35,7 @@ class ReportingCommand(BaseCommand):
         for name, fact in facts.items():
             if fact is not None:
                 self.stdout.write(f"{name.replace('_', ' '):<{width}}{fact}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

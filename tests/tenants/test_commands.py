@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.protocol import keys
 from tenants import api_keys
-from tenants.models import ApiKey, Project, Tenant, User
+from tenants.models import ApiKey, PolicyVersion, Project, Tenant, User
 
 pytestmark = pytest.mark.django_db
 
@@ -112,3 +114,21 @@ def test_create_operator_refuses_what_is_unsafe(
 def test_create_operator_says_which_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="cannot be read from"):
         call_command("create_operator", "a@b.example", "--password-file", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OperationalError("no connection\nwith a second line"), r"PostgreSQL .* no connection\.$"),
+        (RedisConnectionError("no connection"), r"dispatch Redis .* no connection\.$"),
+    ],
+)
+def test_what_is_down_is_told_in_one_sentence(
+    acme: Project, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+) -> None:
+    def be_down() -> None:
+        raise error
+
+    monkeypatch.setattr(PolicyVersion, "bump", be_down)
+    with pytest.raises(CommandError, match=sentence):
+        call_command("create_api_key", "Acme")

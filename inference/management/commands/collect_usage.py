@@ -4,9 +4,7 @@ import signal
 import threading
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
-from django.db import DatabaseError
-from redis.exceptions import RedisError
+from django.core.management.base import CommandParser
 
 from inference.metering import UsageCollector, dispatch_redis
 from tenants.management.reporting import ReportingCommand
@@ -25,10 +23,7 @@ class Command(ReportingCommand):
             if not options["once"]:
                 collector.run(_stop_at_signal())
                 return
-            try:
-                collected = collector.drain()
-            except (DatabaseError, RedisError) as error:
-                raise CommandError(f"Usage cannot be collected now: {error}") from None
+            collected = collector.drain()
         self.report(options, collected=collected)
 
 

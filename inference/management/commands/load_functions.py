@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 import inference
 from inference.redis_functions import FunctionLibrary
@@ -19,10 +17,7 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         sources = sorted(Path(inference.__file__).parent.glob("*.lua"))
-        try:
-            asyncio.run(_load(sources))
-        except RedisError as error:
-            raise CommandError(f"The dispatch Redis does not take the functions: {error}") from None
+        asyncio.run(_load(sources))
         self.report(options, loaded=", ".join(source.stem for source in sources))
 
 
