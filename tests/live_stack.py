@@ -16,6 +16,8 @@ from gpu_workers.config import read_env_file
 from tests.acceptance.stack import LiveStack
 from tests.places import ROOT, free_port
 
+KEPT_LOGS = ROOT / "var" / "live-stack-log"
+
 
 @contextmanager
 def run_live_stack(**environ: str) -> Iterator[LiveStack]:
@@ -46,6 +48,9 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
         )
     finally:
         stack.down(_say)
+        # The last run's logs stay, to be read when it failed.
+        shutil.rmtree(KEPT_LOGS, ignore_errors=True)
+        shutil.copytree(stack.var / "log", KEPT_LOGS)
         shutil.rmtree(folder, ignore_errors=True)
 
 
