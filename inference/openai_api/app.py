@@ -24,6 +24,7 @@ from inference.errors import (
     InferenceError,
     MethodNotAllowed,
     NotFound,
+    Unavailable,
     as_inference_error,
 )
 from inference.openai_api.body import ClientGone, read_body
@@ -81,6 +82,13 @@ class OpenAIApi:
             await handler(exchange)
         except ClientGone:
             return
+        except asyncio.CancelledError:
+            # The server's time to shut down is over: the last moment to tell the client.
+            await exchange.fail(
+                Unavailable(
+                    "The gateway shut down before the end; ask again.", retry_after_seconds=1
+                )
+            )
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
             await exchange.fail(as_inference_error(error))
 

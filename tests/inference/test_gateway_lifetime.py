@@ -1,8 +1,11 @@
 """A gateway process comes up without Redis and leaves nothing behind when it goes."""
 
 import asyncio
+import json
+from typing import Any
 
 import httpx
+import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
@@ -83,3 +86,34 @@ async def test_a_starting_worker_is_not_ready(dispatch_redis: Redis) -> None:
     assert starting.is_live
     assert starting.info == codec.decode_worker_info(info)
     assert not await registry.is_ready(POOL)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_handler_whose_time_to_shut_down_is_over_tells_its_client(
+    service: Service, worker: ScriptedWorker, has_begun: bool
+) -> None:
+    """Servers cancel what has not ended when their patience does."""
+    worker.script = talk_until_cancelled
+    if has_begun:
+        await worker.start()
+    sent: list[Any] = []
+    received = [{"type": "http.request", "body": json.dumps(STREAM).encode()}]
+
+    async def receive() -> Any:
+        return received.pop() if received else await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    authorization = (b"authorization", f"Bearer {service.alice}".encode())
+    scope = {"path": "/v1/chat/completions", "method": "POST", "headers": [authorization]}
+    handler = asyncio.create_task(service.gateway.http(scope, receive, send))
+    await eventually(lambda: sent if has_begun else worker.redis.zcard(keys.pool_queue(POOL)))
+    await asyncio.sleep(0)
+    handler.cancel()
+    await asyncio.wait([handler])
+    assert sent[0]["status"] == (200 if has_begun else 503)
+    assert b'"service_unavailable"' in sent[-1]["body"]
+    assert not sent[-1].get("more_body")
+    [record] = await eventually(worker.records)
+    assert record.outcome is Outcome.CANCELLED
