@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 
-# Longer than a worker's lease, so that one late heartbeat does not make a pool look empty.
+# A worker's lease: six claims, so that a late one does not make a pool look empty.
 LIVE_MS: Final = 6_000
 CACHE_SECONDS: Final = 1.0
 
