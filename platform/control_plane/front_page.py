@@ -47,14 +47,11 @@ def _curl(report: HealthReport) -> str:
     """A line that works when pasted, once PENSTOCK_API_KEY holds a key. Never a real key."""
     public = [model for model in report.models if model.is_public]
     served = [model for model in public if model.is_served] or public
-    body = {
-        "model": served[0].policy.name if served else "<model>",
-        "stream": True,
-        "messages": [{"role": "user", "content": "What is Penstock?"}],
-    }
+    model = served[0].policy.name if served else "<model>"
     return (
         f"curl -N {settings.PENSTOCK_PUBLIC_URL}/v1/chat/completions \\\n"
         '  -H "Authorization: Bearer $PENSTOCK_API_KEY" \\\n'
         '  -H "Content-Type: application/json" \\\n'
-        f"  -d '{json.dumps(body)}'"
+        f'  -d \'{{"model": {json.dumps(model)}, "stream": true,\n'
+        '       "messages": [{"role": "user", "content": "What is Penstock?"}]}\''
     )
