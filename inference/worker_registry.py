@@ -54,12 +54,16 @@ class WorkerRegistry:
     async def fits(self, pool: str, text_bytes: int) -> int | None:
         """None if a prompt of so many UTF-8 bytes may fit some worker, else the largest context in
         tokens. A token is at most `max_token_bytes` long, so this never refuses what would fit."""
-        live = [worker.info for worker in await self.workers(pool) if worker.is_live]
-        if not live or any(
-            text_bytes <= info.context_tokens * max(1, info.max_token_bytes) for info in live
+        started = [
+            worker.info
+            for worker in await self.workers(pool)
+            if worker.is_live and worker.info.state is not WorkerState.STARTING
+        ]
+        if not started or any(
+            text_bytes <= info.context_tokens * max(1, info.max_token_bytes) for info in started
         ):
             return None
-        return max(info.context_tokens for info in live)
+        return max(info.context_tokens for info in started)
 
     async def _read(self, pool: str) -> list[PoolWorker]:
         pipeline = self._redis.pipeline(transaction=False)

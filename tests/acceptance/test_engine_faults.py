@@ -46,8 +46,9 @@ def test_a_killed_process_ends_the_stream_typed_and_leaves_no_orphan(
         timeout=60,
     ) as answer:
         for line in answer.iter_lines():
-            if line.startswith("data: "):
-                events.append(line)
+            if not line.startswith("data: "):
+                continue
+            events.append(line)
             if len(events) == 5:
                 os.kill(victim(tree), signal.SIGKILL)
     assert '"error"' in events[-1], events[-1]

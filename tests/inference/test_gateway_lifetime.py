@@ -78,7 +78,7 @@ async def test_the_registry_tells_live_workers_from_dead_ones(
 
 
 async def test_a_starting_worker_is_not_ready(dispatch_redis: Redis) -> None:
-    info = encoded_worker_info("w#1", state=WorkerState.STARTING)
+    info = encoded_worker_info("w#1", state=WorkerState.STARTING, context_tokens=0)
     prefix = keys.pool_prefix(POOL)
     await dispatch_redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, "w#1", "w", info)
     registry = WorkerRegistry(dispatch_redis)
@@ -86,6 +86,7 @@ async def test_a_starting_worker_is_not_ready(dispatch_redis: Redis) -> None:
     assert starting.is_live
     assert starting.info == codec.decode_worker_info(info)
     assert not await registry.is_ready(POOL)
+    assert await registry.fits(POOL, 1) is None, "its context is not known yet"
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
