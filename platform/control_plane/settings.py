@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "channels",
+    "django_ratelimit",
     "tenants.apps.TenantsConfig",
     "inference.apps.InferenceConfig",
     "control_plane.apps.ControlPlaneConfig",
@@ -165,6 +166,9 @@ CSRF_TRUSTED_ORIGINS = list(ENV.allowed_origins)
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+# django-ratelimit names only the caches it was tried with; Django's own for Redis counts atomically.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # Files, words, logs ------------------------------------------------------------------------------
 

@@ -4,8 +4,10 @@ from django.contrib import admin
 from django.urls import path
 
 from control_plane.front_page import front_page
+from control_plane.login import operator_login
 
 urlpatterns = [
     path("", front_page, name="front-page"),
+    path("admin/login/", operator_login),
     path("admin/", admin.site.urls),
 ]

@@ -174,3 +174,16 @@ def _somebody_who_may(*codenames: str) -> User:
     user = User.objects.create_user("aide@example.org", "correct horse battery", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
     return user
+
+
+def test_guessing_an_operators_password_is_stopped_with_a_page_that_says_when_to_return(
+    client: Client,
+) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    form = {"username": "ops@example.org", "password": "wrong"}
+    answers = [client.post("/admin/login/", form) for _ in range(11)]
+    assert {answer.status_code for answer in answers[:10]} == {200}
+    assert answers[10].status_code == 429
+    assert answers[10]["Retry-After"] == "60"
+    assert b"try again" in answers[10].content
+    assert client.get("/admin/login/").status_code == 200
