@@ -167,7 +167,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
-# django-ratelimit names only the caches it was tried with; Django's own for Redis counts atomically.
+# django-ratelimit knows few caches by name; Django's own for Redis counts atomically as it needs.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # Files, words, logs ------------------------------------------------------------------------------
