@@ -15,6 +15,7 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.utils.gc_utils import freeze_gc_heap
 from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
@@ -73,7 +74,7 @@ class VllmServing:
         self._state.openai_serving_chat = PlainTextChat.over(self._state.openai_serving_chat)
         config = self._llm.vllm_config
         cache = config.cache_config
-        return EngineDescription(
+        description = EngineDescription(
             engine="vllm",
             version=vllm.__version__,
             slots=self._slots,
@@ -82,6 +83,9 @@ class VllmServing:
             template_overhead_tokens=await self._template_overhead(),
             max_token_bytes=self._longest_token(),
         )
+        # As vLLM's server does: a collection must not walk what will never be garbage.
+        freeze_gc_heap()
+        return description
 
     async def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
         """See `Engine.generate`."""

@@ -4,6 +4,7 @@
 Channels; probes to the status endpoints; all else to Django, where there is one.
 """
 
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -70,6 +71,9 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the server logs the message and ends
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
+        # From here on the garbage collector walks what requests leave behind, not all of Django.
+        gc.collect()
+        gc.freeze()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         try:
