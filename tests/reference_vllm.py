@@ -39,7 +39,7 @@ def reference_vllm(
     ]
     with log_file.open("wb") as log:
         server = subprocess.Popen(
-            command, env=environ, stdout=log, stderr=log, start_new_session=True
+            command, env=environ, stdout=log, stderr=log, process_group=0
         )
     try:
         _wait_until_healthy(url, server, log_file)

@@ -104,33 +104,42 @@ class _Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def stream(self, prompt: str, max_tokens: int) -> Sample:
-        if self._writer is None:
+        """Send one request and read its whole answer. As HTTP clients do, ask again on a fresh
+        connection if the server has closed the idle one."""
+        started = time.perf_counter()
+        received, ttft = await self._exchange(prompt, max_tokens, started)
+        if not received:
+            self.close()
+            received, ttft = await self._exchange(prompt, max_tokens, started)
+        duration = time.perf_counter() - started
+        return Sample(
+            ttft=ttft if ttft is not None else duration,
+            duration=duration,
+            completion_tokens=_completion_tokens(self._target.name, received),
+        )
+
+    async def _exchange(
+        self, prompt: str, max_tokens: int, started: float
+    ) -> tuple[bytes, float | None]:
+        """The answer's bytes, none if the connection was closed, and when the first token came."""
+        if self._reader is None or self._writer is None:
             parts = urlsplit(self._target.url)
             self._reader, self._writer = await asyncio.open_connection(parts.hostname, parts.port)
-        assert self._reader is not None
-        started = time.perf_counter()
         self._writer.write(self._request(prompt, max_tokens))
         received = bytearray()
         ttft: float | None = None
-        while True:
-            data = await asyncio.wait_for(self._reader.read(65536), timeout=120)
-            if not data:
-                raise LoadError(f"{self._target.name} closed the connection: {received[-300:]!r}")
+        while data := await asyncio.wait_for(self._reader.read(65536), timeout=120):
             received += data
             if ttft is None and _FIRST_CONTENT.search(received):
                 ttft = time.perf_counter() - started
             if received.endswith(b"0\r\n\r\n") or not received.startswith(b"HTTP/1.1 200"):
                 break
-        duration = time.perf_counter() - started
-        return Sample(
-            ttft=ttft if ttft is not None else duration,
-            duration=duration,
-            completion_tokens=_completion_tokens(self._target.name, bytes(received)),
-        )
+        return bytes(received), ttft
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+        self._reader = self._writer = None
 
     def _request(self, prompt: str, max_tokens: int) -> bytes:
         body = json.dumps(
