@@ -38,9 +38,7 @@ def reference_vllm(
         "--disable-uvicorn-access-log",
     ]
     with log_file.open("wb") as log:
-        server = subprocess.Popen(
-            command, env=environ, stdout=log, stderr=log, process_group=0
-        )
+        server = subprocess.Popen(command, env=environ, stdout=log, stderr=log, process_group=0)
     try:
         _wait_until_healthy(url, server, log_file)
         yield url
