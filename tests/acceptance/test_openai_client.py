@@ -6,6 +6,7 @@ import openai
 import pytest
 
 from tests.acceptance.stack import LiveStack
+from tests.polling import eventually_sync
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 
@@ -102,8 +103,10 @@ def test_an_over_long_prompt_and_a_bad_regex_are_refused_before_the_engine(
             )
     assert over_long.value.code == "context_length_exceeded"
     assert bad_regex.value.type == "invalid_request_error"
-    refused = live_stack.usage_rows("outcome = 'refused'")
-    assert refused and all(row["completion_tokens"] == 0 for row in refused)
+    refused = eventually_sync(
+        lambda: live_stack.usage_rows("outcome = 'refused'"), timeout_seconds=15
+    )
+    assert all(row["completion_tokens"] == 0 for row in refused)
 
 
 def test_a_wrong_key_is_told_so(live_stack: LiveStack) -> None:
