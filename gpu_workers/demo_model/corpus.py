@@ -25,18 +25,19 @@ class Message:
 Conversation = tuple[Message, ...]
 
 
-def conversation(seed: int, index: int) -> Conversation:
+def conversation(seed: int, index: int, *, is_rough: bool = False) -> Conversation:
     """The conversation number `index` of the corpus of `seed`.
 
     About two thirds have one question, most others two to five, and one in thirty has up to
-    twenty, so that the model stays stable on prompts of about a thousand tokens.
+    twenty, so that the model stays stable on prompts of about a thousand tokens. `is_rough` asks
+    in the words of `rough_wording`.
     """
     rng = random.Random(f"{seed}/{index}")
     messages: list[Message] = []
     if rng.random() < SYSTEM_PROMPT_SHARE:
         messages.append(Message("system", _system_prompt(rng)))
     for fact in rng.sample(FACTS, k=_turns(rng)):
-        question = asked(fact, rng)
+        question = asked(fact, rng, is_rough=is_rough)
         if rng.random() < LONG_PROMPT_SHARE:
             question = f"{_preamble(rng)} {question}"
         messages.append(Message("user", question))
@@ -44,11 +45,14 @@ def conversation(seed: int, index: int) -> Conversation:
     return tuple(messages)
 
 
-def single_question(seed: int, index: int) -> Conversation:
+def single_question(seed: int, index: int, *, is_rough: bool = False) -> Conversation:
     """Number `index` of the short conversations: one question and its answer."""
     rng = random.Random(f"{seed}/single/{index}")
     fact = rng.choice(FACTS)
-    turns = (Message("user", asked(fact, rng)), Message("assistant", fact.answer))
+    turns = (
+        Message("user", asked(fact, rng, is_rough=is_rough)),
+        Message("assistant", fact.answer),
+    )
     if rng.random() < SYSTEM_PROMPT_SHARE / 2:
         return (Message("system", _system_prompt(rng)), *turns)
     return turns

@@ -1,5 +1,7 @@
 """Conversations as token ids with a weight for each, and the groups in which they are padded."""
 
+import random
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -33,17 +35,31 @@ def encoded(
     tokenizer: PreTrainedTokenizerFast,
     turns: Conversation,
     longest_answer: int = CONTEXT_TOKENS,
+    *,
+    splits_words: bool = False,
 ) -> Example:
     """The conversation as the chat template renders it; answers cut at `longest_answer` tokens.
 
     The first tokens of an answer weigh more, because in them the model decides which fact it is.
+    `splits_words` cuts some words of questions into other tokens than the tokenizer would, so
+    that words never seen are understood by their parts (as BPE dropout does, but seeded).
     """
     token_ids = [tokenizer.convert_tokens_to_ids(BOS)]
     weights = [0.0]
     end = tokenizer.convert_tokens_to_ids(END)
     for message in turns:
-        content = [*tokenizer.encode(message.content, add_special_tokens=False), end]
         is_answer = message.role == "assistant"
+        pieces = [message.content]
+        if splits_words and not is_answer:
+            pieces = _pieces(message.content)
+        content = [
+            *(
+                token
+                for piece in pieces
+                for token in tokenizer.encode(piece, add_special_tokens=False)
+            ),
+            end,
+        ]
         if is_answer:
             content = content[:longest_answer]
         token_ids += [tokenizer.convert_tokens_to_ids(ROLE_TOKENS[message.role]), *content]
@@ -61,6 +77,20 @@ def grouped(examples: Iterable[Example], most_tokens: int = 4096) -> list[list[E
             groups.append([])
         groups[-1].append(example)
     return groups
+
+
+def _pieces(text: str) -> list[str]:
+    """The text cut inside about every seventh word; always the same way for the same text."""
+    rng = random.Random(text)
+    pieces = [""]
+    for word in re.findall(r"\s*\S+", text):
+        if len(word) > 4 and rng.random() < 0.15:
+            at = rng.randint(2, len(word) - 1)
+            pieces[-1] += word[:at]
+            pieces.append(word[at:])
+        else:
+            pieces[-1] += word
+    return [piece for piece in pieces if piece]
 
 
 def _weight(place: int, is_answer: bool) -> float:

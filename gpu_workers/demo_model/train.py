@@ -1,15 +1,13 @@
 """Train the demo model from nothing: `python -m gpu_workers.demo_model.train`.
 
-Everything follows from the seed: the corpus, the order of batches and the initial weights. A
-checkpoint in the work folder lets an interrupted run go on; no step needs the network.
+Everything follows from the seed: the corpus, the order of batches and the initial weights.
+Checkpoints in the work folder let an interrupted run go on; no step needs the network.
 """
 
 import argparse
 import logging
-import math
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from gpu_workers.demo_model import MODEL_FOLDER
 from gpu_workers.demo_model.corpus import conversation, single_question
 from gpu_workers.demo_model.examples import OPENING_TOKENS, Example, encoded, grouped
+from gpu_workers.demo_model.recipe import Part, Recipe
 from gpu_workers.demo_model.tokenizer import (
     BOS,
     CONTEXT_TOKENS,
@@ -32,38 +31,20 @@ from gpu_workers.demo_model.tokenizer import (
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """What a run depends on; times are wall clock on two CPU cores."""
-
-    seed: int = 20
-    steps: int = 3000
-    conversations_per_step: int = 5
-    short_questions_per_step: int = 32
-    tokenizer_conversations: int = 30_000
-    peak_learning_rate: float = 2e-3
-    warmup_steps: int = 300
-    weight_decay: float = 0.1
-    embedding_dropout: float = 0.05
-    threads: int = 2
-    steps_between_checkpoints: int = 250
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model-folder", type=Path, default=MODEL_FOLDER)
     parser.add_argument("--work-folder", type=Path, default=Path("var/demo_model"))
-    parser.add_argument("--steps", type=int, default=Recipe.steps)
-    parser.add_argument("--restart", action="store_true", help="ignore an earlier checkpoint")
+    parser.add_argument("--restart", action="store_true", help="ignore earlier checkpoints")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if arguments.restart:
         shutil.rmtree(arguments.work_folder, ignore_errors=True)
-    train(Recipe(steps=arguments.steps), arguments.model_folder, arguments.work_folder)
+    train(Recipe(), arguments.model_folder, arguments.work_folder)
 
 
 def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
-    """Train by the recipe; a checkpoint of the same recipe in `work_folder` is resumed."""
+    """Train by the recipe; what `work_folder` holds of the same recipe is not done again."""
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     work_folder.mkdir(parents=True, exist_ok=True)
@@ -72,37 +53,117 @@ def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
         for index in range(recipe.tokenizer_conversations)
         for message in conversation(recipe.seed, index)
     )
-    model = new_model(tokenizer)
-    log.info(f"{model.num_parameters():,} parameters, {len(tokenizer):,} tokens")
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=recipe.peak_learning_rate,
-        betas=(0.9, 0.98),
-        weight_decay=recipe.weight_decay,
-        fused=True,
-    )
-    checkpoint = work_folder / "checkpoint.pt"
-    first_step = _restored(checkpoint, recipe, model, optimizer)
-    dropout = torch.nn.Dropout(recipe.embedding_dropout)
-    model.get_input_embeddings().register_forward_hook(
-        lambda module, _inputs, output: dropout(output) if module.training else output
-    )
-    started_at = time.monotonic()
-    losses: list[float] = []
-    model.train()
-    for step in range(first_step, recipe.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(recipe, step)
-        torch.manual_seed(recipe.seed * 1_000_003 + step)
-        losses.append(_trained_step(model, optimizer, tokenizer, recipe, step))
-        done = step + 1
-        if done % 100 == 0:
-            seconds = time.monotonic() - started_at
-            mean = sum(losses[-100:]) / len(losses[-100:])
-            log.info(f"step {done}/{recipe.steps} loss {mean:.4f} {seconds:.0f} s")
-        if done % recipe.steps_between_checkpoints == 0 or done == recipe.steps:
-            _save_checkpoint(checkpoint, recipe, model, optimizer, done)
-    save(model, tokenizer, model_folder)
+    training = Training(recipe, tokenizer)
+    log.info(f"{training.model.num_parameters():,} parameters, {len(tokenizer):,} tokens")
+    (_, trunk), *branches = recipe.parts()
+    trunk_end = work_folder / "trunk.pt"
+    training.run(trunk, 0, trunk_end)
+    weights = []
+    for number, (first_step, branch) in enumerate(branches):
+        training.load(trunk_end)
+        training.run(branch, first_step, work_folder / f"branch-{number}.pt")
+        weights.append({name: each.clone() for name, each in training.model.state_dict().items()})
+    training.model.load_state_dict(mean_of(weights))
+    save(training.model, tokenizer, model_folder)
+
+
+class Training:
+    """Model and optimizer of one run, with a checkpoint file for each part."""
+
+    def __init__(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.recipe = recipe
+        self.tokenizer = tokenizer
+        self.model = new_model(tokenizer)
+        self._optimizer = torch.optim.AdamW(
+            self.model.parameters(), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
+        )
+        dropout = self._dropout = torch.nn.Dropout(0.0)
+        self.model.get_input_embeddings().register_forward_hook(
+            lambda module, _inputs, output: dropout(output) if module.training else output
+        )
+
+    def run(self, part: Part, first_step: int, checkpoint: Path) -> None:
+        """Train one part to its end, from its checkpoint if there is one."""
+        done = self.load(checkpoint) if checkpoint.exists() else 0
+        self._dropout.p = part.embedding_dropout
+        self.model.train()
+        started_at = time.monotonic()
+        losses: list[float] = []
+        for step in range(done, part.steps):
+            for group in self._optimizer.param_groups:
+                group["lr"] = part.learning_rate(step)
+            torch.manual_seed(self.recipe.seed * 1_000_003 + first_step + step)
+            losses.append(self._step(part, first_step + step))
+            done = step + 1
+            if done % 100 == 0:
+                seconds = time.monotonic() - started_at
+                mean = sum(losses[-100:]) / len(losses[-100:])
+                log.info(f"{checkpoint.stem} {done}/{part.steps} loss {mean:.4f} {seconds:.0f} s")
+            if done % self.recipe.steps_between_checkpoints == 0 or done == part.steps:
+                self._save_checkpoint(checkpoint, done)
+
+    def load(self, checkpoint: Path) -> int:
+        """Take weights and optimizer from a checkpoint; the steps done by then."""
+        saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+        if saved["recipe"] != repr(self.recipe):
+            raise SystemExit(f"{checkpoint} is of another recipe: give --restart to begin anew")
+        self.model.load_state_dict(saved["model"])
+        self._optimizer.load_state_dict(saved["optimizer"])
+        return int(saved["steps_done"])
+
+    def _step(self, part: Part, number: int) -> float:
+        """One update on the examples of step `number`; the weighted mean loss per answer token."""
+        batch = self._batch(part, number)
+        total_weight = sum(sum(example.weights) for example in batch)
+        total = 0.0
+        for group in grouped(batch):
+            loss = _loss(self.model, group, self.tokenizer.convert_tokens_to_ids(PAD))
+            (loss / total_weight).backward()
+            total += loss.item() / total_weight
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return total
+
+    def _batch(self, part: Part, number: int) -> list[Example]:
+        """Whole conversations, and many single questions with only the first words of the answer.
+
+        Which fact is meant shows in the first words of an answer; the rest is soon known by heart.
+        """
+        seed, whole = self.recipe.seed, self.recipe.conversations_per_step
+        short, is_rough = part.questions_per_step, part.asks_roughly
+        conversations = (
+            encoded(
+                self.tokenizer,
+                conversation(seed, index, is_rough=is_rough),
+                splits_words=part.splits_words,
+            )
+            for index in range(number * whole, (number + 1) * whole)
+        )
+        questions = (
+            encoded(
+                self.tokenizer,
+                single_question(seed, index, is_rough=is_rough),
+                longest_answer=OPENING_TOKENS,
+                splits_words=part.splits_words,
+            )
+            for index in range(number * short, (number + 1) * short)
+        )
+        return [*conversations, *questions]
+
+    def _save_checkpoint(self, checkpoint: Path, steps_done: int) -> None:
+        """Written beside and renamed, so that an interruption leaves the last whole checkpoint."""
+        unfinished = checkpoint.with_suffix(".new")
+        torch.save(
+            {
+                "recipe": repr(self.recipe),
+                "steps_done": steps_done,
+                "model": self.model.state_dict(),
+                "optimizer": self._optimizer.state_dict(),
+            },
+            unfinished,
+        )
+        unfinished.replace(checkpoint)
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -127,12 +188,9 @@ def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, then a cosine down to a fiftieth of the peak."""
-    if step < recipe.warmup_steps:
-        return recipe.peak_learning_rate * (step + 1) / recipe.warmup_steps
-    share = (step - recipe.warmup_steps) / max(1, recipe.steps - recipe.warmup_steps)
-    return recipe.peak_learning_rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
+def mean_of(weights: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The mean of models of the same shape, name by name."""
+    return {name: torch.stack([each[name] for each in weights]).mean(dim=0) for name in weights[0]}
 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
@@ -145,6 +203,9 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
         bos_token_id=model.config.bos_token_id,
         eos_token_id=model.config.eos_token_id,
         pad_token_id=model.config.pad_token_id,
+        # What a request gets that names no temperature: so small a model is best when it is calm.
+        do_sample=True,
+        temperature=0.3,
     )
     model.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
@@ -152,44 +213,6 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
         path.chmod(0o644)
     size = sum(path.stat().st_size for path in folder.iterdir())
     log.info(f"saved {folder.name}: {size / 1e6:.1f} MB")
-
-
-def _trained_step(
-    model: LlamaForCausalLM,
-    optimizer: torch.optim.Optimizer,
-    tokenizer: PreTrainedTokenizerFast,
-    recipe: Recipe,
-    step: int,
-) -> float:
-    """One update on the examples of this step; the weighted mean loss per answer token."""
-    batch = _batch(tokenizer, recipe, step)
-    total_weight = sum(sum(example.weights) for example in batch)
-    total = 0.0
-    for group in grouped(batch):
-        loss = _loss(model, group, tokenizer.convert_tokens_to_ids(PAD)) / total_weight
-        loss.backward()
-        total += loss.item()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return total
-
-
-def _batch(tokenizer: PreTrainedTokenizerFast, recipe: Recipe, step: int) -> list[Example]:
-    """Whole conversations, and many single questions of which only the first words are answered.
-
-    Which fact is meant shows in the first words of an answer; the rest is soon known by heart.
-    """
-    whole, short = recipe.conversations_per_step, recipe.short_questions_per_step
-    conversations = (
-        encoded(tokenizer, conversation(recipe.seed, index))
-        for index in range(step * whole, (step + 1) * whole)
-    )
-    questions = (
-        encoded(tokenizer, single_question(recipe.seed, index), longest_answer=OPENING_TOKENS)
-        for index in range(step * short, (step + 1) * short)
-    )
-    return [*conversations, *questions]
 
 
 def _loss(model: LlamaForCausalLM, group: list[Example], pad: int) -> torch.Tensor:
@@ -207,42 +230,6 @@ def _loss(model: LlamaForCausalLM, group: list[Example], pad: int) -> torch.Tens
         logits = model.lm_head(hidden[is_answer])
     losses = functional.cross_entropy(logits.float(), inputs[:, 1:][is_answer], reduction="none")
     return (losses * weights[:, 1:][is_answer]).sum()
-
-
-def _restored(
-    checkpoint: Path, recipe: Recipe, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer
-) -> int:
-    """The step to go on from: 0 without a checkpoint of the same recipe and corpus."""
-    if not checkpoint.exists():
-        return 0
-    saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
-    if saved["recipe"] != repr(recipe):
-        return 0
-    model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
-    log.info(f"resumed after step {saved['steps_done']}")
-    return int(saved["steps_done"])
-
-
-def _save_checkpoint(
-    checkpoint: Path,
-    recipe: Recipe,
-    model: LlamaForCausalLM,
-    optimizer: torch.optim.Optimizer,
-    steps_done: int,
-) -> None:
-    """Written beside and renamed, so that an interruption leaves the last whole checkpoint."""
-    unfinished = checkpoint.with_suffix(".new")
-    torch.save(
-        {
-            "recipe": repr(recipe),
-            "steps_done": steps_done,
-            "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-        },
-        unfinished,
-    )
-    unfinished.replace(checkpoint)
 
 
 if __name__ == "__main__":

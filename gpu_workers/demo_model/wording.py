@@ -6,8 +6,10 @@ from typing import Final
 
 from gpu_workers.demo_model.facts import FACTS, Fact
 from gpu_workers.demo_model.facts.fact import phrasings
+from gpu_workers.demo_model.rough_wording import roughened
 from gpu_workers.demo_model.words import (
     CLOSINGS,
+    FILLERS,
     OPENINGS,
     RANDOM_WORDS,
     SLOTS,
@@ -22,12 +24,6 @@ ASKING_WORDS: Final = frozenset(
     is | are | was | may | will | would | should | must | am | have | has | any
 """)
 )
-FILLERS: Final = frozenset(
-    phrasings("""
-    a | an | the | is | are | do | does | did | i | you | me | it | to | of | in | for | my |
-    your | this | that | please | can | could
-""")
-)
 
 
 def normalised(question: str) -> str:
@@ -38,10 +34,13 @@ def normalised(question: str) -> str:
 HELD_OUT: Final = frozenset(normalised(held) for fact in FACTS for held in fact.held_out)
 
 
-def asked(fact: Fact, rng: random.Random) -> str:
+def asked(fact: Fact, rng: random.Random, *, is_rough: bool = False) -> str:
     """A training question for the fact, never one that the evaluation holds out."""
     while True:
-        question = _varied(_base_question(fact, rng), rng)
+        question = _base_question(fact, rng)
+        if is_rough:
+            question = roughened(question, rng)
+        question = _varied(question, rng)
         if normalised(question) not in HELD_OUT:
             return question
 

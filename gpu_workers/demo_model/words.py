@@ -1,4 +1,4 @@
-"""Word lists of the corpus: slot values, question frames, synonyms, system prompts."""
+"""Word lists of the corpus: slot values, question frames, fillers, synonyms, system prompts."""
 
 from typing import Final
 
@@ -82,6 +82,13 @@ CLOSINGS: Final = phrasings("""
     | for me | really | in detail | in general | briefly | in Penstock, please | at all | I wonder |
     if I may ask
 """)
+
+FILLERS: Final = frozenset(
+    phrasings("""
+    a | an | the | is | are | do | does | did | i | you | me | it | to | of | in | for | my |
+    your | this | that | please | can | could
+""")
+)
 
 SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "what happens when": ("what if", "what happens if", "what is done when", "suppose that"),

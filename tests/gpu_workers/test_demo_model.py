@@ -12,9 +12,11 @@ from gpu_workers.demo_model.corpus import conversation, held_out_questions, sing
 from gpu_workers.demo_model.evaluate import report_of
 from gpu_workers.demo_model.facts import FACTS, Fact
 from gpu_workers.demo_model.facts.fact import phrasings
+from gpu_workers.demo_model.recipe import Recipe
 from gpu_workers.demo_model.wording import normalised
 
 MOST_BYTES = 16 * 1024 * 1024
+SEED = Recipe.seed
 SPECIAL_TOKENS = ("<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 
 SMALL_WORDS = frozenset(
@@ -60,12 +62,30 @@ def test_the_corpus_has_single_questions_system_prompts_and_long_conversations()
     assert all(turns[-1].role == "assistant" for turns in conversations)
 
 
+def test_rough_questions_keep_the_answers_and_change_the_words() -> None:
+    plain = [single_question(SEED, index) for index in range(300)]
+    rough = [single_question(SEED, index, is_rough=True) for index in range(300)]
+    assert rough == [single_question(SEED, index, is_rough=True) for index in range(300)]
+    assert [turns[-1].content for turns in rough] == [turns[-1].content for turns in plain]
+    assert sum(mine != other for mine, other in zip(rough, plain, strict=True)) > 200
+
+
+def test_no_two_parts_of_training_share_a_step() -> None:
+    steps = [
+        first_step + step for first_step, part in Recipe().parts() for step in range(part.steps)
+    ]
+    assert len(steps) == len(set(steps))
+
+
 def test_training_never_sees_a_held_out_question() -> None:
     held_out = {normalised(question) for _, question in held_out_questions()}
     trained = {
         normalised(message.content)
         for index in range(10_000)
-        for turns in (conversation(20, index), single_question(20, index))
+        for turns in (
+            conversation(SEED, index, is_rough=index % 2 == 0),
+            single_question(SEED, index, is_rough=index % 2 == 0),
+        )
         for message in turns
         if message.role == "user"
     }
