@@ -1,13 +1,50 @@
-"""The policy snapshot: what a gateway knows of keys, tiers and models without PostgreSQL.
+"""The policy snapshot: what a gateway knows of keys, tenants and models without PostgreSQL.
 
-Written by the control plane from a version row of the same transaction, read by gateways.
+Written by the control plane from version rows of the same transaction, read by gateways. A key's
+row holds what belongs to the key and its project, a tenant's row what all its keys share, so that
+a change of tier is one row for a tenant and not one for each of its keys.
 """
+
+from enum import StrEnum
 
 from gpu_workers.protocol.messages import Message
 
 
+class Scope(StrEnum):
+    """What an API key may be used for."""
+
+    INFERENCE = "inference"
+    USAGE_READ = "usage:read"
+    ADAPTERS_WRITE = "adapters:write"
+    KEYS_WRITE = "keys:write"
+    ADMIN = "admin"  # all of the above, and the tenant's projects, quotas and people
+
+
+class LimitName(StrEnum):
+    """What can be limited, at a key, a project or a tenant."""
+
+    REQUESTS_PER_MINUTE = "requests_per_minute"
+    TOKENS_PER_MINUTE = "tokens_per_minute"
+    CONCURRENT_REQUESTS = "concurrent_requests"
+    TOKENS_PER_DAY = "tokens_per_day"
+    TOKENS_PER_MONTH = "tokens_per_month"
+    SPEND_PER_MONTH = "spend_per_month"  # in nano-dollars
+
+
+class Limit(Message, frozen=True):
+    """One limit. A soft one is counted and alerted on, and refuses nothing."""
+
+    name: LimitName
+    value: int
+    is_hard: bool = True
+
+
 class TierPolicy(Message, frozen=True):
-    """The limits and promises of an SLA tier, as admission enforces them."""
+    """The limits and promises of an SLA tier, as admission enforces them.
+
+    `price_multiplier_permille` 1000 is the list price. `max_context_tokens` bounds prompt and
+    output together, whatever the model could take; None leaves it to the model.
+    """
 
     name: str
     priority: int  # vLLM's sense: smaller runs first
@@ -18,29 +55,68 @@ class TierPolicy(Message, frozen=True):
     max_concurrent_requests: int
     default_max_output_tokens: int
     max_output_tokens: int
+    tokens_per_minute: int | None = None
+    max_context_tokens: int | None = None
+    price_multiplier_permille: int = 1000
 
 
-class ApiKeyPolicy(Message, frozen=True, tag="key-1"):
+class TenantPolicy(Message, frozen=True, tag="tenant-1"):
+    """What all keys of a tenant share. `limits` are the tenant's own, beside those of its tier;
+    `refusal` is the sentence that its callers are told while it is suspended."""
+
+    tenant_id: str
+    name: str
+    tier: TierPolicy
+    limits: list[Limit] = []
+    refusal: str | None = None
+
+
+class KeyDigest(Message, frozen=True):
+    """HMAC-SHA256 of a whole key under the deployment's pepper; a rotated key has two for a while.
+
+    `expires_at_ms` None: as long as the key itself.
+    """
+
+    digest: bytes
+    expires_at_ms: int | None = None
+
+
+class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
     """One API key: who it stands for and what it may do.
 
-    `secret_digest` is HMAC-SHA256 of the whole key under the deployment's pepper. A revoked key,
-    or one of a suspended tenant, stays in the snapshot with `refusal` set to the sentence that
-    its caller is told.
+    A revoked key stays in the snapshot with `refusal` set to the sentence that its caller is told.
+    `networks` are CIDR blocks that the client's address must be in, `models` the served models
+    that it may name; None means any.
     """
 
     key_id: str
-    secret_digest: bytes
+    digests: list[KeyDigest]
     tenant_id: str
-    tenant_name: str
     project_id: str
-    tier: TierPolicy
+    scopes: list[Scope]
+    expires_at_ms: int | None = None
+    networks: list[str] | None = None
+    models: list[str] | None = None
+    adapters: list[str] | None = None
+    limits: list[Limit] = []
+    project_name: str = ""
+    project_limits: list[Limit] = []
     refusal: str | None = None
+
+
+class PricePolicy(Message, frozen=True):
+    """Pico-dollars a token: micro-dollars per million tokens."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
 
 
 class ModelPolicy(Message, frozen=True, tag="model-1"):
     """One served model: its public name and the pool of workers that serves it.
 
-    `tenant_ids` None means visible to every tenant.
+    `tenant_ids` None means visible to every tenant. `capabilities` are words such as `chat`,
+    `completions`, `tools`.
     """
 
     name: str
@@ -49,19 +125,28 @@ class ModelPolicy(Message, frozen=True, tag="model-1"):
     created_at: int  # Unix seconds
     owned_by: str
     tenant_ids: list[str] | None = None
+    capabilities: list[str] = []
+    price: PricePolicy = PricePolicy()
 
 
-class Caller(Message, frozen=True, tag="caller-1"):
+class Caller(Message, frozen=True, tag="caller-2"):
     """Who a request was authenticated as; also what a one-time websocket ticket stands for."""
 
-    key_id: str
-    tenant_id: str
-    project_id: str
-    tier: TierPolicy
-    tenant_name: str = ""
-    public_key_id: str = ""
+    public_key_id: str
+    key: ApiKeyPolicy
+    tenant: TenantPolicy
+
+    @property
+    def tenant_id(self) -> str:
+        return self.tenant.tenant_id
+
+    @property
+    def tier(self) -> TierPolicy:
+        return self.tenant.tier
 
 
-def is_visible_to(model: ModelPolicy, tenant_id: str) -> bool:
-    """Whether a tenant may know of a model. Unknown and forbidden are the same 404 to a caller."""
-    return model.tenant_ids is None or tenant_id in model.tenant_ids
+def is_visible_to(model: ModelPolicy, caller: Caller) -> bool:
+    """Whether a caller may know of a model. Unknown and forbidden are the same 404 to it."""
+    if model.tenant_ids is not None and caller.tenant_id not in model.tenant_ids:
+        return False
+    return caller.key.models is None or model.name in caller.key.models
