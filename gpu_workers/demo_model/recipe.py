@@ -62,7 +62,7 @@ class Recipe:
 
     seed: int = 20
     trunk: Part = PLAIN
-    branches: tuple[Part, ...] = (ROUGH, SPLIT, SPLIT)
+    branches: tuple[Part, ...] = (ROUGH, SPLIT)
     conversations_per_step: int = 5
     tokenizer_conversations: int = 30_000
     weight_decay: float = 0.1

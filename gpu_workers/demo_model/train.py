@@ -8,6 +8,7 @@ import argparse
 import logging
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
     training.run(trunk, 0, trunk_end)
     weights = []
     for number, (first_step, branch) in enumerate(branches):
-        training.load(trunk_end)
+        training.load(trunk_end, trunk)
         training.run(branch, first_step, work_folder / f"branch-{number}.pt")
         weights.append({name: each.clone() for name, each in training.model.state_dict().items()})
     training.model.load_state_dict(mean_of(weights))
@@ -84,7 +85,7 @@ class Training:
 
     def run(self, part: Part, first_step: int, checkpoint: Path) -> None:
         """Train one part to its end, from its checkpoint if there is one."""
-        done = self.load(checkpoint) if checkpoint.exists() else 0
+        done = self.load(checkpoint, part) if checkpoint.exists() else 0
         self._dropout.p = part.embedding_dropout
         self.model.train()
         started_at = time.monotonic()
@@ -100,12 +101,12 @@ class Training:
                 mean = sum(losses[-100:]) / len(losses[-100:])
                 log.info(f"{checkpoint.stem} {done}/{part.steps} loss {mean:.4f} {seconds:.0f} s")
             if done % self.recipe.steps_between_checkpoints == 0 or done == part.steps:
-                self._save_checkpoint(checkpoint, done)
+                self._save_checkpoint(checkpoint, part, done)
 
-    def load(self, checkpoint: Path) -> int:
+    def load(self, checkpoint: Path, part: Part) -> int:
         """Take weights and optimizer from a checkpoint; the steps done by then."""
         saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
-        if saved["recipe"] != repr(self.recipe):
+        if saved["recipe"] != self._recipe_of(part):
             raise SystemExit(f"{checkpoint} is of another recipe: give --restart to begin anew")
         self.model.load_state_dict(saved["model"])
         self._optimizer.load_state_dict(saved["optimizer"])
@@ -151,12 +152,16 @@ class Training:
         )
         return [*conversations, *questions]
 
-    def _save_checkpoint(self, checkpoint: Path, steps_done: int) -> None:
+    def _recipe_of(self, part: Part) -> str:
+        """What a part's weights follow from: a branch may be added to a finished run."""
+        return repr((replace(self.recipe, branches=()), part))
+
+    def _save_checkpoint(self, checkpoint: Path, part: Part, steps_done: int) -> None:
         """Written beside and renamed, so that an interruption leaves the last whole checkpoint."""
         unfinished = checkpoint.with_suffix(".new")
         torch.save(
             {
-                "recipe": repr(self.recipe),
+                "recipe": self._recipe_of(part),
                 "steps_done": steps_done,
                 "model": self.model.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
