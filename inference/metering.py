@@ -26,6 +26,7 @@ from gpu_workers.protocol.codec import WireFormatError, decode_model, decode_usa
 from gpu_workers.protocol.messages import UsageEntry
 from inference.models import UsageQuarantine, UsageRecord
 from tenants.models import ApiKey
+from tenants.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
 
@@ -171,7 +172,7 @@ class UsageCollector:
 
 def record_entries(entries: list[StreamEntry]) -> None:
     """Entries to records, in one transaction; those that cannot be are quarantined."""
-    with transaction.atomic():
+    with operator_scope("usage collector"):
         records, quarantined = _sort(entries)
         try:
             with transaction.atomic():
@@ -254,9 +255,7 @@ def _record_of(usage: UsageEntry) -> UsageRecord:
 
 
 def _owners(api_key_ids: set[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID, uuid.UUID]]:
-    rows = ApiKey.objects.filter(id__in=api_key_ids).values_list(
-        "id", "project_id", "project__tenant_id"
-    )
+    rows = ApiKey.objects.filter(id__in=api_key_ids).values_list("id", "project_id", "tenant_id")
     return {api_key: (project, tenant) for api_key, project, tenant in rows}
 
 

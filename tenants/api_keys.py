@@ -37,9 +37,11 @@ class ParsedApiKey:
     last_four: str
 
 
-def generate() -> str:
-    """A fresh key. Whoever calls this must show it once and keep only its digest."""
-    public_id = "".join(secrets.choice(_PUBLIC_ID_ALPHABET) for _ in range(PUBLIC_ID_LENGTH))
+def generate(public_id: str | None = None) -> str:
+    """A fresh key, or a fresh secret under the public id of a key that is rotated. Whoever calls
+    this must show it once and keep only its digest."""
+    if public_id is None:
+        public_id = "".join(secrets.choice(_PUBLIC_ID_ALPHABET) for _ in range(PUBLIC_ID_LENGTH))
     secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower()
     body = f"{PREFIX}-{public_id}-{secret}"
     return body + _checksum(body)

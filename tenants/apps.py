@@ -1,7 +1,14 @@
 from django.apps import AppConfig
+from django.core import checks
 
 
 class TenantsConfig(AppConfig):
     """Who may call, and how much."""
 
     name = "tenants"
+
+    def ready(self) -> None:
+        from tenants.row_security import check_managers, check_walls
+
+        checks.register(check_managers, checks.Tags.models)
+        checks.register(check_walls, checks.Tags.database)

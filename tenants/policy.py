@@ -20,7 +20,8 @@ from redis.retry import Retry
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.policy import ModelPolicy
-from tenants.models import ApiKey, PolicyVersion
+from tenants.models import ApiKey, PolicyVersion, Tenant
+from tenants.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ def publish_after_commit() -> None:
 
 def rebuild_policy() -> str:
     """Write the whole snapshot whatever Redis holds; returns its version."""
-    with transaction.atomic():
+    with operator_scope("policy snapshot"):
         version = PolicyVersion.locked()
         _write(version)
     return str(version)
@@ -55,7 +56,7 @@ def reconcile_policy() -> bool:
     """Write the snapshot if Redis has another version, or none; returns whether it had to."""
     if _written_version() == _current_version():
         return False
-    with transaction.atomic():
+    with operator_scope("policy snapshot"):
         version = PolicyVersion.locked()
         if _written_version() == str(version):
             return False  # another writer was quicker
@@ -77,13 +78,19 @@ def _write(version: PolicyVersion) -> None:
         key.public_id: encode(key.to_policy())
         for key in ApiKey.objects.with_policy_parts().order_by().iterator(chunk_size=5000)
     }
+    tenants: dict[_Text, _Text] = {
+        str(tenant.id): encode(tenant.to_policy())
+        for tenant in Tenant.objects.select_related("tier").prefetch_related("quotas").order_by()
+    }
     models: dict[_Text, _Text] = {
         model.name: encode(model) for source in _model_sources for model in source()
     }
     with _redis().pipeline(transaction=True) as pipeline:
-        pipeline.delete(keys.policy_api_keys(), keys.policy_models())
+        pipeline.delete(keys.policy_api_keys(), keys.policy_tenants(), keys.policy_models())
         if api_keys:
             pipeline.hset(keys.policy_api_keys(), mapping=api_keys)
+        if tenants:
+            pipeline.hset(keys.policy_tenants(), mapping=tenants)
         if models:
             pipeline.hset(keys.policy_models(), mapping=models)
         pipeline.set(keys.policy_version(), str(version))

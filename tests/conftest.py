@@ -1,11 +1,18 @@
 """Fixtures for every test. The servers behind them are in `tests/servers.py`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connections
+from django.test import TransactionTestCase
+from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
 
+from tenants.scoping import operator_scope
 from tests.places import ROOT
 from tests.servers import TestServers, servers
 
@@ -19,9 +26,30 @@ def test_servers() -> TestServers:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(test_servers: TestServers) -> None:
-    """pytest-django's hook before it makes the test database: the moment to start PostgreSQL."""
+def django_db_setup(test_servers: TestServers, django_db_blocker: DjangoDbBlocker) -> None:
+    """In place of pytest-django's own, which would make a database and sign in as its owner. The
+    whole server is this run's own; tests sign in as the web role, as the product does."""
     test_servers.start_postgres()
+    with django_db_blocker.unblock():
+        call_command("migrate", verbosity=0)
+        connections["owner"].close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _empty_tables_as_their_owner() -> None:
+    """After a test with real transactions: the web role may not truncate, its owner may."""
+
+    def empty(_test: TransactionTestCase) -> None:
+        with psycopg.connect(settings.ENV.owner_database_url, autocommit=True) as owner:
+            rows = owner.execute(
+                "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"
+                " AND tablename <> ALL(%s)",
+                [["django_migrations", "django_content_type", "auth_permission"]],
+            )
+            tables = ", ".join(name for (name,) in rows.fetchall())
+            owner.execute(f"TRUNCATE {tables} CASCADE")  # type: ignore[arg-type]
+
+    TransactionTestCase._fixture_teardown = empty  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -47,3 +75,10 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
 async def _load_functions(client: Redis, files: list[Path]) -> None:
     for file in files:
         await client.function_load(file.read_text(), replace=True)
+
+
+@pytest.fixture
+def operators_eye(db: None) -> Iterator[None]:
+    """The test looks across the tenants' walls, as an operator's command does."""
+    with operator_scope("test"):
+        yield

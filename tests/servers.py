@@ -43,6 +43,8 @@ class TestServers:
             folder=folder / "postgres",
             port=free_port(),
             password=secrets.token_hex(16),
+            owner_password=secrets.token_hex(16),
+            web_password=secrets.token_hex(16),
             user=user,
             durable=False,
         )
@@ -79,6 +81,7 @@ class TestServers:
             "PENSTOCK_SECRET_KEY": "secret-key-of-the-tests-" + "s" * 32,
             "PENSTOCK_API_KEY_PEPPER": "pepper-of-the-tests-" + "p" * 32,
             "PENSTOCK_DATABASE_URL": self.postgres.url,
+            "PENSTOCK_OWNER_DATABASE_URL": self.postgres.owner_url,
             "PENSTOCK_DISPATCH_REDIS_URL": self.dispatch_redis.url,
             "PENSTOCK_REDIS_URL": self.redis.url,
             "PENSTOCK_ALLOWED_HOSTS": "testserver,localhost,127.0.0.1",

@@ -35,6 +35,11 @@ def policy_api_keys() -> str:
     return "{policy}:api-keys"
 
 
+def policy_tenants() -> str:
+    """Hash: tenant id -> encoded `policy.TenantPolicy`."""
+    return "{policy}:tenants"
+
+
 def policy_models() -> str:
     """Hash: served model name -> encoded `policy.ModelPolicy`."""
     return "{policy}:models"

@@ -1,5 +1,13 @@
-from inference.models.catalog import ServedModel, ServedModelTenant
+from inference.models.catalog import Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.fleet import Worker
 from inference.models.usage import UsageQuarantine, UsageRecord
 
-__all__ = ["ServedModel", "ServedModelTenant", "UsageQuarantine", "UsageRecord", "Worker"]
+__all__ = [
+    "Pool",
+    "PoolTenant",
+    "ServedModel",
+    "ServedModelTenant",
+    "UsageQuarantine",
+    "UsageRecord",
+    "Worker",
+]

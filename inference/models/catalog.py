@@ -3,12 +3,14 @@
 import uuid
 from collections.abc import Iterator
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ModelPolicy
-from tenants.models import AffectsPolicy, Tenant
+from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
+from tenants.models import AffectsPolicy, PolicyQuerySet, Price, Tenant
+from tenants.scoping import ScopedManager
 
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
 _NAME = RegexValidator(
@@ -17,14 +19,54 @@ _NAME = RegexValidator(
 )
 
 
+class Capability(models.TextChoices):
+    """What a served model can be asked for."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    TOOLS = "tools"
+    JSON_SCHEMA = "json_schema"
+    REASONING = "reasoning"
+    VISION = "vision"
+
+
+def _default_capabilities() -> list[str]:
+    return [Capability.CHAT.value, Capability.COMPLETIONS.value]
+
+
+class Pool(AffectsPolicy):
+    """Workers that serve the same model and share one queue. A dedicated pool serves the tenants
+    that are named, and nobody else."""
+
+    name = models.CharField(primary_key=True, max_length=100, validators=[_NAME])
+    description = models.CharField(max_length=200, blank=True)
+    tenants = models.ManyToManyField(
+        Tenant,
+        through="PoolTenant",
+        related_name="pools",
+        help_text="Whom it is dedicated to; nobody named means everybody.",
+    )
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class ServedModel(AffectsPolicy):
     """A model as callers name it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=200, unique=True, validators=[_NAME])
-    pool = models.CharField(max_length=100, validators=[_NAME])
+    pool = models.ForeignKey(
+        Pool, on_delete=models.PROTECT, related_name="models", db_column="pool"
+    )
     context_tokens = models.PositiveIntegerField(validators=[MinValueValidator(1)])
     owned_by = models.CharField(max_length=100, default="penstock")
+    capabilities = ArrayField(
+        models.CharField(max_length=30, choices=Capability), default=_default_capabilities
+    )
     is_enabled = models.BooleanField(default=True, help_text="Callers see enabled models only.")
     tenants = models.ManyToManyField(
         Tenant,
@@ -40,25 +82,35 @@ class ServedModel(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
-    def to_policy(self) -> ModelPolicy:
-        tenant_ids = sorted(str(tenant.id) for tenant in self.tenants.all())
+    def to_policy(self, price: PricePolicy | None = None) -> ModelPolicy:
         return ModelPolicy(
             name=self.name,
-            pool=self.pool,
+            pool=self.pool_id,
             context_tokens=self.context_tokens,
             created_at=int(self.created_at.timestamp()),
             owned_by=self.owned_by,
-            tenant_ids=tenant_ids or None,
+            tenant_ids=self._tenant_ids(),
+            capabilities=list(self.capabilities),
+            price=price or PricePolicy(),
         )
+
+    def _tenant_ids(self) -> list[str] | None:
+        """Who may see the model and is served by its pool; None for everybody."""
+        named = [{row.tenant_id for row in self.visibilities.all()}]
+        named.append({row.tenant_id for row in self.pool.dedications.all()})
+        named = [tenants for tenants in named if tenants]
+        return sorted(map(str, set.intersection(*named))) if named else None
 
 
 class ServedModelTenant(AffectsPolicy):
     """A model that is not for everybody is for this tenant."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    model = models.ForeignKey(ServedModel, on_delete=models.CASCADE)
+    model = models.ForeignKey(ServedModel, on_delete=models.CASCADE, related_name="visibilities")
     # Not CASCADE: with its last tenant a model would come to be for everybody.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+
+    objects = ScopedManager.from_queryset(PolicyQuerySet["ServedModelTenant"])()
 
     class Meta:
         verbose_name = "visibility"
@@ -71,7 +123,28 @@ class ServedModelTenant(AffectsPolicy):
         return f"{self.model} for {self.tenant}"
 
 
+class PoolTenant(AffectsPolicy):
+    """A pool that is not for everybody is for this tenant."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="dedications")
+    # Not CASCADE: with its last tenant a pool would come to be for everybody.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
+
+    objects = ScopedManager.from_queryset(PolicyQuerySet["PoolTenant"])()
+
+    class Meta:
+        verbose_name = "dedication"
+        verbose_name_plural = "dedicated to"
+        constraints = [models.UniqueConstraint(fields=["pool", "tenant"], name="pool_tenant_once")]
+
+    def __str__(self) -> str:
+        return f"{self.pool_id} for {self.tenant_id}"
+
+
 def visible_models() -> Iterator[ModelPolicy]:
     """The catalogue as the policy snapshot shows it."""
-    for model in ServedModel.objects.filter(is_enabled=True).prefetch_related("tenants"):
-        yield model.to_policy()
+    prices = Price.objects.current()
+    enabled = ServedModel.objects.filter(is_enabled=True).select_related("pool")
+    for model in enabled.prefetch_related("visibilities", "pool__dedications"):
+        yield model.to_policy(prices.get(model.name))

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
 from tenants.models import ApiKey, Project, Tenant
+from tenants.scoping import ScopedManager
 
 
 class UsageRecord(models.Model):
@@ -38,6 +39,8 @@ class UsageRecord(models.Model):
     queue_ms = models.PositiveIntegerField("queued (ms)", null=True, blank=True)
     ttft_ms = models.PositiveIntegerField("TTFT (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager["UsageRecord"]()
 
     class Meta:
         ordering = ["-request_id"]

@@ -8,7 +8,7 @@ from typing import Self
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from inference.models import ServedModel
+from inference.models import Pool, ServedModel
 from tenants.api_keys import MalformedApiKey
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier, User
@@ -63,7 +63,10 @@ def seed_demo(existing: DemoSecrets, *, models: tuple[str, ...] = ()) -> DemoSec
 
 def _seed_model(name: str) -> None:
     if not ServedModel.objects.filter(name=name).exists():
-        model = ServedModel(name=name, pool=name, context_tokens=DEMO_CONTEXT_TOKENS)
+        pool = Pool(name=name)
+        pool.full_clean(validate_unique=False)
+        pool.save()
+        model = ServedModel(name=name, pool=pool, context_tokens=DEMO_CONTEXT_TOKENS)
         model.full_clean()
         model.save()
 
@@ -90,7 +93,7 @@ def _seed_tenant(name: str, tier: str, key: str | None) -> str:
     if project is None:
         project = Project.objects.create(tenant=tenant, name="default")
     record = ApiKey.objects.find(key) if key else None
-    if key and record and not record.is_revoked and record.project.tenant_id == tenant.id:
+    if key and record and not record.is_revoked and record.tenant_id == tenant.id:
         return key
     return _bring_back(project, key) or ApiKey.objects.issue(project, name="demo").key
 
@@ -100,7 +103,7 @@ def _bring_back(project: Project, key: str | None) -> str | None:
     if key is None:
         return None
     try:
-        record = ApiKey(project=project, name="demo")
+        record = ApiKey(project=project, tenant_id=project.tenant_id, name="demo")
         record.take(key)
         record.full_clean()
     except (MalformedApiKey, ValidationError):

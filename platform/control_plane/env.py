@@ -59,6 +59,10 @@ class Settings(GatewayEnvironment):
     allowed_hosts: tuple[str, ...]
     # PostgreSQL: postgresql://user:password@host:port/name
     database_url: str = field(repr=False)
+    # PostgreSQL as the owner of the tables, for `manage.py migrate` alone.
+    owner_database_url: str = field(repr=False)
+    # PostgreSQL as a superuser, for `manage.py create_database_roles` alone.
+    admin_database_url: str = field(repr=False)
     # Redis for Celery, Channels and the cache; must not be the dispatch one in production.
     redis_url: str = field(repr=False)
 
@@ -76,6 +80,12 @@ class Settings(GatewayEnvironment):
             or tuple(dict.fromkeys((host, *loopback))),
             "database_url": reader.url(
                 "PENSTOCK_DATABASE_URL", schemes=("postgresql", "postgres"), needs_path=True
+            ),
+            "owner_database_url": reader.optional_url(
+                "PENSTOCK_OWNER_DATABASE_URL", schemes=("postgresql", "postgres"), needs_path=True
+            ),
+            "admin_database_url": reader.optional_url(
+                "PENSTOCK_ADMIN_DATABASE_URL", schemes=("postgresql", "postgres"), needs_path=True
             ),
             "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=_REDIS_SCHEMES),
         }
@@ -137,6 +147,11 @@ class _Reader:
         elif needs_path and parts.path.strip("/") == "":
             self._problems.append(f"{name} must name a database: {schemes[0]}://host:port/name")
         return text
+
+    def optional_url(self, name: str, *, schemes: tuple[str, ...], needs_path: bool) -> str:
+        if not self._is_given(name):
+            return ""
+        return self.url(name, schemes=schemes, needs_path=needs_path)
 
     def origins(self, name: str) -> tuple[str, ...]:
         origins = self.words(name)

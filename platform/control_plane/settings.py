@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "django.contrib.postgres",
     "django.contrib.staticfiles",
     "rest_framework",
     "channels",
@@ -74,29 +75,31 @@ TEMPLATES = [
 
 # PostgreSQL --------------------------------------------------------------------------------------
 
-_database = urlsplit(ENV.database_url)
-_database_options = dict(parse_qsl(_database.query))
 
-DATABASES = {
-    "default": {
+def _database(url: str, **options: object) -> dict[str, object]:
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query))
+    return {
         "ENGINE": "django.db.backends.postgresql",
-        "NAME": unquote(_database.path.strip("/")),
-        "USER": unquote(_database.username or ""),
-        "PASSWORD": unquote(_database.password or ""),
+        "NAME": unquote(parts.path.strip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
         # A socket folder may be given as ?host=/path.
-        "HOST": _database_options.pop("host", _database.hostname or ""),
-        "PORT": _database_options.pop("port", str(_database.port or "")),
+        "HOST": given.pop("host", parts.hostname or ""),
+        "PORT": given.pop("port", str(parts.port or "")),
         # Under ASGI persistent connections are kept per thread and leak; the pool bounds them.
         "CONN_MAX_AGE": 0,
         # Asked when the pool hands one out, so that a restarted PostgreSQL is not noticed.
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {
-            "connect_timeout": 5,
-            **_database_options,
-            "pool": {"min_size": 1, "max_size": 10, "timeout": 10},
-        },
+        "OPTIONS": {"connect_timeout": 5, **given, **options},
     }
+
+
+DATABASES = {
+    "default": _database(ENV.database_url, pool={"min_size": 1, "max_size": 10, "timeout": 10}),
 }
+if ENV.owner_database_url:
+    DATABASES["owner"] = _database(ENV.owner_database_url)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Redis: cache, Channels, Celery ------------------------------------------------------------------

@@ -1,18 +1,22 @@
 """API keys as records: what may be known of a key after it was shown once."""
 
+import ipaddress
 import uuid
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ApiKeyPolicy
+from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
 from tenants import api_keys
 from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
-from tenants.models.tenant import Project
+from tenants.models.tenant import Project, Tenant
+from tenants.scoping import ScopedManager
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +28,11 @@ class IssuedApiKey:
 
 
 class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
-    def issue(self, project: Project, *, name: str = "", key: str | None = None) -> IssuedApiKey:
+    def issue(
+        self, project: Project, *, name: str = "", key: str | None = None, **fields: object
+    ) -> IssuedApiKey:
         """Make a key, or take in one that was made before; `MalformedApiKey` if that is none."""
-        record = ApiKey(project=project, name=name)
+        record = ApiKey(project=project, tenant_id=project.tenant_id, name=name, **fields)
         key = record.take(api_keys.generate() if key is None else key)
         record.save(force_insert=True)
         return IssuedApiKey(record=record, key=key)
@@ -43,13 +49,28 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         return record
 
     def with_policy_parts(self) -> "ApiKeyQuerySet":
-        return self.select_related("project__tenant__tier")
+        return self.select_related("project").prefetch_related("quotas", "project__quotas")
+
+
+def _default_scopes() -> list[str]:
+    return [Scope.INFERENCE.value]
+
+
+def check_network(text: str) -> None:
+    """Raises `ValidationError` unless the text is an address or a CIDR block without host bits."""
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValidationError(f"{text!r} is no network such as 192.0.2.0/24: {error}") from None
 
 
 class ApiKey(AffectsPolicy):
     """A tenant's key. Holds an HMAC of the key, never the key."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, related_name="api_keys", editable=False
+    )
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="api_keys")
     name = models.CharField(max_length=200, blank=True, help_text="What the key is for.")
     public_id = models.CharField(
@@ -60,17 +81,55 @@ class ApiKey(AffectsPolicy):
     )
     last_four = models.CharField(max_length=4, editable=False)
     secret_digest = models.BinaryField(max_length=32, editable=False)
+    # The secret before the last rotation, which works a while longer.
+    previous_digest = models.BinaryField(max_length=32, null=True, editable=False)
+    previous_expires_at = models.DateTimeField(null=True, editable=False)
+    scopes = ArrayField(
+        models.CharField(max_length=30, choices=[(scope.value, scope.value) for scope in Scope]),
+        default=_default_scopes,
+    )
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: never.")
+    allowed_networks = ArrayField(
+        models.CharField(max_length=50, validators=[check_network]),
+        null=True,
+        blank=True,
+        help_text="Addresses that may use it, as CIDR blocks; empty: any.",
+    )
+    allowed_models = ArrayField(
+        models.CharField(max_length=200), null=True, blank=True, help_text="Empty: any."
+    )
+    allowed_adapters = ArrayField(
+        models.CharField(max_length=200), null=True, blank=True, help_text="Empty: any."
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        editable=False,
+        related_name="+",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    rotated_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     # The key itself, between its making and the one page that shows it. Never stored.
     shown_once: str | None = None
 
-    objects = ApiKeyQuerySet.as_manager()  # type: ignore[misc]
+    objects = ScopedManager.from_queryset(ApiKeyQuerySet)()
 
     class Meta:
         verbose_name = "API key"
         ordering = ["-created_at"]
+        constraints = [
+            # What quotas refer to, so that they cannot name another tenant's key.
+            models.UniqueConstraint(fields=["id", "tenant"], name="api_key_of_tenant"),
+            models.CheckConstraint(
+                condition=models.Q(scopes__contained_by=[scope.value for scope in Scope])
+                & models.Q(scopes__len__gt=0),
+                name="api_key_scopes_are_known",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.masked
@@ -95,6 +154,24 @@ class ApiKey(AffectsPolicy):
     def is_genuine(self, key: str) -> bool:
         return api_keys.is_genuine(key, bytes(self.secret_digest), settings.PENSTOCK_API_KEY_PEPPER)
 
+    def rotate(self, *, overlap: timedelta) -> str:
+        """A new secret under the same id; the one before works for `overlap` more. Returns the
+        new key, which nobody can read again."""
+        self.previous_digest = bytes(self.secret_digest)
+        self.rotated_at = timezone.now()
+        self.previous_expires_at = self.rotated_at + overlap
+        key = self.take(api_keys.generate(self.public_id))
+        self.save(
+            update_fields=[
+                "secret_digest",
+                "last_four",
+                "previous_digest",
+                "previous_expires_at",
+                "rotated_at",
+            ]
+        )
+        return key
+
     def revoke(self) -> datetime:
         """Refuse the key from now on; calling it again keeps the first time. Returns that time."""
         if self.revoked_at is None:
@@ -103,20 +180,34 @@ class ApiKey(AffectsPolicy):
         return self.revoked_at
 
     def to_policy(self) -> ApiKeyPolicy:
-        tenant = self.project.tenant
+        """Asks for quotas; see `with_policy_parts`."""
         return ApiKeyPolicy(
             key_id=str(self.id),
-            secret_digest=bytes(self.secret_digest),
-            tenant_id=str(tenant.id),
-            tenant_name=tenant.name,
+            digests=self._digests(),
+            tenant_id=str(self.tenant_id),
             project_id=str(self.project_id),
-            tier=tenant.tier.to_policy(),
-            refusal=self._refusal(),
+            scopes=[Scope(scope) for scope in self.scopes],
+            expires_at_ms=_milliseconds(self.expires_at),
+            networks=self.allowed_networks,
+            models=self.allowed_models,
+            adapters=self.allowed_adapters,
+            limits=[quota.to_policy() for quota in self.quotas.all()],
+            project_name=self.project.name,
+            project_limits=[quota.to_policy() for quota in self.project.quotas.all()],
+            refusal="This API key has been revoked." if self.is_revoked else None,
         )
 
-    def _refusal(self) -> str | None:
-        if self.is_revoked:
-            return "This API key has been revoked."
-        if self.project.tenant.is_suspended:
-            return "This API key's organisation is suspended; ask the operator of the service."
-        return None
+    def _digests(self) -> list[KeyDigest]:
+        digests = [KeyDigest(digest=bytes(self.secret_digest))]
+        if self.previous_digest is not None:
+            digests.append(
+                KeyDigest(
+                    digest=bytes(self.previous_digest),
+                    expires_at_ms=_milliseconds(self.previous_expires_at),
+                )
+            )
+        return digests
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp() * 1000)

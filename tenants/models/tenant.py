@@ -7,20 +7,30 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from tenants.models.policy_version import AffectsPolicy
+from gpu_workers.protocol.policy import TenantPolicy
+from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
 from tenants.models.tier import Tier
+from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
+from tenants.scoping import ScopedManager
 
 
 class Tenant(AffectsPolicy):
     """An organisation: the wall behind which everything of one customer lives."""
 
+    tenant_path = "id"
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=200)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT, related_name="tenants")
     is_suspended = models.BooleanField(
-        default=False, help_text="New requests are refused; nothing is deleted."
+        default=False,
+        help_text="New requests are refused, open streams end; nothing is deleted.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    # Its data was deleted; what remains is what its usage and its invoices refer to.
+    closed_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = ScopedManager.from_queryset(PolicyQuerySet["Tenant"])()
 
     class Meta:
         ordering = ["name"]
@@ -35,6 +45,27 @@ class Tenant(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
+    def to_policy(self) -> TenantPolicy:
+        """Asks for its quotas; prefetch `quotas` where there are many tenants."""
+        return TenantPolicy(
+            tenant_id=str(self.id),
+            name=self.name,
+            tier=self.tier.to_policy(),
+            limits=[
+                quota.to_policy()
+                for quota in self.quotas.all()
+                if quota.project_id is None and quota.api_key_id is None
+            ],
+            refusal=self._refusal(),
+        )
+
+    def _refusal(self) -> str | None:
+        if self.closed_at is not None:
+            return "This API key's organisation has been closed."
+        if self.is_suspended:
+            return "This API key's organisation is suspended; ask the operator of the service."
+        return None
+
 
 class Project(AffectsPolicy):
     """A tenant's subdivision; keys and usage belong to one."""
@@ -44,25 +75,36 @@ class Project(AffectsPolicy):
     name = models.CharField(max_length=200, default="default")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
+    objects = ScopedManager.from_queryset(PolicyQuerySet["Project"])()
+
     class Meta:
         ordering = ["tenant__name", "name"]
         constraints = [
-            models.UniqueConstraint(fields=["tenant", "name"], name="project_name_in_tenant")
+            models.UniqueConstraint(fields=["tenant", "name"], name="project_name_in_tenant"),
+            # What keys and quotas refer to, so that they cannot name another tenant's project.
+            models.UniqueConstraint(fields=["id", "tenant"], name="project_of_tenant"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant} / {self.name}"
+        return self.name
 
 
 class Membership(models.Model):
-    """A user belongs to a tenant."""
+    """A user belongs to a tenant, in a role."""
+
+    user_path = "user_id"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships"
     )
+    role = models.CharField(
+        max_length=20, choices=[(role.value, role.value) for role in Role], default=Role.VIEWER
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager["Membership"]()
 
     class Meta:
         constraints = [
@@ -70,4 +112,7 @@ class Membership(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.user} in {self.tenant}"
+        return f"{self.user_id} is {self.role}"
+
+    def may(self, permission: Permission) -> bool:
+        return permission in ROLE_PERMISSIONS[Role(self.role)]

@@ -11,6 +11,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
+    is_one_transaction = False
     help = "Turn the workers' usage streams into records, until SIGTERM."
 
     def add_arguments(self, parser: CommandParser) -> None:

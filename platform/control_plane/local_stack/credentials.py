@@ -18,6 +18,8 @@ def load_or_create(file: Path) -> dict[str, str]:
         "PENSTOCK_SECRET_KEY": secrets.token_urlsafe(48),
         "PENSTOCK_API_KEY_PEPPER": secrets.token_urlsafe(48),
         "PENSTOCK_POSTGRES_PASSWORD": secrets.token_urlsafe(24),
+        "PENSTOCK_POSTGRES_OWNER_PASSWORD": secrets.token_urlsafe(24),
+        "PENSTOCK_POSTGRES_WEB_PASSWORD": secrets.token_urlsafe(24),
         "PENSTOCK_DISPATCH_REDIS_PASSWORD": secrets.token_urlsafe(24),
         "PENSTOCK_REDIS_PASSWORD": secrets.token_urlsafe(24),
     }

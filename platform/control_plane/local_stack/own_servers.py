@@ -58,6 +58,13 @@ class OwnServers:
             for name, variable in URL_VARIABLES.items()
         }
 
+    def owner_database_url(self) -> str | None:
+        """What `migrate` signs in with: ours, or the one that was given."""
+        server = self.by_name.get(POSTGRES)
+        if isinstance(server, PostgresServer):
+            return server.owner_url
+        return self._settings.owner_database_url
+
     def programs(self) -> list[Program]:
         return [
             server_program(name, server, Ports.variable(_setting(name)))
@@ -74,7 +81,8 @@ class OwnServers:
         """A URL out of our own demo.env names our own server, not one to use in its place."""
         place = urlsplit(url)
         is_here = (place.hostname, place.port) == (LOOPBACK, self._port(name))
-        return is_here and unquote(place.password or "") == self._password(name)
+        password = "postgres_web" if name == POSTGRES else name
+        return is_here and unquote(place.password or "") == self._password(password)
 
     def _postgres(self) -> PostgresServer:
         user = unprivileged_user()
@@ -85,6 +93,8 @@ class OwnServers:
             folder=self._folder / POSTGRES,
             port=self._port(POSTGRES),
             password=self._password(POSTGRES),
+            owner_password=self._password("postgres_owner"),
+            web_password=self._password("postgres_web"),
             user=user,
         )
 

@@ -21,11 +21,13 @@ from urllib.parse import quote
 import psycopg
 import redis
 
+from control_plane.database_roles import OWNER_ROLE, WEB_ROLE, prepare_database
+
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"
 MINIMUM_POSTGRES = (14,)
 MINIMUM_REDIS = (7, 0)
-POSTGRES_NAME = "penstock"  # of both the role and the database
+POSTGRES_NAME = "penstock"  # of both the superuser and the database
 
 
 class ServiceError(RuntimeError):
@@ -72,19 +74,33 @@ def unprivileged_user() -> ServiceUser | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresServer:
-    """A PostgreSQL cluster of our own: loopback TCP only, one role, one database."""
+    """A PostgreSQL cluster of our own: loopback TCP only, one database.
+
+    `password` is the superuser's, whom nothing but `wait` signs in as.
+    """
 
     binaries: Path
     folder: Path
     port: int
     password: str
+    owner_password: str
+    web_password: str
     user: ServiceUser | None
     durable: bool = True
 
     @property
     def url(self) -> str:
-        credentials = f"{POSTGRES_NAME}:{quote(self.password, safe='')}"
-        return f"postgresql://{credentials}@{LOOPBACK}:{self.port}/{POSTGRES_NAME}"
+        """For all but `migrate`: row-level security binds this role."""
+        return self._url(WEB_ROLE, self.web_password, POSTGRES_NAME)
+
+    @property
+    def owner_url(self) -> str:
+        """For `migrate`."""
+        return self._url(OWNER_ROLE, self.owner_password, POSTGRES_NAME)
+
+    def _url(self, role: str, password: str, database: str) -> str:
+        credentials = f"{role}:{quote(password, safe='')}"
+        return f"postgresql://{credentials}@{LOOPBACK}:{self.port}/{database}"
 
     @property
     def command(self) -> list[str]:
@@ -126,16 +142,18 @@ class PostgresServer:
         making.rename(self._cluster)
 
     def wait(self, timeout_seconds: float = 60.0) -> None:
-        """Until it answers; then make the database unless it is there."""
+        """Until it answers; then make the roles and the database unless they are there."""
         deadline = time.monotonic() + timeout_seconds
-        admin_url = self.url.removesuffix(POSTGRES_NAME) + "postgres"
+        admin_url = self._url(POSTGRES_NAME, self.password, "postgres")
         while True:
             try:
-                with psycopg.connect(admin_url, autocommit=True, connect_timeout=2) as connection:
-                    query = "SELECT 1 FROM pg_database WHERE datname = %s"
-                    if connection.execute(query, [POSTGRES_NAME]).fetchone() is None:
-                        connection.execute(f"CREATE DATABASE {POSTGRES_NAME}")
-                    return
+                prepare_database(
+                    admin_url,
+                    POSTGRES_NAME,
+                    owner_password=self.owner_password,
+                    web_password=self.web_password,
+                )
+                return
             except psycopg.OperationalError as error:
                 if "password authentication failed" in str(error):
                     raise ServiceError(

@@ -43,6 +43,8 @@ class StackSettings:
     ports: Ports
     # PENSTOCK_DATABASE_URL, PENSTOCK_DISPATCH_REDIS_URL, PENSTOCK_REDIS_URL
     database_url: str | None = field(default=None, repr=False)
+    # PENSTOCK_OWNER_DATABASE_URL: what `migrate` signs in with on a PostgreSQL of yours
+    owner_database_url: str | None = field(default=None, repr=False)
     dispatch_redis_url: str | None = field(default=None, repr=False)
     redis_url: str | None = field(default=None, repr=False)
     # PENSTOCK_WORKER_MODEL: the name under which tenants ask for the model of the GPU worker
@@ -60,6 +62,7 @@ class StackSettings:
         return cls(
             ports=Ports.from_environ(merged),
             database_url=merged.get("PENSTOCK_DATABASE_URL") or None,
+            owner_database_url=merged.get("PENSTOCK_OWNER_DATABASE_URL") or None,
             dispatch_redis_url=merged.get("PENSTOCK_DISPATCH_REDIS_URL") or None,
             redis_url=merged.get("PENSTOCK_REDIS_URL") or None,
             model=merged.get("PENSTOCK_WORKER_MODEL") or "penstock-demo",

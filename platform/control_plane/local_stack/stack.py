@@ -39,6 +39,7 @@ TOLD_BY_US = (
     "PENSTOCK_GLOBEX_KEY",
     "PENSTOCK_OPERATOR_EMAIL",
     "PENSTOCK_OPERATOR_PASSWORD",
+    "PENSTOCK_OWNER_DATABASE_URL",
 )
 
 
@@ -142,7 +143,8 @@ class Stack:
             self._servers.wait(PostgresServer)
             say("PostgreSQL and Redis answer; migrating and seeding.")
             self._manage("load_functions")
-            self._manage("migrate", "--no-input")
+            owner = {"PENSTOCK_OWNER_DATABASE_URL": self._servers.owner_database_url() or ""}
+            self._manage("migrate", "--no-input", environ=owner)
             self._seed()
             self.supervisor.start_programs(apps)
             self._first_completion().wait(say)
@@ -257,6 +259,7 @@ class Stack:
             "PENSTOCK_DISPATCH_REDIS_URL": self.environ["PENSTOCK_DISPATCH_REDIS_URL"],
             "PENSTOCK_REDIS_URL": self.environ["PENSTOCK_REDIS_URL"],
             "PENSTOCK_DATABASE_URL": self.environ["PENSTOCK_DATABASE_URL"],
+            "PENSTOCK_OWNER_DATABASE_URL": self._servers.owner_database_url() or "",
             "PENSTOCK_MODEL": self.settings.model,
             "PENSTOCK_ACME_KEY": seeded["acme_key"],
             "PENSTOCK_GLOBEX_KEY": seeded["globex_key"],
@@ -265,10 +268,15 @@ class Stack:
         }
         credentials.write_private(self.demo_env_file, lines)
 
-    def _manage(self, *arguments: str) -> str:
+    def _manage(self, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
         command = [sys.executable, str(self.root / "manage.py"), *arguments]
         done = subprocess.run(
-            command, cwd=self.root, env=self.environ, capture_output=True, text=True, check=False
+            command,
+            cwd=self.root,
+            env=self.environ | dict(environ or {}),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         log = self.var / "log" / "setup.log"
         with log.open("a") as lines:

@@ -7,6 +7,7 @@ from tenants.policy import rebuild_policy
 
 
 class Command(ReportingCommand):
+    is_one_transaction = False
     help = "Write the whole policy snapshot to Redis, whatever is there."
 
     def handle(self, *_: Any, **options: Any) -> None:

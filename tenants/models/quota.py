@@ -1,0 +1,110 @@
+"""Quotas: limits of a tenant, a project or a key beside those of the tier, and their alerts."""
+
+import uuid
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from gpu_workers.protocol.policy import Limit, LimitName
+from tenants.models.api_key import ApiKey
+from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
+from tenants.models.tenant import Project, Tenant
+from tenants.scoping import ScopedManager
+
+ALERT_PERCENTS = (50, 80, 100)
+
+
+class Quota(AffectsPolicy):
+    """One limit at one place. With neither project nor key it is the whole tenant's."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quotas")
+    project = models.ForeignKey(
+        Project, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas"
+    )
+    api_key = models.ForeignKey(
+        ApiKey, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas"
+    )
+    limit = models.CharField(
+        max_length=30, choices=[(name.value, name.value) for name in LimitName]
+    )
+    value = models.PositiveBigIntegerField(
+        validators=[MinValueValidator(1)], help_text="Spend is in nano-dollars."
+    )
+    is_hard = models.BooleanField(
+        default=True, help_text="A soft quota is counted and alerted on, and refuses nothing."
+    )
+
+    objects = ScopedManager.from_queryset(PolicyQuerySet["Quota"])()
+
+    class Meta:
+        ordering = ["limit"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(project=None) | Q(api_key=None), name="quota_at_one_place"
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "limit"],
+                condition=Q(project=None, api_key=None),
+                name="quota_once_in_tenant",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "limit"],
+                condition=Q(project__isnull=False),
+                name="quota_once_in_project",
+            ),
+            models.UniqueConstraint(
+                fields=["api_key", "limit"],
+                condition=Q(api_key__isnull=False),
+                name="quota_once_at_key",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.limit} {self.value}"
+
+    def clean(self) -> None:
+        super().clean()
+        if self.project is not None and self.api_key is not None:
+            raise ValidationError("A quota is of a project or of a key, not of both.")
+        for place in (self.project, self.api_key):
+            if place is not None and place.tenant_id != self.tenant_id:
+                raise ValidationError("Project and key must be of the quota's tenant.")
+
+    @property
+    def scope(self) -> str:
+        """At which place it counts: `tenant`, `project` or `key`."""
+        if self.api_key_id is not None:
+            return "key"
+        return "tenant" if self.project_id is None else "project"
+
+    def to_policy(self) -> Limit:
+        return Limit(name=LimitName(self.limit), value=self.value, is_hard=self.is_hard)
+
+
+class QuotaAlert(models.Model):
+    """A share of a quota was used up in a period; noted once."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quota_alerts")
+    quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="alerts")
+    period = models.CharField(max_length=10, help_text="The day (2026-01-31) or month (2026-01).")
+    percent = models.PositiveSmallIntegerField(help_text="Of the quota: 50, 80 or 100.")
+    used = models.PositiveBigIntegerField()
+    raised_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager["QuotaAlert"]()
+
+    class Meta:
+        ordering = ["-raised_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["quota", "period", "percent"], name="quota_alert_once_in_period"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.percent} % in {self.period}"

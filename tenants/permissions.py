@@ -1,0 +1,60 @@
+"""Who may do what within a tenant: the one table, for people by role and for API keys by scope."""
+
+from enum import StrEnum
+from typing import Final
+
+from gpu_workers.protocol.policy import Scope
+
+
+class Role(StrEnum):
+    """What a user is in a tenant."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+    BILLING = "billing"
+    VIEWER = "viewer"
+
+
+class Permission(StrEnum):
+    """One thing that can be done with a tenant's records."""
+
+    VIEW = "view"  # projects, keys (masked), limits, quotas
+    VIEW_USAGE = "view_usage"
+    VIEW_AUDIT = "view_audit"
+    VIEW_PEOPLE = "view_people"
+    WRITE_KEYS = "write_keys"
+    WRITE_ADAPTERS = "write_adapters"
+    WRITE_PROJECTS = "write_projects"
+    WRITE_QUOTAS = "write_quotas"  # of projects and keys; the tenant's own are the operator's
+    WRITE_PEOPLE = "write_people"
+    EXPORT = "export"
+    CLOSE = "close"  # delete the tenant's data
+
+
+_VIEWER: Final = frozenset({Permission.VIEW, Permission.VIEW_USAGE})
+_DEVELOPER: Final = _VIEWER | {Permission.WRITE_KEYS, Permission.WRITE_ADAPTERS}
+_ADMIN: Final = _DEVELOPER | {
+    Permission.VIEW_AUDIT,
+    Permission.VIEW_PEOPLE,
+    Permission.WRITE_PROJECTS,
+    Permission.WRITE_QUOTAS,
+    Permission.WRITE_PEOPLE,
+    Permission.EXPORT,
+}
+
+ROLE_PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
+    Role.OWNER: _ADMIN | {Permission.CLOSE},
+    Role.ADMIN: _ADMIN,
+    Role.DEVELOPER: _DEVELOPER,
+    Role.BILLING: _VIEWER | {Permission.EXPORT},
+    Role.VIEWER: _VIEWER,
+}
+
+SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
+    Scope.INFERENCE: frozenset(),
+    Scope.USAGE_READ: frozenset({Permission.VIEW_USAGE}),
+    Scope.ADAPTERS_WRITE: frozenset({Permission.WRITE_ADAPTERS}),
+    Scope.KEYS_WRITE: frozenset({Permission.VIEW, Permission.WRITE_KEYS}),
+    Scope.ADMIN: _ADMIN,
+}
