@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from inference import admission, dispatch
 from inference.models import Worker
 from inference.worker_registry import PoolWorker, WorkerRegistry
+from tenants.scoping import operator_scope
 
 _T = TypeVar("_T")
 
@@ -32,7 +33,8 @@ def copy_workers() -> int:
     """Copy the registry of workers into the table that operators see; returns how many live."""
     seen = _on_dispatch_redis(_registered_workers)
     live = [worker.info for worker in seen if worker.is_live]
-    Worker.objects.see(live)
+    with operator_scope("copy of the worker registry"):
+        Worker.objects.see(live)
     return len(live)
 
 

@@ -7,12 +7,13 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connections
+from django.db import connection, connections
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
 
-from tenants.scoping import operator_scope
+from tenants import scoping
+from tenants.scoping import OPERATOR_ROLE, Scope, operator_scope
 from tests.places import ROOT
 from tests.servers import TestServers, servers
 
@@ -82,3 +83,15 @@ def operators_eye(db: None) -> Iterator[None]:
     """The test looks across the tenants' walls, as an operator's command does."""
     with operator_scope("test"):
         yield
+
+
+@pytest.fixture
+def operators_session(transactional_db: None) -> Iterator[None]:
+    """The same for a test that commits: its own statements run as the operator role, outside of
+    any transaction."""
+    token = scoping._open_scope.set(Scope(reason="test"))
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET ROLE {OPERATOR_ROLE}")
+    yield
+    scoping._open_scope.reset(token)
+    connection.close()

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from inference.models import ServedModel
 from tenants.models import ApiKey, Tenant, Tier, User
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 
 
 def seed(*arguments: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_a_changed_password_is_left_alone(demo_env: Path) -> None:
 
 def test_a_further_model_comes_into_the_catalogue() -> None:
     seed("--model", "org/model", "--model", "penstock-demo")
-    assert ServedModel.objects.get(name="org/model").pool == "org/model"
+    assert ServedModel.objects.get(name="org/model").pool_id == "org/model"
     assert ServedModel.objects.count() == 3
     with pytest.raises(CommandError, match="cannot be seeded: A name starts"):
         call_command("seed_demo", "--model", "{braces}")

@@ -11,7 +11,7 @@ from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from inference import tasks
 from inference.models import Worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

@@ -22,7 +22,10 @@ from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 from tests.polling import eventually_sync
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("operators_session"),
+]
 POOL = "usage-tests"
 
 
@@ -35,7 +38,7 @@ def redis(dispatch_redis_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def api_key(redis: Redis) -> ApiKey:
+def api_key(redis: Redis, operators_session: None) -> ApiKey:
     return make_key("Acme")
 
 

@@ -17,12 +17,20 @@ def policy_redis(dispatch_redis_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def acme(db: None) -> Project:
+def operators(request: pytest.FixtureRequest) -> None:
+    """Records are made by operators, in a test that commits as in one that does not."""
+    marker = request.node.get_closest_marker("django_db")
+    commits = marker is not None and marker.kwargs.get("transaction")
+    request.getfixturevalue("operators_session" if commits else "operators_eye")
+
+
+@pytest.fixture
+def acme(operators: None) -> Project:
     return make_project("Acme", "premium")
 
 
 @pytest.fixture
-def globex(db: None) -> Project:
+def globex(operators: None) -> Project:
     return make_project("Globex", "standard")
 
 

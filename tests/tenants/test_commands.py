@@ -13,7 +13,7 @@ from gpu_workers.protocol import keys
 from tenants import api_keys
 from tenants.models import ApiKey, PolicyVersion, Project, Tenant, User
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 
 
 def run(*arguments: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from django.db.models import ProtectedError
 from tenants.default_tiers import DEFAULT_TIERS, ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 
 
 def test_an_email_address_is_one_login_in_any_case() -> None:
