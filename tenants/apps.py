@@ -10,5 +10,5 @@ class TenantsConfig(AppConfig):
     def ready(self) -> None:
         from tenants.row_security import check_managers, check_walls
 
-        checks.register(check_managers, checks.Tags.models)
-        checks.register(check_walls, checks.Tags.database)
+        checks.register(checks.Tags.models)(check_managers)
+        checks.register(checks.Tags.database)(check_walls)

@@ -6,7 +6,7 @@ role sees the rows of the tenant that `tenant_scope` has set, none where nothing
 operator role sees all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.apps import apps
@@ -234,7 +234,7 @@ def check_managers(**_: Any) -> list[CheckMessage]:
     ]
 
 
-def check_walls(databases: list[str] | None = None, **_: Any) -> list[CheckMessage]:
+def check_walls(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """Runs with `check --database` and before `migrate`, as Django's database checks do. While
     migrations are yet to be applied it says nothing: they may be what builds the wall."""
     return [

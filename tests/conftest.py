@@ -48,9 +48,9 @@ def _empty_tables_as_their_owner() -> None:
                 [["django_migrations", "django_content_type", "auth_permission"]],
             )
             tables = ", ".join(name for (name,) in rows.fetchall())
-            owner.execute(f"TRUNCATE {tables} CASCADE")  # type: ignore[arg-type]
+            owner.execute(f"TRUNCATE {tables} CASCADE")
 
-    TransactionTestCase._fixture_teardown = empty  # type: ignore[method-assign]
+    TransactionTestCase._fixture_teardown = empty  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
-from tenants.models import AffectsPolicy, PolicyQuerySet, Price, Tenant
-from tenants.scoping import ScopedManager
+from tenants.models import AffectsPolicy, PolicyManager, Price, ScopedPolicyManager, Tenant
 
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
 _NAME = RegexValidator(
@@ -47,6 +46,8 @@ class Pool(AffectsPolicy):
         help_text="Whom it is dedicated to; nobody named means everybody.",
     )
 
+    objects = PolicyManager()
+
     class Meta:
         ordering = ["name"]
 
@@ -75,6 +76,8 @@ class ServedModel(AffectsPolicy):
         help_text="Who may see it; nobody named means everybody.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = PolicyManager()
 
     class Meta:
         ordering = ["name"]
@@ -110,7 +113,7 @@ class ServedModelTenant(AffectsPolicy):
     # Not CASCADE: with its last tenant a model would come to be for everybody.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
 
-    objects = ScopedManager.from_queryset(PolicyQuerySet["ServedModelTenant"])()
+    objects = ScopedPolicyManager()
 
     class Meta:
         verbose_name = "visibility"
@@ -131,7 +134,7 @@ class PoolTenant(AffectsPolicy):
     # Not CASCADE: with its last tenant a pool would come to be for everybody.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT)
 
-    objects = ScopedManager.from_queryset(PolicyQuerySet["PoolTenant"])()
+    objects = ScopedPolicyManager()
 
     class Meta:
         verbose_name = "dedication"

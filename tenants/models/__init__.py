@@ -1,5 +1,11 @@
 from tenants.models.api_key import ApiKey
-from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet, PolicyVersion
+from tenants.models.policy_version import (
+    AffectsPolicy,
+    PolicyManager,
+    PolicyQuerySet,
+    PolicyVersion,
+    ScopedPolicyManager,
+)
 from tenants.models.price import Price
 from tenants.models.quota import Quota, QuotaAlert
 from tenants.models.tenant import Membership, Project, Tenant
@@ -10,12 +16,14 @@ __all__ = [
     "AffectsPolicy",
     "ApiKey",
     "Membership",
+    "PolicyManager",
     "PolicyQuerySet",
     "PolicyVersion",
     "Price",
     "Project",
     "Quota",
     "QuotaAlert",
+    "ScopedPolicyManager",
     "ServiceClass",
     "Tenant",
     "Tier",

@@ -52,6 +52,9 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         return self.select_related("project").prefetch_related("quotas", "project__quotas")
 
 
+ApiKeyManager = ScopedManager.from_queryset(ApiKeyQuerySet)
+
+
 def _default_scopes() -> list[str]:
     return [Scope.INFERENCE.value]
 
@@ -116,7 +119,7 @@ class ApiKey(AffectsPolicy):
     # The key itself, between its making and the one page that shows it. Never stored.
     shown_once: str | None = None
 
-    objects = ScopedManager.from_queryset(ApiKeyQuerySet)()
+    objects = ApiKeyManager()
 
     class Meta:
         verbose_name = "API key"

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from django.db import models, transaction
 from django.db.models import F
 
+from tenants.scoping import ScopedManager
+
 _Row = TypeVar("_Row", bound=models.Model)
 
 
@@ -69,10 +71,14 @@ class PolicyQuerySet(models.QuerySet[_Row]):
         return created
 
 
-class AffectsPolicy(models.Model):
-    """A model whose every change must reach the gateways."""
+# Of what is everybody's, and of what belongs to tenants.
+PolicyManager = models.Manager.from_queryset(PolicyQuerySet)
+ScopedPolicyManager = ScopedManager.from_queryset(PolicyQuerySet)
 
-    objects = PolicyQuerySet.as_manager()
+
+class AffectsPolicy(models.Model):
+    """A model whose every change must reach the gateways. Its `objects` must be made from
+    `PolicyQuerySet`, so that changes in bulk do too."""
 
     class Meta:
         abstract = True

@@ -28,7 +28,7 @@ class Price(AffectsPolicy):
     completion_micros_per_million_tokens = models.PositiveBigIntegerField()
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = PriceQuerySet.as_manager()  # type: ignore[misc]
+    objects = PriceQuerySet.as_manager()
 
     class Meta:
         ordering = ["model", "-created_at"]

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import Limit, LimitName
 from tenants.models.api_key import ApiKey
-from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
+from tenants.models.policy_version import AffectsPolicy, ScopedPolicyManager
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
 
@@ -38,7 +38,7 @@ class Quota(AffectsPolicy):
         default=True, help_text="A soft quota is counted and alerted on, and refuses nothing."
     )
 
-    objects = ScopedManager.from_queryset(PolicyQuerySet["Quota"])()
+    objects = ScopedPolicyManager()
 
     class Meta:
         ordering = ["limit"]

@@ -8,7 +8,7 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import TenantPolicy
-from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
+from tenants.models.policy_version import AffectsPolicy, ScopedPolicyManager
 from tenants.models.tier import Tier
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.scoping import ScopedManager
@@ -30,7 +30,7 @@ class Tenant(AffectsPolicy):
     # Its data was deleted; what remains is what its usage and its invoices refer to.
     closed_at = models.DateTimeField(null=True, blank=True, editable=False)
 
-    objects = ScopedManager.from_queryset(PolicyQuerySet["Tenant"])()
+    objects = ScopedPolicyManager()
 
     class Meta:
         ordering = ["name"]
@@ -75,7 +75,7 @@ class Project(AffectsPolicy):
     name = models.CharField(max_length=200, default="default")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager.from_queryset(PolicyQuerySet["Project"])()
+    objects = ScopedPolicyManager()
 
     class Meta:
         ordering = ["tenant__name", "name"]

@@ -8,7 +8,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from gpu_workers.protocol.policy import TierPolicy
-from tenants.models.policy_version import AffectsPolicy
+from tenants.models.policy_version import AffectsPolicy, PolicyManager
 
 _AT_LEAST_ONE = [MinValueValidator(1)]
 
@@ -75,6 +75,8 @@ class Tier(AffectsPolicy):
         validators=[MinValueValidator(0)],
         help_text="1 is the list price.",
     )
+
+    objects = PolicyManager()
 
     class Meta:
         ordering = ["priority", "name"]
