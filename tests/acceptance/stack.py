@@ -47,7 +47,9 @@ class LiveStack:
 
     def usage_rows(self, condition: str) -> list[dict[str, Any]]:
         """Usage records in PostgreSQL. `condition` is SQL from the test itself."""
-        with psycopg.connect(self.database_url, row_factory=dict_row) as connection:
+        # Across the tenants' walls, as an operator.
+        role = "-c role=penstock_operator"
+        with psycopg.connect(self.database_url, row_factory=dict_row, options=role) as connection:
             query = f"SELECT * FROM inference_usagerecord WHERE {condition}"  # noqa: S608
             return connection.execute(query.encode()).fetchall()
 

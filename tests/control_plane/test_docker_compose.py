@@ -21,6 +21,8 @@ SECRETS = {
     "PENSTOCK_SECRET_KEY": "s" * 40,
     "PENSTOCK_API_KEY_PEPPER": "p" * 40,
     "PENSTOCK_POSTGRES_PASSWORD": "postgrespassword",
+    "PENSTOCK_POSTGRES_OWNER_PASSWORD": "ownerpassword",
+    "PENSTOCK_POSTGRES_WEB_PASSWORD": "webpassword",
     "PENSTOCK_REDIS_PASSWORD": "redispassword",
 }
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
