@@ -1,9 +1,10 @@
 """Fixtures for every test. The servers behind them are in `tests/servers.py`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from control_plane import redis_acl
 from redis.asyncio import Redis
 
 from tests.places import ROOT
@@ -26,7 +27,20 @@ def django_db_modify_db_settings(test_servers: TestServers) -> None:
 
 @pytest.fixture
 def dispatch_redis_url(test_servers: TestServers) -> str:
+    """The dispatch Redis for the test itself, which may do everything there."""
     return test_servers.dispatch_redis.url
+
+
+@pytest.fixture
+def gateway_redis_url(test_servers: TestServers) -> str:
+    """The dispatch Redis as a gateway gets it."""
+    return test_servers.dispatch_redis.url_of(redis_acl.GATEWAY)
+
+
+@pytest.fixture
+def worker_redis_url(test_servers: TestServers) -> Callable[[str], str]:
+    """The dispatch Redis as the workers of a pool get it, by the pool."""
+    return test_servers.worker_redis_url
 
 
 @pytest.fixture
