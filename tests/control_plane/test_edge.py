@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from control_plane.edge import Edge
+from control_plane.env import GatewayEnvironment
+from control_plane.gateway import edge
 
 ALICE, PROXY, INNER_PROXY = "203.0.113.7", "10.0.0.1", "10.0.0.2"
 STRANGER = "198.51.100.9"
@@ -102,10 +104,11 @@ def test_clear_text_passes_from_this_machine_alone(
 def test_what_a_trusted_proxy_on_this_machine_forwards_is_not_of_this_machine(
     said: dict[str, str],
 ) -> None:
-    edge = Edge(trusted_proxies=[ip_network("127.0.0.1")])
-    assert edge.take_in(a_scope("127.0.0.1", said))
-    assert not edge.take_in(a_scope("127.0.0.1", said | {"x-forwarded-proto": "https"}))
-    assert not edge.take_in(a_scope("127.0.0.1"))
+    behind_loopback = Edge(trusted_proxies=[ip_network("127.0.0.1")])
+    assert behind_loopback.take_in(a_scope("127.0.0.1", said))
+    by_tls = said | {"x-forwarded-proto": "https"}
+    assert not behind_loopback.take_in(a_scope("127.0.0.1", by_tls))
+    assert not behind_loopback.take_in(a_scope("127.0.0.1"))
 
 
 def test_a_connection_that_ends_its_tls_here_needs_no_proxy() -> None:
@@ -123,6 +126,19 @@ def test_a_websocket_gets_a_scheme_of_websockets() -> None:
     scope = a_scope(PROXY, BY_TLS, scheme="ws", type="websocket")
     assert not BEHIND_PROXIES.take_in(scope)
     assert scope["scheme"] == "wss"
+
+
+def test_the_environment_says_whom_the_edge_trusts() -> None:
+    environ = {
+        "PENSTOCK_API_KEY_PEPPER": "p" * 40,
+        "PENSTOCK_GATEWAY_REDIS_URL": "redis://gateway:secret@dispatch:6379/0",
+    }
+    proxies = {"PENSTOCK_TRUSTED_PROXIES": "10.0.0.0/24"}
+    for given, is_refused in (({}, True), (proxies, False)):
+        env = GatewayEnvironment.from_environ(environ | given)
+        assert edge(env).take_in(a_scope(PROXY, BY_TLS)) is is_refused
+    open_env = GatewayEnvironment.from_environ(environ | {"PENSTOCK_ALLOW_CLEAR_TEXT": "1"})
+    assert not edge(open_env).take_in(a_scope(STRANGER))
 
 
 def test_a_closed_network_may_allow_clear_text() -> None:

@@ -12,6 +12,7 @@ from gpu_workers.sim_engine import SimEngine
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 from inference import tasks
+from inference.dispatch import Dispatch, RequestState
 from inference.redis_functions import FunctionLibrary
 from tests.conftest import LUA_FUNCTIONS
 from tests.inference.cast import MODEL, POOL
@@ -63,3 +64,10 @@ async def test_a_worker_with_another_pools_user_stops_with_one_sentence(
     assert await worker.run() is Exit.START_FAILED
     assert f"may not serve the pool {POOL}" in caplog.text
     assert not await dispatch_redis.exists(keys.pool_workers(POOL))
+
+
+async def test_a_redis_with_one_user_for_all_gets_its_functions_from_whoever_needs_them(
+    dispatch_redis: Redis,
+) -> None:
+    await dispatch_redis.function_flush("SYNC")
+    assert await Dispatch(dispatch_redis).cancel(POOL, "request") is RequestState.UNKNOWN
