@@ -58,8 +58,9 @@ class RedisUser:
 
 
 def control_plane(password: str) -> RedisUser:
-    """Writes policy, loads functions, collects usage, sweeps. Not the server's administrator."""
-    rules = ("~*", "&*", "+@all", "-@admin", "-@dangerous", "+info")
+    """Writes policy, loads functions, collects usage, sweeps. Not the server's administrator, but
+    it may have the server read its file of users again, which is how a pool is added."""
+    rules = ("~*", "&*", "+@all", "-@admin", "-@dangerous", "+info", "+acl|load")
     return RedisUser(name=CONTROL_PLANE, password=password, permissions=rules)
 
 

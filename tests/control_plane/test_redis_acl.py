@@ -180,8 +180,8 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @contextmanager
-def running_redis(folder: Path, acl: str) -> Iterator[int]:
-    """A server with this file of users; gives its port."""
+def running_redis(folder: Path, acl: str) -> Iterator[RedisServer]:
+    """A server with this file of users."""
     password = urlsplit(os.environ["PENSTOCK_DISPATCH_REDIS_URL"]).password or ""
     server = RedisServer(
         binary=find_redis(),
@@ -195,7 +195,7 @@ def running_redis(folder: Path, acl: str) -> Iterator[int]:
     process = subprocess.Popen(server.command, stdout=subprocess.DEVNULL)
     try:
         server.wait()
-        yield server.port
+        yield server
     finally:
         process.terminate()
         process.wait()
@@ -216,7 +216,8 @@ def test_the_printed_file_starts_a_server_that_knows_its_roles(
     assert hashlib.sha256(made["b"].encode()).hexdigest() in acl
     assert passwords.stat().st_mode & 0o777 == 0o600
     assert printed(capsys, *arguments) == acl
-    with running_redis(tmp_path, acl) as port:
+    with running_redis(tmp_path, acl) as server:
+        port = server.port
         user = redis_acl.worker("pool/a", "secret-of-a")
         with Redis.from_url(user.url("127.0.0.1", port)) as worker:
             assert worker.sadd(keys.known_pools(), "pool/a") == 1
@@ -225,6 +226,14 @@ def test_the_printed_file_starts_a_server_that_knows_its_roles(
         for nobody in (f"redis://127.0.0.1:{port}", f"redis://:x@127.0.0.1:{port}"):
             with Redis.from_url(nobody) as stranger, pytest.raises(AuthenticationError):
                 stranger.ping()
+        more = printed(capsys, *arguments, "--pool", "added")
+        (server.folder / "users.acl").write_text(more)
+        with Redis.from_url(server.url) as control_plane:
+            assert control_plane.acl_load()
+        added = dict(line.split("=") for line in passwords.read_text().splitlines())["added"]
+        url = redis_acl.worker("added", added).url("127.0.0.1", port)
+        with Redis.from_url(url) as worker:
+            assert worker.ping()
 
 
 def test_a_url_without_its_role_is_told_by_its_variable(settings: Any) -> None:
