@@ -153,10 +153,9 @@ def test_the_control_plane_is_not_the_servers_administrator() -> None:
         assert control_plane.info("server")
 
 
-def test_the_policy_pattern_covers_the_whole_snapshot() -> None:
-    functions = [getattr(keys, name) for name in dir(keys) if name.startswith("policy_")]
-    names = [each(*"x" * each.__code__.co_argcount) for each in functions]
-    assert names and all(name.startswith("{policy}:") for name in names)
+def test_the_policy_pattern_covers_the_snapshot() -> None:
+    for name in (keys.policy_version(), keys.policy_api_keys(), keys.policy_models()):
+        assert name.startswith("{policy}:")
 
 
 @pytest.mark.parametrize("pool", ["*", "a*", "a b", "a}", "[ab]", "a?", "", "-a", "a\n+@all"])
