@@ -71,6 +71,12 @@ class Forbidden(InferenceError):
     code = "forbidden"
 
 
+class ClearTextRefused(Forbidden):
+    """The request came over http from elsewhere; its key may have been read."""
+
+    code = "clear_text_refused"
+
+
 class NotFound(InferenceError):
     """Unknown, or not the caller's to see: the two look the same."""
 

@@ -19,6 +19,10 @@ app.conf.beat_schedule = {
         "task": "tenants.reconcile_policy",
         "schedule": 3.0,
     },
+    "Redis has its functions": {
+        "task": "inference.keep_functions",
+        "schedule": 2.0,
+    },
     "requests of dead gateways end": {
         "task": "inference.end_abandoned_requests",
         "schedule": 5.0,

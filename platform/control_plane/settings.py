@@ -153,8 +153,8 @@ LOGIN_URL = "admin:login"
 
 _is_https = ENV.public_url.startswith("https://")
 
-# uvicorn sets the scheme from X-Forwarded-Proto for the proxies in its --forwarded-allow-ips, so
-# Django trusts no such header itself.
+# The edge (edge.py) has set scheme and client from what trusted proxies say, so Django trusts no
+# such header itself: neither SECURE_PROXY_SSL_HEADER nor USE_X_FORWARDED_HOST.
 SECURE_SSL_REDIRECT = _is_https
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _is_https else 0

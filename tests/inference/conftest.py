@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -119,6 +119,7 @@ async def serving(application: Any) -> AsyncIterator[str]:
         lifespan="off",
         log_level="error",
         ws="websockets-sansio",
+        proxy_headers=False,
     )
     server = Server(config)
     task = asyncio.create_task(server.serve())
@@ -133,9 +134,9 @@ async def serving(application: Any) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def gateway_settings(dispatch_redis_url: str) -> GatewaySettings:
+def gateway_settings(gateway_redis_url: str) -> GatewaySettings:
     return GatewaySettings(
-        dispatch_redis_url=dispatch_redis_url,
+        dispatch_redis_url=gateway_redis_url,
         api_key_pepper=PEPPER,
         cache_salt_secret=b"cache-salt-secret-of-the-gateway-tests",
         allowed_origins=("http://app.example",),
@@ -186,8 +187,10 @@ async def impatient_service(
 
 
 @pytest.fixture
-async def worker(dispatch_redis_url: str, dispatch_redis: Redis) -> AsyncIterator[ScriptedWorker]:
+async def worker(
+    worker_redis_url: Callable[[str], str], dispatch_redis: Redis
+) -> AsyncIterator[ScriptedWorker]:
     """Not started yet: a test may give it a script first."""
-    worker = ScriptedWorker(dispatch_redis_url)
+    worker = ScriptedWorker(worker_redis_url(POOL))
     yield worker
     await worker.stop()

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -31,13 +31,15 @@ STREAM = {
 
 
 @pytest.fixture
-async def sim_worker(service: Service, dispatch_redis_url: str) -> AsyncIterator[Process]:
+async def sim_worker(
+    service: Service, worker_redis_url: Callable[[str], str]
+) -> AsyncIterator[Process]:
     command = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", MODEL]
     command += ["--pool", POOL, "--name", "sim-of-the-tests", "--metrics-port", "0"]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT,
-        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": dispatch_redis_url},
+        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": worker_redis_url(POOL)},
         stdout=DEVNULL,
         stderr=DEVNULL,
         process_group=0,
