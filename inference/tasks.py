@@ -8,7 +8,7 @@ from celery import shared_task
 from django.conf import settings
 from redis.asyncio import Redis
 
-from inference import admission, dispatch
+from inference import dispatch, reservations
 from inference.models import Worker
 from inference.worker_registry import PoolWorker, WorkerRegistry
 
@@ -17,8 +17,8 @@ _T = TypeVar("_T")
 
 @shared_task(name="inference.sweep_reservations", expires=30)  # type: ignore[untyped-decorator]
 def sweep_reservations() -> int:
-    """Release what requests reserved that are no more; returns how many."""
-    return _on_dispatch_redis(admission.sweep)
+    """Settle what requests reserved that are no more; returns how many."""
+    return _on_dispatch_redis(reservations.sweep)
 
 
 @shared_task(name="inference.end_abandoned_requests", expires=10)  # type: ignore[untyped-decorator]

@@ -14,7 +14,7 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WorkerInfo,
 )
-from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, ModelPolicy
+from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, ModelPolicy, TenantPolicy
 
 _T = TypeVar("_T")
 
@@ -29,6 +29,7 @@ _frames = msgspec.msgpack.Decoder(FrameBatch)
 _worker_info = msgspec.msgpack.Decoder(WorkerInfo)
 _usage_entry = msgspec.msgpack.Decoder(UsageEntry)
 _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
+_tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
 _caller = msgspec.msgpack.Decoder(Caller)
 
@@ -71,6 +72,10 @@ def decode_usage_entry(data: bytes) -> UsageEntry:
 
 def decode_api_key(data: bytes) -> ApiKeyPolicy:
     return _decode(_api_key, data, "an API key's policy")
+
+
+def decode_tenant(data: bytes) -> TenantPolicy:
+    return _decode(_tenant, data, "a tenant's policy")
 
 
 def decode_model(data: bytes) -> ModelPolicy:

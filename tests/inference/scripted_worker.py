@@ -49,6 +49,7 @@ class Run:
                 chunks=[self.chunk(word) for word in words],
                 completion_tokens=self.tokens,
                 token_ids=[],
+                prompt_tokens=0 if self.seq > 1 else 3,
             )
         )
 
