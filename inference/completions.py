@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 from prometheus_client import Counter
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
@@ -32,6 +32,8 @@ from inference.worker_registry import WorkerRegistry
 _log = structlog.get_logger(__name__)
 
 _QUEUE_FULL_RETRY_SECONDS: Final = 5
+_REDIS_CONNECTIONS: Final = 64
+_REDIS_WAIT_SECONDS: Final = 5
 
 ADMITTED = Counter("penstock_gateway_admitted_total", "Requests admitted.", ["api"])
 
@@ -84,11 +86,16 @@ class Completions:
         url = settings.dispatch_redis_url
         self._settings = settings
         # redis-py's own patience is seconds: better a quick 503 than a caller that waits.
-        self._redis: Redis = Redis.from_url(
-            url,
-            socket_timeout=5,
-            socket_connect_timeout=2,
-            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
+        # A burst waits for a connection: the ordinary pool fails the 101st request at once.
+        self._redis: Redis = Redis.from_pool(
+            BlockingConnectionPool.from_url(
+                url,
+                max_connections=_REDIS_CONNECTIONS,
+                timeout=_REDIS_WAIT_SECONDS,
+                socket_timeout=5,
+                socket_connect_timeout=2,
+                retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
+            )
         )
         # A client of its own: redis-py's socket timeout would end a blocking read. The hub's
         # supervisor does the retrying.

@@ -142,8 +142,9 @@ class Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(application: Any) -> AsyncIterator[str]:
-    """The address at which an ASGI application is served while the block runs."""
+async def serving(application: Any, **options: Any) -> AsyncIterator[str]:
+    """The address at which an ASGI application is served while the block runs. `options` are
+    uvicorn's."""
     config = uvicorn.Config(
         application,
         host="127.0.0.1",
@@ -151,6 +152,7 @@ async def serving(application: Any) -> AsyncIterator[str]:
         lifespan="off",
         log_level="error",
         ws="websockets-sansio",
+        **options,
     )
     server = Server(config)
     task = asyncio.create_task(server.serve())
