@@ -25,12 +25,13 @@ class Output:
     """New output of a streaming request: JSON events without SSE framing, and the new tokens.
 
     `completion_tokens` is cumulative over all choices; `token_ids` are the new ones, empty where
-    the request has several choices.
+    the request has several choices; `prompt_tokens` is 0 as long as not all prompts are counted.
     """
 
     chunks: list[bytes]
     completion_tokens: int
     token_ids: list[int]
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,6 +28,7 @@ class Generation:
         "finish_reason",
         "first_token_at_ms",
         "has_one_choice",
+        "has_one_prompt",
         "is_aborted",
         "new_token_ids",
         "prompt_tokens",
@@ -45,6 +46,7 @@ class Generation:
         self.error: Exception | None = None
         self.is_aborted = False
         self.has_one_choice = True
+        self.has_one_prompt = True
 
     def usage(self) -> TokenUsage:
         return TokenUsage(
@@ -104,7 +106,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         envelope = generation.envelope
         options["priority"] = envelope.priority
         try:
-            _bound(sampling_params, envelope.max_output_tokens)
+            _bound(sampling_params, _room(prompt, envelope))
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
                 generation.started(output)
@@ -124,6 +126,19 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         generation.is_aborted = True
         if generation.engine_ids:
             await self.abort(list(generation.engine_ids))
+
+
+def _room(prompt: Any, envelope: Envelope) -> int:
+    """The output that was reserved, less what the tier's context has no room for."""
+    if envelope.max_context_tokens is None:
+        return envelope.max_output_tokens
+    prompt_tokens = len(prompt["prompt_token_ids"])
+    if prompt_tokens >= envelope.max_context_tokens:
+        raise VLLMValidationError(
+            f"The tier's maximum context length is {envelope.max_context_tokens} tokens, prompt "
+            f"and output together, but the prompt has {prompt_tokens}."
+        )
+    return min(envelope.max_output_tokens, envelope.max_context_tokens - prompt_tokens)
 
 
 def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:

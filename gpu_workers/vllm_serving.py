@@ -105,6 +105,9 @@ class VllmServing:
                             chunks=[event[_FRAMING_BEFORE:_FRAMING_AFTER].encode()],
                             completion_tokens=generation.completion_tokens,
                             token_ids=generation.take_token_ids(),
+                            prompt_tokens=generation.prompt_tokens
+                            if generation.has_one_prompt
+                            else 0,
                         )
                 result = _result_of_stream(generation, finish_reason)
             else:
@@ -150,7 +153,8 @@ class VllmServing:
             generation.has_one_choice = chat.n in (None, 1)
             return await self._state.openai_serving_chat.create_chat_completion(chat)
         completion = CompletionRequest.model_validate(body)
-        generation.has_one_choice = completion.n in (None, 1) and not _is_batch(completion.prompt)
+        generation.has_one_prompt = not _is_batch(completion.prompt)
+        generation.has_one_choice = completion.n in (None, 1) and generation.has_one_prompt
         return await self._state.openai_serving_completion.create_completion(completion)
 
     async def _template_overhead(self) -> int:

@@ -10,7 +10,7 @@ from django.conf import settings
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
-from inference import admission, dispatch
+from inference import dispatch, reservations
 from inference.models import Worker
 from inference.redis_functions import FunctionLibrary
 from inference.worker_registry import PoolWorker, WorkerRegistry
@@ -33,8 +33,8 @@ def keep_functions() -> int:
 
 @shared_task(name="inference.sweep_reservations", expires=30)  # type: ignore[untyped-decorator]
 def sweep_reservations() -> int:
-    """Release what requests reserved that are no more; returns how many."""
-    return _on_dispatch_redis(admission.sweep)
+    """Settle what requests reserved that are no more; returns how many."""
+    return _on_dispatch_redis(reservations.sweep)
 
 
 @shared_task(name="inference.end_abandoned_requests", expires=10)  # type: ignore[untyped-decorator]

@@ -90,7 +90,7 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     ("GET", f"{{m:{POOL}-2}}:sequence"),
     # tenants and tickets
     ("HGETALL", keys.tenant_reservations("acme")),
-    ("FCALL", keys.FUNCTION_RELEASE, 1, keys.tenant_prefix("acme"), "request"),
+    ("FCALL", keys.FUNCTION_SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
     ("SMEMBERS", keys.tenants_with_reservations()),
     ("GET", keys.stream_ticket("digest")),
     # gateways: frames are for leaving there, not for reading
@@ -135,7 +135,7 @@ def test_a_gateway_may_not(gateway: Any, command: Command) -> None:
         ("HSET", "{uses}:keys", "id", "1"),
         ("HINCRBY", "{uses}:digests", "id", 1),
         ("FUNCTION", "LIST", "LIBRARYNAME", keys.DISPATCH_LIBRARY),
-        ("FCALL", keys.FUNCTION_RELEASE, 1, keys.tenant_prefix("acme"), "request"),
+        ("FCALL", keys.FUNCTION_SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
         ("FCALL", keys.FUNCTION_CANCEL, 1, keys.pool_prefix(OTHER), "request"),
     ],
     ids=repr,

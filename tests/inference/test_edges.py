@@ -183,3 +183,13 @@ async def _at_django(peer: str, headers: dict[str, str]) -> httpx.Response:
 
     async with serving(application) as url:
         return await ask(url, "/", {"host": "testserver"} | headers)
+
+
+@pytest.mark.parametrize(("peer", "status"), [(PROXY, 200), ("127.0.0.1", 403)])
+async def test_a_keys_networks_are_held_against_an_address_that_a_trusted_proxy_names(
+    served_to: Seen, snapshot: Snapshot, alice: str, peer: str, status: int
+) -> None:
+    key = await snapshot.add_key("Acme", networks=["203.0.113.0/24"])
+    async with served_to(peer) as url:
+        answer = await ask(url, "/v1/models", bearer(key, BY_TLS))
+    assert answer.status_code == status

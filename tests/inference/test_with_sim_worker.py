@@ -3,8 +3,7 @@
 import asyncio
 import os
 import signal
-import sys
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
-from tests.places import ROOT
+from tests.inference.processes import a_sim_worker
 from tests.polling import eventually
 
 pytestmark = pytest.mark.stack
@@ -34,23 +33,8 @@ STREAM = {
 async def sim_worker(
     service: Service, worker_redis_url: Callable[[str], str]
 ) -> AsyncIterator[Process]:
-    command = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", MODEL]
-    command += ["--pool", POOL, "--name", "sim-of-the-tests", "--metrics-port", "0"]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=ROOT,
-        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": worker_redis_url(POOL)},
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-        process_group=0,
-    )
-    try:
-        await eventually(lambda: service.gateway.completions.workers.is_ready(POOL), 20)
+    async with a_sim_worker(worker_redis_url(POOL)) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
 
 
 async def records(redis: Redis) -> list[UsageEntry]:
