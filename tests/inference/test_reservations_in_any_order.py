@@ -6,7 +6,7 @@ import calendar
 import time as clock
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -220,9 +220,10 @@ class Reservations(RuleBasedStateMachine):
             tenant = keys.tenant_prefix("acme")
             assert not self.run(self.redis.exists(keys.tenant_open("acme")))
             assert not self.run(self.redis.exists(keys.tenant_reservations("acme")))
-            for key in self.run(self.redis.keys(f"{tenant}:day:*")):
+            days: list[Any] = self.run(self.redis.keys(f"{tenant}:day:*"))
+            for key in days:
                 day = int(key.decode().rpartition(":")[2])
-                held = self.run(self.redis.hget(key, "tenant"))
+                held: Any = self.run(self.redis.hget(key, "tenant"))
                 ended = (each for each in self.admitted if each.at_ms // DAY_MS == day)
                 assert int(held) == sum(each.charge.tokens for each in ended)
         finally:
