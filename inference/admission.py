@@ -21,9 +21,11 @@ from inference.errors import InferenceError, ModelNotFound, Unauthenticated
 from inference.key_uses import KeyUses
 from inference.limits import (
     Headers,
+    ScopedLimit,
     Standing,
     cost,
     limits_of,
+    packed,
     rate_limit_headers,
     refusal,
 )
@@ -36,6 +38,7 @@ _log = structlog.get_logger(__name__)
 
 TICKET_SECONDS: Final = 30
 _MINUTE_MS: Final = 60_000
+_LIMITS_KEPT: Final = 10_000
 _SLIDING: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
 
 
@@ -63,6 +66,7 @@ class Admission:
         self._snapshot = PolicySnapshot(redis)
         self._reservations = Reservations(redis, clock=clock)
         self._uses = KeyUses(redis)
+        self._limits: dict[int, tuple[Caller, list[ScopedLimit], bytes]] = {}
         self._check = ApiKeyCheck(
             self._snapshot,
             pepper=pepper,
@@ -143,7 +147,7 @@ class Admission:
     ) -> Admitted:
         """Counts the request against every limit of its key, project, tenant and tier, or raises
         `LimitReached` and counts it against none."""
-        limits = limits_of(caller)
+        limits, packed_limits = self._limits_of(caller)
         claim = Claim(
             key_id=caller.key.key_id,
             project_id=caller.key.project_id,
@@ -152,7 +156,9 @@ class Admission:
             pool=pool,
             prices=prices,
         )
-        answer = await self._reservations.reserve(caller.tenant_id, request_id, claim, limits)
+        answer = await self._reservations.reserve(
+            caller.tenant_id, request_id, claim, packed_limits
+        )
         now_ms, refusing = answer.now_ms, answer.refusing
         resets_at_ms = now_ms + _MINUTE_MS
         if refusing is None:
@@ -183,15 +189,25 @@ class Admission:
 
     async def standings(self, caller: Caller) -> list[Standing]:
         """How the caller stands against each of its limits."""
-        limits = limits_of(caller)
+        limits, packed_limits = self._limits_of(caller)
         key = caller.key
         now_ms, uses = await self._reservations.standing(
-            caller.tenant_id, key.key_id, key.project_id, limits
+            caller.tenant_id, key.key_id, key.project_id, packed_limits
         )
         return [
             Standing(limit, used, now_ms + wait_ms if wait_ms else None)
             for limit, (used, wait_ms) in zip(limits, uses, strict=True)
         ]
+
+    def _limits_of(self, caller: Caller) -> tuple[list[ScopedLimit], bytes]:
+        """Kept for as long as the key check gives out the same caller."""
+        kept = self._limits.get(id(caller))
+        if kept is None or kept[0] is not caller:
+            if len(self._limits) >= _LIMITS_KEPT:
+                self._limits.clear()
+            limits = limits_of(caller)
+            kept = self._limits[id(caller)] = (caller, limits, packed(limits))
+        return kept[1], kept[2]
 
 
 def _ticket_key(ticket: str) -> str:

@@ -6,7 +6,6 @@ counted with the tenant. All of them hold at once, so the strictest wins.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -63,8 +62,7 @@ _OWNERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedLimit:
+class ScopedLimit(msgspec.Struct, frozen=True):
     """One limit of a caller."""
 
     scope: LimitScope
@@ -73,8 +71,7 @@ class ScopedLimit:
     is_hard: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """How a caller stands against one limit. `resets_at_ms` is when all of it is free again, None
     where nothing is used or nobody can know."""
 

@@ -6,7 +6,7 @@ repeated, and may come too late, without harm.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,6 @@ from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import codec, keys
 from inference.charges import NOTHING, Charge, Prices, actual
-from inference.limits import ScopedLimit, packed
 from inference.redis_functions import FunctionLibrary
 
 _log = structlog.get_logger(__name__)
@@ -84,17 +83,15 @@ class Reservations:
     async def load_functions(self) -> None:
         await self._functions.load()
 
-    async def reserve(
-        self, tenant_id: str, request_id: str, claim: Claim, limits: Sequence[ScopedLimit]
-    ) -> Answer:
-        """All limits are checked, then all taken, or nothing is. Repeating it is free."""
+    async def reserve(self, tenant_id: str, request_id: str, claim: Claim, limits: bytes) -> Answer:
+        """All limits, `packed`, are checked, then all taken, or nothing is. Repeating is free."""
         await self._hint(tenant_id)
         now_ms, refusing, wait_ms, *used = await self._functions.call(
             keys.FUNCTION_RESERVE,
             keys.tenant_prefix(tenant_id),
             request_id,
             _encode(claim),
-            packed(limits),
+            limits,
             *self._time(),
         )
         return Answer(
@@ -113,16 +110,16 @@ class Reservations:
         await self._correct(keys.FUNCTION_SETTLE, corrections)
 
     async def standing(
-        self, tenant_id: str, key_id: str, project_id: str, limits: Sequence[ScopedLimit]
+        self, tenant_id: str, key_id: str, project_id: str, limits: bytes
     ) -> tuple[int, list[tuple[int, int]]]:
-        """Redis TIME in ms; what is used of each limit, and in how many ms it is all free again
-        (0: nothing is used, or nobody knows)."""
+        """Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms it is
+        all free again (0: nothing is used, or nobody knows)."""
         now_ms, *numbers = await self._functions.call(
             keys.FUNCTION_STANDING,
             keys.tenant_prefix(tenant_id),
             key_id,
             project_id,
-            packed(limits),
+            limits,
             *self._time(),
         )
         return now_ms, list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -268,7 +268,7 @@ async def test_the_last_use_of_a_key_is_told_once_a_minute_and_in_the_background
         await works(admission, key)
     await refused(admission, other)
 
-    async def told() -> Any:
+    async def told() -> dict[Any, Any]:
         return await dispatch_redis.hgetall(keys.policy_key_uses())
 
     [(told_id, at_ms)] = (await eventually(told)).items()
