@@ -19,7 +19,7 @@ from vllm.utils.gc_utils import freeze_gc_heap
 from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.vllm_arguments import command_line
 from gpu_workers.vllm_chat import PlainTextChat
@@ -87,9 +87,11 @@ class VllmServing:
         freeze_gc_heap()
         return description
 
-    async def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+    async def generate(
+        self, envelope: Envelope, emit: Emit | None = None
+    ) -> AsyncIterator[Output | Result]:
         """See `Engine.generate`."""
-        generation = Generation(envelope)
+        generation = Generation(envelope, emit)
         self._llm.generations[envelope.request_id] = generation
         try:
             answer = await self._ask(generation)

@@ -61,8 +61,10 @@ async def gather(stream: AsyncIterator[Output | Result], answer: Answer | None =
 
 
 async def ask(engine: Engine, envelope: Envelope) -> Answer:
+    """As a worker asks: outputs come by both ways, in one order."""
+    answer = Answer()
     async with asyncio.timeout(60):
-        return await gather(engine.generate(envelope))
+        return await gather(engine.generate(envelope, answer.outputs.append), answer)
 
 
 async def it_describes_itself(engine: Engine, description: EngineDescription) -> None:
