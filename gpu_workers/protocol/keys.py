@@ -2,7 +2,8 @@
 
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
-one gateway process, `{policy}` the snapshot. No call crosses two tags, so Redis Cluster works.
+one gateway process, `{policy}` the snapshot, `{uses}` what gateways tell of keys.
+No call crosses two tags, so Redis Cluster works.
 """
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
@@ -43,6 +44,25 @@ def policy_tenants() -> str:
 def policy_models() -> str:
     """Hash: served model name -> encoded `policy.ModelPolicy`."""
     return "{policy}:models"
+
+
+def policy_next(key: str) -> str:
+    """A whole snapshot is written here first, and then renamed to the hash named by `key`."""
+    return f"{key}:next"
+
+
+# what gateways tell the control plane, which reads and empties it ---------------------------------
+
+
+def policy_key_uses() -> str:
+    """Hash: public key id -> "<Unix ms of its last use>", written at most once a minute a key."""
+    return "{uses}:keys"
+
+
+def policy_new_digests() -> str:
+    """Hash: public key id -> digest under the current pepper of a key that proved itself under an
+    earlier one; of a rotated key only the secret that stays."""
+    return "{uses}:digests"
 
 
 # tenant ------------------------------------------------------------------------------------------

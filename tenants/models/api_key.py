@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
 from tenants import api_keys
-from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
+from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
 
@@ -47,9 +47,6 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         if record is None or not record.is_genuine(key):
             return None
         return record
-
-    def with_policy_parts(self) -> "ApiKeyQuerySet":
-        return self.select_related("project").prefetch_related("quotas", "project__quotas")
 
 
 ApiKeyManager = ScopedManager.from_queryset(ApiKeyQuerySet)
@@ -115,6 +112,8 @@ class ApiKey(AffectsPolicy):
     rotated_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    beside_policy = frozenset({"name", "last_used_at"})
 
     # The key itself, between its making and the one page that shows it. Never stored.
     shown_once: str | None = None
@@ -182,8 +181,11 @@ class ApiKey(AffectsPolicy):
             self.save(update_fields=["revoked_at"])
         return self.revoked_at
 
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.API_KEYS, self.public_id)
+
     def to_policy(self) -> ApiKeyPolicy:
-        """Asks for quotas; see `with_policy_parts`."""
+        """Asks for project and quotas: prefetch them where there are many keys."""
         return ApiKeyPolicy(
             key_id=str(self.id),
             digests=self._digests(),

@@ -8,7 +8,12 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import TenantPolicy
-from tenants.models.policy_version import AffectsPolicy, ScopedPolicyManager
+from tenants.models.policy_change import (
+    AffectsPolicy,
+    PolicyPart,
+    ScopedPolicyManager,
+    Touched,
+)
 from tenants.models.tier import Tier
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.scoping import ScopedManager
@@ -44,6 +49,9 @@ class Tenant(AffectsPolicy):
 
     def __str__(self) -> str:
         return self.name
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.TENANTS, str(self.id))
 
     def to_policy(self) -> TenantPolicy:
         """Asks for its quotas; prefetch `quotas` where there are many tenants."""
@@ -87,6 +95,9 @@ class Project(AffectsPolicy):
 
     def __str__(self) -> str:
         return self.name
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.PROJECTS, str(self.id))
 
 
 class Membership(models.Model):
