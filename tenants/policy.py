@@ -8,9 +8,10 @@ follows a newer one. A Redis that has no version of ours gets the whole snapshot
 the old one and put in its place at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, cast
 
 import structlog
@@ -44,7 +45,11 @@ _Mapping = dict[_Text, _Text]
 CHANGES_KEPT: Final = 10_000
 _ATTEMPTS: Final = 20
 _CHUNK: Final = 1000
-_WHOLE_HASHES: Final = (keys.policy_api_keys(), keys.policy_tenants())
+# Where a whole snapshot is built, by what it takes the place of.
+_NEXT: Final = {
+    keys.policy_api_keys(): keys.policy_next_api_keys(),
+    keys.policy_tenants(): keys.policy_next_tenants(),
+}
 
 
 def publish_after_commit() -> None:
@@ -126,8 +131,8 @@ def _write_whole() -> str:
     while True:
         base = str(PolicyVersion.current())
         counts = [
-            _fill(keys.policy_api_keys(), api_key_rows()),
-            _fill(keys.policy_tenants(), tenant_rows()),
+            _fill(keys.policy_next_api_keys(), api_key_rows()),
+            _fill(keys.policy_next_tenants(), tenant_rows()),
         ]
         for _ in range(_ATTEMPTS):
             seen = written_version()
@@ -140,18 +145,18 @@ def _write_whole() -> str:
                 api_keys=rows.api_keys, tenants=rows.tenants, models=dict(model_rows())
             )
             version = str(changes[-1]) if changes else base
-            if _write(rows, seen=seen, version=version, replace=_WHOLE_HASHES):
+            if _write(rows, seen=seen, version=version, replace=_NEXT):
                 log.info("policy_rewritten", version=version, api_keys=counts[0])
                 return version
 
 
 def _fill(key: str, rows: Iterable[PolicyRow]) -> int:
-    """Writes the rows to the hash that takes the place of `key` later; returns how many."""
+    """Writes the rows to a hash that nobody reads yet; returns how many."""
     count = 0
     redis = policy_redis()
-    redis.delete(keys.policy_next(key))
+    redis.delete(key)
     for chunk in _chunks(rows):
-        redis.hset(keys.policy_next(key), mapping=chunk)
+        redis.hset(key, mapping=chunk)
         count += len(chunk)
     return count
 
@@ -166,7 +171,11 @@ def _chunks(rows: Iterable[PolicyRow]) -> Iterator[_Mapping]:
 
 
 def _write(
-    rows: TouchedRows, *, seen: str | None, version: str, replace: Iterable[str] = ()
+    rows: TouchedRows,
+    *,
+    seen: str | None,
+    version: str,
+    replace: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """Readers see all of it or nothing. False, and nothing is written, where the snapshot is no
     longer of the version `seen`."""
@@ -174,11 +183,11 @@ def _write(
         pipeline.watch(keys.policy_version())  # type: ignore[no-untyped-call]
         if _text(pipeline.get(keys.policy_version())) != seen:
             return False
-        filled = {key: bool(pipeline.exists(keys.policy_next(key))) for key in replace}
+        filled = [bool(pipeline.exists(built)) for built in replace.values()]
         pipeline.multi()
-        for key, is_filled in filled.items():
+        for (key, built), is_filled in zip(replace.items(), filled, strict=True):
             if is_filled:
-                pipeline.rename(keys.policy_next(key), key)
+                pipeline.rename(built, key)
             else:
                 pipeline.delete(key)
         _set_rows(pipeline, keys.policy_api_keys(), rows.api_keys)

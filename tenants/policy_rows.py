@@ -71,6 +71,16 @@ def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow
         yield str(tenant.id), encode(tenant.to_policy())
 
 
+def model_names_of(tenant_id: str) -> set[str]:
+    """The models that a tenant may name. Runs in an `operator_scope`."""
+    return {
+        model.name
+        for source in _model_sources
+        for model in source()
+        if model.tenant_ids is None or tenant_id in model.tenant_ids
+    }
+
+
 def model_rows() -> Iterator[PolicyRow]:
     for source in _model_sources:
         for model in source():

@@ -3,7 +3,7 @@
 import structlog
 from celery import shared_task
 
-from tenants import fsck, policy
+from tenants import fsck, key_uses, policy
 
 log = structlog.get_logger(__name__)
 
@@ -17,6 +17,16 @@ def reconcile_policy() -> bool:
 @shared_task(name="tenants.forget_old_changes", expires=600)  # type: ignore[untyped-decorator]
 def forget_old_changes() -> int:
     return policy.forget_old_changes()
+
+
+@shared_task(name="tenants.collect_key_uses", expires=20)  # type: ignore[untyped-decorator]
+def collect_key_uses() -> int:
+    return key_uses.collect_key_uses()
+
+
+@shared_task(name="tenants.take_new_digests", expires=20)  # type: ignore[untyped-decorator]
+def take_new_digests() -> int:
+    return key_uses.take_new_digests()
 
 
 @shared_task(name="tenants.check_everything", expires=3600)  # type: ignore[untyped-decorator]

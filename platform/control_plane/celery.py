@@ -23,6 +23,15 @@ app.conf.beat_schedule = {
     "Redis has its functions": {
         "task": "inference.keep_functions",
         "schedule": 2.0,
+    },
+    "keys show when they were last used": {
+        "task": "tenants.collect_key_uses",
+        "schedule": 20.0,
+    },
+    "keys move to a new pepper": {
+        "task": "tenants.take_new_digests",
+        "schedule": 20.0,
+    },
     "old notes of policy changes go": {
         "task": "tenants.forget_old_changes",
         "schedule": 3600.0,
