@@ -50,6 +50,20 @@ class Tenant(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
+    def suspend(self) -> None:
+        """Refuse its new requests and end its open streams; nothing is deleted."""
+        self.is_suspended = True
+        self.save(update_fields=["is_suspended"])
+
+    def resume(self) -> None:
+        self.is_suspended = False
+        self.save(update_fields=["is_suspended"])
+
+    def move_to(self, tier: Tier) -> None:
+        """Give it the limits and promises of another tier, for requests from now on."""
+        self.tier = tier
+        self.save(update_fields=["tier"])
+
     def touched(self) -> Touched:
         return Touched(PolicyPart.TENANTS, str(self.id))
 

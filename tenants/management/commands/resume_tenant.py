@@ -17,6 +17,5 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
-        tenant.is_suspended = False
-        tenant.save(update_fields=["is_suspended"])
+        tenant.resume()
         self.report(options, tenant_id=str(tenant.id), name=tenant.name, is_suspended=False)

@@ -18,8 +18,8 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
-        before, tenant.tier = tenant.tier.name, tier_named(options["tier"])
-        tenant.save(update_fields=["tier"])
+        before = tenant.tier.name
+        tenant.move_to(tier_named(options["tier"]))
         self.report(
             options,
             tenant_id=str(tenant.id),
