@@ -25,9 +25,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ApiKeyCheck:
-    """The check of one gateway process. `on_proof` hears the public id of each key that was used,
+    """The check of one gateway process. `on_use` hears the public id of each key that was used,
     `on_earlier_pepper` of one that proved itself under an earlier pepper, with its digest under
-    the current one."""
+    that one followed by that under the current one."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ApiKeyCheck:
             match = _matching(digests, [earlier])
             if match is not None:
                 if match.expires_at_ms is None:
-                    self._on_earlier_pepper(public_id, current)
+                    self._on_earlier_pepper(public_id, earlier + current)
                 return [current, earlier]
         return []
 

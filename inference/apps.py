@@ -8,6 +8,6 @@ class InferenceConfig(AppConfig):
 
     def ready(self) -> None:
         from inference.models.catalog import visible_models
-        from tenants.policy import register_model_source
+        from tenants.policy_rows import register_model_source
 
         register_model_source(visible_models)

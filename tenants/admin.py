@@ -191,4 +191,4 @@ class ApiKeyAdmin(OperatorAdmin):
 
 @admin.register(PolicyVersion)
 class PolicyVersionAdmin(ReadOnlyAdmin):
-    list_display = ["__str__", "version", "epoch"]
+    list_display = ["__str__", "version", "mark"]

@@ -48,7 +48,17 @@ def policy_models() -> str:
     return "{policy}:models"
 
 
-# what gateways tell the control plane, which reads and empties it --------------------------------
+def policy_next_api_keys() -> str:
+    """Hash: where all rows are written first, to take the place of `policy_api_keys` at once."""
+    return "{policy}:next-api-keys"
+
+
+def policy_next_tenants() -> str:
+    """Hash: the same for `policy_tenants`."""
+    return "{policy}:next-tenants"
+
+
+# what gateways tell the control plane, which reads and empties it ---------------------------------
 
 
 def policy_key_uses() -> str:
@@ -57,8 +67,8 @@ def policy_key_uses() -> str:
 
 
 def policy_new_digests() -> str:
-    """Hash: public key id -> digest under the current pepper of a key that proved itself under an
-    earlier one; of a rotated key only the secret that stays."""
+    """Hash: public key id -> the digest of a key under the earlier pepper that it proved itself
+    under, then under the current one, 32 bytes each; of a rotated key only the one that stays."""
     return "{uses}:digests"
 
 

@@ -26,10 +26,14 @@ class InvalidSettings(ValueError):
 class GatewayEnvironment:
     """What the gateway needs when it runs alone: neither PostgreSQL nor Django's secret."""
 
-    # Secret under which API keys are digested (32 characters or more); changing it voids all keys.
+    # Secret under which API keys are digested (32 characters or more); a new one needs the one
+    # before among the previous ones, or it voids all keys.
     api_key_pepper: bytes = field(repr=False)
     # The dispatch Redis as the gateway's user, who cannot write policy; default: the dispatch URL.
     gateway_redis_url: str = field(repr=False)
+    # Peppers before it, with commas between: keys digested under them work until each has been
+    # used, or rotated, under the new one.
+    previous_api_key_peppers: tuple[bytes, ...] = field(repr=False)
     # Address under which callers reach the service; https switches the secure cookies on.
     public_url: str
     # Origins from which browsers may open websockets and post forms; default: the public URL's.
@@ -118,6 +122,9 @@ def _gateway_values(reader: "_Reader") -> dict[str, object]:
         "gateway_redis_url": reader.url(
             _GATEWAY_REDIS_URL if has_own_user else _DISPATCH_REDIS_URL, schemes=_REDIS_SCHEMES
         ),
+        "previous_api_key_peppers": tuple(
+            pepper.encode() for pepper in reader.strong_secrets("PENSTOCK_PREVIOUS_API_KEY_PEPPERS")
+        ),
         "public_url": public_url,
         "allowed_origins": reader.origins("PENSTOCK_ALLOWED_ORIGINS") or (_origin(public_url),),
         "trusted_proxies": reader.networks("PENSTOCK_TRUSTED_PROXIES"),
@@ -149,6 +156,19 @@ class _Reader:
                 f"{name} must have at least {MIN_SECRET_CHARACTERS} characters, has {len(secret)}"
             )
         return secret
+
+    def strong_secrets(self, name: str) -> list[str]:
+        """Any number of them, separated by commas or lines."""
+        if not self.is_given(name):
+            return []
+        secrets = [part.strip() for part in self._secret(name).replace("\n", ",").split(",")]
+        given = list(filter(None, secrets))
+        if any(len(secret) < MIN_SECRET_CHARACTERS for secret in given):
+            self._problems.append(
+                f"{name} must hold secrets of at least {MIN_SECRET_CHARACTERS} characters, "
+                "separated by commas"
+            )
+        return given
 
     def url(
         self, name: str, *, schemes: tuple[str, ...], default: str = "", needs_path: bool = False

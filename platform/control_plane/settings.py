@@ -16,6 +16,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
 # For the apps, which may not know of the environment.
 PENSTOCK_API_KEY_PEPPER = ENV.api_key_pepper
+PENSTOCK_PREVIOUS_API_KEY_PEPPERS = ENV.previous_api_key_peppers
 PENSTOCK_DISPATCH_REDIS_URL = ENV.dispatch_redis_url
 PENSTOCK_REDIS_URL = ENV.redis_url
 PENSTOCK_DATABASE_URL = ENV.database_url

@@ -1,11 +1,14 @@
 from tenants.models.api_key import ApiKey
-from tenants.models.policy_version import (
+from tenants.models.policy_change import (
     AffectsPolicy,
+    PolicyChange,
     PolicyManager,
+    PolicyPart,
     PolicyQuerySet,
-    PolicyVersion,
     ScopedPolicyManager,
+    Touched,
 )
+from tenants.models.policy_version import PolicyVersion
 from tenants.models.price import Price
 from tenants.models.quota import Quota, QuotaAlert
 from tenants.models.tenant import Membership, Project, Tenant
@@ -16,7 +19,9 @@ __all__ = [
     "AffectsPolicy",
     "ApiKey",
     "Membership",
+    "PolicyChange",
     "PolicyManager",
+    "PolicyPart",
     "PolicyQuerySet",
     "PolicyVersion",
     "Price",
@@ -27,5 +32,6 @@ __all__ = [
     "ServiceClass",
     "Tenant",
     "Tier",
+    "Touched",
     "User",
 ]

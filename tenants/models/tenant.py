@@ -8,7 +8,12 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import TenantPolicy
-from tenants.models.policy_version import AffectsPolicy, ScopedPolicyManager
+from tenants.models.policy_change import (
+    AffectsPolicy,
+    PolicyPart,
+    ScopedPolicyManager,
+    Touched,
+)
 from tenants.models.tier import Tier
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.scoping import ScopedManager
@@ -44,6 +49,23 @@ class Tenant(AffectsPolicy):
 
     def __str__(self) -> str:
         return self.name
+
+    def suspend(self) -> None:
+        """Refuse its new requests and end its open streams; nothing is deleted."""
+        self.is_suspended = True
+        self.save(update_fields=["is_suspended"])
+
+    def resume(self) -> None:
+        self.is_suspended = False
+        self.save(update_fields=["is_suspended"])
+
+    def move_to(self, tier: Tier) -> None:
+        """Give it the limits and promises of another tier, for requests from now on."""
+        self.tier = tier
+        self.save(update_fields=["tier"])
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.TENANTS, str(self.id))
 
     def to_policy(self) -> TenantPolicy:
         """Asks for its quotas; prefetch `quotas` where there are many tenants."""
@@ -87,6 +109,9 @@ class Project(AffectsPolicy):
 
     def __str__(self) -> str:
         return self.name
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.PROJECTS, str(self.id))
 
 
 class Membership(models.Model):

@@ -222,15 +222,15 @@ async def test_a_key_of_an_earlier_pepper_works_and_its_new_digest_is_told(
 ) -> None:
     old = [KeyDigest(digest=b"")]
     key = await snapshot.add_key("Acme", digests=old)
-    old = [KeyDigest(digest=api_keys.digest(key, EARLIER_PEPPER))]
-    await snapshot.put_key(key, "Acme", digests=old)
+    earlier = api_keys.digest(key, EARLIER_PEPPER)
+    await snapshot.put_key(key, "Acme", digests=[KeyDigest(digest=earlier)])
     assert await works(admission, key)
     caller = await admission.authenticate(f"Bearer {key}", address=HERE, scope=None)
     public_id = api_keys.parse(key).public_id
     current = api_keys.digest(key, PEPPER)
 
     async def told() -> bool:
-        return await dispatch_redis.hget(keys.policy_new_digests(), public_id) == current
+        return await dispatch_redis.hget(keys.policy_new_digests(), public_id) == earlier + current
 
     await eventually(told)
     await snapshot.put_key(key, "Acme", digests=[KeyDigest(digest=current)])
