@@ -8,7 +8,9 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
+        from tenants.audit_triggers import check_audit
         from tenants.row_security import check_managers, check_walls
 
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)
+        checks.register(checks.Tags.database)(check_audit)

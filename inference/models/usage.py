@@ -14,6 +14,8 @@ class UsageRecord(models.Model):
     The key is the UUIDv7 request id: unique, in time order, and fit to partition by month.
     """
 
+    is_audited = False
+
     request_id = models.UUIDField(primary_key=True, editable=False)
     # Few ever delete a project or key, many write here: so no index of their own.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)

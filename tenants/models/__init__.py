@@ -1,4 +1,5 @@
 from tenants.models.api_key import ApiKey
+from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
 from tenants.models.policy_version import (
     AffectsPolicy,
     PolicyManager,
@@ -15,7 +16,10 @@ from tenants.models.user import User
 __all__ = [
     "AffectsPolicy",
     "ApiKey",
+    "AuditChain",
+    "AuditEvent",
     "Membership",
+    "PersonalDetail",
     "PolicyManager",
     "PolicyQuerySet",
     "PolicyVersion",

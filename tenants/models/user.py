@@ -31,6 +31,8 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser, PermissionsMixin):
     """A person; what of a tenant they may do is in `Membership`."""
 
+    is_audited = True
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.EmailField(unique=True)
     name = models.CharField(max_length=200, blank=True)
