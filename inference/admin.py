@@ -25,7 +25,7 @@ class ServedModelTenantInline(TabularInline):  # type: ignore[misc]
 class ServedModelAdmin(OperatorAdmin):
     list_display = ["name", "pool", "context_tokens", "is_enabled", "visible_to"]
     list_filter = ["is_enabled", "pool"]
-    search_fields = ["name", "pool"]
+    search_fields = ["name", "pool__name"]
     readonly_fields = ["created_at"]
     inlines = [ServedModelTenantInline]
 

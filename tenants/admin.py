@@ -155,6 +155,7 @@ class ApiKeyAdmin(OperatorAdmin):
         self, request: HttpRequest, obj: ApiKey, form: "ModelForm[ApiKey]", change: bool
     ) -> None:
         if not change:
+            obj.tenant_id = obj.project.tenant_id
             obj.shown_once = obj.take(api_keys.generate())
         super().save_model(request, obj, form, change)
 

@@ -149,7 +149,7 @@ def tables_without_audit(database: str) -> list[str]:
         return [name for (name,) in cursor.fetchall()]
 
 
-def check_audit(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+def check_audit(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """Runs as `row_security.check_walls` does."""
     return [
         Error(

@@ -28,8 +28,9 @@ DEBUG = ENV.debug
 ALLOWED_HOSTS = list(ENV.allowed_hosts)
 
 INSTALLED_APPS = [
-    "unfold",
-    "django.contrib.admin",
+    "unfold.apps.BasicAppConfig",
+    "unfold.contrib.filters",
+    "control_plane.apps.OperatorAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

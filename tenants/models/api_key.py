@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
 from tenants import api_keys
+from tenants.acting import Actor, ActorKind
 from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
@@ -145,6 +146,9 @@ class ApiKey(AffectsPolicy):
     @property
     def is_revoked(self) -> bool:
         return self.revoked_at is not None
+
+    def as_actor(self) -> Actor:
+        return Actor(kind=ActorKind.API_KEY, id=str(self.pk), name=self.name or self.public_id)
 
     def take(self, key: str) -> str:
         """Become the record of a key: keep what may be kept of it, and hand it back."""

@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from tenants.acting import Actor, ActorKind
+
 
 class UserManager(BaseUserManager["User"]):
     """Email addresses are kept and compared in lower case."""
@@ -53,6 +55,9 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
+
+    def as_actor(self) -> Actor:
+        return Actor(kind=ActorKind.USER, id=str(self.pk), name=self.email)
 
     def clean(self) -> None:
         super().clean()

@@ -1,4 +1,5 @@
-"""Operators' pages, by the doors that a browser uses."""
+"""Operators' pages, by the doors that a browser uses: each page opens its own way across the walls,
+so only what these tests set up and look at stands in an `operator_scope`."""
 
 import re
 import uuid
@@ -7,12 +8,14 @@ from datetime import UTC, datetime
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Permission
+from django.template.response import TemplateResponse
 from django.test import Client
 from django.urls import reverse
 
-from inference.models import ServedModel, UsageQuarantine, UsageRecord, Worker
+from inference.models import Pool, ServedModel, UsageQuarantine, UsageRecord, Worker
 from tenants.default_tiers import ensure_default_tiers
-from tenants.models import ApiKey, Project, Tenant, Tier, User
+from tenants.models import ApiKey, AuditEvent, Project, Tenant, Tier, User
+from tenants.scoping import operator_scope
 
 pytestmark = pytest.mark.django_db
 MODELS = [model for model in admin.site._registry if model._meta.app_label != "auth"]
@@ -27,27 +30,31 @@ def operator(client: Client) -> Client:
 
 @pytest.fixture
 def acme() -> Project:
-    ensure_default_tiers()
-    tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
-    return Project.objects.create(tenant=tenant)
+    with operator_scope("test"):
+        ensure_default_tiers()
+        tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
+        return Project.objects.create(tenant=tenant)
 
 
 @pytest.fixture
 def _one_of_each(acme: Project) -> None:
-    key = ApiKey.objects.issue(acme, name="staging").record
-    model = ServedModel.objects.create(name="demo", pool="demo", context_tokens=1)
-    model.tenants.add(acme.tenant)
-    UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
-    UsageRecord.objects.create(
-        request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key, tier="premium",
-        pool="demo", model="demo", api="completions", stream=True, attempt=1, outcome="completed",
-        prompt_tokens=1, cached_tokens=0, completion_tokens=2, arrived_at=NOW, finished_at=NOW,
-    )  # fmt: skip
-    Worker.objects.create(
-        worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
-        state="ready", slots=1, running=0, waiting_in_engine=0, context_tokens=1,
-        kv_cache_tokens=1, host="h", pid=1, started_at=NOW, last_seen_at=NOW,
-    )  # fmt: skip
+    with operator_scope("test"):
+        key = ApiKey.objects.issue(acme, name="staging").record
+        pool = Pool.objects.create(name="demo")
+        model = ServedModel.objects.create(name="demo", pool=pool, context_tokens=1)
+        model.tenants.add(acme.tenant)
+        UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
+        UsageRecord.objects.create(
+            request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key,
+            tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
+            outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2, arrived_at=NOW,
+            finished_at=NOW,
+        )  # fmt: skip
+        Worker.objects.create(
+            worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
+            state="ready", slots=1, running=0, waiting_in_engine=0, context_tokens=1,
+            kv_cache_tokens=1, host="h", pid=1, started_at=NOW, last_seen_at=NOW,
+        )  # fmt: skip
 
 
 @pytest.mark.usefixtures("_one_of_each")
@@ -57,7 +64,9 @@ def test_every_list_search_and_record_can_be_seen(operator: Client, model: type)
     listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
     assert operator.get(listing).status_code == 200
     assert operator.get(listing, {"q": "acme"}).status_code == 200
-    for record in model._default_manager.all():  # type: ignore[attr-defined]
+    with operator_scope("test"):
+        records = list(model._default_manager.all())  # type: ignore[attr-defined]
+    for record in records:
         page = reverse(f"admin:{options.app_label}_{options.model_name}_change", args=[record.pk])
         assert operator.get(page).status_code == 200
 
@@ -83,8 +92,9 @@ def test_a_new_key_is_shown_once_and_never_again(operator: Client, acme: Project
     assert answer.status_code == 200 and "no-store" in answer["Cache-Control"]
     match = re.search(r"pk-[a-z0-9]{16}-[a-z2-7]{32}[0-9a-f]{6}", answer.content.decode())
     assert match is not None
-    record = ApiKey.objects.find(match[0])
-    assert record is not None and (record.project, record.name) == (acme, "web")
+    with operator_scope("test"):
+        record = ApiKey.objects.find(match[0])
+        assert record is not None and (record.project, record.name) == (acme, "web")
     for page in (
         reverse("admin:tenants_apikey_changelist"),
         reverse("admin:tenants_apikey_change", args=[record.id]),
@@ -95,25 +105,29 @@ def test_a_new_key_is_shown_once_and_never_again(operator: Client, acme: Project
 
 
 def test_a_keys_secret_parts_cannot_be_set_by_hand(operator: Client, acme: Project) -> None:
-    record = ApiKey.objects.issue(acme, name="web").record
-    other = Project.objects.create(tenant=acme.tenant, name="other")
+    with operator_scope("test"):
+        record = ApiKey.objects.issue(acme, name="web").record
+        other = Project.objects.create(tenant=acme.tenant, name="other")
     operator.post(
         reverse("admin:tenants_apikey_change", args=[record.id]),
         {"name": "renamed", "public_id": "0" * 16, "revoked_at": "", "project": str(other.id)},
     )
-    changed = ApiKey.objects.get(id=record.id)
-    assert changed.name == "renamed"
-    assert (changed.public_id, changed.project) == (record.public_id, acme)
+    with operator_scope("test"):
+        changed = ApiKey.objects.get(id=record.id)
+        assert changed.name == "renamed"
+        assert (changed.public_id, changed.project) == (record.public_id, acme)
     assert bytes(changed.secret_digest) == bytes(record.secret_digest)
 
 
 def test_keys_are_revoked_from_the_list_and_cannot_be_deleted(
     operator: Client, acme: Project
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    with operator_scope("test"):
+        record = ApiKey.objects.issue(acme).record
     listing = reverse("admin:tenants_apikey_changelist")
     operator.post(listing, {"action": "revoke", "_selected_action": [str(record.id)]})
-    record.refresh_from_db()
+    with operator_scope("test"):
+        record.refresh_from_db()
     assert record.is_revoked
     assert (
         operator.post(reverse("admin:tenants_apikey_delete", args=[record.id])).status_code == 403
@@ -124,10 +138,12 @@ def test_keys_are_revoked_from_the_list_and_cannot_be_deleted(
 def test_tenants_are_suspended_and_resumed_from_the_list(
     operator: Client, acme: Project, action: str, is_suspended: bool
 ) -> None:
-    Tenant.objects.update(is_suspended=not is_suspended)
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=not is_suspended)
     listing = reverse("admin:tenants_tenant_changelist")
     operator.post(listing, {"action": action, "_selected_action": [str(acme.tenant_id)]})
-    assert Tenant.objects.get().is_suspended is is_suspended
+    with operator_scope("test"):
+        assert Tenant.objects.get().is_suspended is is_suspended
 
 
 @pytest.mark.usefixtures("_one_of_each")
@@ -135,7 +151,8 @@ def test_tenants_are_suspended_and_resumed_from_the_list(
 def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name: str) -> None:
     assert operator.get(reverse(f"admin:inference_{name}_add")).status_code == 403
     model = {"usagerecord": UsageRecord, "worker": Worker, "usagequarantine": UsageQuarantine}[name]
-    record = model.objects.get()  # type: ignore[attr-defined]
+    with operator_scope("test"):
+        record = model.objects.get()  # type: ignore[attr-defined]
     change = reverse(f"admin:inference_{name}_change", args=[record.pk])
     assert operator.post(change, {"pool": "mine"}).status_code == 403
     delete = reverse(f"admin:inference_{name}_delete", args=[record.pk])
@@ -148,13 +165,15 @@ def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name:
 )
 def test_who_may_only_look_may_not_act(client: Client, model: str, action: str) -> None:
     client.force_login(_somebody_who_may("view_tenant", "view_apikey"))
-    Tenant.objects.update(is_suspended=action == "resume")
-    record = (Tenant.objects if model == "tenant" else ApiKey.objects).get()
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=action == "resume")
+        record = (Tenant.objects if model == "tenant" else ApiKey.objects).get()
     listing = reverse(f"admin:tenants_{model}_changelist")
     assert client.get(listing).status_code == 200
     client.post(listing, {"action": action, "_selected_action": [str(record.pk)]})
-    assert Tenant.objects.get().is_suspended is (action == "resume")
-    assert not ApiKey.objects.get().is_revoked
+    with operator_scope("test"):
+        assert Tenant.objects.get().is_suspended is (action == "resume")
+        assert not ApiKey.objects.get().is_revoked
 
 
 def test_nobody_but_a_superuser_changes_accounts(client: Client) -> None:
@@ -174,6 +193,47 @@ def _somebody_who_may(*codenames: str) -> User:
     user = User.objects.create_user("aide@example.org", "correct horse battery", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
     return user
+
+
+def test_what_an_operator_changes_is_recorded_with_who_and_from_where(
+    operator: Client, acme: Project
+) -> None:
+    page = reverse("admin:tenants_project_change", args=[acme.id])
+    operator.post(page, {"name": "renamed"}, REMOTE_ADDR="192.0.2.7")
+    with operator_scope("test"):
+        event = AuditEvent.objects.select_related("personal").get(
+            record_kind="tenants.Project", verb="changed"
+        )
+        assert event.changed_fields == {"name": ["default", "renamed"]}
+        assert event.personal.actor_name == "ops@example.org"
+        assert (event.actor_kind, event.personal.address) == ("user", "192.0.2.7")
+
+
+def test_a_page_that_fails_changes_nothing(
+    operator: Client, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TemplateResponse, "render", _fail)
+    operator.raise_request_exception = False
+    listing = reverse("admin:tenants_apikey_add")
+    assert operator.post(listing, {"project": str(acme.id)}).status_code == 500
+    with operator_scope("test"):
+        assert not ApiKey.objects.exists()
+
+
+def _fail(_: TemplateResponse) -> None:
+    raise RuntimeError("on purpose")
+
+
+def test_signing_in_and_failing_to_is_recorded(client: Client) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    for password in ("wrong", "correct horse battery"):
+        client.post("/admin/login/", {"username": "Ops@example.org", "password": password})
+    client.post("/admin/login/", {"username": "a password by mistake", "password": "x"})
+    client.post(reverse("admin:logout"))
+    with operator_scope("test"):
+        events = AuditEvent.objects.exclude(verb="created").order_by("sequence")
+        assert [event.verb for event in events] == ["sign_in_failed", "signed_in", "signed_out"]
+        assert {event.personal.address for event in events} == {"127.0.0.1"}
 
 
 def test_guessing_an_operators_password_is_stopped_with_a_page_that_says_when_to_return(
