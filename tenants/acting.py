@@ -25,6 +25,24 @@ class ActorKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Verb(StrEnum):
+    """The log's words. The first three are said by the database where nobody had a better one."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    ROTATED = "rotated"
+    REVOKED = "revoked"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    MOVED = "moved"  # to another tier
+    CLOSED = "closed"
+    EXPORTED = "exported"
+    SIGNED_IN = "signed_in"
+    SIGN_IN_FAILED = "sign_in_failed"
+    SIGNED_OUT = "signed_out"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Actor:
     """`id` is kept for ever and must not name a person; `name` is for people to read and can be
@@ -35,7 +53,7 @@ class Actor:
     name: str = ""
     address: str | None = None
     # What the log calls a change made now, where there is a better word than `changed`.
-    verb: str | None = None
+    verb: Verb | None = None
 
     def to_setting(self) -> str:
         return json.dumps({name: value for name, value in asdict(self).items() if value})
@@ -60,7 +78,7 @@ def acting(actor: Actor, address: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def audited_as(verb: str) -> Iterator[None]:
+def audited_as(verb: Verb) -> Iterator[None]:
     """What is changed in here has a name of its own in the log, e.g. `rotated`."""
     with _told(replace(current_actor(), verb=verb)):
         yield

@@ -3,13 +3,12 @@
 import json
 import uuid
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any
 
 from django.db import connection, models
 from django.db.models import QuerySet
 
-from tenants.acting import acting, current_actor
+from tenants.acting import Verb, acting, current_actor
 from tenants.audit_chain import FIRST_HASH, NO_TENANT, ChainCheck, ChainedEvent
 from tenants.models import AuditChain, AuditEvent
 from tenants.scoping import current_scope, operator_scope
@@ -17,26 +16,8 @@ from tenants.scoping import current_scope, operator_scope
 _PAGE = 2000
 
 
-class Verb(StrEnum):
-    """The log's words. The first three are said by the database where nobody had a better one."""
-
-    CREATED = "created"
-    CHANGED = "changed"
-    DELETED = "deleted"
-    ROTATED = "rotated"
-    REVOKED = "revoked"
-    SUSPENDED = "suspended"
-    RESUMED = "resumed"
-    MOVED = "moved"  # to another tier
-    CLOSED = "closed"
-    EXPORTED = "exported"
-    SIGNED_IN = "signed_in"
-    SIGN_IN_FAILED = "sign_in_failed"
-    SIGNED_OUT = "signed_out"
-
-
 def record(
-    verb: Verb, of: models.Model, *, tenant_id: uuid.UUID | None = None, **details: Any
+    verb: Verb, of: models.Model | None, *, tenant_id: uuid.UUID | None = None, **details: Any
 ) -> None:
     """Put something into the log that is no change of a record. The details are kept for ever:
     no names, no addresses, no secrets."""
@@ -50,12 +31,13 @@ def record(
 
 
 def _record(
-    verb: Verb, of: models.Model, tenant_id: uuid.UUID | None, details: dict[str, Any]
+    verb: Verb, of: models.Model | None, tenant_id: uuid.UUID | None, details: dict[str, Any]
 ) -> None:
+    record_of = ("", "", "") if of is None else (of._meta.label, str(of.pk), str(of))
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT penstock_audit_record(%s, %s, %s, %s, %s, %s)",
-            [tenant_id, verb, of._meta.label, str(of.pk), str(of), json.dumps(details)],
+            [tenant_id, verb, *record_of, json.dumps(details)],
         )
 
 
@@ -87,6 +69,30 @@ def chained(event: AuditEvent) -> ChainedEvent:
         if personal is None
         else (personal.actor_name, personal.address, personal.record_name, personal.changes),
     )
+
+
+def exported_events(events: QuerySet[AuditEvent]) -> Iterator[dict[str, Any]]:
+    """Events with all that is needed to check them elsewhere: see `audit_chain`."""
+    for event in in_order(events):
+        personal = getattr(event, "personal", None)
+        yield {
+            "chain": str(event.tenant_id or NO_TENANT),
+            "sequence": event.sequence,
+            "at": written_time(event),
+            "actor_kind": event.actor_kind,
+            "actor_id": event.actor_id,
+            "actor_name": "" if personal is None else personal.actor_name,
+            "address": "" if personal is None else personal.address,
+            "verb": event.verb,
+            "record_kind": event.record_kind,
+            "record_id": event.record_id,
+            "record_name": "" if personal is None else personal.record_name,
+            "changes": event.changes,
+            "personal_changes": "" if personal is None else personal.changes,
+            "salt": "" if personal is None else bytes(personal.salt).hex(),
+            "personal_digest": bytes(event.personal_digest).hex(),
+            "hash": bytes(event.hash).hex(),
+        }
 
 
 def written_time(event: AuditEvent) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.http import HttpRequest
 
-from tenants.acting import NOBODY_KNOWN, Actor, acting
-from tenants.audit import Verb, record
+from tenants.acting import NOBODY_KNOWN, Actor, Verb, acting
+from tenants.audit import record
 from tenants.models import User
 
 

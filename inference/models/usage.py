@@ -1,11 +1,21 @@
 """The record of every admitted request. Never holds prompt or output."""
 
+import uuid
+from collections.abc import Iterator
+
 from django.db import models
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
 from tenants.models import ApiKey, Project, Tenant
 from tenants.scoping import ScopedManager
+
+
+class UsageRecordManager(ScopedManager["UsageRecord"]):
+    def of_tenant(self, tenant_id: uuid.UUID) -> "Iterator[UsageRecord]":
+        """All of them, oldest first, a page at a time."""
+        records = self.filter(tenant_id=tenant_id).order_by("arrived_at", "request_id")
+        return records.iterator(chunk_size=2000)
 
 
 class UsageRecord(models.Model):
@@ -42,7 +52,7 @@ class UsageRecord(models.Model):
     ttft_ms = models.PositiveIntegerField("TTFT (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager["UsageRecord"]()
+    objects = UsageRecordManager()
 
     class Meta:
         ordering = ["-request_id"]

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
 from tenants import api_keys
-from tenants.acting import Actor, ActorKind
+from tenants.acting import Actor, ActorKind, Verb, audited_as
 from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
@@ -168,22 +168,24 @@ class ApiKey(AffectsPolicy):
         self.rotated_at = timezone.now()
         self.previous_expires_at = self.rotated_at + overlap
         key = self.take(api_keys.generate(self.public_id))
-        self.save(
-            update_fields=[
-                "secret_digest",
-                "last_four",
-                "previous_digest",
-                "previous_expires_at",
-                "rotated_at",
-            ]
-        )
+        with audited_as(Verb.ROTATED):
+            self.save(
+                update_fields=[
+                    "secret_digest",
+                    "last_four",
+                    "previous_digest",
+                    "previous_expires_at",
+                    "rotated_at",
+                ]
+            )
         return key
 
     def revoke(self) -> datetime:
         """Refuse the key from now on; calling it again keeps the first time. Returns that time."""
         if self.revoked_at is None:
             self.revoked_at = timezone.now()
-            self.save(update_fields=["revoked_at"])
+            with audited_as(Verb.REVOKED):
+                self.save(update_fields=["revoked_at"])
         return self.revoked_at
 
     def to_policy(self) -> ApiKeyPolicy:

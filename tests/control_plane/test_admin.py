@@ -47,8 +47,8 @@ def _one_of_each(acme: Project) -> None:
         UsageRecord.objects.create(
             request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key,
             tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
-            outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2, arrived_at=NOW,
-            finished_at=NOW,
+            outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2,
+            arrived_at=NOW, finished_at=NOW,
         )  # fmt: skip
         Worker.objects.create(
             worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",

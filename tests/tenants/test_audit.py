@@ -10,8 +10,8 @@ from django.db import DatabaseError, connection, transaction
 from psycopg import errors
 
 from inference.models import Pool, PoolTenant
-from tenants.acting import Actor, ActorKind, acting, audited_as
-from tenants.audit import Verb, broken_chains, record
+from tenants.acting import Actor, ActorKind, Verb, acting, audited_as
+from tenants.audit import broken_chains, record
 from tenants.audit_triggers import check_audit, tables_without_audit
 from tenants.models import (
     ApiKey,
