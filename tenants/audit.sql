@@ -1,5 +1,5 @@
 -- The audit log, written by PostgreSQL itself: whatever changes an audited table, by whichever way,
--- leaves an event in the transaction of the change. See docs/adr/0006-*.
+-- leaves an event in the transaction of the change. See docs/adr/0007-*.
 --
 -- Nobody has a right to INSERT: the functions here run as the owner of the tables. Who acts is the
 -- JSON of the setting penstock.actor (tenants/acting.py).

@@ -130,9 +130,13 @@ def must_be_audited(model: type[models.Model]) -> bool:
     return bool(getattr(model, "is_audited", by_nature))
 
 
+def audited_models() -> list[type[models.Model]]:
+    return [model for model in apps.get_models() if must_be_audited(model)]
+
+
 def tables_without_audit(database: str) -> list[str]:
     """Tables whose changes leave no trace and must."""
-    tables = [model._meta.db_table for model in apps.get_models() if must_be_audited(model)]
+    tables = [model._meta.db_table for model in audited_models()]
     with connections[database].cursor() as cursor:
         cursor.execute(
             """

@@ -79,10 +79,9 @@ def _forget_names(tenant: Tenant, user_ids: list[str]) -> None:
         | Q(event__record_id__in=user_ids)
         | Q(event__actor_kind="user", event__actor_id__in=user_ids)
     ).delete()
-    records = {User: user_ids, Tenant: [str(tenant.pk)]}
-    for model in (Project, ApiKey):
-        keys = model.objects.filter(tenant=tenant).values_list("pk", flat=True)
-        records[model] = [str(key) for key in keys]
+    records: dict[type[models.Model], list[str]] = {User: user_ids, Tenant: [str(tenant.pk)]}
+    for rows in (Project.objects.filter(tenant=tenant), ApiKey.objects.filter(tenant=tenant)):
+        records[rows.model] = [str(row.pk) for row in rows]
     for model, ids in records.items():
         LogEntry.objects.filter(
             content_type=ContentType.objects.get_for_model(model), object_id__in=ids

@@ -206,6 +206,8 @@ UNFOLD = {
     "SITE_URL": "/",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
+    "SHOW_BACK_BUTTON": True,
+    "SIDEBAR": {"navigation": "control_plane.sidebar.navigation"},
     # The blue-green of the front page.
     "COLORS": {
         "primary": {

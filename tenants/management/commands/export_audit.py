@@ -45,7 +45,8 @@ class Command(ReportingCommand):
         since = _moment(options["since"])
         with operator_scope("command export_audit"):
             tenant = tenant_named(options["tenant"]) if options["tenant"] else None
-            record(Verb.EXPORTED, tenant, tenant_id=tenant and tenant.id, what="audit log")
+            tenant_id = None if tenant is None else tenant.id
+            record(Verb.EXPORTED, tenant, tenant_id=tenant_id, what="audit log")
         count = 0
         with (
             operator_scope("command export_audit"),
