@@ -58,7 +58,7 @@ class ActorKindFilter(_WordFilter):
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(LogAdmin):
-    list_display = ["at", "who", "what", "record", "fields", "tenant", "address"]
+    list_display = ["at", "who", "what", "record", "changed", "tenant", "address"]
     list_display_links = ["at"]
     list_filter = [
         ("tenant", AutocompleteSelectFilter),
@@ -114,7 +114,7 @@ class AuditEventAdmin(LogAdmin):
         return f"{kind} {name or event.record_id}".strip()
 
     @admin.display(description="fields")
-    def fields(self, event: AuditEvent) -> str:
+    def changed(self, event: AuditEvent) -> str:
         names = list(json.loads(event.changes))
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return ", ".join(names[:3]) + more
