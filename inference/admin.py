@@ -1,41 +1,116 @@
 """Operators' pages for the catalogue, the fleet and the usage records."""
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.admin import TabularInline
+from unfold.contrib.filters.admin import (
+    AutocompleteSelectFilter,
+    ChoicesDropdownFilter,
+    DropdownFilter,
+    RangeDateTimeFilter,
+    RelatedDropdownFilter,
+)
+from unfold.decorators import display
 
 from inference.models import (
+    Pool,
+    PoolTenant,
     ServedModel,
     ServedModelTenant,
     UsageQuarantine,
     UsageRecord,
     Worker,
 )
-from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
+from inference.models.catalog import Capability
+from tenants.models import Tier
+from tenants.operator_admin import LogAdmin, OperatorAdmin, ReadOnlyAdmin
+from tenants.operator_forms import CheckboxesField
+
+_NAMED = 5  # tenants in a cell of a list
 
 
 class ServedModelTenantInline(TabularInline):  # type: ignore[misc]
     model = ServedModelTenant
     extra = 0
+    per_page = 20
+    ordering = ["tenant__name"]
     autocomplete_fields = ["tenant"]
+
+
+class PoolTenantInline(TabularInline):  # type: ignore[misc]
+    model = PoolTenant
+    extra = 0
+    per_page = 20
+    ordering = ["tenant__name"]
+    autocomplete_fields = ["tenant"]
+
+
+def _names(tenants: list[Any]) -> str:
+    if len(tenants) > _NAMED:
+        return f"{len(tenants)} tenants"
+    return ", ".join(tenant.name for tenant in tenants) or "everybody"
+
+
+@admin.register(Pool)
+class PoolAdmin(OperatorAdmin):
+    list_display = ["name", "description", "served_models", "dedicated_to"]
+    search_fields = ["name", "description"]
+    inlines = [PoolTenantInline]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Pool]:
+        pools: QuerySet[Pool] = super().get_queryset(request)
+        return pools.prefetch_related("models", "tenants")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["name"] if obj else []  # it is the key: another name is another pool
+
+    @admin.display(description="models")
+    def served_models(self, pool: Pool) -> str:
+        return ", ".join(model.name for model in pool.models.all()) or "none"
+
+    @admin.display(description="dedicated to")
+    def dedicated_to(self, pool: Pool) -> str:
+        return _names(list(pool.tenants.all()))
+
+
+class ServedModelForm(forms.ModelForm):  # type: ignore[type-arg]
+    capabilities = CheckboxesField(choices=Capability.choices)
+
+    class Meta:
+        model = ServedModel
+        fields = ("capabilities",)
 
 
 @admin.register(ServedModel)
 class ServedModelAdmin(OperatorAdmin):
-    list_display = ["name", "pool", "context_tokens", "is_enabled", "visible_to"]
-    list_filter = ["is_enabled", "pool"]
-    search_fields = ["name", "pool"]
+    form = ServedModelForm
+    list_display = ["name", "pool", "context_tokens", "can", "is_enabled", "visible_to"]
+    list_filter = ["is_enabled", ("pool", RelatedDropdownFilter)]
+    search_fields = ["name", "pool__name"]
+    list_select_related = ["pool"]
+    autocomplete_fields = ["pool"]
     readonly_fields = ["created_at"]
     inlines = [ServedModelTenantInline]
+    fieldsets = [
+        (None, {"fields": ["name", "pool", "is_enabled"]}),
+        ("What it is", {"fields": ["context_tokens", "capabilities", "owned_by", "created_at"]}),
+    ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ServedModel]:
         models: QuerySet[ServedModel] = super().get_queryset(request)
         return models.prefetch_related("tenants")
 
+    @admin.display(description="can")
+    def can(self, model: ServedModel) -> str:
+        return ", ".join(model.capabilities)
+
     @admin.display(description="visible to")
     def visible_to(self, model: ServedModel) -> str:
-        return ", ".join(tenant.name for tenant in model.tenants.all()) or "everybody"
+        return _names(list(model.tenants.all()))
 
 
 @admin.register(Worker)
@@ -45,37 +120,84 @@ class WorkerAdmin(ReadOnlyAdmin):
         "pool",
         "model",
         "engine",
-        "state",
+        "condition",
         "live",
         "running",
         "slots",
         "host",
         "last_seen_at",
     ]
-    list_filter = ["pool", "engine", "state"]
+    list_filter = ["pool", "engine", ("state", ChoicesDropdownFilter)]
     search_fields = ["worker_id", "name", "host", "model"]
 
     @admin.display(boolean=True, description="live")
     def live(self, worker: Worker) -> bool:
         return worker.is_live()
 
+    @display(
+        description="state",
+        ordering="state",
+        label={"ready": "success", "draining": "warning", "starting": "info"},
+    )
+    def condition(self, worker: Worker) -> str:
+        return worker.state
+
+
+class ModelFilter(DropdownFilter):  # type: ignore[misc]
+    """From the catalogue: asking millions of records which models there are takes seconds."""
+
+    title = "model"
+    parameter_name = "model"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in ServedModel.objects.values_list("name", flat=True)]
+
+    def queryset(self, request: HttpRequest, records: QuerySet[UsageRecord]) -> Any:
+        return records.filter(model=self.value()) if self.value() else records
+
+
+class TierFilter(DropdownFilter):  # type: ignore[misc]
+    title = "tier"
+    parameter_name = "tier"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in Tier.objects.values_list("name", flat=True)]
+
+    def queryset(self, request: HttpRequest, records: QuerySet[UsageRecord]) -> Any:
+        return records.filter(tier=self.value()) if self.value() else records
+
 
 @admin.register(UsageRecord)
-class UsageRecordAdmin(ReadOnlyAdmin):
+class UsageRecordAdmin(LogAdmin):
     list_display = [
         "request_id",
         "tenant",
         "model",
-        "outcome",
+        "end",
         "prompt_tokens",
         "completion_tokens",
         "ttft_ms",
         "arrived_at",
     ]
-    list_filter = ["outcome", "tenant", "model", "tier", "api", "stream"]
-    search_fields = ["=request_id", "=api_key__public_id", "=worker_id"]
-    list_select_related = ["tenant", "project__tenant", "api_key"]
-    date_hierarchy = "arrived_at"
+    list_filter = [
+        ("tenant", AutocompleteSelectFilter),
+        ("outcome", ChoicesDropdownFilter),
+        ("api", ChoicesDropdownFilter),
+        ModelFilter,
+        TierFilter,
+        ("arrived_at", RangeDateTimeFilter),
+    ]
+    search_fields = ["request_id__exact", "api_key__public_id__exact", "worker_id__exact"]
+    search_help_text = "A whole request id, public key id or worker id"
+    list_select_related = ["tenant"]
+
+    @display(
+        description="outcome",
+        ordering="outcome",
+        label={"completed": "success", "failed": "danger", "expired": "warning"},
+    )
+    def end(self, record: UsageRecord) -> str:
+        return record.outcome
 
 
 @admin.register(UsageQuarantine)

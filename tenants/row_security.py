@@ -244,7 +244,7 @@ def check_walls(*, databases: Sequence[str] | None = None, **_: Any) -> list[Che
             id="tenants.E002",
         )
         for database in databases or []
-        if not _has_migrations_to_apply(database)
+        if not has_migrations_to_apply(database)
         for table in tables_without_wall(database)
     ]
 
@@ -255,6 +255,6 @@ def wall_problems() -> Iterable[str]:
         yield f"The table {table} has a tenant and no row-level security."
 
 
-def _has_migrations_to_apply(database: str) -> bool:
+def has_migrations_to_apply(database: str) -> bool:
     executor = MigrationExecutor(connections[database])
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))

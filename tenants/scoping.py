@@ -14,6 +14,15 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connection, models, transaction
 
+from tenants.acting import (
+    ACTOR_SETTING,
+    Actor,
+    ActorKind,
+    acting_by_default,
+    actor_for,
+    current_setting,
+)
+
 WEB_ROLE = "penstock_web"
 OPERATOR_ROLE = "penstock_operator"
 TENANT_SETTING = "penstock.tenant"
@@ -38,6 +47,15 @@ class Scope:
     @property
     def is_operator(self) -> bool:
         return self.reason is not None
+
+    @property
+    def actor(self) -> Actor | None:
+        """Whose the changes are where nobody says `acting`; None leaves it to the scope around."""
+        if self.reason is not None:
+            return actor_for(self.reason)
+        if self.user_id is not None:
+            return Actor(kind=ActorKind.USER, id=str(self.user_id))
+        return None
 
 
 _open_scope: ContextVar[Scope | None] = ContextVar("penstock_scope", default=None)
@@ -102,10 +120,11 @@ class ScopedManager(models.Manager[_Row], Generic[_Row]):
 def _opened(scope: Scope) -> Iterator[None]:
     before = _open_scope.get()
     with transaction.atomic():
-        _tell_postgres(scope)
         token = _open_scope.set(scope)
         try:
-            yield
+            with acting_by_default(scope.actor):
+                _tell_postgres(scope)
+                yield
         finally:
             _open_scope.reset(token)
         # Where this is part of a longer transaction; after an error its savepoint undoes it.
@@ -118,12 +137,14 @@ def _tell_postgres(scope: Scope | None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT set_config('role', %s, true), set_config(%s, %s, true),"
-            " set_config(%s, %s, true)",
+            " set_config(%s, %s, true), set_config(%s, %s, true)",
             [
                 OPERATOR_ROLE if scope.is_operator else WEB_ROLE,
                 TENANT_SETTING,
                 str(scope.tenant_id or ""),
                 USER_SETTING,
                 str(scope.user_id or ""),
+                ACTOR_SETTING,
+                current_setting(),
             ],
         )

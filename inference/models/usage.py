@@ -1,5 +1,8 @@
 """The record of every admitted request. Never holds prompt or output."""
 
+import uuid
+from collections.abc import Iterator
+
 from django.db import models
 from django.utils import timezone
 
@@ -8,11 +11,20 @@ from tenants.models import ApiKey, Project, Tenant
 from tenants.scoping import ScopedManager
 
 
+class UsageRecordManager(ScopedManager["UsageRecord"]):
+    def of_tenant(self, tenant_id: uuid.UUID) -> "Iterator[UsageRecord]":
+        """All of them, oldest first, a page at a time."""
+        records = self.filter(tenant_id=tenant_id).order_by("arrived_at", "request_id")
+        return records.iterator(chunk_size=2000)
+
+
 class UsageRecord(models.Model):
     """How one admitted request ended, with the engine's own token counts. Written once.
 
     The key is the UUIDv7 request id: unique, in time order, and fit to partition by month.
     """
+
+    is_audited = False
 
     request_id = models.UUIDField(primary_key=True, editable=False)
     # Few ever delete a project or key, many write here: so no index of their own.
@@ -40,7 +52,7 @@ class UsageRecord(models.Model):
     ttft_ms = models.PositiveIntegerField("TTFT (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager["UsageRecord"]()
+    objects = UsageRecordManager()
 
     class Meta:
         ordering = ["-request_id"]

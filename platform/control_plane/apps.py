@@ -1,7 +1,15 @@
 from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
 
 
 class ControlPlaneConfig(AppConfig):
     """Bears the commands and static files of the whole."""
 
     name = "control_plane"
+
+
+class OperatorAdminConfig(AdminConfig):
+    """Django's admin with our site in place of its own."""
+
+    default = False
+    default_site = "control_plane.operator_site.OperatorSite"

@@ -1,4 +1,5 @@
 from tenants.models.api_key import ApiKey
+from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
 from tenants.models.policy_change import (
     AffectsPolicy,
     PolicyChange,
@@ -18,7 +19,10 @@ from tenants.models.user import User
 __all__ = [
     "AffectsPolicy",
     "ApiKey",
+    "AuditChain",
+    "AuditEvent",
     "Membership",
+    "PersonalDetail",
     "PolicyChange",
     "PolicyManager",
     "PolicyPart",

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
 from tenants import api_keys
+from tenants.acting import Actor, ActorKind, Verb, audited_as
 from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
@@ -178,6 +179,9 @@ class ApiKey(AffectsPolicy):
     def is_revoked(self) -> bool:
         return self.revoked_at is not None
 
+    def as_actor(self) -> Actor:
+        return Actor(kind=ActorKind.API_KEY, id=str(self.pk), name=self.name or self.public_id)
+
     def clean(self) -> None:
         from tenants.key_rules import check_fields
 
@@ -232,7 +236,7 @@ class ApiKey(AffectsPolicy):
         work, or is wider than `by`."""
         from tenants.key_rules import check_rotation, check_width
 
-        with transaction.atomic():
+        with transaction.atomic(), audited_as(Verb.ROTATED):
             # Of two at the same time the second rotates what the first made.
             self.refresh_from_db(from_queryset=ApiKey.objects.select_for_update(of=("self",)))
             check_rotation(self, overlap)
@@ -256,7 +260,8 @@ class ApiKey(AffectsPolicy):
         """Refuse the key from now on; calling it again keeps the first time. Returns that time."""
         if self.revoked_at is None:
             self.revoked_at = timezone.now()
-            self.save(update_fields=["revoked_at"])
+            with audited_as(Verb.REVOKED):
+                self.save(update_fields=["revoked_at"])
         return self.revoked_at
 
     def touched(self) -> Touched:

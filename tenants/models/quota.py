@@ -100,6 +100,8 @@ class Quota(AffectsPolicy):
 class QuotaAlert(models.Model):
     """A share of a quota was used up in a period; noted once."""
 
+    is_audited = False
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quota_alerts")
     quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="alerts")

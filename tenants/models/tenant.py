@@ -1,13 +1,16 @@
 """Tenants, their projects and their people."""
 
 import uuid
+from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import TenantPolicy
+from tenants.acting import Verb, audited_as
 from tenants.models.policy_change import (
     AffectsPolicy,
     PolicyPart,
@@ -50,19 +53,28 @@ class Tenant(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_at is not None
+
     def suspend(self) -> None:
         """Refuse its new requests and end its open streams; nothing is deleted."""
-        self.is_suspended = True
-        self.save(update_fields=["is_suspended"])
+        self._set(Verb.SUSPENDED, is_suspended=True)
 
     def resume(self) -> None:
-        self.is_suspended = False
-        self.save(update_fields=["is_suspended"])
+        self._set(Verb.RESUMED, is_suspended=False)
 
     def move_to(self, tier: Tier) -> None:
         """Give it the limits and promises of another tier, for requests from now on."""
-        self.tier = tier
-        self.save(update_fields=["tier"])
+        self._set(Verb.MOVED, tier=tier)
+
+    def _set(self, verb: Verb, **values: Any) -> None:
+        if self.is_closed:
+            raise ValidationError(f"{self.name} is closed; nothing of it changes any more.")
+        for name, value in values.items():
+            setattr(self, name, value)
+        with audited_as(verb):
+            self.save(update_fields=list(values))
 
     def touched(self) -> Touched:
         return Touched(PolicyPart.TENANTS, str(self.id))

@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from tenants.acting import Actor, ActorKind
+
 
 class UserManager(BaseUserManager["User"]):
     """Email addresses are kept and compared in lower case."""
@@ -31,6 +33,8 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser, PermissionsMixin):
     """A person; what of a tenant they may do is in `Membership`."""
 
+    is_audited = True
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.EmailField(unique=True)
     name = models.CharField(max_length=200, blank=True)
@@ -51,6 +55,9 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
+
+    def as_actor(self) -> Actor:
+        return Actor(kind=ActorKind.USER, id=str(self.pk), name=self.email)
 
     def clean(self) -> None:
         super().clean()

@@ -1,21 +1,41 @@
-"""Operators' pages, by the doors that a browser uses."""
+"""Operators' pages, by the doors that a browser uses: each page opens its own way across the walls,
+so only what these tests set up and look at stands in an `operator_scope`."""
 
 import re
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from control_plane.sidebar import linked_models
 from django.contrib import admin
 from django.contrib.auth.models import Permission
+from django.template.response import TemplateResponse
 from django.test import Client
 from django.urls import reverse
+from redis import Redis
 
-from inference.models import ServedModel, UsageQuarantine, UsageRecord, Worker
+from gpu_workers.protocol import keys
+from inference.models import Pool, PoolTenant, ServedModel, UsageQuarantine, UsageRecord, Worker
+from tenants import api_keys
 from tenants.default_tiers import ensure_default_tiers
-from tenants.models import ApiKey, Project, Tenant, Tier, User
+from tenants.models import (
+    ApiKey,
+    AuditEvent,
+    Membership,
+    PersonalDetail,
+    Price,
+    Project,
+    Quota,
+    QuotaAlert,
+    Tenant,
+    Tier,
+    User,
+)
+from tenants.scoping import operator_scope
 
 pytestmark = pytest.mark.django_db
 MODELS = [model for model in admin.site._registry if model._meta.app_label != "auth"]
+NEW_KEY = {"name": "web", "scopes": "inference"}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
@@ -27,27 +47,44 @@ def operator(client: Client) -> Client:
 
 @pytest.fixture
 def acme() -> Project:
-    ensure_default_tiers()
-    tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
-    return Project.objects.create(tenant=tenant)
+    with operator_scope("test"):
+        ensure_default_tiers()
+        tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
+        return Project.objects.create(tenant=tenant)
 
 
 @pytest.fixture
 def _one_of_each(acme: Project) -> None:
-    key = ApiKey.objects.issue(acme, name="staging").record
-    model = ServedModel.objects.create(name="demo", pool="demo", context_tokens=1)
-    model.tenants.add(acme.tenant)
-    UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
-    UsageRecord.objects.create(
-        request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key, tier="premium",
-        pool="demo", model="demo", api="completions", stream=True, attempt=1, outcome="completed",
-        prompt_tokens=1, cached_tokens=0, completion_tokens=2, arrived_at=NOW, finished_at=NOW,
-    )  # fmt: skip
-    Worker.objects.create(
-        worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
-        state="ready", slots=1, running=0, waiting_in_engine=0, context_tokens=1,
-        kv_cache_tokens=1, host="h", pid=1, started_at=NOW, last_seen_at=NOW,
-    )  # fmt: skip
+    with operator_scope("test"):
+        key = ApiKey.objects.issue(acme, name="staging").record
+        pool = Pool.objects.create(name="demo")
+        model = ServedModel.objects.create(name="demo", pool=pool, context_tokens=1)
+        model.tenants.add(acme.tenant)
+        PoolTenant.objects.create(pool=pool, tenant=acme.tenant)
+        alice = User.objects.create_user("alice@acme.example", "correct horse battery")
+        Membership.objects.create(tenant=acme.tenant, user=alice, role="owner")
+        quota = Quota.objects.create(tenant=acme.tenant, limit="tokens_per_day", value=1)
+        QuotaAlert.objects.create(
+            tenant=acme.tenant, quota=quota, period="2026-01", percent=50, used=1
+        )
+        Price.objects.create(
+            model="demo",
+            prompt_micros_per_million_tokens=1,
+            cached_micros_per_million_tokens=1,
+            completion_micros_per_million_tokens=1,
+        )
+        UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
+        UsageRecord.objects.create(
+            request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key,
+            tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
+            outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2,
+            arrived_at=NOW, finished_at=NOW,
+        )  # fmt: skip
+        Worker.objects.create(
+            worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
+            state="ready", slots=1, running=0, waiting_in_engine=0, context_tokens=1,
+            kv_cache_tokens=1, host="h", pid=1, started_at=NOW, last_seen_at=NOW,
+        )  # fmt: skip
 
 
 @pytest.mark.usefixtures("_one_of_each")
@@ -57,7 +94,9 @@ def test_every_list_search_and_record_can_be_seen(operator: Client, model: type)
     listing = reverse(f"admin:{options.app_label}_{options.model_name}_changelist")
     assert operator.get(listing).status_code == 200
     assert operator.get(listing, {"q": "acme"}).status_code == 200
-    for record in model._default_manager.all():  # type: ignore[attr-defined]
+    with operator_scope("test"):
+        records = list(model._default_manager.all())  # type: ignore[attr-defined]
+    for record in records:
         page = reverse(f"admin:{options.app_label}_{options.model_name}_change", args=[record.pk])
         assert operator.get(page).status_code == 200
 
@@ -77,14 +116,13 @@ def test_an_operator_signs_in_by_email_in_any_case(client: Client) -> None:
 
 
 def test_a_new_key_is_shown_once_and_never_again(operator: Client, acme: Project) -> None:
-    answer = operator.post(
-        reverse("admin:tenants_apikey_add"), {"project": str(acme.id), "name": "web"}
-    )
+    answer = operator.post(reverse("admin:tenants_apikey_add"), NEW_KEY | {"project": str(acme.id)})
     assert answer.status_code == 200 and "no-store" in answer["Cache-Control"]
     match = re.search(r"pk-[a-z0-9]{16}-[a-z2-7]{32}[0-9a-f]{6}", answer.content.decode())
     assert match is not None
-    record = ApiKey.objects.find(match[0])
-    assert record is not None and (record.project, record.name) == (acme, "web")
+    with operator_scope("test"):
+        record = ApiKey.objects.find(match[0])
+        assert record is not None and (record.project, record.name) == (acme, "web")
     for page in (
         reverse("admin:tenants_apikey_changelist"),
         reverse("admin:tenants_apikey_change", args=[record.id]),
@@ -95,25 +133,35 @@ def test_a_new_key_is_shown_once_and_never_again(operator: Client, acme: Project
 
 
 def test_a_keys_secret_parts_cannot_be_set_by_hand(operator: Client, acme: Project) -> None:
-    record = ApiKey.objects.issue(acme, name="web").record
-    other = Project.objects.create(tenant=acme.tenant, name="other")
+    with operator_scope("test"):
+        record = ApiKey.objects.issue(acme, name="web").record
+        other = Project.objects.create(tenant=acme.tenant, name="other")
     operator.post(
         reverse("admin:tenants_apikey_change", args=[record.id]),
-        {"name": "renamed", "public_id": "0" * 16, "revoked_at": "", "project": str(other.id)},
+        {
+            "name": "renamed",
+            "scopes": "inference",
+            "public_id": "0" * 16,
+            "revoked_at": "",
+            "project": str(other.id),
+        },
     )
-    changed = ApiKey.objects.get(id=record.id)
-    assert changed.name == "renamed"
-    assert (changed.public_id, changed.project) == (record.public_id, acme)
+    with operator_scope("test"):
+        changed = ApiKey.objects.get(id=record.id)
+        assert changed.name == "renamed"
+        assert (changed.public_id, changed.project) == (record.public_id, acme)
     assert bytes(changed.secret_digest) == bytes(record.secret_digest)
 
 
 def test_keys_are_revoked_from_the_list_and_cannot_be_deleted(
     operator: Client, acme: Project
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    with operator_scope("test"):
+        record = ApiKey.objects.issue(acme).record
     listing = reverse("admin:tenants_apikey_changelist")
     operator.post(listing, {"action": "revoke", "_selected_action": [str(record.id)]})
-    record.refresh_from_db()
+    with operator_scope("test"):
+        record.refresh_from_db()
     assert record.is_revoked
     assert (
         operator.post(reverse("admin:tenants_apikey_delete", args=[record.id])).status_code == 403
@@ -124,10 +172,224 @@ def test_keys_are_revoked_from_the_list_and_cannot_be_deleted(
 def test_tenants_are_suspended_and_resumed_from_the_list(
     operator: Client, acme: Project, action: str, is_suspended: bool
 ) -> None:
-    Tenant.objects.update(is_suspended=not is_suspended)
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=not is_suspended)
     listing = reverse("admin:tenants_tenant_changelist")
     operator.post(listing, {"action": action, "_selected_action": [str(acme.tenant_id)]})
-    assert Tenant.objects.get().is_suspended is is_suspended
+    with operator_scope("test"):
+        assert Tenant.objects.get().is_suspended is is_suspended
+
+
+def test_a_key_is_made_with_all_its_bounds(operator: Client, acme: Project) -> None:
+    form = {
+        "project": str(acme.id),
+        "name": "web",
+        "scopes": ["inference", "usage:read"],
+        "expires_at_0": "2999-01-31",
+        "expires_at_1": "12:00",
+        "allowed_networks": "192.0.2.0/24\r\n\r\n 2001:db8::/32 ",
+        "allowed_models": "",
+    }
+    assert operator.post(reverse("admin:tenants_apikey_add"), form).status_code == 200
+    with operator_scope("test"):
+        key = ApiKey.objects.get()
+    assert key.scopes == ["inference", "usage:read"]
+    assert key.expires_at == datetime(2999, 1, 31, 12, tzinfo=UTC)
+    assert key.allowed_networks == ["192.0.2.0/24", "2001:db8::/32"]
+    assert key.allowed_models is None
+    page = operator.get(reverse("admin:tenants_apikey_change", args=[key.pk])).content.decode()
+    assert "192.0.2.0/24\n2001:db8::/32" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [("allowed_networks", "192.0.2.1/24", "host bits"), ("scopes", "everything", "valid choice")],
+)
+def test_a_key_with_bad_bounds_is_not_made(
+    operator: Client, acme: Project, field: str, value: str, complaint: str
+) -> None:
+    form = NEW_KEY | {"project": str(acme.id), field: value}
+    page = operator.post(reverse("admin:tenants_apikey_add"), form).content.decode()
+    assert complaint in page
+    with operator_scope("test"):
+        assert not ApiKey.objects.exists()
+
+
+def test_a_rotated_key_is_shown_once_and_the_old_one_for_a_while(
+    operator: Client, acme: Project
+) -> None:
+    with operator_scope("test"):
+        issued = ApiKey.objects.issue(acme, name="web")
+    page = reverse("admin:tenants_apikey_rotate_one", args=[issued.record.pk])
+    assert "overlap_hours" in operator.get(page).content.decode()
+    answer = operator.post(page, {"sure": "yes", "overlap_hours": "24"})
+    match = re.search(api_keys.PATTERN, answer.content.decode())
+    assert match is not None and match[0] != issued.key
+    with operator_scope("test"):
+        record = ApiKey.objects.get()
+        assert record.is_genuine(match[0])
+        assert record.previous_expires_at is not None and record.rotated_at is not None
+        assert record.previous_expires_at - record.rotated_at == timedelta(hours=24)
+        assert AuditEvent.objects.filter(verb="rotated").count() == 1
+    history = operator.get(reverse("admin:tenants_apikey_history", args=[record.pk]))
+    assert match[0] not in history.content.decode()
+
+
+def test_a_key_is_revoked_from_its_page_and_cannot_be_changed_any_more(
+    operator: Client, acme: Project
+) -> None:
+    with operator_scope("test"):
+        record = ApiKey.objects.issue(acme, name="web").record
+    page = reverse("admin:tenants_apikey_revoke_one", args=[record.pk])
+    assert operator.get(page).status_code == 200
+    with operator_scope("test"):
+        assert not ApiKey.objects.get().is_revoked
+    operator.post(page, {"sure": "yes"})
+    with operator_scope("test"):
+        assert ApiKey.objects.get().is_revoked
+    change = reverse("admin:tenants_apikey_change", args=[record.pk])
+    assert operator.post(change, NEW_KEY | {"name": "renamed"}).status_code == 403
+    rotate = reverse("admin:tenants_apikey_rotate_one", args=[record.pk])
+    operator.post(rotate, {"sure": "yes", "overlap_hours": "24"})
+    with operator_scope("test"):
+        assert ApiKey.objects.get().rotated_at is None
+
+
+def test_tenants_move_to_a_tier_that_is_asked_for_on_the_way(
+    operator: Client, acme: Project
+) -> None:
+    listing = reverse("admin:tenants_tenant_changelist")
+    chosen = {"action": "move_to_tier", "_selected_action": [str(acme.tenant_id)]}
+    question = operator.post(listing, chosen).content.decode()
+    assert "batch" in question and str(acme.tenant_id) in question
+    with operator_scope("test"):
+        batch = Tier.objects.get(name="batch")
+    operator.post(listing, chosen | {"sure": "yes", "tier": str(batch.pk)})
+    with operator_scope("test"):
+        assert Tenant.objects.get().tier == batch
+        assert AuditEvent.objects.filter(verb="moved").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "form", "verb"),
+    [
+        ("suspend_one", {}, "suspended"),
+        ("resume_one", {}, "resumed"),
+        ("move_one", {"tier": "batch"}, "moved"),
+        ("close_one", {"name": "Acme"}, "closed"),
+    ],
+)
+def test_a_tenants_page_asks_before_it_does_something(
+    operator: Client, acme: Project, action: str, form: dict[str, str], verb: str
+) -> None:
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=action == "resume_one")
+        tiers = {tier.name: str(tier.pk) for tier in Tier.objects.all()}
+    page = reverse(f"admin:tenants_tenant_{action}", args=[acme.tenant_id])
+    form = {name: tiers.get(value, value) for name, value in form.items()}
+    assert operator.get(page).status_code == 200
+    operator.post(page, form)
+    with operator_scope("test"):
+        assert not AuditEvent.objects.filter(verb=verb).exists()
+    operator.post(page, form | {"sure": "yes"})
+    with operator_scope("test"):
+        assert AuditEvent.objects.filter(verb=verb, record_kind="tenants.Tenant").exists()
+
+
+def test_a_tenant_is_not_closed_under_another_name_and_never_deleted(
+    operator: Client, acme: Project
+) -> None:
+    page = reverse("admin:tenants_tenant_close_one", args=[acme.tenant_id])
+    answer = operator.post(page, {"sure": "yes", "name": "Globex"}).content.decode()
+    assert "not its name" in answer
+    delete = reverse("admin:tenants_tenant_delete", args=[acme.tenant_id])
+    assert operator.post(delete, {"post": "yes"}).status_code == 403
+    with operator_scope("test"):
+        assert Tenant.objects.get().closed_at is None
+
+
+def test_the_policy_snapshot_is_rebuilt_from_its_page(
+    operator: Client, acme: Project, empty_redis: Redis
+) -> None:
+    page = reverse("admin:tenants_policyversion_rebuild")
+    operator.get(page)
+    assert empty_redis.get(keys.policy_version()) is None
+    operator.post(page, {"sure": "yes"})
+    assert empty_redis.get(keys.policy_version()) is not None
+
+
+@pytest.mark.usefixtures("_one_of_each")
+def test_no_page_offers_a_choice_of_all_tenants_keys_or_people(
+    operator: Client, acme: Project
+) -> None:
+    with operator_scope("test"):
+        ensure_default_tiers()
+        for number in range(30):
+            tenant = Tenant.objects.create(name=f"canary {number}", tier=acme.tenant.tier)
+            project = Project.objects.create(tenant=tenant, name=f"canary {number}")
+            ApiKey.objects.issue(project, name=f"canary {number}")
+            User.objects.create_user(f"canary{number}@example.org")
+    for model in MODELS:
+        options = model._meta
+        pages = [reverse(f"admin:{options.app_label}_{options.model_name}_add")]
+        with operator_scope("test"):
+            record = model._default_manager.order_by()[0]
+        pages.append(
+            reverse(f"admin:{options.app_label}_{options.model_name}_change", args=[record.pk])
+        )
+        pages.append(reverse(f"admin:{options.app_label}_{options.model_name}_changelist"))
+        for page in pages:
+            answer = operator.get(page)
+            if answer.status_code == 200:
+                offered = re.findall(r"<option[^>]*>\s*canary", answer.content.decode())
+                assert len(offered) < 3, page
+
+
+def test_every_page_is_in_the_sidebar(operator: Client) -> None:
+    assert linked_models() == {model._meta.label for model in MODELS}
+    page = operator.get(reverse("admin:index")).content.decode()
+    for model in MODELS:
+        options = model._meta
+        assert reverse(f"admin:{options.app_label}_{options.model_name}_changelist") in page
+
+
+def test_the_sidebar_shows_what_its_reader_may_see(client: Client) -> None:
+    client.force_login(_somebody_who_may("view_tenant"))
+    page = client.get(reverse("admin:index")).content.decode()
+    assert reverse("admin:tenants_tenant_changelist") in page
+    assert reverse("admin:tenants_apikey_changelist") not in page
+
+
+@pytest.mark.usefixtures("_one_of_each")
+def test_a_price_is_added_and_never_changed(operator: Client) -> None:
+    with operator_scope("test"):
+        price = Price.objects.get()
+    change = reverse("admin:tenants_price_change", args=[price.pk])
+    assert operator.post(change, {"model": "other"}).status_code == 403
+    delete = reverse("admin:tenants_price_delete", args=[price.pk])
+    assert operator.post(delete, {"post": "yes"}).status_code == 403
+    fields = ("prompt", "cached", "completion")
+    form = {f"{field}_micros_per_million_tokens": "7" for field in fields} | {"model": "demo"}
+    assert operator.post(reverse("admin:tenants_price_add"), form).status_code == 302
+    with operator_scope("test"):
+        assert Price.objects.current()["demo"].prompt == 7
+
+
+def test_an_audit_event_shows_before_and_after_until_the_names_are_erased(
+    operator: Client, acme: Project
+) -> None:
+    operator.post(reverse("admin:tenants_project_change", args=[acme.id]), {"name": "renamed"})
+    with operator_scope("test"):
+        event = AuditEvent.objects.get(record_kind="tenants.Project", verb="changed")
+    page = reverse("admin:tenants_auditevent_change", args=[event.pk])
+    shown = operator.get(page).content.decode()
+    assert "renamed" in shown and "default" in shown and "ops@example.org" in shown
+    with operator_scope("test"):
+        PersonalDetail.objects.all().delete()
+    shown = operator.get(page).content.decode()
+    assert "renamed" not in shown and "(erased)" in shown
+    listing = reverse("admin:tenants_auditevent_changelist")
+    assert operator.get(listing, {"verb": "changed", "actor_kind": "user"}).status_code == 200
 
 
 @pytest.mark.usefixtures("_one_of_each")
@@ -135,7 +397,8 @@ def test_tenants_are_suspended_and_resumed_from_the_list(
 def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name: str) -> None:
     assert operator.get(reverse(f"admin:inference_{name}_add")).status_code == 403
     model = {"usagerecord": UsageRecord, "worker": Worker, "usagequarantine": UsageQuarantine}[name]
-    record = model.objects.get()  # type: ignore[attr-defined]
+    with operator_scope("test"):
+        record = model.objects.get()  # type: ignore[attr-defined]
     change = reverse(f"admin:inference_{name}_change", args=[record.pk])
     assert operator.post(change, {"pool": "mine"}).status_code == 403
     delete = reverse(f"admin:inference_{name}_delete", args=[record.pk])
@@ -148,13 +411,15 @@ def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name:
 )
 def test_who_may_only_look_may_not_act(client: Client, model: str, action: str) -> None:
     client.force_login(_somebody_who_may("view_tenant", "view_apikey"))
-    Tenant.objects.update(is_suspended=action == "resume")
-    record = (Tenant.objects if model == "tenant" else ApiKey.objects).get()
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=action == "resume")
+        record = (Tenant.objects if model == "tenant" else ApiKey.objects).get()
     listing = reverse(f"admin:tenants_{model}_changelist")
     assert client.get(listing).status_code == 200
     client.post(listing, {"action": action, "_selected_action": [str(record.pk)]})
-    assert Tenant.objects.get().is_suspended is (action == "resume")
-    assert not ApiKey.objects.get().is_revoked
+    with operator_scope("test"):
+        assert Tenant.objects.get().is_suspended is (action == "resume")
+        assert not ApiKey.objects.get().is_revoked
 
 
 def test_nobody_but_a_superuser_changes_accounts(client: Client) -> None:
@@ -174,6 +439,47 @@ def _somebody_who_may(*codenames: str) -> User:
     user = User.objects.create_user("aide@example.org", "correct horse battery", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
     return user
+
+
+def test_what_an_operator_changes_is_recorded_with_who_and_from_where(
+    operator: Client, acme: Project
+) -> None:
+    page = reverse("admin:tenants_project_change", args=[acme.id])
+    operator.post(page, {"name": "renamed"}, REMOTE_ADDR="192.0.2.7")
+    with operator_scope("test"):
+        event = AuditEvent.objects.select_related("personal").get(
+            record_kind="tenants.Project", verb="changed"
+        )
+        assert event.changed_fields == {"name": ["default", "renamed"]}
+        assert event.personal.actor_name == "ops@example.org"
+        assert (event.actor_kind, event.personal.address) == ("user", "192.0.2.7")
+
+
+def test_a_page_that_fails_changes_nothing(
+    operator: Client, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TemplateResponse, "render", _fail)
+    operator.raise_request_exception = False
+    listing = reverse("admin:tenants_apikey_add")
+    assert operator.post(listing, NEW_KEY | {"project": str(acme.id)}).status_code == 500
+    with operator_scope("test"):
+        assert not ApiKey.objects.exists()
+
+
+def _fail(_: TemplateResponse) -> None:
+    raise RuntimeError("on purpose")
+
+
+def test_signing_in_and_failing_to_is_recorded(client: Client) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    for password in ("wrong", "correct horse battery"):
+        client.post("/admin/login/", {"username": "Ops@example.org", "password": password})
+    client.post("/admin/login/", {"username": "a password by mistake", "password": "x"})
+    client.post(reverse("admin:logout"))
+    with operator_scope("test"):
+        events = AuditEvent.objects.exclude(verb="created").order_by("sequence")
+        assert [event.verb for event in events] == ["sign_in_failed", "signed_in", "signed_out"]
+        assert {event.personal.address for event in events} == {"127.0.0.1"}
 
 
 def test_guessing_an_operators_password_is_stopped_with_a_page_that_says_when_to_return(

@@ -1,0 +1,74 @@
+"""The operators' way through their pages, by what they look for."""
+
+from typing import Any
+
+from django.apps import apps
+from django.http import HttpRequest
+from django.urls import reverse
+
+# Models, each with an icon of Material Symbols.
+_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "Tenants",
+        (
+            ("tenants.Tenant", "apartment"),
+            ("tenants.Project", "folder"),
+            ("tenants.Tier", "workspace_premium"),
+            ("tenants.Quota", "speed"),
+            ("tenants.QuotaAlert", "notifications"),
+            ("tenants.Price", "sell"),
+        ),
+    ),
+    (
+        "Access",
+        (
+            ("tenants.ApiKey", "key"),
+            ("tenants.User", "person"),
+            ("tenants.Membership", "group"),
+        ),
+    ),
+    (
+        "Models & fleet",
+        (
+            ("inference.ServedModel", "neurology"),
+            ("inference.Pool", "stacks"),
+            ("inference.Worker", "dns"),
+            ("tenants.PolicyVersion", "sync"),
+        ),
+    ),
+    (
+        "Usage",
+        (
+            ("inference.UsageRecord", "receipt_long"),
+            ("inference.UsageQuarantine", "report"),
+        ),
+    ),
+    ("Audit", (("tenants.AuditEvent", "history"),)),
+)
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """What the operator may see, in groups."""
+    groups = ((title, _links(request, models)) for title, models in _GROUPS)
+    return [{"title": title, "separator": True, "items": links} for title, links in groups if links]
+
+
+def linked_models() -> set[str]:
+    return {label for _, models in _GROUPS for label, _ in models}
+
+
+def _links(request: HttpRequest, models: tuple[tuple[str, str], ...]) -> list[dict[str, Any]]:
+    links = []
+    for label, icon in models:
+        options = apps.get_model(label)._meta
+        may = (f"{options.app_label}.{verb}_{options.model_name}" for verb in ("view", "change"))
+        if any(map(request.user.has_perm, may)):
+            title = str(options.verbose_name_plural)
+            links.append(
+                {
+                    "title": title[0].upper() + title[1:],
+                    "icon": icon,
+                    "link": reverse(f"admin:{options.app_label}_{options.model_name}_changelist"),
+                }
+            )
+    return links

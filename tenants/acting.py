@@ -1,0 +1,138 @@
+"""Who is behind what the running code changes, for the audit log.
+
+PostgreSQL writes the log (see `audit.sql`); it is told who acts in a setting of the transaction.
+"""
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+from django.db import connection
+from psycopg.pq import TransactionStatus
+
+ACTOR_SETTING = "penstock.actor"
+
+
+class ActorKind(StrEnum):
+    USER = "user"
+    API_KEY = "api_key"
+    COMMAND = "command"
+    JOB = "job"
+    UNKNOWN = "unknown"
+
+
+class Verb(StrEnum):
+    """The log's words. The first three are said by the database where nobody had a better one."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    ROTATED = "rotated"
+    REVOKED = "revoked"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    MOVED = "moved"  # to another tier
+    CLOSED = "closed"
+    EXPORTED = "exported"
+    SIGNED_IN = "signed_in"
+    SIGN_IN_FAILED = "sign_in_failed"
+    SIGNED_OUT = "signed_out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Actor:
+    """`id` is kept for ever and must not name a person; `name` is for people to read and can be
+    erased."""
+
+    kind: ActorKind
+    id: str = ""
+    name: str = ""
+    address: str | None = None
+    # What the log calls a change made now, where there is a better word than `changed`.
+    verb: Verb | None = None
+
+    def to_setting(self) -> str:
+        return json.dumps({name: value for name, value in asdict(self).items() if value})
+
+
+NOBODY_KNOWN = Actor(kind=ActorKind.UNKNOWN)
+
+_actor: ContextVar[Actor | None] = ContextVar("penstock_actor", default=None)
+# Who acts where nobody said so: what the open scope is for.
+_default: ContextVar[Actor] = ContextVar("penstock_default_actor", default=NOBODY_KNOWN)
+
+
+def current_actor() -> Actor:
+    return _actor.get() or _default.get()
+
+
+@contextmanager
+def acting(actor: Actor, address: str | None = None) -> Iterator[None]:
+    """What is changed in here, `actor` changed, from `address` (text that is none is left out)."""
+    with _told(replace(actor, address=_address(address) or actor.address)):
+        yield
+
+
+@contextmanager
+def audited_as(verb: Verb) -> Iterator[None]:
+    """What is changed in here has a name of its own in the log, e.g. `rotated`."""
+    with _told(replace(current_actor(), verb=verb)):
+        yield
+
+
+@contextmanager
+def acting_by_default(actor: Actor | None) -> Iterator[None]:
+    """For scopes, which tell PostgreSQL themselves."""
+    token = _default.set(actor or _default.get())
+    try:
+        yield
+    finally:
+        _default.reset(token)
+
+
+def actor_for(reason: str) -> Actor:
+    """Who acts in an operator's scope, from its reason: `command create_tenant` or a job's name."""
+    kind, _, rest = reason.partition(" ")
+    if kind == ActorKind.COMMAND and rest:
+        return Actor(kind=ActorKind.COMMAND, id=rest)
+    return Actor(kind=ActorKind.JOB, id=reason)
+
+
+@contextmanager
+def _told(actor: Actor) -> Iterator[None]:
+    token = _actor.set(actor)
+    try:
+        _tell_postgres()
+        yield
+    finally:
+        _actor.reset(token)
+        _tell_postgres()
+
+
+def _tell_postgres() -> None:
+    """Inside a transaction; a scope that is opened later tells it with its own settings."""
+    if not connection.in_atomic_block or _is_broken():
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config(%s, %s, true)", [ACTOR_SETTING, current_setting()])
+
+
+def current_setting() -> str:
+    return current_actor().to_setting()
+
+
+def _is_broken() -> bool:
+    """After an error in a statement the transaction takes none but its end."""
+    status = connection.connection.info.transaction_status
+    return connection.needs_rollback or status == TransactionStatus.INERROR
+
+
+def _address(text: str | None) -> str | None:
+    try:
+        return None if not text else str(ipaddress.ip_address(text))
+    except ValueError:
+        return None  # a Unix socket, or a host name of a test client

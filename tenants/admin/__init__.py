@@ -1,0 +1,5 @@
+"""Operators' pages for people, tenants, keys, tiers, quotas, prices and the audit log."""
+
+from tenants.admin import api_keys, audit, limits, people, policy, tenants
+
+__all__ = ["api_keys", "audit", "limits", "people", "policy", "tenants"]

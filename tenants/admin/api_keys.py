@@ -1,0 +1,225 @@
+"""API keys: made here and shown once; afterwards narrowed, rotated or revoked, never deleted."""
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from unfold.contrib.filters.admin import AutocompleteSelectFilter
+from unfold.decorators import action, display
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from gpu_workers.protocol.policy import Scope
+from tenants import api_keys
+from tenants.acting import Verb, audited_as
+from tenants.models import ApiKey
+from tenants.operator_admin import NeverDeleted
+from tenants.operator_forms import CheckboxesField, LinesField
+
+_SCOPES = {
+    Scope.INFERENCE: "inference: call models",
+    Scope.USAGE_READ: "usage:read: read the tenant's usage",
+    Scope.ADAPTERS_WRITE: "adapters:write: upload and remove adapters",
+    Scope.KEYS_WRITE: "keys:write: make and revoke keys no wider than itself",
+    Scope.ADMIN: "admin: all of these, and projects, quotas and people",
+}
+_OVERLAPS = {0: "none: the old key stops at once", 1: "1 hour", 24: "24 hours", 168: "7 days"}
+
+
+class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
+    scopes = CheckboxesField(
+        choices=[(scope.value, label) for scope, label in _SCOPES.items()],
+        initial=[Scope.INFERENCE.value],
+    )
+    allowed_networks = LinesField(
+        placeholder="192.0.2.0/24",
+        help_text="Networks that it may be used from, one on each line; empty: anywhere.",
+    )
+    allowed_models = LinesField(help_text="One on each line; empty: all the tenant may use.")
+    allowed_adapters = LinesField(help_text="One on each line; empty: all of the tenant.")
+
+    class Meta:
+        model = ApiKey
+        # The page adds the others; a reference to a tenant's record asks for a scope here.
+        fields = ("scopes", "allowed_networks", "allowed_models", "allowed_adapters")
+
+
+class OverlapForm(forms.Form):
+    overlap_hours = forms.TypedChoiceField(
+        label="The old key goes on working for",
+        choices=list(_OVERLAPS.items()),
+        coerce=int,
+        initial=24,
+        widget=UnfoldAdminSelectWidget(),
+    )
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(NeverDeleted):
+    form = ApiKeyForm
+    list_display = [
+        "masked",
+        "name",
+        "tenant_name",
+        "project_name",
+        "state",
+        "scope_names",
+        "last_used_at",
+        "created_at",
+    ]
+    list_filter = [
+        ("revoked_at", admin.EmptyFieldListFilter),
+        ("tenant", AutocompleteSelectFilter),
+        ("project", AutocompleteSelectFilter),
+    ]
+    search_fields = ["public_id__startswith", "name", "last_four__exact", "tenant__name"]
+    list_select_related = ["tenant", "project"]
+    autocomplete_fields = ["project"]
+    actions = ["revoke"]
+    actions_detail: ClassVar = ["rotate_one", "revoke_one"]
+    readonly_fields = [
+        "id",
+        "masked",
+        "tenant",
+        "state",
+        "created_by",
+        "created_at",
+        "rotated_at",
+        "previous_expires_at",
+        "last_used_at",
+        "revoked_at",
+    ]
+    _bounds: ClassVar = (
+        "May",
+        {
+            "fields": [
+                "scopes",
+                "expires_at",
+                "allowed_networks",
+                "allowed_models",
+                "allowed_adapters",
+            ]
+        },
+    )
+    _life = ["last_used_at", "created_at", "created_by", "rotated_at", "previous_expires_at"]
+    add_fieldsets = [(None, {"fields": ["project", "name"]}), _bounds]
+    fieldsets = [
+        (None, {"fields": ["masked", "name", "tenant", "project", "state"]}),
+        _bounds,
+        ("Life", {"fields": [*_life, "revoked_at", "id"]}),
+    ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return [*self.readonly_fields, "project"] if obj else list(self.readonly_fields)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        is_revoked = isinstance(obj, ApiKey) and obj.is_revoked
+        return not is_revoked and bool(super().has_change_permission(request, obj))
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        if not change:
+            obj.tenant_id = obj.project.tenant_id
+            obj.created_by_id = request.user.pk
+            obj.shown_once = obj.take(api_keys.generate())
+        super().save_model(request, obj, form, change)
+
+    def response_add(
+        self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        return self._show_once(request, obj, obj.shown_once)
+
+    def _show_once(self, request: HttpRequest, record: ApiKey, key: str | None) -> HttpResponse:
+        """The one page that ever holds the key: not in a message, which would be stored."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "API key",
+            "opts": self.opts,
+            "record": record,
+            "key": key,
+        }
+        # The admin marks all its answers as not to be stored.
+        return TemplateResponse(request, "admin/tenants/apikey/issued.html", context)
+
+    # Columns ------------------------------------------------------------------------------------
+
+    @admin.display(description="key", ordering="public_id")
+    def masked(self, key: ApiKey) -> str:
+        return key.masked
+
+    @admin.display(description="tenant", ordering="tenant__name")
+    def tenant_name(self, key: ApiKey) -> str:
+        return key.tenant.name
+
+    @admin.display(description="project", ordering="project__name")
+    def project_name(self, key: ApiKey) -> str:
+        return key.project.name
+
+    @admin.display(description="scopes")
+    def scope_names(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes)
+
+    @display(
+        description="state", label={"active": "success", "expired": "warning", "revoked": "danger"}
+    )
+    def state(self, key: ApiKey) -> str:
+        if key.is_revoked:
+            return "revoked"
+        return "expired" if key.expires_at and key.expires_at <= timezone.now() else "active"
+
+    # Verbs --------------------------------------------------------------------------------------
+
+    @admin.action(permissions=["change"], description="Revoke the selected API keys")
+    def revoke(self, request: HttpRequest, selected: QuerySet[ApiKey]) -> None:
+        with audited_as(Verb.REVOKED):
+            count = selected.filter(revoked_at=None).update(revoked_at=timezone.now())
+        messages.success(
+            request, "1 API key revoked." if count == 1 else f"{count} API keys revoked."
+        )
+
+    @action(description="Rotate", url_path="rotate", permissions=["change"], icon="autorenew")
+    def rotate_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        record = get_object_or_404(ApiKey.objects.select_related("project"), pk=object_id)
+        form = OverlapForm(request.POST if self.is_sure(request) else None)
+        if record.is_revoked:
+            messages.error(request, "This API key is revoked; make a new one in its place.")
+            return self.back_to(record)
+        if form.is_valid():
+            overlap = timedelta(hours=form.cleaned_data["overlap_hours"])
+            try:
+                key = record.rotate(overlap=overlap)
+            except ValidationError as error:
+                messages.error(request, " ".join(error.messages))
+                return self.back_to(record)
+            self.log_change(request, record, "Rotated.")
+            return self._show_once(request, record, key)
+        return self.ask_first(
+            request,
+            title=f"Rotate {record.masked}",
+            text="It gets a new secret under the same id. The new key is shown once, on the page "
+            "that follows.",
+            button="Rotate",
+            form=form,
+        )
+
+    @action(description="Revoke", url_path="revoke", permissions=["change"], icon="block")
+    def revoke_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        record = get_object_or_404(ApiKey, pk=object_id)
+        if self.is_sure(request):
+            record.revoke()
+            self.log_change(request, record, "Revoked.")
+            messages.success(request, f"{record.masked} is revoked.")
+            return self.back_to(record)
+        return self.ask_first(
+            request,
+            title=f"Revoke {record.masked}",
+            text="New requests with it are refused within a second, its open streams end. A "
+            "revoked key cannot be brought back.",
+            button="Revoke",
+            is_final=True,
+        )

@@ -1,0 +1,91 @@
+"""What a tenant may use and what it costs: tiers, quotas and their alerts, prices."""
+
+from django.contrib import admin
+from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
+
+from tenants.models import Price, Quota, QuotaAlert, Tier
+from tenants.operator_admin import AppendOnlyAdmin, OperatorAdmin, ReadOnlyAdmin
+
+
+@admin.register(Tier)
+class TierAdmin(OperatorAdmin):
+    list_display = [
+        "name",
+        "service_class",
+        "priority",
+        "weight",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_concurrent_requests",
+        "ttft_target_ms",
+        "price_multiplier",
+    ]
+    list_filter = [("service_class", ChoicesDropdownFilter)]
+    search_fields = ["name"]
+    fieldsets = [
+        (None, {"fields": ["name", "service_class"]}),
+        (
+            "Promises",
+            {"fields": [("ttft_target_ms", "inter_token_target_ms"), "uptime_percent"]},
+        ),
+        ("Share of a busy pool", {"fields": [("priority", "weight"), "max_queue_seconds"]}),
+        (
+            "Limits of each tenant",
+            {
+                "fields": [
+                    ("requests_per_minute", "tokens_per_minute"),
+                    "max_concurrent_requests",
+                    ("default_max_output_tokens", "max_output_tokens"),
+                    "max_context_tokens",
+                ]
+            },
+        ),
+        ("Price", {"fields": ["price_multiplier"]}),
+    ]
+
+
+@admin.register(Quota)
+class QuotaAdmin(OperatorAdmin):
+    list_display = ["tenant", "scope", "limit", "value", "is_hard"]
+    list_display_links = ["tenant", "limit"]
+    list_filter = [
+        ("tenant", AutocompleteSelectFilter),
+        ("limit", ChoicesDropdownFilter),
+        "is_hard",
+    ]
+    search_fields = ["tenant__name", "project__name", "api_key__public_id__startswith"]
+    list_select_related = ["tenant"]
+    autocomplete_fields = ["tenant", "project", "api_key"]
+    fieldsets = [
+        (None, {"fields": [("limit", "value"), "is_hard"]}),
+        (
+            "Of",
+            {
+                "fields": ["tenant", "project", "api_key"],
+                "description": "Of the whole tenant, or of one project or one key of it.",
+            },
+        ),
+    ]
+
+
+@admin.register(QuotaAlert)
+class QuotaAlertAdmin(ReadOnlyAdmin):
+    list_display = ["tenant", "quota", "period", "percent", "used", "raised_at"]
+    list_filter = [("tenant", AutocompleteSelectFilter), "percent"]
+    search_fields = ["tenant__name", "period__startswith"]
+    list_select_related = ["tenant", "quota"]
+
+
+@admin.register(Price)
+class PriceAdmin(AppendOnlyAdmin):
+    """Never changed: a new one holds from its making on, for what is called from then on."""
+
+    list_display = [
+        "model",
+        "prompt_micros_per_million_tokens",
+        "cached_micros_per_million_tokens",
+        "completion_micros_per_million_tokens",
+        "created_at",
+    ]
+    search_fields = ["model"]
+    readonly_fields = ["created_at"]

@@ -1,0 +1,82 @@
+"""People: who can sign in, and where they belong."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group
+from django.http import HttpRequest
+from unfold.admin import TabularInline
+from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from tenants.models import Membership, User
+from tenants.operator_admin import OperatorAdmin
+
+admin.site.unregister(Group)  # roles are Membership's; an unused page only misleads
+
+
+class MembershipOfUser(TabularInline):  # type: ignore[misc]
+    model = Membership
+    extra = 0
+    per_page = 20
+    ordering = ["tenant__name"]
+    fields = ["tenant", "role"]
+    autocomplete_fields = ["tenant"]
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[type-arg]
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ["email", "name", "is_staff", "is_active", "last_login"]
+    list_filter = ["is_staff", "is_active", ("memberships__tenant", AutocompleteSelectFilter)]
+    search_fields = ["email", "name"]
+    ordering = ["email"]
+    readonly_fields = ["last_login", "created_at"]
+    filter_horizontal = ()
+    fieldsets = [
+        (None, {"fields": ["email", "name", "password"]}),
+        ("May", {"fields": ["is_active", "is_staff", "is_superuser"]}),
+        ("Seen", {"fields": ["last_login", "created_at"]}),
+    ]
+    add_fieldsets = [
+        (None, {"fields": ["email", "name", "usable_password", "password1", "password2"]}),
+        ("May", {"fields": ["is_staff", "is_superuser"]}),
+    ]
+    inlines = [MembershipOfUser]
+
+    # Whoever may change accounts can make one that may do everything, or take one over.
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _is_superuser(request)
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return request.user.is_active and request.user.is_superuser
+
+
+@admin.register(Membership)
+class MembershipAdmin(OperatorAdmin):
+    list_display = ["user", "tenant", "role", "created_at"]
+    list_filter = [
+        ("role", ChoicesDropdownFilter),
+        ("tenant", AutocompleteSelectFilter),
+        ("user", AutocompleteSelectFilter),
+    ]
+    search_fields = ["user__email", "tenant__name"]
+    list_select_related = ["user", "tenant"]
+    autocomplete_fields = ["user", "tenant"]
+    readonly_fields = ["created_at"]
+    ordering = ["-created_at"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        # Whoever else it should be is another membership.
+        return ["user", "tenant", "created_at"] if obj else ["created_at"]

@@ -1,0 +1,247 @@
+"""Tenants and their projects, and what an operator does with a tenant."""
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from unfold.admin import TabularInline
+from unfold.contrib.filters.admin import AutocompleteSelectFilter, RelatedDropdownFilter
+from unfold.decorators import action, display
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from tenants.acting import Verb, audited_as
+from tenants.closing import close_tenant
+from tenants.models import Membership, Project, Quota, Tenant, Tier
+from tenants.operator_admin import NeverDeleted, OperatorAdmin
+
+
+class ProjectInline(TabularInline):  # type: ignore[misc]
+    model = Project
+    extra = 0
+    per_page = 20
+    ordering = ["name"]
+    fields = ["name"]
+    show_change_link = True
+    tab = True
+
+
+class MembershipInline(TabularInline):  # type: ignore[misc]
+    model = Membership
+    extra = 0
+    per_page = 20
+    ordering = ["user__email"]
+    fields = ["user", "role"]
+    autocomplete_fields = ["user"]
+    tab = True
+
+
+class QuotaInline(TabularInline):  # type: ignore[misc]
+    """The tenant's own; those of projects and keys are on the quotas' page."""
+
+    model = Quota
+    extra = 0
+    fields = ["limit", "value", "is_hard"]
+    tab = True
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Quota]:
+        quotas: QuerySet[Quota] = super().get_queryset(request)
+        return quotas.filter(project=None, api_key=None)
+
+
+class TierForm(forms.Form):
+    tier = forms.ModelChoiceField(Tier.objects.none(), widget=UnfoldAdminSelectWidget())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        tier: Any = self.fields["tier"]
+        tier.queryset = Tier.objects.all()
+
+
+class NameForm(forms.Form):
+    name = forms.CharField(
+        label="The tenant's name", widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
+    )
+
+    def __init__(self, *args: Any, tenant: Tenant, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._tenant = tenant
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if name != self._tenant.name:
+            raise ValidationError("That is not its name.")
+        return name
+
+
+@admin.register(Tenant)
+class TenantAdmin(NeverDeleted):
+    list_display = ["name", "tier", "state", "project_count", "created_at"]
+    list_filter = [("tier", RelatedDropdownFilter), "is_suspended"]
+    search_fields = ["name", "id__startswith"]
+    list_select_related = ["tier"]
+    readonly_fields = ["id", "state", "created_at", "closed_at"]
+    fieldsets = [
+        (None, {"fields": ["name", "tier", "state"]}),
+        ("On record", {"fields": ["id", "created_at", "closed_at"], "classes": ["collapse"]}),
+    ]
+    inlines = [ProjectInline, MembershipInline, QuotaInline]
+    actions = ["suspend", "resume", "move_to_tier"]
+    actions_detail: ClassVar = ["suspend_one", "resume_one", "move_one", "close_one"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
+        tenants: QuerySet[Tenant] = super().get_queryset(request)
+        # Counted for the rows of a page; a join would count for all.
+        projects = Project.objects.filter(tenant=OuterRef("pk")).order_by().values("tenant")
+        number = Subquery(projects.annotate(number=Count("pk")).values("number"))
+        return tenants.annotate(project_count=Coalesce(number, 0, output_field=IntegerField()))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        is_closed = isinstance(obj, Tenant) and obj.is_closed
+        return not is_closed and bool(super().has_change_permission(request, obj))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (
+            super().get_fieldsets(request, obj) if obj else [(None, {"fields": ["name", "tier"]})]
+        )
+
+    @admin.display(description="projects", ordering="project_count")
+    def project_count(self, tenant: Any) -> int:
+        return int(tenant.project_count)
+
+    @display(
+        description="state",
+        ordering="is_suspended",
+        label={"active": "success", "suspended": "warning", "closed": "danger"},
+    )
+    def state(self, tenant: Tenant) -> str:
+        if tenant.is_closed:
+            return "closed"
+        return "suspended" if tenant.is_suspended else "active"
+
+    # From the list ------------------------------------------------------------------------------
+
+    @admin.action(permissions=["change"], description="Suspend the selected tenants")
+    def suspend(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
+        with audited_as(Verb.SUSPENDED):
+            count = tenants.filter(is_suspended=False, closed_at=None).update(is_suspended=True)
+        messages.success(request, f"{_tenants(count)} suspended.")
+
+    @admin.action(permissions=["change"], description="Resume the selected tenants")
+    def resume(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
+        with audited_as(Verb.RESUMED):
+            count = tenants.filter(is_suspended=True, closed_at=None).update(is_suspended=False)
+        messages.success(request, f"{_tenants(count)} resumed.")
+
+    @admin.action(permissions=["change"], description="Move the selected tenants to a tier…")
+    def move_to_tier(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> HttpResponse | None:
+        movable = tenants.filter(closed_at=None)
+        form = TierForm(request.POST if self.is_sure(request) else None)
+        if form.is_valid():
+            tier = form.cleaned_data["tier"]
+            with audited_as(Verb.MOVED):
+                count = movable.exclude(tier=tier).update(tier=tier)
+            messages.success(request, f"{_tenants(count)} moved to {tier}.")
+            return None
+        repeat = ("action", "_selected_action", "select_across", "index")
+        return self.ask_first(
+            request,
+            title="Move to a tier",
+            text=f"{_tenants(movable.count())} will have the limits, promises and price of "
+            "another tier, for requests from now on.",
+            button="Move",
+            form=form,
+            repeat={name: request.POST.getlist(name) for name in repeat if name in request.POST},
+        )
+
+    # From a tenant's page -----------------------------------------------------------------------
+
+    @action(description="Suspend", url_path="suspend", permissions=["change"], icon="pause")
+    def suspend_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        tenant = get_object_or_404(Tenant, pk=object_id)
+        if self.is_sure(request):
+            return self._do(request, tenant, tenant.suspend, "suspended")
+        return self.ask_first(
+            request,
+            title=f"Suspend {tenant.name}",
+            text="New requests are refused and open streams end. Nothing is deleted.",
+            button="Suspend",
+        )
+
+    @action(description="Resume", url_path="resume", permissions=["change"], icon="play_arrow")
+    def resume_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        tenant = get_object_or_404(Tenant, pk=object_id)
+        if self.is_sure(request):
+            return self._do(request, tenant, tenant.resume, "resumed")
+        return self.ask_first(
+            request,
+            title=f"Resume {tenant.name}",
+            text="Its keys work again at once.",
+            button="Resume",
+        )
+
+    @action(description="Move tier", url_path="move", permissions=["change"], icon="swap_horiz")
+    def move_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        tenant = get_object_or_404(Tenant, pk=object_id)
+        form = TierForm(request.POST if self.is_sure(request) else None)
+        if form.is_valid():
+            tier = form.cleaned_data["tier"]
+            return self._do(request, tenant, lambda: tenant.move_to(tier), f"moved to {tier}")
+        return self.ask_first(
+            request,
+            title=f"Move {tenant.name} to a tier",
+            text=f"It is in {tenant.tier}. The limits, promises and price of the other tier hold "
+            "for requests from now on.",
+            button="Move",
+            form=form,
+        )
+
+    @action(description="Close", url_path="close", permissions=["change"], icon="delete_forever")
+    def close_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        tenant = get_object_or_404(Tenant, pk=object_id)
+        form = NameForm(request.POST if self.is_sure(request) else None, tenant=tenant)
+        if form.is_valid():
+            return self._do(request, tenant, lambda: close_tenant(tenant), "closed")
+        return self.ask_first(
+            request,
+            title=f"Close {tenant.name}",
+            text="For good: its keys are revoked, its people lose their accounts unless they "
+            "belong elsewhere, and names give way to pseudonyms. Usage, ledger and the chain of "
+            "the audit log stay.",
+            button="Close for good",
+            form=form,
+            is_final=True,
+        )
+
+    def _do(self, request: HttpRequest, tenant: Tenant, verb: Any, done: str) -> HttpResponse:
+        try:
+            verb()
+        except ValidationError as error:
+            messages.error(request, " ".join(error.messages))
+        else:
+            self.log_change(request, tenant, f"{done.capitalize()}.")
+            messages.success(request, f"{tenant.name} is {done}.")
+        return self.back_to(tenant)
+
+
+def _tenants(count: int) -> str:
+    return "1 tenant" if count == 1 else f"{count} tenants"
+
+
+@admin.register(Project)
+class ProjectAdmin(OperatorAdmin):
+    list_display = ["name", "tenant", "created_at"]
+    list_filter = [("tenant", AutocompleteSelectFilter)]
+    search_fields = ["name", "tenant__name", "id__startswith"]
+    list_select_related = ["tenant"]
+    autocomplete_fields = ["tenant"]
+    readonly_fields = ["id", "created_at"]
+    ordering = ["-created_at"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        # Keys and usage would change hands with it.
+        return [*self.readonly_fields, "tenant"] if obj else list(self.readonly_fields)

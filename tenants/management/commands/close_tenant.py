@@ -1,0 +1,30 @@
+"""manage.py close_tenant Acme --yes"""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
+
+from tenants.closing import close_tenant
+from tenants.management.confirming import add_yes, confirm
+from tenants.management.look_up import tenant_named
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "Delete a tenant's data for good; its usage, ledger and audit chain stay, without names."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+        add_yes(parser)
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenant = tenant_named(options["tenant"])
+        confirm(options, tenant.name, f"deletes the data of {tenant.name} for good")
+        try:
+            closed = close_tenant(tenant)
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from None
+        self.report(options, tenant_id=str(tenant.id), **asdict(closed))

@@ -1,0 +1,22 @@
+"""Asks before a command does what cannot be taken back, or hands out a tenant's data."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+
+def add_yes(parser: CommandParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask for the tenant's name")
+
+
+def confirm(options: dict[str, Any], name: str, what: str) -> None:
+    """Raises `CommandError` unless there is `--yes`, or the name is typed."""
+    if options["yes"]:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"This {what}. Say --yes, or run it where the name can be typed.")
+    sys.stderr.write(f"This {what}. Type the tenant's name to go on: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != name:
+        raise CommandError("That is not its name; nothing was done.")

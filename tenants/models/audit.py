@@ -1,0 +1,103 @@
+"""The audit log as records. PostgreSQL writes them (`tenants/audit.sql`), nobody changes them."""
+
+import json
+import uuid
+from typing import Any
+
+from django.db import models
+
+from tenants.models.tenant import Tenant
+from tenants.scoping import ScopedManager
+
+
+class AuditChain(models.Model):
+    """The newest event of each chain: a tenant's, or (id zero) of all that has no tenant.
+
+    Not behind a tenant's wall: the web role has no right to the table at all.
+    """
+
+    chain = models.UUIDField(primary_key=True)
+    sequence = models.PositiveBigIntegerField()
+    hash = models.BinaryField(max_length=32)
+
+    def __str__(self) -> str:
+        return f"{self.chain} up to {self.sequence}"
+
+
+class AuditEvent(models.Model):
+    """Who did what to which record, and when. `changes` holds `{"field": [before, after]}`, or
+    `"changed"` for a secret and `"personal"` for what `PersonalDetail` tells.
+
+    Each event's hash covers the one before it in its chain; `tenants/audit_chain.py` has how.
+    """
+
+    is_audited = False
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, related_name="audit_events", db_index=False
+    )
+    sequence = models.PositiveBigIntegerField()
+    at = models.DateTimeField()
+    actor_kind = models.CharField(max_length=20)
+    actor_id = models.CharField(max_length=200, blank=True)
+    verb = models.CharField(max_length=40)
+    record_kind = models.CharField(max_length=100, blank=True)
+    record_id = models.CharField(max_length=200, blank=True)
+    # Text, not jsonb: the hash covers it to the letter.
+    changes = models.TextField()
+    personal_digest = models.BinaryField(max_length=32)
+    previous_hash = models.BinaryField(max_length=32)
+    hash = models.BinaryField(max_length=32)
+
+    objects = ScopedManager["AuditEvent"]()
+
+    class Meta:
+        ordering = ["-at"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "sequence"], name="audit_sequence_of_tenant"),
+            models.UniqueConstraint(
+                fields=["sequence"],
+                condition=models.Q(tenant=None),
+                name="audit_sequence_without_tenant",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["-at", "-sequence"], name="audit_newest"),
+            models.Index(fields=["record_id", "-at"], name="audit_of_record"),
+            models.Index(fields=["actor_id", "-at"], name="audit_by_actor"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.record_kind} {self.record_id}".strip()
+
+    @property
+    def changed_fields(self) -> dict[str, Any]:
+        """What changed, with the personal part where that was not erased."""
+        fields: dict[str, Any] = json.loads(self.changes)
+        personal = getattr(self, "personal", None)
+        return fields | (json.loads(personal.changes) if personal is not None else {})
+
+
+class PersonalDetail(models.Model):
+    """What of an event may name a person. The event holds a salted digest of it, so that it can be
+    erased and the chain stays whole."""
+
+    is_audited = False
+
+    event = models.OneToOneField(
+        AuditEvent, primary_key=True, on_delete=models.PROTECT, related_name="personal"
+    )
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, related_name="+", db_index=True
+    )
+    salt = models.BinaryField(max_length=32)
+    actor_name = models.CharField(max_length=320, blank=True)
+    address = models.CharField(max_length=45, blank=True)
+    record_name = models.CharField(max_length=320, blank=True)
+    changes = models.TextField()
+
+    objects = ScopedManager["PersonalDetail"]()
+
+    def __str__(self) -> str:
+        return f"{self.actor_name} {self.record_name}".strip()
