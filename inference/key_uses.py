@@ -50,8 +50,8 @@ class KeyUses:
         self._told_at[public_id] = now
         self._uses[public_id] = time.time_ns() // 1_000_000
 
-    def note_digest(self, public_id: str, digest: bytes) -> None:
-        self._digests[public_id] = digest
+    def note_digest(self, public_id: str, digests: bytes) -> None:
+        self._digests[public_id] = digests
 
     async def flush(self) -> None:
         """Writes what has gathered; keeps it where that fails."""

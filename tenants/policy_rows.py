@@ -1,15 +1,20 @@
 """The rows of the policy snapshot, made from PostgreSQL: all of them, or those a change touched."""
 
+import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.policy import ModelPolicy
+from gpu_workers.protocol.policy import Limit, ModelPolicy
 from tenants.models import ApiKey, PolicyChange, PolicyPart, Quota, Tenant
 
 _CHUNK = 2000
+_Row = TypeVar("_Row", bound=Model)
 
 # Field of a hash in Redis, and the encoded row.
 PolicyRow = tuple[str, bytes]
@@ -58,17 +63,24 @@ def touched_rows(changes: Iterable[PolicyChange]) -> TouchedRows:
 
 def api_key_rows(api_keys: "QuerySet[ApiKey] | None" = None) -> Iterator[PolicyRow]:
     wanted = ApiKey.objects.all() if api_keys is None else api_keys
-    parts = wanted.select_related("project").prefetch_related("quotas", "project__quotas")
-    for key in parts.order_by().iterator(chunk_size=_CHUNK):
-        yield key.public_id, encode(key.to_policy())
+    # Quotas come in a query for many keys, not by prefetch: that makes a queryset for each key,
+    # which is half of the time that the whole snapshot takes.
+    for chunk in _chunks(wanted.select_related("project").order_by()):
+        own = _limits(Quota.objects.filter(api_key__in=[key.id for key in chunk]), "api_key_id")
+        projects = {key.project_id for key in chunk}
+        of_projects = _limits(Quota.objects.filter(project__in=projects), "project_id")
+        for key in chunk:
+            row = key.to_policy(limits=own[key.id], project_limits=of_projects[key.project_id])
+            yield key.public_id, encode(row)
 
 
 def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow]:
     wanted = Tenant.objects.all() if tenants is None else tenants
-    own = Prefetch("quotas", Quota.objects.filter(project=None, api_key=None))
-    parts = wanted.select_related("tier").prefetch_related(own)
-    for tenant in parts.order_by().iterator(chunk_size=_CHUNK):
-        yield str(tenant.id), encode(tenant.to_policy())
+    whole = Quota.objects.filter(project=None, api_key=None)
+    for chunk in _chunks(wanted.select_related("tier").order_by()):
+        limits = _limits(whole.filter(tenant__in=[tenant.id for tenant in chunk]), "tenant_id")
+        for tenant in chunk:
+            yield str(tenant.id), encode(tenant.to_policy(limits=limits[tenant.id]))
 
 
 def model_names_of(tenant_id: str) -> set[str]:
@@ -85,3 +97,16 @@ def model_rows() -> Iterator[PolicyRow]:
     for source in _model_sources:
         for model in source():
             yield model.name, encode(model)
+
+
+def _limits(quotas: "QuerySet[Quota]", place: str) -> defaultdict[uuid.UUID, list[Limit]]:
+    found: defaultdict[uuid.UUID, list[Limit]] = defaultdict(list)
+    for quota in quotas:
+        found[getattr(quota, place)].append(quota.to_policy())
+    return found
+
+
+def _chunks(rows: "QuerySet[_Row]") -> Iterator[list[_Row]]:
+    remaining = rows.iterator(chunk_size=_CHUNK)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield chunk

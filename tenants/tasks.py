@@ -3,7 +3,7 @@
 import structlog
 from celery import shared_task
 
-from tenants import fsck, key_uses, policy
+from tenants import fsck, key_uses, policy, quota_alerts
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +27,11 @@ def collect_key_uses() -> int:
 @shared_task(name="tenants.take_new_digests", expires=20)  # type: ignore[untyped-decorator]
 def take_new_digests() -> int:
     return key_uses.take_new_digests()
+
+
+@shared_task(name="tenants.raise_quota_alerts", expires=60)  # type: ignore[untyped-decorator]
+def raise_quota_alerts() -> int:
+    return quota_alerts.raise_quota_alerts()
 
 
 @shared_task(name="tenants.check_everything", expires=3600)  # type: ignore[untyped-decorator]

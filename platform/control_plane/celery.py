@@ -32,6 +32,10 @@ app.conf.beat_schedule = {
         "task": "tenants.take_new_digests",
         "schedule": 20.0,
     },
+    "quotas that are nearly used up are told": {
+        "task": "tenants.raise_quota_alerts",
+        "schedule": 60.0,
+    },
     "old notes of policy changes go": {
         "task": "tenants.forget_old_changes",
         "schedule": 3600.0,

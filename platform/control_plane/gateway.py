@@ -25,6 +25,7 @@ def gateway_settings(env: GatewayEnvironment) -> GatewaySettings:
     return GatewaySettings(
         dispatch_redis_url=env.gateway_redis_url,
         api_key_pepper=env.api_key_pepper,
+        previous_api_key_peppers=env.previous_api_key_peppers,
         # The same in all gateways, so that they share a tenant's prefix cache; a key of its own.
         cache_salt_secret=hmac.new(env.api_key_pepper, b"cache salt", hashlib.sha256).digest(),
         allowed_origins=env.allowed_origins,

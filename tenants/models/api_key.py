@@ -14,7 +14,7 @@ from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
+from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, Scope
 from tenants import api_keys
 from tenants.acting import Actor, ActorKind, Verb, audited_as
 from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
@@ -267,8 +267,14 @@ class ApiKey(AffectsPolicy):
     def touched(self) -> Touched:
         return Touched(PolicyPart.API_KEYS, self.public_id)
 
-    def to_policy(self) -> ApiKeyPolicy:
-        """Asks for project and quotas: prefetch them where there are many keys."""
+    def to_policy(
+        self, *, limits: list[Limit] | None = None, project_limits: list[Limit] | None = None
+    ) -> ApiKeyPolicy:
+        """Asks for its quotas and its project's where they are not given."""
+        if limits is None:
+            limits = [quota.to_policy() for quota in self.quotas.all()]
+        if project_limits is None:
+            project_limits = [quota.to_policy() for quota in self.project.quotas.all()]
         return ApiKeyPolicy(
             key_id=str(self.id),
             digests=self._digests(),
@@ -279,9 +285,9 @@ class ApiKey(AffectsPolicy):
             networks=self.allowed_networks,
             models=self.allowed_models,
             adapters=self.allowed_adapters,
-            limits=[quota.to_policy() for quota in self.quotas.all()],
+            limits=limits,
             project_name=self.project.name,
-            project_limits=[quota.to_policy() for quota in self.project.quotas.all()],
+            project_limits=project_limits,
             refusal="This API key has been revoked." if self.is_revoked else None,
         )
 

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import TenantPolicy
+from gpu_workers.protocol.policy import Limit, TenantPolicy
 from tenants.acting import Verb, audited_as
 from tenants.models.policy_change import (
     AffectsPolicy,
@@ -79,17 +79,16 @@ class Tenant(AffectsPolicy):
     def touched(self) -> Touched:
         return Touched(PolicyPart.TENANTS, str(self.id))
 
-    def to_policy(self) -> TenantPolicy:
-        """Asks for its quotas; prefetch `quotas` where there are many tenants."""
+    def to_policy(self, *, limits: list[Limit] | None = None) -> TenantPolicy:
+        """Asks for its quotas where they are not given."""
+        if limits is None:
+            own = self.quotas.filter(project=None, api_key=None)
+            limits = [quota.to_policy() for quota in own]
         return TenantPolicy(
             tenant_id=str(self.id),
             name=self.name,
             tier=self.tier.to_policy(),
-            limits=[
-                quota.to_policy()
-                for quota in self.quotas.all()
-                if quota.project_id is None and quota.api_key_id is None
-            ],
+            limits=limits,
             refusal=self._refusal(),
         )
 

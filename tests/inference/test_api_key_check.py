@@ -227,7 +227,7 @@ async def test_a_key_of_an_earlier_pepper_works_and_its_new_digest_is_told(
     assert await works(admission, key)
     caller = await admission.authenticate(f"Bearer {key}", address=HERE, scope=None)
     public_id = api_keys.parse(key).public_id
-    current = api_keys.digest(key, PEPPER)
+    earlier, current = api_keys.digest(key, EARLIER_PEPPER), api_keys.digest(key, PEPPER)
 
     async def told() -> bool:
         return await dispatch_redis.hget(keys.policy_new_digests(), public_id) == earlier + current

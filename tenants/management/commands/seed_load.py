@@ -35,6 +35,5 @@ class Command(ReportingCommand):
             options,
             tenants_added=seed.tenants,
             api_keys_added=seed.api_keys,
-            database_seconds=f"{seed.database_seconds:.1f}",
-            policy_seconds=f"{seed.policy_seconds:.1f}",
+            seconds=f"{seed.seconds:.1f}",
         )
