@@ -1,11 +1,35 @@
 """The record of every admitted request. Never holds prompt or output."""
 
+from datetime import UTC, date, datetime, time
+from typing import Any
+
 from django.db import models
+from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
 from tenants.models import ApiKey, Project, Tenant
 from tenants.scoping import ScopedManager
+
+
+class UsageQuerySet(models.QuerySet["UsageRecord"]):
+    def totals(self, first: date, last: date) -> "models.QuerySet[Any, Any]":
+        """Sums by `day` (UTC) and `project_id`, of what arrived on these days, both included."""
+        begin = datetime.combine(first, time.min, UTC)
+        # The last day of the calendar has no day after it.
+        end = datetime.combine(last, time.max, UTC)
+        return (
+            self.filter(arrived_at__gte=begin, arrived_at__lte=end)
+            .order_by()
+            .annotate(day=TruncDate("arrived_at", tzinfo=UTC))
+            .values("day", "project_id")
+            .annotate(
+                requests=models.Count("request_id"),
+                prompt_tokens=models.Sum("prompt_tokens"),
+                cached_tokens=models.Sum("cached_tokens"),
+                completion_tokens=models.Sum("completion_tokens"),
+            )
+        )
 
 
 class UsageRecord(models.Model):
@@ -40,7 +64,7 @@ class UsageRecord(models.Model):
     ttft_ms = models.PositiveIntegerField("TTFT (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager["UsageRecord"]()
+    objects = ScopedManager.from_queryset(UsageQuerySet)()
 
     class Meta:
         ordering = ["-request_id"]
