@@ -42,11 +42,10 @@ def tenants_of(user: User, *, limit: int, cursor: str | None = None) -> Page[Pla
     return Page(rows=places, next_cursor=memberships.next_cursor)
 
 
-def role_of(user: User, tenant_id: uuid.UUID) -> Role | None:
+def membership_of(user: User, tenant_id: uuid.UUID) -> Membership | None:
     """Needs no scope: a user's own memberships can be seen before a tenant is chosen."""
     with user_scope(user.id):
-        membership = Membership.objects.filter(tenant_id=tenant_id).first()
-        return None if membership is None else Role(membership.role)
+        return Membership.objects.filter(tenant_id=tenant_id).first()
 
 
 def invite(

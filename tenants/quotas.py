@@ -9,6 +9,7 @@ from django.db.models import Q
 from gpu_workers.protocol.policy import LimitName
 from tenants.errors import Conflict, NotPermitted
 from tenants.models import ApiKey, Project, Quota, Tenant
+from tenants.scoping import operator_scope
 
 
 def add_quota(
@@ -60,8 +61,11 @@ def change_quota(quota: Quota, *, value: int | None = None, is_hard: bool | None
 
 
 def remove_quota(quota: Quota) -> None:
+    """With its alerts. Raises `NotPermitted`."""
     _check_changeable(quota)
-    quota.delete()
+    # Alerts are not a tenant's to delete, but where their quota goes they go with it.
+    with operator_scope("removal of a quota"):
+        quota.delete()
 
 
 def _check_changeable(quota: Quota) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from gpu_workers.protocol.policy import Scope
 from inference.errors import Forbidden, InferenceError, NotFound
 from inference.management_api.errors import NOTHING_HERE
-from tenants.models import ApiKey, User
-from tenants.people import role_of
+from tenants.models import ApiKey, Membership, User
+from tenants.people import membership_of
 from tenants.permissions import (
     ROLE_PERMISSIONS,
     Permission,
@@ -20,10 +20,14 @@ from tenants.permissions import (
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What a caller may do in one tenant; `role` is a person's."""
+    """What a caller may do in one tenant, and as what: a member or a key of it."""
 
     permissions: frozenset[Permission]
-    role: Role | None = None
+    by: Membership | ApiKey
+
+    @property
+    def role(self) -> Role | None:
+        return Role(self.by.role) if isinstance(self.by, Membership) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +37,10 @@ class Person:
 
     def standing_in(self, tenant_id: uuid.UUID) -> Standing:
         """Raises `NotFound` for a tenant that they do not belong to, as if there were none."""
-        role = role_of(self.user, tenant_id)
-        if role is None:
+        membership = membership_of(self.user, tenant_id)
+        if membership is None:
             raise NotFound(NOTHING_HERE)
-        return Standing(permissions=ROLE_PERMISSIONS[role], role=role)
+        return Standing(permissions=ROLE_PERMISSIONS[Role(membership.role)], by=membership)
 
     def refusal(self, permission: Permission, standing: Standing) -> InferenceError:
         able = ", ".join(roles_with(permission))
@@ -58,7 +62,7 @@ class KeyBearer:
         """Raises `NotFound` for any tenant but the key's own, as if there were none."""
         if tenant_id != self.key.tenant_id:
             raise NotFound(NOTHING_HERE)
-        return Standing(permissions=permissions_of(self.scopes))
+        return Standing(permissions=permissions_of(self.scopes), by=self.key)
 
     def refusal(self, permission: Permission, _standing: Standing) -> InferenceError:
         scope = scope_for(permission)

@@ -3,6 +3,7 @@ whatever is no address answers as an id that does not exist."""
 
 from django.urls import path, re_path
 
+from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
 from inference.management_api.me import MeView
 from inference.management_api.members import MembersView, OneMemberView
 from inference.management_api.projects import OneProjectView, ProjectsView
@@ -23,6 +24,10 @@ urlpatterns = [
     path(_TENANT, OneTenantView.as_view()),
     path(f"{_TENANT}/projects", ProjectsView.as_view()),
     path(f"{_TENANT}/projects/<uuid:project_id>", OneProjectView.as_view()),
+    path(f"{_TENANT}/keys", ApiKeysView.as_view()),
+    path(f"{_TENANT}/keys/<uuid:key_id>", OneApiKeyView.as_view()),
+    path(f"{_TENANT}/keys/<uuid:key_id>/rotate", RotateView.as_view()),
+    path(f"{_TENANT}/keys/<uuid:key_id>/revoke", RevokeView.as_view()),
     path(f"{_TENANT}/members", MembersView.as_view()),
     path(f"{_TENANT}/members/<uuid:member_id>", OneMemberView.as_view()),
     path(f"{_TENANT}/quotas", QuotasView.as_view()),
