@@ -59,6 +59,8 @@ class TwoTenants:
 def two_tenants() -> TwoTenants:
     with operator_scope("test"):
         ensure_default_tiers()
+        public = Pool.objects.create(name="public-pool")
+        ServedModel.objects.create(name="public-model", pool=public, context_tokens=2048)
         return TwoTenants(
             acme=_house("Acme", "premium", "acme"),
             globex=_house(f"Globex {CANARY}", "free", CANARY),
