@@ -31,7 +31,7 @@ def check_content_type(request: Request) -> None:
         return
     if request._request.content_type != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
-    if "CONTENT_LENGTH" not in request.META:
+    if not request.META.get("CONTENT_LENGTH"):
         raise LengthRequired("Send the body's length in the header Content-Length.")
 
 
