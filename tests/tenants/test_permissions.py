@@ -30,7 +30,7 @@ WORDS = {
     Permission.WRITE_KEYS: "make, change, rotate and revoke API keys, none wider than oneself",
     Permission.WRITE_ADAPTERS: "manage LoRA adapters",
     Permission.WRITE_PROJECTS: "make and rename projects, rename the tenant",
-    Permission.WRITE_QUOTAS: "set quotas of projects and keys (the tenant's own are the operator's)",
+    Permission.WRITE_QUOTAS: "set quotas of projects and keys (the operator sets the tenant's)",
     Permission.WRITE_PEOPLE: "invite and remove members, change roles, none above one's own",
     Permission.EXPORT: "export the tenant's data",
     Permission.CLOSE: "have the tenant's data deleted",
