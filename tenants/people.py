@@ -57,9 +57,12 @@ def invite(
     _check_grant(role, by)
     address = email.strip().lower()
     user, _ = User.objects.get_or_create(email=address, defaults={"password": make_password(None)})
-    if Membership.objects.filter(user=user).exists():
+    membership, is_new = Membership.objects.get_or_create(
+        tenant_id=tenant_id, user=user, defaults={"role": role}
+    )
+    if not is_new:
         raise Conflict(f"{address} is a member already; change the role instead.", param="email")
-    return Membership.objects.create(tenant_id=tenant_id, user=user, role=role)
+    return membership
 
 
 def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]) -> Membership:
