@@ -114,6 +114,11 @@ class Project(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def full_name(self) -> str:
+        """With its tenant's: most tenants' only project is called `default`."""
+        return f"{self.tenant.name}: {self.name}"
+
 
 class Membership(models.Model):
     """A user belongs to a tenant, in a role."""
