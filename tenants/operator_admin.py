@@ -21,7 +21,12 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
     warn_unsaved_form = True
     list_filter_submit = True
     list_per_page = 50
-    show_full_result_count = False
+
+    def formfield_for_foreignkey(self, field: Any, request: HttpRequest, **options: Any) -> Any:
+        form_field = super().formfield_for_foreignkey(field, request, **options)
+        if form_field is not None:
+            form_field.label_from_instance = full_name
+        return form_field
 
     def ask_first(
         self,
@@ -59,6 +64,11 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
         return redirect(name, record.pk)
 
 
+def full_name(record: Model) -> str:
+    """How to tell a record from others where it is one choice among all tenants'."""
+    return str(getattr(record, "full_name", record))
+
+
 class NeverDeleted(OperatorAdmin):
     """A record that others refer to for ever."""
 
@@ -84,3 +94,4 @@ class LogAdmin(ReadOnlyAdmin):
     """One that there are millions of: nobody counts them to show fifty."""
 
     paginator = InfinitePaginator
+    show_full_result_count = False

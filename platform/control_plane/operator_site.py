@@ -5,18 +5,28 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
+from django.contrib.admin.views.autocomplete import AutocompleteJsonView
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from unfold.sites import UnfoldAdminSite
 
 from tenants.acting import acting
 from tenants.models import User
+from tenants.operator_admin import full_name
 from tenants.scoping import operator_scope
 
 View = Callable[..., HttpResponse]
 
 
+class FullNames(AutocompleteJsonView):
+    def serialize_result(self, obj: Model, to_field_name: str) -> dict[str, str]:
+        return super().serialize_result(obj, to_field_name) | {"text": full_name(obj)}
+
+
 class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
+    index_title = "All pages"
+
     def admin_view(self, view: View, cacheable: bool = False) -> View:
         @wraps(view)
         def in_operator_scope(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -32,3 +42,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         # Around it: who is no operator is sent to sign in before anything is opened.
         guarded: View = super().admin_view(in_operator_scope, cacheable)
         return guarded
+
+    def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
+        answer: HttpResponse = FullNames.as_view(admin_site=self)(request)
+        return answer

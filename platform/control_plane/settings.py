@@ -150,6 +150,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "admin:index"
 
 # Edges -------------------------------------------------------------------------------------------
 
@@ -187,6 +188,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
+FORMAT_MODULE_PATH = "control_plane.formats"
 
 LOGGING = logging_config(ENV.log_format, ENV.log_level)
 configure_structlog()
@@ -206,6 +208,7 @@ UNFOLD = {
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": "/static/penstock/mark.svg"}
     ],
+    "STYLES": ["/static/penstock/operators.css"],
     "SITE_URL": "/",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,

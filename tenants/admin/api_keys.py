@@ -26,8 +26,8 @@ _SCOPES = {
     Scope.INFERENCE: "inference: call models",
     Scope.USAGE_READ: "usage:read: read the tenant's usage",
     Scope.ADAPTERS_WRITE: "adapters:write: upload and remove adapters",
-    Scope.KEYS_WRITE: "keys:write: make and revoke keys no wider than itself",
-    Scope.ADMIN: "admin: all of these, and projects, quotas and people",
+    Scope.KEYS_WRITE: "keys:write: keys no wider than itself",
+    Scope.ADMIN: "admin: all these, and quotas and people",
 }
 _OVERLAPS = {0: "none: the old key stops at once", 1: "1 hour", 24: "24 hours", 168: "7 days"}
 
@@ -145,6 +145,12 @@ class ApiKeyAdmin(NeverDeleted):
         }
         # The admin marks all its answers as not to be stored.
         return TemplateResponse(request, "admin/tenants/apikey/issued.html", context)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        if ApiKey.objects.filter(pk=object_id, revoked_at=None).exists():
+            actions: list[Any] = super().get_actions_detail(request, object_id)
+            return actions
+        return []
 
     # Columns ------------------------------------------------------------------------------------
 

@@ -128,7 +128,9 @@ class AuditEventAdmin(LogAdmin):
         except NoReverseMatch:
             return text
         return format_html(
-            '<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', link, text
+            '<a class="long-words text-primary-600 dark:text-primary-500" href="{}">{}</a>',
+            link,
+            text,
         )
 
     @admin.display(description="before and after")
@@ -137,18 +139,18 @@ class AuditEventAdmin(LogAdmin):
         return format_html('<table class="w-full text-left">{}{}</table>', _HEAD, rows)
 
     @admin.display(description="hash")
-    def hash_text(self, event: AuditEvent) -> str:
-        return bytes(event.hash).hex()
+    def hash_text(self, event: AuditEvent) -> SafeString:
+        return _hexadecimal(event.hash)
 
     @admin.display(description="hash before it")
-    def previous_hash_text(self, event: AuditEvent) -> str:
-        return bytes(event.previous_hash).hex()
+    def previous_hash_text(self, event: AuditEvent) -> SafeString:
+        return _hexadecimal(event.previous_hash)
 
 
 _HEAD = SafeString('<tr><th class="pr-4">field</th><th class="pr-4">before</th><th>after</th></tr>')
 _ROW = (
-    '<tr><td class="pr-4">{}</td><td class="break-all pr-4">{}</td>'
-    '<td class="break-all">{}</td></tr>'
+    '<tr><td class="long-words pr-4">{}</td><td class="long-words pr-4">{}</td>'
+    '<td class="long-words">{}</td></tr>'
 )
 
 
@@ -160,6 +162,10 @@ def _cells(fields: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
             yield name, "(erased)", "(erased)"
         else:
             yield name, "", _text(change)
+
+
+def _hexadecimal(digest: bytes | memoryview) -> SafeString:
+    return format_html('<span class="long-words font-mono">{}</span>', bytes(digest).hex())
 
 
 def _text(value: Any) -> str:

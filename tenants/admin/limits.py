@@ -3,6 +3,7 @@
 from django.contrib import admin
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 
+from gpu_workers.protocol.policy import LimitName
 from tenants.models import Price, Quota, QuotaAlert, Tier
 from tenants.operator_admin import AppendOnlyAdmin, OperatorAdmin, ReadOnlyAdmin
 
@@ -46,7 +47,7 @@ class TierAdmin(OperatorAdmin):
 
 @admin.register(Quota)
 class QuotaAdmin(OperatorAdmin):
-    list_display = ["tenant", "scope", "limit", "value", "is_hard"]
+    list_display = ["tenant", "scope", "limit", "amount", "is_hard"]
     list_display_links = ["tenant", "limit"]
     list_filter = [
         ("tenant", AutocompleteSelectFilter),
@@ -66,6 +67,12 @@ class QuotaAdmin(OperatorAdmin):
             },
         ),
     ]
+
+    @admin.display(description="value", ordering="value")
+    def amount(self, quota: Quota) -> str:
+        if quota.limit == LimitName.SPEND_PER_MONTH:
+            return f"${quota.value / 1_000_000_000:,.2f}"
+        return f"{quota.value:,}"
 
 
 @admin.register(QuotaAlert)

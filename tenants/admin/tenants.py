@@ -104,6 +104,14 @@ class TenantAdmin(NeverDeleted):
         is_closed = isinstance(obj, Tenant) and obj.is_closed
         return not is_closed and bool(super().has_change_permission(request, obj))
 
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        tenant = Tenant.objects.filter(pk=object_id).first()
+        if tenant is None or tenant.is_closed:
+            return []
+        unfit = "suspend_one" if tenant.is_suspended else "resume_one"
+        actions = super().get_actions_detail(request, object_id)
+        return [action for action in actions if not action.action_name.endswith(unfit)]
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         return (
             super().get_fieldsets(request, obj) if obj else [(None, {"fields": ["name", "tier"]})]
@@ -241,6 +249,10 @@ class ProjectAdmin(OperatorAdmin):
     autocomplete_fields = ["tenant"]
     readonly_fields = ["id", "created_at"]
     ordering = ["-created_at"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
+        projects: QuerySet[Project] = super().get_queryset(request)
+        return projects.select_related("tenant")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # Keys and usage would change hands with it.

@@ -143,6 +143,11 @@ class Project(AffectsPolicy):
         self.full_clean()
         self.save()
 
+    @property
+    def full_name(self) -> str:
+        """With its tenant's: most tenants' only project is called `default`."""
+        return f"{self.tenant.name}: {self.name}"
+
 
 class Membership(models.Model):
     """A user belongs to a tenant, in a role."""
