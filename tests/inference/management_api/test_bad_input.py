@@ -79,8 +79,7 @@ def stored() -> list[object]:
     """Of Acme and Globex all that a forbidden field could have changed."""
     with operator_scope("test"):
         return [
-            list(model.objects.order_by("id").values())
-            for model in (Tenant, ApiKey, Membership)
+            list(model.objects.order_by("id").values()) for model in (Tenant, ApiKey, Membership)
         ]
 
 
