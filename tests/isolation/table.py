@@ -84,9 +84,9 @@ _GATEWAY: Final = """
 /metrics                          GET    every 200
 """
 
-# 101 is a connection, 403 a refusal of one.
+# 101 is a connection.
 _WEBSOCKETS: Final = """
-/ws/v1/stream                     CONNECT 403 403  403  101  403  403  403  101  403  403  403  101
+/ws/v1/stream                     CONNECT 401 401  401  101  403  403  403  101  401  401  401  101
 /ws/*                             CONNECT every 403
 """
 
