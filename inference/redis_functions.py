@@ -1,5 +1,6 @@
 """Calls the Lua functions that live inside Redis, and brings them back when Redis has lost them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,9 @@ from redis.exceptions import ResponseError
 
 _log = structlog.get_logger(__name__)
 _LOST: Final = "Function not found"
+
+# A key, then arguments.
+Call = tuple[str | bytes | int, ...]
 
 
 class FunctionLibrary:
@@ -29,6 +33,26 @@ class FunctionLibrary:
         except ResponseError as error:
             if _LOST not in str(error):
                 raise
+        await self._bring_back()
+        return await self._redis.fcall(function, 1, key, *arguments)
+
+    async def call_each(self, function: str, calls: Sequence[Call]) -> None:
+        """The function with the key and arguments of each call, in one round trip; the functions
+        must bear repetition."""
+        try:
+            await self._send(function, calls)
+        except ResponseError as error:
+            if _LOST not in str(error):
+                raise
+            await self._bring_back()
+            await self._send(function, calls)
+
+    async def _send(self, function: str, calls: Sequence[Call]) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        for key, *arguments in calls:
+            pipeline.fcall(function, 1, key, *arguments)
+        await pipeline.execute()
+
+    async def _bring_back(self) -> None:
         _log.warning("redis_functions_reloaded", library=self._source.name)
         await self.load()
-        return await self._redis.fcall(function, 1, key, *arguments)
