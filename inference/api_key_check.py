@@ -55,16 +55,15 @@ class ApiKeyCheck:
         there is no snapshot to tell."""
         key = bearer_token(authorization)
         fingerprint = hashlib.sha256(key.encode()).digest()
-        if self._callers_version != self._snapshot.version:
+        version = self._snapshot.version
+        if version != self._callers_version:
             self._callers.clear()
-            self._callers_version = self._snapshot.version
+            self._callers_version = version
         caller = self._callers.get(fingerprint)
         if caller is None:
             caller = await self._prove(key)
-            if (
-                self._callers_version == self._snapshot.version
-                and len(self._callers) < _CALLERS_KEPT
-            ):
+            # What was read while the version changed may be of either.
+            if version == self._snapshot.version and len(self._callers) < _CALLERS_KEPT:
                 self._callers[fingerprint] = caller
         check_standing(caller)
         check_address(caller, address)
