@@ -22,6 +22,8 @@ COPY inference inference
 COPY gpu_workers gpu_workers
 COPY templates templates
 ENV PATH=/opt/venv/bin:$PATH PYTHONPATH=/app:/app/platform DJANGO_SETTINGS_MODULE=control_plane.settings
+# A volume that is mounted here takes over the owner.
+RUN install -d -o penstock /var/lib/penstock/redis-users
 USER penstock
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["python", "-c", \
@@ -29,7 +31,7 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["python", "-c", 
 CMD ["python", "-m", "uvicorn", "control_plane.asgi:application", "--host", "0.0.0.0", \
     "--port", "8000", "--loop", "uvloop", "--http", "httptools", "--ws", "websockets-sansio", \
     "--ws-max-size", "131072", "--ws-per-message-deflate", "false", "--lifespan", "on", \
-    "--no-access-log", "--timeout-graceful-shutdown", "20"]
+    "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "20"]
 
 
 # The engine's packages, installed by the same code as `make up`, which also knows where the CPU

@@ -176,7 +176,7 @@ class WorkerConfig:
                     values[each.name] = each.metadata["parse"](value)
                 elif each.default is MISSING:
                     problems.append(f"{variable} is not set")
-            except (ValueError, OSError) as error:
+            except ValueError as error:
                 problems.append(f"{variable}: {error}")
         if problems:
             raise ConfigError("\n".join(problems))
@@ -197,7 +197,16 @@ def _read(environ: Mapping[str, str], variable: str, *, secret: bool) -> str:
     path = environ.get(f"{variable}_FILE", "")
     if value and path:
         raise ValueError(f"set either {variable} or {variable}_FILE, not both")
-    return Path(path).read_text().strip() if path else value
+    if not path:
+        return value
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"{variable}_FILE cannot be read from {path}: {reason}") from None
+    if not text:
+        raise ValueError(f"{variable}_FILE is empty: {path}")
+    return text
 
 
 def _default_of(cls: type[WorkerConfig], name: str) -> Any:

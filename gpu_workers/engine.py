@@ -1,6 +1,6 @@
 """What a worker asks of an engine. vLLM and the simulated engine are held to one contract suite."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,12 +25,13 @@ class Output:
     """New output of a streaming request: JSON events without SSE framing, and the new tokens.
 
     `completion_tokens` is cumulative over all choices; `token_ids` are the new ones, empty where
-    the request has several choices.
+    the request has several choices; `prompt_tokens` is 0 as long as not all prompts are counted.
     """
 
     chunks: list[bytes]
     completion_tokens: int
     token_ids: list[int]
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +70,9 @@ class EngineDied(RuntimeError):
         self.usage = usage
 
 
+Emit = Callable[[Output], None]
+
+
 class Engine(Protocol):
     """Start once, generate many, stop once. All methods run on the worker's event loop."""
 
@@ -76,9 +80,15 @@ class Engine(Protocol):
         """Load the model; raises with a sentence that says what is wrong if that is impossible."""
         ...
 
-    def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+    def generate(
+        self, envelope: Envelope, emit: Emit | None = None
+    ) -> AsyncIterator[Output | Result]:
         """Run one request: `Output`s while it streams, then one `Result`, never an exception
-        except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`."""
+        except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`.
+
+        An `Output` may be given to `emit`, in its place in the order, rather than be yielded: that
+        wakes no task for it.
+        """
         ...
 
     async def abort(self, request_id: str) -> None:

@@ -55,6 +55,7 @@ class OpenRequest:
             chunks=output.chunks,
             completion_tokens=output.completion_tokens,
             token_ids=output.token_ids,
+            prompt_tokens=0 if seq else output.prompt_tokens,
         )
 
     def judged(self, result: Result) -> Result:

@@ -162,14 +162,18 @@ class OpenRequests:
     async def _generate(self, request: OpenRequest) -> Result:
         envelope = request.envelope
         gateway_id, append, delta = envelope.gateway_id, self._frames.append, request.delta
+
+        def emit(output: Output) -> None:
+            append(gateway_id, delta(output))
+
         if (envelope.request_id, request.attempt) in self._cancelled_early:
             del self._cancelled_early[envelope.request_id, request.attempt]
             return Result(outcome=Outcome.CANCELLED, usage=TokenUsage())
         result = request.failed(INTERNAL)
         try:
-            async for item in self._engine.generate(envelope):
+            async for item in self._engine.generate(envelope, emit):
                 if type(item) is Output:
-                    append(gateway_id, delta(item))
+                    emit(item)
                 elif type(item) is Result:
                     result = request.judged(item)
         except EngineDied as error:

@@ -128,6 +128,7 @@ class SimAnswer:
             chunks=self._chunks,
             completion_tokens=self.usage().completion_tokens,
             token_ids=self._token_ids,
+            prompt_tokens=self._prompt_tokens,
         )
         self._chunks, self._token_ids = [], []
         return output
@@ -166,13 +167,17 @@ def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -
     if bound is None and not is_chat:
         bound = COMPLETIONS_DEFAULT_MAX_TOKENS
     limit = min(bound or envelope.max_output_tokens, envelope.max_output_tokens)
+    tier_context = envelope.max_context_tokens or context_tokens
     if request.min_tokens > limit:
         raise SimRefusal(_too_many_least_tokens(limit), TokenUsage())
     for count in counts:
         if count + (bound or 1) > context_tokens:
             raise SimRefusal(_context_overflow(context_tokens, count, bound), TokenUsage())
+        if count >= tier_context:
+            raise SimRefusal(_tier_overflow(tier_context, count), TokenUsage())
+    room = min(context_tokens, tier_context)
     sequences = [
-        _plan_sequence(prompt, choice, request, min(limit, context_tokens - count))
+        _plan_sequence(prompt, choice, request, min(limit, room - count))
         for prompt, count in zip(prompts, counts, strict=True)
         for choice in range(request.n or 1)
     ]
@@ -253,6 +258,18 @@ def _context_overflow(context_tokens: int, prompt_tokens: int, bound: int | None
         type="invalid_request_error",
         code="context_length_exceeded",
         param="messages",
+    )
+
+
+def _tier_overflow(tier_context: int, prompt_tokens: int) -> WireError:
+    return WireError(
+        status=400,
+        message=(
+            f"The tier's maximum context length is {tier_context} tokens, prompt and output "
+            f"together, but the prompt has {prompt_tokens}."
+        ),
+        type="invalid_request_error",
+        code="context_length_exceeded",
     )
 
 

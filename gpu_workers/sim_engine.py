@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome
 from gpu_workers.sim_answer import WORDS, SimAnswer, SimRefusal, plan_answer
 
@@ -64,7 +64,9 @@ class SimEngine:
             max_token_bytes=max(len(word) for word in WORDS) + 1,
         )
 
-    async def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+    async def generate(
+        self, envelope: Envelope, emit: Emit | None = None
+    ) -> AsyncIterator[Output | Result]:
         """See `Engine.generate`."""
         await self.check_health()
         try:

@@ -11,7 +11,12 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    NoPermissionError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -47,6 +52,10 @@ class UnknownWorker(RuntimeError):
     """Redis has lost this worker: register again."""
 
 
+class NotPermitted(RuntimeError):
+    """The Redis user of this worker may not serve its pool."""
+
+
 class Transport:
     """One worker's connection to its pool. Blocking reads have a client of their own, because
     redis-py's socket timeout would end them."""
@@ -64,7 +73,8 @@ class Transport:
         self._finisher: asyncio.Task[None] | None = None
 
     async def register(self, info: WorkerInfo) -> list[str]:
-        """Take the worker's name; answers the ids of earlier incarnations that this fenced."""
+        """Take the worker's name; answers the ids of earlier incarnations that this fenced. Raises
+        `NotPermitted` if the worker was given another role's URL, or another pool's."""
         encoded = codec.encode(info)
         name = self._worker_name
 
@@ -75,7 +85,13 @@ class Transport:
             await self.redis.sadd(keys.known_pools(), self._known_pool)
             return fenced
 
-        return [each.decode() for each in await self._until_redis_answers(call)]
+        try:
+            return [each.decode() for each in await self._until_redis_answers(call)]
+        except NoPermissionError as error:
+            raise NotPermitted(
+                "The user in PENSTOCK_DISPATCH_REDIS_URL may not serve the pool "
+                f"{self._known_pool}: give that of its workers, see `manage.py redis_acl`."
+            ) from error
 
     async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
         """Renew the lease and ask for as many requests as there are free slots.

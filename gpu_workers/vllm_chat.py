@@ -102,9 +102,14 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         before, after = _delta_chunk(head)
         skips_empty = self.parser_cls is not None
         include_usage, _ = should_include_usage(request.stream_options, False)
-        prompt_tokens = completion_tokens = 0
+        generation = self.engine_client.generation_of(request_id)
+
+        def chunk_of(text: str) -> bytes | None:
+            return before + _quoted(text) + after if text or not skips_empty else None
+
+        prompt_tokens = 0
         cached_tokens = created_tokens = None
-        is_first = True
+        is_first, is_diverted = True, False
         async for result in results:
             if is_first:
                 is_first = False
@@ -115,17 +120,17 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             (output,) = result.outputs
             text = output.text
             if output.finish_reason is not None:
-                completion_tokens += len(output.token_ids)
                 self._raise_if_error(output.finish_reason, request_id)
                 delta = DeltaMessage() if skips_empty and not text else DeltaMessage(content=text)
                 fingerprint = None if include_usage else self.system_fingerprint
                 yield _last_chunk(head, delta, output, fingerprint)
-            elif text or (not skips_empty and (output.token_ids or completion_tokens)):
-                completion_tokens += len(output.token_ids)
-                yield f"{before}{_quoted(text).decode()}{after}"
-            else:
-                completion_tokens += len(output.token_ids)
+            elif generation.completion_tokens and (chunk := chunk_of(text)):
+                yield f"data: {chunk.decode()}\n\n"
+            if not is_diverted:
+                is_diverted = True
+                generation.divert(chunk_of)
         if include_usage:
+            completion_tokens = generation.completion_tokens
             usage = UsageInfo(
                 prompt_tokens=prompt_tokens,
                 completion_tokens=completion_tokens,
@@ -138,8 +143,8 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             yield _usage_chunk(head, usage, self.system_fingerprint)
 
 
-def _delta_chunk(head: dict[str, Any]) -> tuple[str, str]:
-    """What stands before and after the text of a delta, as vLLM itself writes it."""
+def _delta_chunk(head: dict[str, Any]) -> tuple[bytes, bytes]:
+    """What stands before and after the text of a delta's JSON, as vLLM itself writes it."""
     choice = ChatCompletionResponseStreamChoice(
         index=0,
         delta=DeltaMessage(content=_PLACE),
@@ -147,8 +152,10 @@ def _delta_chunk(head: dict[str, Any]) -> tuple[str, str]:
         finish_reason=None,
         token_ids=None,
     )
-    event = _event(ChatCompletionStreamResponse(**head, choices=[choice]))
-    before, after = event.split('"\\u0000"')
+    chunk = ChatCompletionStreamResponse(**head, choices=[choice]).model_dump_json(
+        exclude_unset=True
+    )
+    before, after = chunk.encode().split(b'"\\u0000"')
     return before, after
 
 

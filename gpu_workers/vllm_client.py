@@ -5,14 +5,16 @@ to set (priority, bounds); on the way out it counts, so that a result says what 
 generated, also after an abort. It runs for every token: nothing but counting belongs here.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.output_processor import RequestOutputCollector
 
+from gpu_workers.engine import Emit, Output
 from gpu_workers.protocol.messages import Envelope, TokenUsage
 
 
@@ -22,19 +24,24 @@ class Generation:
     __slots__ = (
         "cached_tokens",
         "completion_tokens",
+        "emit",
         "engine_ids",
         "envelope",
         "error",
         "finish_reason",
         "first_token_at_ms",
         "has_one_choice",
+        "has_one_prompt",
         "is_aborted",
         "new_token_ids",
         "prompt_tokens",
+        "queue",
     )
 
-    def __init__(self, envelope: Envelope) -> None:
+    def __init__(self, envelope: Envelope, emit: Emit | None = None) -> None:
         self.envelope = envelope
+        self.emit = emit
+        self.queue: RequestOutputCollector | None = None
         self.engine_ids: list[str] = []
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -45,6 +52,7 @@ class Generation:
         self.error: Exception | None = None
         self.is_aborted = False
         self.has_one_choice = True
+        self.has_one_prompt = True
 
     def usage(self) -> TokenUsage:
         return TokenUsage(
@@ -57,6 +65,36 @@ class Generation:
         """The ids since the last call."""
         taken, self.new_token_ids = self.new_token_ids, []
         return taken
+
+    def divert(self, chunk_of: Callable[[str], bytes | None]) -> None:
+        """From now on the engine's outputs go to `emit` as they are made, without waking the
+        task that asked for them. `chunk_of` makes the event of a text. The last output still goes
+        through the queue, as does everything that finds it filled, so that the order stays.
+        """
+        queue, emit = self.queue, self.emit
+        if queue is None or emit is None:
+            return
+        enqueue = queue.put
+
+        def put(output: Any) -> None:
+            if queue.output is not None or type(output) is not RequestOutput or output.finished:
+                enqueue(output)
+                return
+            try:
+                self.record(output)
+                chunk = None if self.is_aborted else chunk_of(output.outputs[0].text)
+                if chunk is not None:
+                    emit(
+                        Output(
+                            chunks=[chunk],
+                            completion_tokens=self.completion_tokens,
+                            token_ids=self.take_token_ids(),
+                        )
+                    )
+            except Exception as error:  # noqa: BLE001 - it must not end the engine's own task
+                enqueue(error)
+
+        queue.put = put
 
     def record(self, output: RequestOutput) -> None:
         """Count one output; of a request with several choices it may hold several of them."""
@@ -97,14 +135,14 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         request_id: str,
         **options: Any,
     ) -> AsyncGenerator[RequestOutput, None]:
-        generation = self.generations[request_id.split("-", 2)[1]]
+        generation = self.generation_of(request_id)
         if generation.is_aborted:
             return
         generation.engine_ids.append(request_id)
         envelope = generation.envelope
         options["priority"] = envelope.priority
         try:
-            _bound(sampling_params, envelope.max_output_tokens)
+            _bound(sampling_params, _room(prompt, envelope))
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
                 generation.started(output)
@@ -119,11 +157,34 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             generation.error = error
             raise
 
+    async def add_request(self, request_id: str, *arguments: Any, **options: Any) -> Any:
+        """Notes the queue of a request's outputs, for `Generation.divert`."""
+        queue = await super().add_request(request_id, *arguments, **options)
+        self.generation_of(request_id).queue = queue
+        return queue
+
+    def generation_of(self, request_id: str) -> Generation:
+        """By the id that a serving object gave it."""
+        return self.generations[request_id.split("-", 2)[1]]
+
     async def abort_generation(self, generation: Generation) -> None:
         """Abort by id, so that the generator still yields what was generated."""
         generation.is_aborted = True
         if generation.engine_ids:
             await self.abort(list(generation.engine_ids))
+
+
+def _room(prompt: Any, envelope: Envelope) -> int:
+    """The output that was reserved, less what the tier's context has no room for."""
+    if envelope.max_context_tokens is None:
+        return envelope.max_output_tokens
+    prompt_tokens = len(prompt["prompt_token_ids"])
+    if prompt_tokens >= envelope.max_context_tokens:
+        raise VLLMValidationError(
+            f"The tier's maximum context length is {envelope.max_context_tokens} tokens, prompt "
+            f"and output together, but the prompt has {prompt_tokens}."
+        )
+    return min(envelope.max_output_tokens, envelope.max_context_tokens - prompt_tokens)
 
 
 def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:

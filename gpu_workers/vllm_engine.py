@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import EngineDescription, EngineLoad, Output, Result
+from gpu_workers.engine import Emit, EngineDescription, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.vllm_arguments import set_environment
 
@@ -38,8 +38,10 @@ class VllmEngine:
         self._serving = await asyncio.wrap_future(self._loading)
         return await self._serving.open()
 
-    def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
-        return self._started.generate(envelope)
+    def generate(
+        self, envelope: Envelope, emit: Emit | None = None
+    ) -> AsyncIterator[Output | Result]:
+        return self._started.generate(envelope, emit)
 
     async def abort(self, request_id: str) -> None:
         await self._started.abort(request_id)

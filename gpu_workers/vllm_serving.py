@@ -19,7 +19,7 @@ from vllm.utils.gc_utils import freeze_gc_heap
 from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.vllm_arguments import command_line
 from gpu_workers.vllm_chat import PlainTextChat
@@ -87,9 +87,11 @@ class VllmServing:
         freeze_gc_heap()
         return description
 
-    async def generate(self, envelope: Envelope) -> AsyncIterator[Output | Result]:
+    async def generate(
+        self, envelope: Envelope, emit: Emit | None = None
+    ) -> AsyncIterator[Output | Result]:
         """See `Engine.generate`."""
-        generation = Generation(envelope)
+        generation = Generation(envelope, emit)
         self._llm.generations[envelope.request_id] = generation
         try:
             answer = await self._ask(generation)
@@ -105,6 +107,9 @@ class VllmServing:
                             chunks=[event[_FRAMING_BEFORE:_FRAMING_AFTER].encode()],
                             completion_tokens=generation.completion_tokens,
                             token_ids=generation.take_token_ids(),
+                            prompt_tokens=generation.prompt_tokens
+                            if generation.has_one_prompt
+                            else 0,
                         )
                 result = _result_of_stream(generation, finish_reason)
             else:
@@ -150,7 +155,8 @@ class VllmServing:
             generation.has_one_choice = chat.n in (None, 1)
             return await self._state.openai_serving_chat.create_chat_completion(chat)
         completion = CompletionRequest.model_validate(body)
-        generation.has_one_choice = completion.n in (None, 1) and not _is_batch(completion.prompt)
+        generation.has_one_prompt = not _is_batch(completion.prompt)
+        generation.has_one_choice = completion.n in (None, 1) and generation.has_one_prompt
         return await self._state.openai_serving_completion.create_completion(completion)
 
     async def _template_overhead(self) -> int:

@@ -22,7 +22,7 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.open_request import failure, now_ms
 from gpu_workers.open_requests import OpenRequests
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
-from gpu_workers.transport import Fenced, Transport, UnknownWorker, is_passing
+from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker, is_passing
 
 CLAIM_EVERY_SECONDS: Final = 1.0
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
@@ -122,6 +122,9 @@ class Worker:
         except Fenced as error:
             self._log.error("fenced", error=str(error))
             return Exit.FENCED
+        except NotPermitted as error:
+            self._log.error("not_permitted", error=str(error))
+            return Exit.START_FAILED
         finally:
             await self._release()
 

@@ -1,111 +1,113 @@
-"""Who may call, and how much: the key check against the policy snapshot, and reservations.
+"""The gate of one gateway process: who may call, which models they see, and how much they may use.
 
-Works on Redis alone. What was read of the snapshot stays in the process until its version changes,
-so a busy key costs no look-up; a revocation reaches every gateway within `POLL_SECONDS`.
+Works on Redis alone: the policy snapshot says who and how much, reservations what is used of it.
 """
 
-import asyncio
 import hashlib
-import math
 import secrets
-import time
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from prometheus_client import Counter
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, ModelPolicy, is_visible_to
-from inference.background import Background
-from inference.errors import LimitReached, ModelNotFound, Unauthenticated, Unavailable
-from inference.redis_functions import FunctionLibrary
-from tenants import api_keys
+from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope, is_visible_to
+from inference.api_key_check import ApiKeyCheck
+from inference.charges import Charge, Prices
+from inference.errors import InferenceError, ModelNotFound, Unauthenticated
+from inference.key_uses import KeyUses
+from inference.limits import (
+    Headers,
+    ScopedLimit,
+    Standing,
+    cost,
+    limits_of,
+    packed,
+    rate_limit_headers,
+    refusal,
+)
+from inference.policy_snapshot import POLL_SECONDS, PolicySnapshot
+from inference.reservations import Claim, Clock, Correction, Reservations
+
+__all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
 
 _log = structlog.get_logger(__name__)
 
-POLL_SECONDS: Final = 0.25
 TICKET_SECONDS: Final = 30
-# How old a reservation must be before the sweeper asks whether its request still exists.
-SWEEP_AGE_MS: Final = 60_000
-_HINT_SECONDS: Final = 30.0
-_CACHED_CALLERS: Final = 50_000
-_WRONG_KEY: Final = "This API key does not work; check that it was copied whole."
+_MINUTE_MS: Final = 60_000
+_LIMITS_KEPT: Final = 10_000
+_SLIDING: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
 
-REFUSED = Counter(
-    "penstock_gateway_limit_refusals_total", "Requests refused by a limit of a tier.", ["limit"]
-)
-_WHAT_IS_LIMITED: Final = {
-    "requests_per_minute": "requests a minute",
-    "concurrent_requests": "requests at once",
-}
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admitted:
+    """A request has reserved what it may cost at most. `headers` tell its client what is left."""
+
+    charge: Charge
+    prices: Prices
+    headers: Headers
 
 
 class Admission:
-    """The gate of one gateway process."""
+    """The gate. `clock` (Unix ms) replaces Redis TIME where use is counted, for tests only."""
 
-    def __init__(self, redis: Redis, *, pepper: bytes) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        pepper: bytes,
+        previous_peppers: tuple[bytes, ...] = (),
+        clock: Clock | None = None,
+    ) -> None:
         self._redis = redis
-        self._pepper = pepper
-        self._functions = FunctionLibrary(redis, Path(__file__).with_name("admission.lua"))
-        self._background = Background()
-        self._version: bytes | None = None
-        self._callers: dict[bytes, Caller] = {}  # by the whole SHA-256 of the presented key
-        self._keys: dict[str, ApiKeyPolicy] = {}
-        self._models: dict[str, ModelPolicy] | None = None
-        self._hinted_at: dict[str, float] = {}
+        self._snapshot = PolicySnapshot(redis)
+        self._reservations = Reservations(redis, clock=clock)
+        self._uses = KeyUses(redis)
+        self._limits: dict[int, tuple[Caller, list[ScopedLimit], bytes]] = {}
+        self._check = ApiKeyCheck(
+            self._snapshot,
+            pepper=pepper,
+            previous_peppers=previous_peppers,
+            on_use=self._uses.note_use,
+            on_earlier_pepper=self._uses.note_digest,
+        )
 
     async def start(self) -> None:
         """Loads the functions, reads the snapshot's version and follows it from now on."""
         try:
-            await self._functions.load()
-            await self._read_version()
-        except RedisError as error:
+            await self._reservations.load_functions()
+        except (RedisError, OSError) as error:
             _log.warning("admission_starts_without_redis", reason=repr(error))
-        self._background.supervise(self._follow_version, name="policy-version")
+        await self._snapshot.start()
+        self._uses.start()
 
     async def stop(self) -> None:
-        await self._background.stop()
+        await self._snapshot.stop()
+        await self._uses.stop()
 
     @property
     def has_policy(self) -> bool:
         """Whether there is a snapshot to check keys against."""
-        return self._version is not None
+        return self._snapshot.version is not None
 
     # who ----------------------------------------------------------------------------------------
 
-    async def authenticate(self, authorization: str | None) -> Caller:
-        """Who an Authorization header speaks for; `Unauthenticated` if nobody, `Unavailable`
-        while there is no snapshot to tell."""
-        key = _bearer_token(authorization)
-        fingerprint = hashlib.sha256(key.encode()).digest()
-        caller = self._callers.get(fingerprint)
-        if caller is not None:
-            return caller
-        try:
-            public_id = api_keys.parse(key).public_id
-        except api_keys.MalformedApiKey as error:
-            raise Unauthenticated(f"This is no API key of ours: {error}.") from None
-        version = self._require_policy()
-        policy = await self._key_policy(public_id)
-        if not api_keys.is_genuine(key, policy.secret_digest if policy else b"", self._pepper):
-            raise Unauthenticated(_WRONG_KEY)
-        assert policy is not None  # noqa: S101 - nothing is genuine against an empty digest
-        caller = _caller(public_id, policy)
-        if version == self._version and len(self._callers) < _CACHED_CALLERS:
-            self._callers[fingerprint] = caller
-        return caller
+    async def authenticate(
+        self, authorization: str | None, *, address: str | None, scope: Scope | None
+    ) -> Caller:
+        """See `ApiKeyCheck.authenticate`."""
+        return await self._check.authenticate(authorization, address, scope)
 
-    async def still(self, caller: Caller) -> Caller:
-        """The same caller under today's policy, for connections that outlive one request."""
-        self._require_policy()
-        policy = await self._key_policy(caller.public_key_id)
-        if policy is None:
-            raise Unauthenticated(_WRONG_KEY)
-        return _caller(caller.public_key_id, policy)
+    async def still(self, caller: Caller, *, address: str | None, scope: Scope | None) -> Caller:
+        """See `ApiKeyCheck.still`."""
+        return await self._check.still(caller, address, scope)
+
+    async def refusal_of(self, caller: Caller) -> InferenceError | None:
+        """See `ApiKeyCheck.refusal_of`."""
+        return await self._check.refusal_of(caller)
 
     async def issue_ticket(self, caller: Caller) -> str:
         """A word that stands for the caller once, within `TICKET_SECONDS`: browsers cannot set
@@ -114,36 +116,23 @@ class Admission:
         await self._redis.set(_ticket_key(ticket), codec.encode(caller), ex=TICKET_SECONDS)
         return ticket
 
-    async def redeem_ticket(self, ticket: str) -> Caller:
+    async def redeem_ticket(self, ticket: str, *, address: str | None, scope: Scope) -> Caller:
         """Whom a ticket stood for; it is void from now on."""
         data = await self._redis.getdel(_ticket_key(ticket))
         if not isinstance(data, bytes):
             raise Unauthenticated("This ticket is unknown, used or too old; ask for another.")
-        return await self.still(codec.decode_caller(data))
-
-    async def _key_policy(self, public_id: str) -> ApiKeyPolicy | None:
-        policy = self._keys.get(public_id)
-        if policy is not None:
-            return policy
-        version = self._version
-        data = await self._redis.hget(keys.policy_api_keys(), public_id)
-        if not isinstance(data, bytes):
-            return None
-        policy = codec.decode_api_key(data)
-        if version == self._version and len(self._keys) < _CACHED_CALLERS:
-            self._keys[public_id] = policy
-        return policy
+        return await self.still(codec.decode_caller(data), address=address, scope=scope)
 
     # what ---------------------------------------------------------------------------------------
 
     async def visible_models(self, caller: Caller) -> list[ModelPolicy]:
-        models = await self._all_models()
-        return [model for model in models.values() if is_visible_to(model, caller.tenant_id)]
+        models = await self._snapshot.models()
+        return [model for model in models.values() if is_visible_to(model, caller)]
 
     async def model(self, name: str, caller: Caller) -> ModelPolicy:
         """The model, if the caller may know of it."""
-        model = (await self._all_models()).get(name)
-        if model is None or not is_visible_to(model, caller.tenant_id):
+        model = (await self._snapshot.models()).get(name)
+        if model is None or not is_visible_to(model, caller):
             raise ModelNotFound(
                 f"The model {name[:200]!r} does not exist, or you have no access to it; "
                 "GET /v1/models lists yours.",
@@ -151,130 +140,75 @@ class Admission:
             )
         return model
 
-    async def _all_models(self) -> dict[str, ModelPolicy]:
-        if self._models is not None:
-            return self._models
-        version = self._require_policy()
-        rows = await self._redis.hvals(keys.policy_models())
-        policies = [codec.decode_model(row) for row in rows if isinstance(row, bytes)]
-        models = {model.name: model for model in sorted(policies, key=lambda each: each.name)}
-        if version == self._version:
-            self._models = models
-        return models
-
     # how much -----------------------------------------------------------------------------------
 
-    async def reserve(self, request_id: str, pool: str, caller: Caller) -> None:
-        """Counts the request against the tenant's limits, or raises `LimitReached`."""
-        now = time.monotonic()
-        if now - self._hinted_at.get(caller.tenant_id, -_HINT_SECONDS) >= _HINT_SECONDS:
-            await self._redis.sadd(keys.tenants_with_reservations(), caller.tenant_id)
-            self._hinted_at[caller.tenant_id] = now
-        answer = await self._functions.call(
-            keys.FUNCTION_RESERVE,
-            keys.tenant_prefix(caller.tenant_id),
-            request_id,
-            pool,
-            caller.tier.requests_per_minute,
-            caller.tier.max_concurrent_requests,
+    async def reserve(
+        self, request_id: str, caller: Caller, pool: str, charge: Charge, prices: Prices
+    ) -> Admitted:
+        """Counts the request against every limit of its key, project, tenant and tier, or raises
+        `LimitReached` and counts it against none."""
+        limits, packed_limits = self._limits_of(caller)
+        claim = Claim(
+            key_id=caller.key.key_id,
+            project_id=caller.key.project_id,
+            tokens=charge.tokens,
+            nanos=charge.nanos,
+            pool=pool,
+            prices=prices,
         )
-        if answer[0] == 0:
-            raise _limit_reached(caller, answer[1].decode(), *answer[2:])
+        answer = await self._reservations.reserve(
+            caller.tenant_id, request_id, claim, packed_limits
+        )
+        now_ms, refusing = answer.now_ms, answer.refusing
+        resets_at_ms = now_ms + _MINUTE_MS
+        if refusing is None:
+            standings = [
+                Standing(limit, used + cost(limit.name, charge), resets_at_ms)
+                for limit, used in zip(limits, answer.used, strict=True)
+                if limit.name in _SLIDING
+            ]
+            headers = rate_limit_headers(standings, now_ms)
+            return Admitted(charge=charge, prices=prices, headers=headers)
+        standings = [
+            Standing(limit, used, resets_at_ms if used else None)
+            for limit, used in zip(limits, answer.used, strict=True)
+        ]
+        if answer.wait_ms is not None:
+            limit, used = limits[refusing], answer.used[refusing]
+            standings[refusing] = Standing(limit, used, now_ms + answer.wait_ms)
+        headers = rate_limit_headers(standings, now_ms)
+        raise refusal(caller, standings[refusing], charge, answer.wait_ms, headers)
 
-    async def release(self, reservations: Iterable[tuple[str, str]]) -> None:
-        """Gives back each (tenant id, request id), in one round trip; what is not there is fine."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for tenant_id, request_id in reservations:
-            pipeline.fcall(keys.FUNCTION_RELEASE, 1, keys.tenant_prefix(tenant_id), request_id)
-        try:
-            await pipeline.execute()
-        except ResponseError:
-            # A Redis that restarted empty has no reservations either; only the functions go back.
-            await self._functions.load()
+    async def true_down(self, corrections: Iterable[Correction]) -> None:
+        """See `Reservations.true_down`."""
+        await self._reservations.true_down(corrections)
 
-    # the snapshot's version ---------------------------------------------------------------------
+    async def settle(self, corrections: Iterable[Correction]) -> None:
+        """See `Reservations.settle`."""
+        await self._reservations.settle(corrections)
 
-    def _require_policy(self) -> bytes:
-        if self._version is None:
-            raise Unavailable(
-                "The service cannot check API keys yet; its control plane is starting.",
-                code="policy_unavailable",
-                retry_after_seconds=1,
-            )
-        return self._version
+    async def standings(self, caller: Caller) -> list[Standing]:
+        """How the caller stands against each of its limits."""
+        limits, packed_limits = self._limits_of(caller)
+        key = caller.key
+        now_ms, uses = await self._reservations.standing(
+            caller.tenant_id, key.key_id, key.project_id, packed_limits
+        )
+        return [
+            Standing(limit, used, now_ms + wait_ms if wait_ms else None)
+            for limit, (used, wait_ms) in zip(limits, uses, strict=True)
+        ]
 
-    async def _follow_version(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            await self._read_version()
-
-    async def _read_version(self) -> None:
-        version = await self._redis.get(keys.policy_version())
-        if version != self._version:
-            self._callers.clear()
-            self._keys.clear()
-            self._models = None
-            self._version = version if isinstance(version, bytes) else None
-
-
-async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS) -> int:
-    """Releases reservations that outlived their request: a gateway died between two calls. Never
-    one whose request the pool still holds open. Returns how many it released."""
-    functions = FunctionLibrary(redis, Path(__file__).with_name("admission.lua"))
-    seconds, microseconds = await redis.time()
-    oldest_ms = seconds * 1000 + microseconds // 1000 - age_ms
-    released = 0
-    for tenant in await redis.smembers(keys.tenants_with_reservations()):
-        tenant_id = tenant.decode() if isinstance(tenant, bytes) else tenant
-        reservations = keys.tenant_reservations(tenant_id)
-        async for request, value in redis.hscan_iter(reservations):
-            request_id, (reserved_at, _, pool) = request.decode(), value.decode().partition("|")
-            if int(reserved_at) > oldest_ms:
-                continue
-            if await redis.zscore(keys.pool_open_requests(pool), request_id) is None:
-                released += await functions.call(
-                    keys.FUNCTION_RELEASE, keys.tenant_prefix(tenant_id), request_id
-                )
-    return released
+    def _limits_of(self, caller: Caller) -> tuple[list[ScopedLimit], bytes]:
+        """Kept for as long as the key check gives out the same caller."""
+        kept = self._limits.get(id(caller))
+        if kept is None or kept[0] is not caller:
+            if len(self._limits) >= _LIMITS_KEPT:
+                self._limits.clear()
+            limits = limits_of(caller)
+            kept = self._limits[id(caller)] = (caller, limits, packed(limits))
+        return kept[1], kept[2]
 
 
 def _ticket_key(ticket: str) -> str:
     return keys.stream_ticket(hashlib.sha256(ticket.encode()).hexdigest())
-
-
-def _bearer_token(authorization: str | None) -> str:
-    scheme, _, token = (authorization or "").partition(" ")
-    if not authorization or not token.strip():
-        raise Unauthenticated(
-            "An API key is needed: send the header `Authorization: Bearer <key>`."
-        )
-    if scheme.lower() != "bearer":
-        raise Unauthenticated("The Authorization header must be of the form `Bearer <key>`.")
-    return token.strip()
-
-
-def _caller(public_id: str, policy: ApiKeyPolicy) -> Caller:
-    if policy.refusal is not None:
-        raise Unauthenticated(policy.refusal)
-    return Caller(
-        key_id=policy.key_id,
-        tenant_id=policy.tenant_id,
-        project_id=policy.project_id,
-        tier=policy.tier,
-        tenant_name=policy.tenant_name,
-        public_key_id=public_id,
-    )
-
-
-def _limit_reached(
-    caller: Caller, limit_name: str, used: int, limit: int, reset_ms: int
-) -> LimitReached:
-    REFUSED.labels(limit_name).inc()
-    seconds = max(1, math.ceil(reset_ms / 1000))
-    return LimitReached(
-        f"{caller.tenant_name or 'Your organisation'} has reached its limit of {limit} "
-        f"{_WHAT_IS_LIMITED.get(limit_name, limit_name)} (tier {caller.tier.name}): {used} are "
-        f"used; try again in {seconds} s.",
-        code=f"{limit_name}_exceeded",
-        retry_after_seconds=seconds,
-    )

@@ -10,7 +10,7 @@ class InferenceConfig(AppConfig):
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
         from tenants.export import register_export
-        from tenants.policy import register_model_source
+        from tenants.policy_rows import register_model_source
 
         register_model_source(visible_models)
         register_export("usage_record", UsageRecord.objects.of_tenant)

@@ -194,21 +194,21 @@ end
 
 -- ARGV: request_id attempt usage_entry -> 1 accepted | 0. Attempt 0 means "no worker took it".
 -- A repetition of the accepted call (an answer lost with its connection) is accepted again and
--- recorded once.
+-- recorded once. The record stays with the request for late questions, such as the sweeper's.
 local function finish(keys, args)
   local pool, request_id, attempt, entry = keys[1], args[1], args[2], args[3]
   local key = request_key(pool, request_id)
-  local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'entry_sha1')
+  local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'record')
   local state = fields[1]
   if state == 'finished' then
-    return (fields[4] == redis.sha1hex(entry)) and 1 or 0
+    return (fields[4] == entry) and 1 or 0
   end
   local is_current = (state == 'queued' and attempt == '0')
     or (state == 'running' and attempt ~= '0' and attempt == fields[2])
   if not is_current then
     return 0
   end
-  redis.call('HSET', key, 'state', 'finished', 'entry_sha1', redis.sha1hex(entry))
+  redis.call('HSET', key, 'state', 'finished', 'record', entry)
   redis.call('HDEL', key, 'envelope')
   redis.call('EXPIRE', key, FINISHED_TTL_SECONDS)
   redis.call('ZREM', pool .. ':open', request_id)

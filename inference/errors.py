@@ -3,11 +3,12 @@ doors render it in OpenAI's envelope; nobody builds error JSON by hand."""
 
 from typing import ClassVar
 
+import msgspec
 import structlog
 from prometheus_client import Counter
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol.messages import WireError
+from gpu_workers.protocol.messages import LimitDetail, WireError
 
 REDIS_ERRORS = Counter("penstock_gateway_redis_errors_total", "Calls that Redis did not answer.")
 
@@ -15,7 +16,7 @@ _log = structlog.get_logger(__name__)
 
 
 class InferenceError(Exception):
-    """Base of what a caller of the inference API may be told."""
+    """Base of what a caller of the inference API may be told. `headers` go with an HTTP answer."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
@@ -33,6 +34,7 @@ class InferenceError(Exception):
         self.message = message
         self.param = param
         self.retry_after_seconds = retry_after_seconds
+        self.headers: tuple[tuple[str, str], ...] = ()
         self._code = code
 
     def to_wire(self) -> WireError:
@@ -64,11 +66,17 @@ class Unauthenticated(InferenceError):
 
 
 class Forbidden(InferenceError):
-    """The caller may not come this way."""
+    """The caller is known and may not do this."""
 
     status = 403
     type = "permission_error"
     code = "forbidden"
+
+
+class ClearTextRefused(Forbidden):
+    """The request came over http from elsewhere; its key may have been read."""
+
+    code = "clear_text_refused"
 
 
 class NotFound(InferenceError):
@@ -96,11 +104,44 @@ class BodyTooLarge(InferenceError):
 
 
 class LimitReached(InferenceError):
-    """A limit of the caller's tier; the message names limit, scope, used and reset."""
+    """A limit of the caller; the message names limit, scope, used and reset. `should_retry` False
+    keeps clients from retrying by themselves."""
 
     status = 429
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        retry_after_seconds: int | None = None,
+        retry_after_ms: int | None = None,
+        should_retry: bool | None = None,
+        limit: LimitDetail | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message, code=code, retry_after_seconds=retry_after_seconds)
+        self.retry_after_ms = retry_after_ms
+        self.should_retry = should_retry
+        self.limit = limit
+        self.headers = headers
+
+    def to_wire(self) -> WireError:
+        return msgspec.structs.replace(
+            super().to_wire(),
+            retry_after_ms=self.retry_after_ms,
+            should_retry=self.should_retry,
+            limit=self.limit,
+        )
+
+
+class QuotaExhausted(LimitReached):
+    """The money for this month is spent; OpenAI's own words for it."""
+
+    type = "insufficient_quota"
+    code = "insufficient_quota"
 
 
 class Unavailable(InferenceError):

@@ -1,11 +1,15 @@
-"""Calls the Lua functions that live inside Redis, and brings them back when Redis has lost them."""
+"""Calls the Lua functions that live inside Redis, and brings them back when Redis has lost them.
+
+Where Redis has a user per role the control plane alone may load them. A gateway then waits for that
+as it waits for the policy snapshot, which a Redis that restarted empty has lost with them.
+"""
 
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 _log = structlog.get_logger(__name__)
 _LOST: Final = "Function not found"
@@ -18,17 +22,28 @@ class FunctionLibrary:
         self._redis = redis
         self._source = source
 
-    async def load(self) -> None:
-        """Puts the library into Redis, in place of an earlier one of the same name."""
-        await self._redis.function_load(self._source.read_text(encoding="utf-8"), replace=True)
+    async def load(self) -> bool:
+        """Puts the library into Redis, in place of an earlier one of the same name. False: this
+        user may not; the control plane does it."""
+        try:
+            await self._redis.function_load(self._source.read_text(encoding="utf-8"), replace=True)
+        except NoPermissionError:
+            return False
+        return True
+
+    async def load_if_lost(self, name: str) -> bool:
+        """Loads the library unless Redis has one of this name; returns whether it had to."""
+        if await self._redis.function_list(library=name):
+            return False
+        return await self.load()
 
     async def call(self, function: str, key: str, *arguments: str | bytes | int) -> Any:
-        """The function's answer. A Redis that restarted empty is given the library again, once."""
+        """The function's answer. A Redis that restarted empty is given the library again, once;
+        where this user may not, the first error stands until the control plane has done it."""
         try:
             return await self._redis.fcall(function, 1, key, *arguments)
         except ResponseError as error:
-            if _LOST not in str(error):
+            if _LOST not in str(error) or not await self.load():
                 raise
         _log.warning("redis_functions_reloaded", library=self._source.name)
-        await self.load()
         return await self._redis.fcall(function, 1, key, *arguments)

@@ -1,7 +1,8 @@
 """The end of every admitted request, settled whether or not its client is still there.
 
 Workers end what they ran. What is left is ended here: cancelled or expired in the queue, held by a
-dead worker, or ended without the end having arrived. Each end gives the reservation back.
+dead worker, or ended without the end having arrived. Each end settles the reservation to what was
+really used. What a caller has open ends too when its key or its tenant may not go on.
 """
 
 import asyncio
@@ -9,19 +10,27 @@ import time
 from typing import Final
 
 import structlog
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.messages import Envelope, Outcome, Terminal, TokenUsage
-from inference.admission import Admission
+from gpu_workers.protocol.policy import Caller
+from inference.admission import Admission, Admitted
 from inference.background import Background
+from inference.charges import NOTHING, Charge
 from inference.dispatch import Dispatch, RequestState, Stranded, usage_entry
 from inference.errors import REDIS_ERRORS, Cancelled, InferenceError, Unavailable, WorkerLost
-from inference.token_stream import FrameHub, Progress, TokenStream
+from inference.generation import Bounds, Generation
+from inference.reservations import Correction
+from inference.token_stream import FrameHub, TokenStream
 
 _log = structlog.get_logger(__name__)
 
 WATCH_SECONDS: Final = 0.5
+# How often it is asked whether a caller may go on with what it has open.
+ACCESS_SECONDS: Final = 0.5
+# True-downs gather for so long; a request that has ended by then needs none.
+TRUE_DOWN_SECONDS: Final = 0.2
 SILENCE_SECONDS: Final = 15.0
 # A running request without a frame for so long is asked after: its last frames may be lost.
 _IDLE_SECONDS: Final = 3.0
@@ -33,56 +42,10 @@ ENDED = Counter("penstock_gateway_ended_total", "Admitted requests by how they e
 CANCELLATIONS = Counter(
     "penstock_gateway_cancellations_total", "Requests whose client left, or asked for their end."
 )
-TTFT = Histogram(
-    "penstock_gateway_time_to_first_token_seconds",
-    "From a request's arrival to its first output at the gateway.",
-    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
-)
-
-
-class Generation:
-    """One admitted request, as its door sees it."""
-
-    def __init__(self, settlement: "Settlement", envelope: Envelope) -> None:
-        self._settlement = settlement
-        self._is_ttft_seen = False
-        self.envelope = envelope
-        self.is_cancelled = False
-        self.is_enqueued = False
-        self.started_at = self.pinged_at = time.monotonic()
-        self.times_missing = 0
-        self.stream: TokenStream = settlement.hub.open(envelope.request_id, self._end)
-
-    @property
-    def request_id(self) -> str:
-        return self.envelope.request_id
-
-    async def next(self) -> Progress:
-        """New output, the end, or neither after a long silence. Raises an `InferenceError` if
-        the request failed, with its HTTP status for an answer that has not begun."""
-        progress = await self.stream.next()
-        if progress.chunks and not self._is_ttft_seen:
-            self._is_ttft_seen = True
-            TTFT.observe(time.monotonic() - self.started_at)
-        return progress
-
-    async def result(self) -> Terminal:
-        """The end of a request that does not stream."""
-        while True:
-            progress = await self.stream.next()
-            if progress.end is not None:
-                return progress.end
-
-    def cancel(self) -> None:
-        """The client is gone, or asks for the end. Returns at once; after the end, does nothing."""
-        self._settlement.cancel(self)
-
-    def _end(self, terminal: Terminal) -> None:
-        self._settlement.settle(self, terminal)
 
 
 class Settlement:
-    """The open requests of one process, until each has ended and its reservation is back."""
+    """The open requests of one process, until each has ended and its reservation is settled."""
 
     def __init__(self, admission: Admission, dispatch: Dispatch, hub: FrameHub) -> None:
         self.hub = hub
@@ -91,12 +54,15 @@ class Settlement:
         self._background = Background()
         self._open: dict[str, Generation] = {}
         self._pools: set[str] = set()  # every one that a request has gone to
-        self._to_release: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._to_settle: asyncio.Queue[Correction] = asyncio.Queue()
+        self._to_true_down: dict[str, Generation] = {}
         self._all_ended = asyncio.Event()
 
     def start(self) -> None:
         self._background.supervise(self._watch, name="stranded-requests")
-        self._background.supervise(self._release, name="reservations")
+        self._background.supervise(self._settle, name="reservations")
+        self._background.supervise(self._true_down, name="true-downs")
+        self._background.supervise(self._watch_access, name="access")
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Cancels what is still open and waits for its end, but no longer than the drain time."""
@@ -107,14 +73,16 @@ class Settlement:
                 while self._open:
                     self._all_ended.clear()
                     await self._all_ended.wait()
-                await self._to_release.join()
+                await self._to_settle.join()
         except TimeoutError:
             _log.warning("gateway_stops_with_open_requests", requests=len(self._open))
         await self._background.stop()
 
-    def open(self, envelope: Envelope) -> Generation:
+    def open(
+        self, envelope: Envelope, caller: Caller, admitted: Admitted, bounds: Bounds
+    ) -> Generation:
         """A request that has been admitted and is about to be enqueued."""
-        generation = Generation(self, envelope)
+        generation = Generation(self, envelope, caller, admitted, bounds)
         self._open[envelope.request_id] = generation
         self._pools.add(envelope.pool)
         return generation
@@ -132,20 +100,33 @@ class Settlement:
     def settle(self, generation: Generation, terminal: Terminal) -> None:
         """The end has come, from the worker or from `_end_here`."""
         ENDED.labels(terminal.outcome.value).inc()
-        self.forget(generation)
+        self._close(generation, generation.charge_of(terminal))
 
     def forget(self, generation: Generation) -> None:
-        """Lets go of a request that has ended, or that the queue did not take."""
+        """Lets go of a request that the queue did not take."""
+        self._close(generation, NOTHING)
+
+    def give_back(self, envelope: Envelope) -> None:
+        """Releases what a request that was not run has reserved, soon; there may be nothing."""
+        self._settle_to(envelope, NOTHING)
+
+    def true_down(self, generation: Generation) -> None:
+        """The worker has counted the prompt: less than the worst case is needed, soon."""
+        self._to_true_down[generation.request_id] = generation
+
+    def _close(self, generation: Generation, charge: Charge) -> None:
         if self._open.pop(generation.request_id, None) is None:
             return
         self.hub.close(generation.request_id)
-        self.give_back(generation.envelope)
+        self._to_true_down.pop(generation.request_id, None)
+        self._settle_to(generation.envelope, charge)
         if not self._open:
             self._all_ended.set()
 
-    def give_back(self, envelope: Envelope) -> None:
-        """Releases what the request reserved, soon; there may be nothing."""
-        self._to_release.put_nowait((envelope.tenant_id, envelope.request_id))
+    def _settle_to(self, envelope: Envelope, charge: Charge) -> None:
+        self._to_settle.put_nowait(
+            Correction(tenant_id=envelope.tenant_id, request_id=envelope.request_id, charge=charge)
+        )
 
     # ends that no worker makes ------------------------------------------------------------------
 
@@ -206,7 +187,7 @@ class Settlement:
             outcome=outcome,
             error_code=error.to_wire().code,
             worker_id=stream.worker_id,
-            usage=TokenUsage(completion_tokens=stream.completion_tokens),
+            usage=_accepted(stream),
             ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
         )
         if await self._dispatch.finish(entry):
@@ -244,21 +225,65 @@ class Settlement:
                 generation.pinged_at = now
                 generation.stream.note_silence()
 
-    async def _release(self) -> None:
-        """Gives reservations back, all that have gathered in one round trip."""
+    # access -------------------------------------------------------------------------------------
+
+    async def _watch_access(self) -> None:
+        """Ends what belongs to a key or a tenant that may not go on: revoked, expired, suspended.
+        One question for each caller, not for each request."""
         while True:
-            batch = [await self._to_release.get()]
-            while not self._to_release.empty():
-                batch.append(self._to_release.get_nowait())
+            await asyncio.sleep(ACCESS_SECONDS)
+            callers = {id(each.caller): each.caller for each in self._open.values()}
+            refusals = {
+                each: error
+                for each, caller in callers.items()
+                if (error := await self._admission.refusal_of(caller)) is not None
+            }
+            if not refusals:
+                continue
+            for generation in list(self._open.values()):
+                error = refusals.get(id(generation.caller))
+                if error is not None and not generation.is_cancelled:
+                    generation.refuse(error)
+
+    # reservations -------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Settles reservations, all that have gathered in one round trip."""
+        while True:
+            batch = [await self._to_settle.get()]
+            while not self._to_settle.empty():
+                batch.append(self._to_settle.get_nowait())
             try:
-                await self._admission.release(batch)
+                await self._admission.settle(batch)
             except BaseException:
-                for reservation in batch:
-                    self._to_release.put_nowait(reservation)
+                for correction in batch:
+                    self._to_settle.put_nowait(correction)
                 raise
             finally:
                 for _ in batch:
-                    self._to_release.task_done()
+                    self._to_settle.task_done()
+
+    async def _true_down(self) -> None:
+        """What is lost here is only made up for at the end of the request."""
+        while True:
+            await asyncio.sleep(TRUE_DOWN_SECONDS)
+            counted, self._to_true_down = self._to_true_down, {}
+            if counted:
+                await self._admission.true_down(
+                    Correction(
+                        tenant_id=each.envelope.tenant_id,
+                        request_id=each.request_id,
+                        charge=each.trued_down(),
+                    )
+                    for each in counted.values()
+                )
+
+
+def _accepted(stream: TokenStream) -> TokenUsage:
+    """What this gateway has of a request whose worker does not tell any more."""
+    return TokenUsage(
+        prompt_tokens=stream.prompt_tokens, completion_tokens=stream.completion_tokens
+    )
 
 
 def _worker_lost() -> WorkerLost:
@@ -277,6 +302,6 @@ def _end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> 
         attempt=stream.attempt,
         seq=0,
         outcome=outcome,
-        usage=TokenUsage(completion_tokens=stream.completion_tokens),
+        usage=_accepted(stream),
         error=error.to_wire(),
     )

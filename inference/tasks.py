@@ -2,24 +2,39 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 from celery import shared_task
 from django.conf import settings
 from redis.asyncio import Redis
 
-from inference import admission, dispatch
+from gpu_workers.protocol import keys
+from inference import dispatch, reservations
 from inference.models import Worker
+from inference.redis_functions import FunctionLibrary
 from inference.worker_registry import PoolWorker, WorkerRegistry
 from tenants.scoping import operator_scope
 
 _T = TypeVar("_T")
+_FOLDER: Final = Path(__file__).parent
+_LIBRARIES: Final = {
+    keys.ADMISSION_LIBRARY: _FOLDER / "admission.lua",
+    keys.DISPATCH_LIBRARY: _FOLDER / "dispatch.lua",
+}
+
+
+@shared_task(name="inference.keep_functions", expires=5)  # type: ignore[untyped-decorator]
+def keep_functions() -> int:
+    """Give the functions back to a Redis that restarted empty, which gateways and workers may not;
+    returns how many libraries it lacked."""
+    return _on_dispatch_redis(_load_lost_functions)
 
 
 @shared_task(name="inference.sweep_reservations", expires=30)  # type: ignore[untyped-decorator]
 def sweep_reservations() -> int:
-    """Release what requests reserved that are no more; returns how many."""
-    return _on_dispatch_redis(admission.sweep)
+    """Settle what requests reserved that are no more; returns how many."""
+    return _on_dispatch_redis(reservations.sweep)
 
 
 @shared_task(name="inference.end_abandoned_requests", expires=10)  # type: ignore[untyped-decorator]
@@ -36,6 +51,15 @@ def copy_workers() -> int:
     with operator_scope("copy of the worker registry"):
         Worker.objects.see(live)
     return len(live)
+
+
+async def _load_lost_functions(redis: Redis) -> int:
+    return sum(
+        [
+            await FunctionLibrary(redis, source).load_if_lost(name)
+            for name, source in _LIBRARIES.items()
+        ]
+    )
 
 
 async def _registered_workers(redis: Redis) -> list[PoolWorker]:

@@ -61,6 +61,7 @@ class TokenStream:
         "_is_silent",
         "_next_seq",
         "_on_end",
+        "_on_prompt_counted",
         "_terminal",
         "_unread_bytes",
         "_waiter",
@@ -68,18 +69,26 @@ class TokenStream:
         "completion_tokens",
         "first_frame_at",
         "last_frame_at",
+        "prompt_tokens",
         "request_id",
         "worker_id",
     )
 
-    def __init__(self, request_id: str, on_end: Callable[[Terminal], None]) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        on_end: Callable[[Terminal], None],
+        on_prompt_counted: Callable[[], None],
+    ) -> None:
         self.request_id = request_id
         self.attempt = 1
         self.worker_id: str | None = None
+        self.prompt_tokens = 0  # 0 until the worker has counted them
         self.completion_tokens = 0
         self.first_frame_at: float | None = None
         self.last_frame_at = time.monotonic()
         self._on_end = on_end
+        self._on_prompt_counted = on_prompt_counted
         self._next_seq = 0
         self._chunks: list[bytes] = []
         self._unread_bytes = 0
@@ -161,6 +170,9 @@ class TokenStream:
     def _take(self, delta: Delta) -> None:
         if self.first_frame_at is None:
             self.first_frame_at = self.last_frame_at
+        if delta.prompt_tokens and not self.prompt_tokens:
+            self.prompt_tokens = delta.prompt_tokens
+            self._on_prompt_counted()
         self._count(delta.completion_tokens)
         if self._broken is not None:
             return
@@ -211,9 +223,14 @@ class FrameHub:
         except (RedisError, OSError) as error:
             _log.warning("gateway_stops_without_redis", reason=repr(error))
 
-    def open(self, request_id: str, on_end: Callable[[Terminal], None]) -> TokenStream:
+    def open(
+        self,
+        request_id: str,
+        on_end: Callable[[Terminal], None],
+        on_prompt_counted: Callable[[], None],
+    ) -> TokenStream:
         """A stream for a request that is about to be enqueued; kept until `close`."""
-        stream = TokenStream(request_id, on_end)
+        stream = TokenStream(request_id, on_end, on_prompt_counted)
         self._streams[request_id] = stream
         OPEN.set(len(self._streams))
         return stream

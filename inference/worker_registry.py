@@ -12,6 +12,8 @@ from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 # A worker's lease: six claims, so that a late one does not make a pool look empty.
 LIVE_MS: Final = 6_000
 CACHE_SECONDS: Final = 1.0
+# Of a pool whose workers have never said what their template adds.
+UNKNOWN_OVERHEAD_TOKENS: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +53,38 @@ class WorkerRegistry:
         """Whether a worker of the pool would take a request now."""
         return any(worker.is_ready for worker in await self.workers(pool))
 
-    async def fits(self, pool: str, text_bytes: int) -> int | None:
-        """None if a prompt of so many UTF-8 bytes may fit some worker, else the largest context in
-        tokens. A token is at most `max_token_bytes` long, so this never refuses what would fit."""
+    async def prompt_bounds(self, pool: str, context_tokens: int) -> tuple[int, int]:
+        """The most tokens that the chat template of any worker adds to one message, and the
+        largest context of any: the one that is named where no worker has said."""
+        workers = await self.workers(pool)
+        started = [each.info for each in workers if each.info.state is not WorkerState.STARTING]
+        if not started:
+            return UNKNOWN_OVERHEAD_TOKENS, context_tokens
+        return (
+            max(info.template_overhead_tokens for info in started),
+            max(info.context_tokens for info in started),
+        )
+
+    async def fits(
+        self, pool: str, text_bytes: int, max_context_tokens: int | None = None
+    ) -> int | None:
+        """None if a prompt of so many UTF-8 bytes may fit some worker's context, or that which the
+        caller has of it; else the largest context in tokens. A token is at most `max_token_bytes`
+        long, so this never refuses what would fit."""
         started = [
             worker.info
             for worker in await self.workers(pool)
             if worker.is_live and worker.info.state is not WorkerState.STARTING
         ]
-        if not started or any(
-            text_bytes <= info.context_tokens * max(1, info.max_token_bytes) for info in started
+        contexts = [
+            (min(info.context_tokens, max_context_tokens or info.context_tokens), info)
+            for info in started
+        ]
+        if not contexts or any(
+            text_bytes <= context * max(1, info.max_token_bytes) for context, info in contexts
         ):
             return None
-        return max(info.context_tokens for info in started)
+        return max(context for context, _ in contexts)
 
     async def _read(self, pool: str) -> list[PoolWorker]:
         pipeline = self._redis.pipeline(transaction=False)

@@ -42,8 +42,12 @@ def generate(public_id: str | None = None) -> str:
     this must show it once and keep only its digest."""
     if public_id is None:
         public_id = "".join(secrets.choice(_PUBLIC_ID_ALPHABET) for _ in range(PUBLIC_ID_LENGTH))
-    secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower()
-    body = f"{PREFIX}-{public_id}-{secret}"
+    return assemble(public_id, secrets.token_bytes(SECRET_BYTES))
+
+
+def assemble(public_id: str, secret: bytes) -> str:
+    """The key of these parts; `SECRET_BYTES` of secret."""
+    body = f"{PREFIX}-{public_id}-{base64.b32encode(secret).decode().lower()}"
     return body + _checksum(body)
 
 

@@ -9,10 +9,17 @@ class TenantsConfig(AppConfig):
 
     def ready(self) -> None:
         from tenants import sign_in_log
+        from tenants.audit import broken_chains
         from tenants.audit_triggers import check_audit
-        from tenants.row_security import check_managers, check_walls
+        from tenants.fsck import register_check
+        from tenants.policy_check import policy_problems, version_problems
+        from tenants.row_security import check_managers, check_walls, wall_problems
 
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)
         checks.register(checks.Tags.database)(check_audit)
+        register_check("audit log", broken_chains)
+        register_check("policy snapshot", policy_problems)
+        register_check("policy version", version_problems)
+        register_check("tenant walls", wall_problems)
         sign_in_log.connect()

@@ -1,11 +1,43 @@
 """What Celery does for tenants; `control_plane/celery.py` says when."""
 
+import structlog
 from celery import shared_task
 
-from tenants import policy
+from tenants import fsck, key_uses, policy, quota_alerts
+
+log = structlog.get_logger(__name__)
 
 
 @shared_task(name="tenants.reconcile_policy", expires=10)  # type: ignore[untyped-decorator]
 def reconcile_policy() -> bool:
     """Bring the policy snapshot back where a crash or a lost Redis left it out."""
     return policy.reconcile_policy()
+
+
+@shared_task(name="tenants.forget_old_changes", expires=600)  # type: ignore[untyped-decorator]
+def forget_old_changes() -> int:
+    return policy.forget_old_changes()
+
+
+@shared_task(name="tenants.collect_key_uses", expires=20)  # type: ignore[untyped-decorator]
+def collect_key_uses() -> int:
+    return key_uses.collect_key_uses()
+
+
+@shared_task(name="tenants.take_new_digests", expires=20)  # type: ignore[untyped-decorator]
+def take_new_digests() -> int:
+    return key_uses.take_new_digests()
+
+
+@shared_task(name="tenants.raise_quota_alerts", expires=60)  # type: ignore[untyped-decorator]
+def raise_quota_alerts() -> int:
+    return quota_alerts.raise_quota_alerts()
+
+
+@shared_task(name="tenants.check_everything", expires=3600)  # type: ignore[untyped-decorator]
+def check_everything() -> int:
+    """What `manage.py fsck` does, into the log; returns how many problems there are."""
+    findings = list(fsck.run_checks())
+    for finding in findings:
+        log.error("fsck_found_a_problem", check=finding.check, problem=finding.problem)
+    return len(findings)

@@ -1,10 +1,11 @@
 """Fixtures for every test. The servers behind them are in `tests/servers.py`."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from control_plane import redis_acl
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, connections
@@ -66,7 +67,20 @@ def _empty_tables_as_their_owner() -> None:
 
 @pytest.fixture
 def dispatch_redis_url(test_servers: TestServers) -> str:
+    """The dispatch Redis for the test itself, which may do everything there."""
     return test_servers.dispatch_redis.url
+
+
+@pytest.fixture
+def gateway_redis_url(test_servers: TestServers) -> str:
+    """The dispatch Redis as a gateway gets it."""
+    return test_servers.dispatch_redis.url_of(redis_acl.GATEWAY)
+
+
+@pytest.fixture
+def worker_redis_url(test_servers: TestServers) -> Callable[[str], str]:
+    """The dispatch Redis as the workers of a pool get it, by the pool."""
+    return test_servers.worker_redis_url
 
 
 @pytest.fixture

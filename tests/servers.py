@@ -15,10 +15,13 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tests.places import ROOT, free_port
+from redis import Redis
+
+from tests.places import LOOPBACK, ROOT, free_port
 
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
+from control_plane import redis_acl  # noqa: E402
 from control_plane.local_stack.services import (  # noqa: E402
     PostgresServer,
     RedisServer,
@@ -48,19 +51,35 @@ class TestServers:
             user=user,
             durable=False,
         )
-        self.dispatch_redis = self._redis("dispatch-redis")
+        # The tests' own user may do everything; the processes and settings under test have theirs.
+        self.dispatch_redis = self._redis(
+            "dispatch-redis",
+            redis_acl.RedisUser(
+                name="tests", password=secrets.token_hex(16), permissions=("~*", "&*", "+@all")
+            ),
+            redis_acl.control_plane(secrets.token_hex(16)),
+            redis_acl.gateway(secrets.token_hex(16)),
+        )
         self.redis = self._redis("redis")
         self._owner = os.getpid()
         self._running: list[subprocess.Popen[bytes]] = []
         self._postgres_started = False
 
-    def _redis(self, name: str) -> RedisServer:
+    def _redis(self, name: str, *users: redis_acl.RedisUser) -> RedisServer:
         return RedisServer(
             binary=find_redis(),
             folder=self.folder / name,
             port=free_port(),
             password=secrets.token_hex(16),
+            users=users,
         )
+
+    def worker_redis_url(self, pool: str) -> str:
+        """The dispatch Redis as the user of a pool's workers, made at the first call."""
+        user = redis_acl.worker(pool, self.dispatch_redis.password)
+        with Redis.from_url(self.dispatch_redis.url) as admin:
+            admin.execute_command("ACL", "SETUSER", user.name, *user.rules)
+        return user.url(LOOPBACK, self.dispatch_redis.port)
 
     def start(self) -> None:
         for server in (self.dispatch_redis, self.redis):
@@ -82,7 +101,8 @@ class TestServers:
             "PENSTOCK_API_KEY_PEPPER": "pepper-of-the-tests-" + "p" * 32,
             "PENSTOCK_DATABASE_URL": self.postgres.url,
             "PENSTOCK_OWNER_DATABASE_URL": self.postgres.owner_url,
-            "PENSTOCK_DISPATCH_REDIS_URL": self.dispatch_redis.url,
+            "PENSTOCK_DISPATCH_REDIS_URL": self.dispatch_redis.url_of(redis_acl.CONTROL_PLANE),
+            "PENSTOCK_GATEWAY_REDIS_URL": self.dispatch_redis.url_of(redis_acl.GATEWAY),
             "PENSTOCK_REDIS_URL": self.redis.url,
             "PENSTOCK_ALLOWED_HOSTS": "testserver,localhost,127.0.0.1",
             "PENSTOCK_ALLOWED_ORIGINS": "http://testserver,http://localhost",

@@ -2,16 +2,19 @@
 
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
-one gateway process, `{policy}` the snapshot. No call crosses two tags, so Redis Cluster works.
+one gateway process, `{policy}` the snapshot, `{uses}` what gateways tell of keys. No call crosses
+two tags, so Redis Cluster works.
 """
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
 # side by side during an upgrade.
-ADMISSION_LIBRARY = "penstock_admission_1"
+ADMISSION_LIBRARY = "penstock_admission_2"
 DISPATCH_LIBRARY = "penstock_dispatch_1"
 
-FUNCTION_RESERVE = "penstock_reserve_1"
-FUNCTION_RELEASE = "penstock_release_1"
+FUNCTION_RESERVE = "penstock_reserve_2"
+FUNCTION_TRUE_DOWN = "penstock_true_down_2"
+FUNCTION_SETTLE = "penstock_settle_2"
+FUNCTION_STANDING = "penstock_standing_2"
 
 FUNCTION_ENQUEUE = "penstock_enqueue_1"
 FUNCTION_REGISTER = "penstock_register_1"
@@ -45,6 +48,30 @@ def policy_models() -> str:
     return "{policy}:models"
 
 
+def policy_next_api_keys() -> str:
+    """Hash: where all rows are written first, to take the place of `policy_api_keys` at once."""
+    return "{policy}:next-api-keys"
+
+
+def policy_next_tenants() -> str:
+    """Hash: the same for `policy_tenants`."""
+    return "{policy}:next-tenants"
+
+
+# what gateways tell the control plane, which reads and empties it ---------------------------------
+
+
+def policy_key_uses() -> str:
+    """Hash: public key id -> "<Unix ms of its last use>", written at most once a minute a key."""
+    return "{uses}:keys"
+
+
+def policy_new_digests() -> str:
+    """Hash: public key id -> the digest of a key under the earlier pepper that it proved itself
+    under, then under the current one, 32 bytes each; of a rotated key only the one that stays."""
+    return "{uses}:digests"
+
+
 # tenant ------------------------------------------------------------------------------------------
 
 
@@ -54,13 +81,36 @@ def tenant_prefix(tenant_id: str) -> str:
 
 
 def tenant_reservations(tenant_id: str) -> str:
-    """Hash: request id -> "<reserved at, ms>|<pool>" of each open reservation."""
+    """Hash: request id -> msgpack of each open reservation, see `reservations.Reservation`."""
     return f"{tenant_prefix(tenant_id)}:reservations"
 
 
-def tenant_request_window(tenant_id: str) -> str:
+# The counters below are kept for each owner: `key:<id>`, `project:<id>` and `tenant`.
+
+
+def tenant_open(tenant_id: str) -> str:
+    """Hash: owner -> requests that are open now."""
+    return f"{tenant_prefix(tenant_id)}:open"
+
+
+def tenant_request_window(tenant_id: str, owner: str) -> str:
     """Sorted set: request id scored by admission time in ms, one sliding minute."""
-    return f"{tenant_prefix(tenant_id)}:request-window"
+    return f"{tenant_prefix(tenant_id)}:requests:{owner}"
+
+
+def tenant_token_window(tenant_id: str, owner: str) -> str:
+    """Hash: second -> tokens of a sliding minute, `sum` of them, `from` which second on."""
+    return f"{tenant_prefix(tenant_id)}:tokens:{owner}"
+
+
+def tenant_day(tenant_id: str, day: int) -> str:
+    """Hash: owner -> tokens of a UTC day, counted in days since the Unix epoch."""
+    return f"{tenant_prefix(tenant_id)}:day:{day}"
+
+
+def tenant_month(tenant_id: str, month: int) -> str:
+    """Hash: `<owner>:tokens` and `<owner>:nanos` of a UTC month such as 202611."""
+    return f"{tenant_prefix(tenant_id)}:month:{month}"
 
 
 def tenants_with_reservations() -> str:
@@ -92,7 +142,8 @@ def pool_deadlines(pool: str) -> str:
 
 
 def pool_request(pool: str, request_id: str) -> str:
-    """Hash: state, attempt, worker, gateway, tenant, deadline_ms, envelope (gone when terminal)."""
+    """Hash: state, attempt, worker, gateway, tenant, deadline_ms; envelope until the request is
+    terminal, then record, its encoded `messages.UsageEntry`."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 

@@ -39,10 +39,22 @@ class Outcome(StrEnum):
     FAILED = "failed"  # engine or worker died, or an internal error
 
 
+class LimitDetail(Message, frozen=True):
+    """The limit behind a refusal, for machines. `scope` is `key`, `project`, `tenant` or `tier`;
+    `reset_seconds` None where waiting does not help."""
+
+    limit: str
+    scope: str
+    used: int
+    limit_value: int
+    reset_seconds: int | None
+
+
 class WireError(Message, frozen=True):
     """An error on its way to a client, in the terms of OpenAI's envelope.
 
-    `status` is the HTTP status for an answer that has not begun.
+    `status` is the HTTP status for an answer that has not begun; `should_retry` False tells
+    clients that retry by themselves not to.
     """
 
     status: int
@@ -51,6 +63,9 @@ class WireError(Message, frozen=True):
     code: str | None = None
     param: str | None = None
     retry_after_seconds: int | None = None
+    retry_after_ms: int | None = None
+    should_retry: bool | None = None
+    limit: LimitDetail | None = None
 
 
 class Envelope(Message, frozen=True, tag="request-1"):
@@ -58,7 +73,7 @@ class Envelope(Message, frozen=True, tag="request-1"):
 
     `body` is the JSON of the OpenAI request with validated fields only, `cache_salt` an HMAC of
     the tenant, `max_output_tokens` the bound per choice that the worker enforces even where the
-    client named none.
+    client named none, `max_context_tokens` the tier's bound of prompt and output together.
     """
 
     request_id: str
@@ -77,6 +92,7 @@ class Envelope(Message, frozen=True, tag="request-1"):
     cache_salt: str
     arrived_at_ms: int
     deadline_ms: int
+    max_context_tokens: int | None = None
 
 
 class Assignment(Message, frozen=True):
@@ -109,7 +125,8 @@ class Delta(Message, frozen=True, tag="d"):
     """New output of one request. `seq` counts a request's frames from 0 within an attempt.
 
     `chunks` are the JSON texts of the stream's events without SSE framing; `completion_tokens`
-    is cumulative; `token_ids` are the new ones (empty where n > 1).
+    is cumulative; `token_ids` are the new ones (empty where n > 1). The first of an attempt has
+    `prompt_tokens`, once all prompts are counted; elsewhere it is 0.
     """
 
     request_id: str
@@ -118,6 +135,7 @@ class Delta(Message, frozen=True, tag="d"):
     chunks: list[bytes]
     completion_tokens: int
     token_ids: list[int]
+    prompt_tokens: int = 0
 
 
 class Terminal(Message, frozen=True, tag="t"):

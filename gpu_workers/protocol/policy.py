@@ -130,11 +130,16 @@ class ModelPolicy(Message, frozen=True, tag="model-1"):
 
 
 class Caller(Message, frozen=True, tag="caller-2"):
-    """Who a request was authenticated as; also what a one-time websocket ticket stands for."""
+    """Who a request was authenticated as; also what a one-time websocket ticket stands for.
+
+    `proofs` are digests of the presented key: whoever asks later whether it still works compares
+    them with those of the day, and never needs the key again.
+    """
 
     public_key_id: str
     key: ApiKeyPolicy
     tenant: TenantPolicy
+    proofs: list[bytes] = []
 
     @property
     def tenant_id(self) -> str:

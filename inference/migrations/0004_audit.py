@@ -4,7 +4,7 @@ from tenants.audit_triggers import Audit
 
 
 class Migration(migrations.Migration):
-    dependencies = [("inference", "0003_row_security"), ("tenants", "0003_audit")]
+    dependencies = [("inference", "0003_row_security"), ("tenants", "0004_audit")]
 
     operations = [
         Audit("Pool", label=["name"]),

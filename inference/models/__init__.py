@@ -1,8 +1,9 @@
-from inference.models.catalog import Pool, PoolTenant, ServedModel, ServedModelTenant
+from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.fleet import Worker
 from inference.models.usage import UsageQuarantine, UsageRecord
 
 __all__ = [
+    "Capability",
     "Pool",
     "PoolTenant",
     "ServedModel",

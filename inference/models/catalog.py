@@ -9,7 +9,15 @@ from django.db import models
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
-from tenants.models import AffectsPolicy, PolicyManager, Price, ScopedPolicyManager, Tenant
+from tenants.models import (
+    AffectsPolicy,
+    PolicyManager,
+    PolicyPart,
+    Price,
+    ScopedPolicyManager,
+    Tenant,
+    Touched,
+)
 
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
 _NAME = RegexValidator(
@@ -33,7 +41,15 @@ def _default_capabilities() -> list[str]:
     return [Capability.CHAT.value, Capability.COMPLETIONS.value]
 
 
-class Pool(AffectsPolicy):
+class _InCatalogue(AffectsPolicy):
+    class Meta:
+        abstract = True
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.MODELS)
+
+
+class Pool(_InCatalogue):
     """Workers that serve the same model and share one queue. A dedicated pool serves the tenants
     that are named, and nobody else."""
 
@@ -55,7 +71,7 @@ class Pool(AffectsPolicy):
         return self.name
 
 
-class ServedModel(AffectsPolicy):
+class ServedModel(_InCatalogue):
     """A model as callers name it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -105,7 +121,7 @@ class ServedModel(AffectsPolicy):
         return sorted(map(str, set.intersection(*named))) if named else None
 
 
-class ServedModelTenant(AffectsPolicy):
+class ServedModelTenant(_InCatalogue):
     """A model that is not for everybody is for this tenant."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -126,7 +142,7 @@ class ServedModelTenant(AffectsPolicy):
         return f"{self.model} for {self.tenant}"
 
 
-class PoolTenant(AffectsPolicy):
+class PoolTenant(_InCatalogue):
     """A pool that is not for everybody is for this tenant."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

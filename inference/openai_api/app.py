@@ -4,6 +4,7 @@ GET  /v1/models, /v1/models/{id}      the models that the key may use
 POST /v1/chat/completions             streaming or not
 POST /v1/completions                  streaming or not
 POST /v1/stream/tickets               a one-time ticket for a browser's websocket
+GET  /v1/limits                       the caller's limits and what is used of them
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import msgspec
 from prometheus_client import Counter
 
 from gpu_workers.protocol.messages import Outcome, Terminal
-from gpu_workers.protocol.policy import Caller, ModelPolicy
+from gpu_workers.protocol.policy import Caller, ModelPolicy, Scope
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import TICKET_SECONDS
 from inference.completions import Completions, InferenceRequest
@@ -27,12 +28,16 @@ from inference.errors import (
     Unavailable,
     as_inference_error,
 )
+from inference.generation import Generation
+from inference.limits import Headers
 from inference.openai_api.body import ClientGone, read_body
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
+from inference.openai_api.limits_answer import limits_json
 from inference.openai_api.responses import (
     DONE,
     PING,
+    encoded,
     error_json,
     event,
     events,
@@ -41,7 +46,6 @@ from inference.openai_api.responses import (
     send_part,
     start_stream,
 )
-from inference.settlement import Generation
 
 REQUESTS = Counter(
     "penstock_gateway_http_requests_total", "Answers by route and status.", ["route", "status"]
@@ -63,6 +67,7 @@ class OpenAIApi:
             "/v1/chat/completions": ("POST", partial(self._complete, parse_chat)),
             "/v1/completions": ("POST", partial(self._complete, parse_completion)),
             "/v1/stream/tickets": ("POST", self._issue_ticket),
+            "/v1/limits": ("GET", self._show_limits),
         }
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -102,18 +107,25 @@ class OpenAIApi:
         name = exchange.scope["path"].removeprefix(f"{_MODELS}/").rstrip("/")
         await exchange.answer(_model_json(await self._completions.admission.model(name, caller)))
 
-    async def _issue_ticket(self, exchange: "_Exchange") -> None:
+    async def _show_limits(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
+        admission = self._completions.admission
+        models = await admission.visible_models(caller)
+        await exchange.answer(limits_json(caller, models, await admission.standings(caller)))
+
+    async def _issue_ticket(self, exchange: "_Exchange") -> None:
+        caller = await self._authenticate(exchange, Scope.INFERENCE)
         ticket = await self._completions.admission.issue_ticket(caller)
         await exchange.answer(
             {"object": "stream.ticket", "ticket": ticket, "expires_in": TICKET_SECONDS}
         )
 
     async def _complete(self, parse: Parser, exchange: "_Exchange") -> None:
-        caller = await self._authenticate(exchange)
+        caller = await self._authenticate(exchange, Scope.INFERENCE)
         data = await read_body(exchange.scope, exchange.receive, max_bytes=self._max_body_bytes)
         request = parse(data)
         generation = await self._completions.begin(caller, request, request_id=exchange.request_id)
+        exchange.headers = generation.headers
         # The server swallows sends to a client that has left: only `receive` tells.
         watcher = asyncio.create_task(_cancel_when_gone(exchange.receive, generation))
         try:
@@ -130,44 +142,51 @@ class OpenAIApi:
             watcher.cancel()
             generation.cancel()
 
-    async def _authenticate(self, exchange: "_Exchange") -> Caller:
+    async def _authenticate(self, exchange: "_Exchange", scope: Scope | None = None) -> Caller:
+        authorization: str | None = None
         for name, value in exchange.scope["headers"]:
             if name == b"authorization":
-                return await self._completions.admission.authenticate(value.decode("latin-1"))
-        return await self._completions.admission.authenticate(None)
+                authorization = value.decode("latin-1")
+                break
+        return await self._completions.admission.authenticate(
+            authorization, address=client_address(exchange.scope), scope=scope
+        )
 
 
 class _Exchange:
     """One request and its answer, which carries a request id whatever becomes of it."""
 
-    __slots__ = ("allow", "has_begun", "receive", "request_id", "route", "scope", "send")
+    __slots__ = ("allow", "has_begun", "headers", "receive", "request_id", "route", "scope", "send")
 
     def __init__(self, scope: Any, receive: Any, send: Any, route: str) -> None:
         self.scope, self.receive, self.send, self.route = scope, receive, send, route
         self.request_id = new_request_id()
         self.allow: str | None = None
+        self.headers: Headers = ()
         self.has_begun = False
 
     async def answer(self, body: bytes | dict[str, Any]) -> None:
         self._begin(200)
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        await send_json(self.send, self.request_id, data)
+        await send_json(self.send, self.request_id, data, headers=encoded(self.headers))
 
     async def stream(self, body: bytes, *, is_last: bool = False) -> None:
         if not self.has_begun:
             self._begin(200)
-            await start_stream(self.send, self.request_id)
+            await start_stream(self.send, self.request_id, self.headers)
         await send_part(self.send, body, is_last=is_last)
 
     async def fail(self, error: Any) -> None:
         """A status while that is still possible, else an error event and the end."""
+        headers = self.headers
         if isinstance(error, InferenceError):
+            headers = headers or error.headers
             error = error.to_wire()
         if self.has_begun:
             await send_part(self.send, event(error_json(error)), is_last=True)
             return
         self._begin(error.status)
-        await send_error(self.send, self.request_id, error, allow=self.allow)
+        await send_error(self.send, self.request_id, error, allow=self.allow, more_headers=headers)
 
     def _begin(self, status: int) -> None:
         self.has_begun = True
@@ -198,6 +217,12 @@ async def _stream(exchange: _Exchange, generation: Generation) -> None:
             return
         if data or exchange.has_begun:
             await exchange.stream(data or PING)
+
+
+def client_address(scope: Any) -> str | None:
+    """The peer's, or what a trusted proxy said it is: the server sees to that."""
+    client = scope.get("client")
+    return client[0] if client else None
 
 
 async def _cancel_when_gone(receive: Any, generation: Generation) -> None:

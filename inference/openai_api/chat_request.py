@@ -215,6 +215,7 @@ _REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
 _TEMPLATE_RESERVED: Final = ("chat_template", "tokenize", "messages", "tools", "documents")
 
 _decoder: Final = msgspec.json.Decoder(ChatBody)
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def parse_chat(data: bytes) -> InferenceRequest:
@@ -238,6 +239,9 @@ def parse_chat(data: bytes) -> InferenceRequest:
             _checked_text_bytes(message, index) for index, message in enumerate(body.messages)
         ),
         prompt_param="messages",
+        prompt_bound=_prompt_bound(body),
+        templates=len(body.messages),
+        choices=body.n or 1,
         output_tokens=asked,
         output_param=named,
         body=parsing.encode(body),
@@ -265,6 +269,21 @@ def _checked_text_bytes(message: Message, index: int) -> int:
         else:
             part.prompt_cache_breakpoint = None
             total += _utf8_length(part.text)
+    return total
+
+
+def _prompt_bound(body: ChatBody) -> int:
+    """All that a template may render, in bytes, of which a token has at least one: the messages
+    with names, tool calls and reasoning, tools, documents, and arguments of the template."""
+    total = 0
+    for message in body.messages:
+        if type(message.content) is str and not isinstance(message, AssistantMessage):
+            total += _utf8_length(message.content) + len(message.name or "")
+        else:
+            total += len(_encode(message))
+    for part in (body.tools, body.documents, body.chat_template_kwargs):
+        if part is not None:
+            total += len(_encode(part))
     return total
 
 

@@ -74,6 +74,12 @@ def parse_completion(data: bytes) -> InferenceRequest:
         stream=bool(body.stream),
         prompt_bytes=max(len(text.encode()) if isinstance(text, str) else 0 for text in prompts),
         prompt_param="prompt",
+        prompt_bound=sum(
+            len(prompt.encode()) if isinstance(prompt, str) else len(prompt) for prompt in prompts
+        ),
+        prompts=len(prompts),
+        templates=len(prompts),
+        choices=len(prompts) * (body.n or 1),
         output_tokens=asked,
         output_param="max_tokens",
         body=parsing.encode(body),

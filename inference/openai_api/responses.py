@@ -7,6 +7,7 @@ import msgspec
 
 from gpu_workers.protocol.messages import WireError
 from inference.errors import InferenceError
+from inference.limits import Headers as TextHeaders
 
 Send = Any
 Headers = list[tuple[bytes, bytes]]
@@ -21,17 +22,16 @@ _STREAM_HEADERS: Final[Headers] = [
 
 
 def error_json(error: WireError) -> bytes:
-    """OpenAI's error envelope."""
-    return msgspec.json.encode(
-        {
-            "error": {
-                "message": error.message,
-                "type": error.type,
-                "param": error.param,
-                "code": error.code,
-            }
-        }
-    )
+    """OpenAI's error envelope; where a limit refuses, `penstock` says which, for machines."""
+    told: dict[str, Any] = {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+    if error.limit is not None:
+        told["penstock"] = msgspec.structs.asdict(error.limit)
+    return msgspec.json.encode({"error": told})
 
 
 def event(data: bytes) -> bytes:
@@ -62,25 +62,49 @@ async def send_json(
 
 
 async def send_error(
-    send: Send, request_id: str, error: InferenceError | WireError, *, allow: str | None = None
+    send: Send,
+    request_id: str,
+    error: InferenceError | WireError,
+    *,
+    allow: str | None = None,
+    more_headers: TextHeaders = (),
 ) -> None:
     wire = error.to_wire() if isinstance(error, InferenceError) else error
-    headers: Headers = []
-    if wire.retry_after_seconds is not None:
-        headers.append((b"retry-after", str(wire.retry_after_seconds).encode()))
+    headers = retry_headers(wire)
     if wire.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if allow is not None:
         headers.append((b"allow", allow.encode()))
+    headers += encoded(more_headers)
     await send_json(send, request_id, error_json(wire), status=wire.status, headers=headers)
 
 
-async def start_stream(send: Send, request_id: str) -> None:
+def retry_headers(error: WireError) -> Headers:
+    """Both forms that OpenAI's clients read, and whether to retry at all."""
+    headers: Headers = []
+    if error.retry_after_seconds is not None:
+        seconds = error.retry_after_seconds
+        headers.append((b"retry-after", str(seconds).encode()))
+        headers.append((b"retry-after-ms", str(error.retry_after_ms or seconds * 1000).encode()))
+    if error.should_retry is not None:
+        headers.append((b"x-should-retry", b"true" if error.should_retry else b"false"))
+    return headers
+
+
+def encoded(headers: TextHeaders) -> Headers:
+    return [(name.encode(), value.encode()) for name, value in headers]
+
+
+async def start_stream(send: Send, request_id: str, headers: TextHeaders = ()) -> None:
     await send(
         {
             "type": "http.response.start",
             "status": 200,
-            "headers": [*_STREAM_HEADERS, (b"x-request-id", request_id.encode())],
+            "headers": [
+                *_STREAM_HEADERS,
+                (b"x-request-id", request_id.encode()),
+                *encoded(headers),
+            ],
         }
     )
 

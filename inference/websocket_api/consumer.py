@@ -1,18 +1,22 @@
 """The websocket door: many requests on one connection, each a task of its own. See `frames`.
 
 A connection stands for the key of its Authorization header or, for browsers, of a one-time ticket
-(`?ticket=`). The key is checked again for every request, so a revoked one stops working here too.
+(`?ticket=`). The key is checked again for every request, and once a second in between: when it is
+revoked or expires, or its tenant is suspended, what is open ends with a typed error, and then the
+connection.
 """
 
+import asyncio
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from prometheus_client import Counter, Gauge
+from redis.exceptions import RedisError
 
 from gpu_workers.protocol.messages import Outcome, Terminal
-from gpu_workers.protocol.policy import Caller
+from gpu_workers.protocol.policy import Caller, Scope
 from inference.background import Background
 from inference.completions import Completions, GatewaySettings
 from inference.errors import (
@@ -21,12 +25,14 @@ from inference.errors import (
     InferenceError,
     InvalidRequest,
     LimitReached,
+    Unauthenticated,
+    Unavailable,
     as_inference_error,
 )
+from inference.generation import Generation
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
-from inference.openai_api.responses import error_json
-from inference.settlement import Generation
+from inference.openai_api.responses import error_json, retry_headers
 from inference.websocket_api.frames import (
     CancelFrame,
     FrameWriter,
@@ -43,6 +49,10 @@ REQUESTS = Counter(
 
 _PARSERS: Final = {"chat.completions": parse_chat, "completions": parse_completion}
 _UNAUTHORIZED: Final = 4401
+_FORBIDDEN: Final = 4403
+ACCESS_SECONDS: Final = 1.0
+# What a refused connection has open is given this long to end before the connection does.
+_LAST_WORDS_SECONDS: Final = 2.0
 
 
 class _Request:
@@ -76,6 +86,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._requests: dict[str, _Request] = {}
         self._caller: Caller | None = None
         self._is_open = False
+        self._is_closed = asyncio.Event()
+        self._has_no_request = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """However the connection ends, also by the server's own shutdown, its requests end too."""
@@ -104,6 +116,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.accept()
         self._is_open = True
         CONNECTIONS.inc()
+        self._background.spawn(self._watch_access(), name="websocket-access")
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         try:
@@ -118,6 +131,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
+            self._is_closed.set()
             CONNECTIONS.dec()
         for request in self._requests.values():
             request.cancel()
@@ -161,6 +175,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         finally:
             # Free before the client hears of the end, so that it may take the id again at once.
             del self._requests[frame.id]
+            if not self._requests:
+                self._has_no_request.set()
             if request.generation is not None:
                 request.generation.cancel()
         await self._send(last)
@@ -168,7 +184,9 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def _complete(self, frame: RequestFrame, request: _Request, writer: FrameWriter) -> str:
         """Sends the chunks; returns the frame that ends the request."""
         assert self._caller is not None  # noqa: S101 - frames come after the handshake
-        caller = await self._completions.admission.still(self._caller)
+        caller = await self._completions.admission.still(
+            self._caller, address=self._address, scope=Scope.INFERENCE
+        )
         parsed = _PARSERS[frame.api](bytes(frame.body))
         generation = request.generation = await self._completions.begin(caller, parsed)
         if request.is_cancelled:
@@ -200,6 +218,39 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except OSError:  # as ASGI has it where the client is gone
             self._close()
 
+    # access -------------------------------------------------------------------------------------
+
+    @property
+    def _address(self) -> str | None:
+        client = self.scope.get("client")
+        return client[0] if client else None
+
+    async def _watch_access(self) -> None:
+        """Ends the connection of a caller that may not go on."""
+        assert self._caller is not None  # noqa: S101 - begins after the handshake
+        while not await _is_set_within(ACCESS_SECONDS, self._is_closed):
+            try:
+                await self._completions.admission.still(
+                    self._caller, address=self._address, scope=Scope.INFERENCE
+                )
+            except (Unauthenticated, Forbidden) as error:
+                await self._end_refused(error)
+                return
+            except (Unavailable, RedisError, OSError):
+                continue  # nobody can tell just now
+
+    async def _end_refused(self, error: InferenceError) -> None:
+        for request in list(self._requests.values()):
+            if request.generation is not None:
+                request.generation.refuse(error)
+        if self._requests:
+            self._has_no_request.clear()
+            await _is_set_within(_LAST_WORDS_SECONDS, self._has_no_request)
+        await self._send(FrameWriter(None).error(error.to_wire()))
+        if self._is_open:
+            self._close()
+            await self.close(code=_close_code(error))
+
     # handshake ----------------------------------------------------------------------------------
 
     def _check_origin(self) -> None:
@@ -213,8 +264,12 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if authorization is None:
             query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
             if "ticket" in query:
-                return await self._completions.admission.redeem_ticket(query["ticket"][0])
-        return await self._completions.admission.authenticate(authorization)
+                return await self._completions.admission.redeem_ticket(
+                    query["ticket"][0], address=self._address, scope=Scope.INFERENCE
+                )
+        return await self._completions.admission.authenticate(
+            authorization, address=self._address, scope=Scope.INFERENCE
+        )
 
     def _header(self, wanted: bytes) -> str | None:
         for name, value in self.scope["headers"]:
@@ -226,12 +281,22 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """The handshake's answer: the error itself where the server can send one, else a 403."""
         wire = error.to_wire()
         if "websocket.http.response" not in self.scope.get("extensions", {}):
-            await self.base_send({"type": "websocket.close", "code": _UNAUTHORIZED})
+            await self.base_send({"type": "websocket.close", "code": _close_code(error)})
             return
-        headers = [(b"content-type", b"application/json")]
-        if wire.retry_after_seconds is not None:
-            headers.append((b"retry-after", str(wire.retry_after_seconds).encode()))
+        headers = [(b"content-type", b"application/json"), *retry_headers(wire)]
         await self.base_send(
             {"type": "websocket.http.response.start", "status": wire.status, "headers": headers}
         )
         await self.base_send({"type": "websocket.http.response.body", "body": error_json(wire)})
+
+
+def _close_code(error: InferenceError) -> int:
+    return _FORBIDDEN if error.status == 403 else _UNAUTHORIZED
+
+
+async def _is_set_within(seconds: float, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

@@ -14,6 +14,9 @@ From the server:
     {"type": "done", "id": "a", "request_id": "...", "finish_reason": "stop", "usage": {...}}
     {"type": "error", "id": "a", "error": {"message", "type", "param", "code"}}
 
+An error of a limit has `penstock` besides: {"limit", "scope", "used", "limit_value",
+"reset_seconds"}, where null says that waiting does not help.
+
 `data` is a chunk of the stream, or the whole answer where the body does not ask to stream. Each
 request ends with one `done` or one `error`; one that was cancelled with a `done` whose
 `finish_reason` is `cancelled` and whose usage counts what was generated. An `error` whose id is

@@ -11,7 +11,7 @@ _django = get_asgi_application()
 from django.conf import settings  # noqa: E402
 
 from control_plane.dispatcher import Dispatcher  # noqa: E402
-from control_plane.gateway import gateway_settings  # noqa: E402
+from control_plane.gateway import edge, gateway_settings  # noqa: E402
 from control_plane.health import Health  # noqa: E402
 from control_plane.status_endpoints import StatusEndpoints  # noqa: E402
 from inference.openai_api.gateway import create_gateway  # noqa: E402
@@ -20,11 +20,12 @@ from inference.websocket_api.application import WebsocketApi  # noqa: E402
 _gateway = create_gateway(gateway_settings(settings.ENV))
 
 application = Dispatcher(
+    edge=edge(settings.ENV),
     lifetime=_gateway,
     gateway=_gateway.http,
     status=StatusEndpoints(
         Health(
-            dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL,
+            dispatch_redis_url=settings.ENV.gateway_redis_url,
             redis_url=settings.PENSTOCK_REDIS_URL,
             database_url=settings.PENSTOCK_DATABASE_URL,
         )

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from celery import Celery
+from celery.schedules import crontab
 from celery.signals import setup_logging
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
@@ -18,6 +19,30 @@ app.conf.beat_schedule = {
     "the policy snapshot follows the database": {
         "task": "tenants.reconcile_policy",
         "schedule": 3.0,
+    },
+    "Redis has its functions": {
+        "task": "inference.keep_functions",
+        "schedule": 2.0,
+    },
+    "keys show when they were last used": {
+        "task": "tenants.collect_key_uses",
+        "schedule": 20.0,
+    },
+    "keys move to a new pepper": {
+        "task": "tenants.take_new_digests",
+        "schedule": 20.0,
+    },
+    "quotas that are nearly used up are told": {
+        "task": "tenants.raise_quota_alerts",
+        "schedule": 60.0,
+    },
+    "old notes of policy changes go": {
+        "task": "tenants.forget_old_changes",
+        "schedule": 3600.0,
+    },
+    "what must hold is checked at night": {
+        "task": "tenants.check_everything",
+        "schedule": crontab(hour=3, minute=17),
     },
     "requests of dead gateways end": {
         "task": "inference.end_abandoned_requests",

@@ -1,7 +1,8 @@
 """Which ASGI application answers a path, and the lifespan of them all.
 
 /v1/ goes to the gateway without Django's middleware, database or threads in its way; /ws/ to
-Channels; probes to the status endpoints; all else to Django, where there is one.
+Channels; probes to the status endpoints; all else to Django, where there is one. Before any of them
+stands the edge, which says who is calling and refuses API keys in clear text.
 """
 
 import gc
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from control_plane import status_endpoints
+from control_plane.edge import Edge, refuse_clear_text
 
 # Scope, receive and send: what they hold is the servers' business, and Django's.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -29,12 +31,14 @@ class Dispatcher:
     def __init__(
         self,
         *,
+        edge: Edge,
         lifetime: Startable,
         gateway: Application,
         status: Application,
         websocket: Application | None = None,
         django: Application | None = None,
     ) -> None:
+        self._edge = edge
         self._lifetime = lifetime
         self._gateway = gateway
         self._status = status
@@ -44,12 +48,17 @@ class Dispatcher:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
-        elif scope["type"] == "websocket":
-            await self._connect(scope, receive, send)
-        else:
-            await self._application(scope["path"])(scope, receive, send)
+            return
+        is_clear_text = self._edge.take_in(scope)
+        application = self._application(scope)
+        if is_clear_text and application in (self._gateway, self._connect):
+            application = refuse_clear_text
+        await application(scope, receive, send)
 
-    def _application(self, path: str) -> Application:
+    def _application(self, scope: Any) -> Application:
+        if scope["type"] == "websocket":
+            return self._connect
+        path = scope["path"]
         if path in status_endpoints.PATHS:
             return self._status
         if self._django is None or path.startswith("/v1/") or path == "/v1":

@@ -6,6 +6,7 @@ given as `<NAME>_FILE`, the path of a file that holds it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
@@ -13,6 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 MIN_SECRET_CHARACTERS = 32
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+Network = IPv4Network | IPv6Network
 
 
 class InvalidSettings(ValueError):
@@ -23,14 +26,22 @@ class InvalidSettings(ValueError):
 class GatewayEnvironment:
     """What the gateway needs when it runs alone: neither PostgreSQL nor Django's secret."""
 
-    # Secret under which API keys are digested (32 characters or more); changing it voids all keys.
+    # Secret under which API keys are digested (32 characters or more); a new one needs the one
+    # before among the previous ones, or it voids all keys.
     api_key_pepper: bytes = field(repr=False)
-    # Redis that bears queues, streams and the policy snapshot; runs without persistence.
-    dispatch_redis_url: str = field(repr=False)
+    # The dispatch Redis as the gateway's user, who cannot write policy; default: the dispatch URL.
+    gateway_redis_url: str = field(repr=False)
+    # Peppers before it, with commas between: keys digested under them work until each has been
+    # used, or rotated, under the new one.
+    previous_api_key_peppers: tuple[bytes, ...] = field(repr=False)
     # Address under which callers reach the service; https switches the secure cookies on.
     public_url: str
     # Origins from which browsers may open websockets and post forms; default: the public URL's.
     allowed_origins: tuple[str, ...]
+    # Proxies whose X-Forwarded-For and -Proto are believed: addresses, networks; default: nobody's.
+    trusted_proxies: tuple[Network, ...]
+    # Take API requests over http from anywhere; for a closed network only.
+    allow_clear_text: bool
     # Largest request body that the gateway reads, in bytes.
     max_body_bytes: int
     # One line an event: `console` for people, `json` for collectors.
@@ -63,6 +74,8 @@ class Settings(GatewayEnvironment):
     owner_database_url: str = field(repr=False)
     # PostgreSQL as a superuser, for `manage.py create_database_roles` alone.
     admin_database_url: str = field(repr=False)
+    # Redis that bears queues, streams and the policy snapshot, as the control plane's user.
+    dispatch_redis_url: str = field(repr=False)
     # Redis for Celery, Channels and the cache; must not be the dispatch one in production.
     redis_url: str = field(repr=False)
 
@@ -87,6 +100,7 @@ class Settings(GatewayEnvironment):
             "admin_database_url": reader.optional_url(
                 "PENSTOCK_ADMIN_DATABASE_URL", schemes=("postgresql", "postgres"), needs_path=True
             ),
+            "dispatch_redis_url": reader.url(_DISPATCH_REDIS_URL, schemes=_REDIS_SCHEMES),
             "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=_REDIS_SCHEMES),
         }
         reader.raise_if_bad()
@@ -94,17 +108,27 @@ class Settings(GatewayEnvironment):
 
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
+_DISPATCH_REDIS_URL = "PENSTOCK_DISPATCH_REDIS_URL"
+_GATEWAY_REDIS_URL = "PENSTOCK_GATEWAY_REDIS_URL"
 
 
 def _gateway_values(reader: "_Reader") -> dict[str, object]:
     public_url = reader.url(
         "PENSTOCK_PUBLIC_URL", schemes=("http", "https"), default="http://127.0.0.1:8000"
     ).rstrip("/")
+    has_own_user = reader.is_given(_GATEWAY_REDIS_URL)
     return {
         "api_key_pepper": reader.strong_secret("PENSTOCK_API_KEY_PEPPER").encode(),
-        "dispatch_redis_url": reader.url("PENSTOCK_DISPATCH_REDIS_URL", schemes=_REDIS_SCHEMES),
+        "gateway_redis_url": reader.url(
+            _GATEWAY_REDIS_URL if has_own_user else _DISPATCH_REDIS_URL, schemes=_REDIS_SCHEMES
+        ),
+        "previous_api_key_peppers": tuple(
+            pepper.encode() for pepper in reader.strong_secrets("PENSTOCK_PREVIOUS_API_KEY_PEPPERS")
+        ),
         "public_url": public_url,
         "allowed_origins": reader.origins("PENSTOCK_ALLOWED_ORIGINS") or (_origin(public_url),),
+        "trusted_proxies": reader.networks("PENSTOCK_TRUSTED_PROXIES"),
+        "allow_clear_text": reader.flag("PENSTOCK_ALLOW_CLEAR_TEXT", default=False),
         "max_body_bytes": reader.positive("PENSTOCK_MAX_BODY_BYTES", default=4 * 1024 * 1024),
         "log_format": reader.choice("PENSTOCK_LOG_FORMAT", LOG_FORMATS, default="console"),
         "log_level": reader.choice("PENSTOCK_LOG_LEVEL", LOG_LEVELS, default="INFO"),
@@ -120,7 +144,10 @@ class _Reader:
 
     def raise_if_bad(self) -> None:
         if self._problems:
-            raise InvalidSettings("; ".join(self._problems))
+            raise InvalidSettings("; ".join(dict.fromkeys(self._problems)))
+
+    def is_given(self, name: str) -> bool:
+        return bool(self._text(name) or self._text(f"{name}_FILE"))
 
     def strong_secret(self, name: str) -> str:
         secret = self._secret(name)
@@ -130,11 +157,24 @@ class _Reader:
             )
         return secret
 
+    def strong_secrets(self, name: str) -> list[str]:
+        """Any number of them, separated by commas or lines."""
+        if not self.is_given(name):
+            return []
+        secrets = [part.strip() for part in self._secret(name).replace("\n", ",").split(",")]
+        given = list(filter(None, secrets))
+        if any(len(secret) < MIN_SECRET_CHARACTERS for secret in given):
+            self._problems.append(
+                f"{name} must hold secrets of at least {MIN_SECRET_CHARACTERS} characters, "
+                "separated by commas"
+            )
+        return given
+
     def url(
         self, name: str, *, schemes: tuple[str, ...], default: str = "", needs_path: bool = False
     ) -> str:
         """A URL, which may bear a password: so it is never repeated in a problem."""
-        text = default if default and not self._is_given(name) else self._secret(name)
+        text = default if default and not self.is_given(name) else self._secret(name)
         parts = _split(text)
         # PostgreSQL's socket folder may be given as ?host=/path.
         has_place = parts is not None and bool(
@@ -149,7 +189,7 @@ class _Reader:
         return text
 
     def optional_url(self, name: str, *, schemes: tuple[str, ...], needs_path: bool) -> str:
-        if not self._is_given(name):
+        if not self.is_given(name):
             return ""
         return self.url(name, schemes=schemes, needs_path=needs_path)
 
@@ -162,6 +202,22 @@ class _Reader:
                     f"{name} must hold origins like https://host:port, got: {origin!r}"
                 )
         return origins
+
+    def networks(self, name: str) -> tuple[Network, ...]:
+        """Addresses and networks. One of all addresses is refused: everybody could be anybody."""
+        networks: list[Network] = []
+        for word in self.words(name):
+            try:
+                network = ip_network(word)
+            except ValueError:
+                network = None
+            if network is None or network.prefixlen == 0:
+                self._problems.append(
+                    f"{name} must hold addresses or networks like 10.0.0.0/8, got: {word!r}"
+                )
+            else:
+                networks.append(network)
+        return tuple(networks)
 
     def words(self, name: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in self._text(name).split(",") if word.strip())
@@ -190,9 +246,6 @@ class _Reader:
 
     def _text(self, name: str) -> str:
         return self._environ.get(name, "").strip()
-
-    def _is_given(self, name: str) -> bool:
-        return bool(self._text(name) or self._text(f"{name}_FILE"))
 
     def _secret(self, name: str) -> str:
         path = self._text(f"{name}_FILE")

@@ -1,6 +1,8 @@
 """The gateway alone: /v1/ and the probes, without Django and without PostgreSQL.
 
-uvicorn control_plane.gateway:application
+uvicorn control_plane.gateway:application --no-proxy-headers
+
+Who is calling is the edge's to tell, so uvicorn's own reading of X-Forwarded-* is switched off.
 """
 
 import hashlib
@@ -9,6 +11,7 @@ import logging.config
 import os
 
 from control_plane.dispatcher import Dispatcher
+from control_plane.edge import Edge
 from control_plane.env import GatewayEnvironment, InvalidSettings
 from control_plane.health import Health
 from control_plane.logs import configure_structlog, logging_config
@@ -20,8 +23,9 @@ from inference.openai_api.gateway import create_gateway
 def gateway_settings(env: GatewayEnvironment) -> GatewaySettings:
     """What the gateway is told of the environment, alone or beside Django."""
     return GatewaySettings(
-        dispatch_redis_url=env.dispatch_redis_url,
+        dispatch_redis_url=env.gateway_redis_url,
         api_key_pepper=env.api_key_pepper,
+        previous_api_key_peppers=env.previous_api_key_peppers,
         # The same in all gateways, so that they share a tenant's prefix cache; a key of its own.
         cache_salt_secret=hmac.new(env.api_key_pepper, b"cache salt", hashlib.sha256).digest(),
         allowed_origins=env.allowed_origins,
@@ -29,10 +33,16 @@ def gateway_settings(env: GatewayEnvironment) -> GatewaySettings:
     )
 
 
+def edge(env: GatewayEnvironment) -> Edge:
+    return Edge(trusted_proxies=env.trusted_proxies, allow_clear_text=env.allow_clear_text)
+
+
 def create_application(env: GatewayEnvironment) -> Dispatcher:
     gateway = create_gateway(gateway_settings(env))
-    health = Health(dispatch_redis_url=env.dispatch_redis_url)
-    return Dispatcher(lifetime=gateway, gateway=gateway.http, status=StatusEndpoints(health))
+    health = Health(dispatch_redis_url=env.gateway_redis_url)
+    return Dispatcher(
+        edge=edge(env), lifetime=gateway, gateway=gateway.http, status=StatusEndpoints(health)
+    )
 
 
 def _start() -> Dispatcher:

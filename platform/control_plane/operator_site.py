@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.response import TemplateResponse
 from unfold.sites import UnfoldAdminSite
 
@@ -43,6 +43,5 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         guarded: View = super().admin_view(in_operator_scope, cacheable)
         return guarded
 
-    def autocomplete_view(self, request: HttpRequest) -> HttpResponse:
-        answer: HttpResponse = FullNames.as_view(admin_site=self)(request)
-        return answer
+    def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
+        return FullNames.as_view(admin_site=self)(request)

@@ -16,6 +16,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
 # For the apps, which may not know of the environment.
 PENSTOCK_API_KEY_PEPPER = ENV.api_key_pepper
+PENSTOCK_PREVIOUS_API_KEY_PEPPERS = ENV.previous_api_key_peppers
 PENSTOCK_DISPATCH_REDIS_URL = ENV.dispatch_redis_url
 PENSTOCK_REDIS_URL = ENV.redis_url
 PENSTOCK_DATABASE_URL = ENV.database_url
@@ -155,8 +156,8 @@ LOGIN_REDIRECT_URL = "admin:index"
 
 _is_https = ENV.public_url.startswith("https://")
 
-# uvicorn sets the scheme from X-Forwarded-Proto for the proxies in its --forwarded-allow-ips, so
-# Django trusts no such header itself.
+# The edge (edge.py) has set scheme and client from what trusted proxies say, so Django trusts no
+# such header itself: neither SECURE_PROXY_SSL_HEADER nor USE_X_FORWARDED_HOST.
 SECURE_SSL_REDIRECT = _is_https
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _is_https else 0

@@ -15,7 +15,7 @@ from tenants.policy import rebuild_policy
 
 @admin.register(PolicyVersion)
 class PolicyVersionAdmin(ReadOnlyAdmin):
-    list_display = ["__str__", "version", "epoch"]
+    list_display = ["__str__", "version", "mark"]
     actions_list: ClassVar = ["rebuild"]
 
     @action(description="Rebuild in Redis", url_path="rebuild", permissions=["rebuild"])

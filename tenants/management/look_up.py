@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 from django.db.models import Q
 
 from tenants import api_keys
-from tenants.models import ApiKey, Project, Tenant, Tier
+from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 
 def tenant_named(text: str) -> Tenant:
@@ -48,6 +48,26 @@ def api_key_named(text: str) -> ApiKey:
     if key is None:
         raise CommandError("There is no API key with this id or public id.")
     return key
+
+
+def user_named(email: str) -> User:
+    user = User.objects.filter(email=email.strip().lower()).first()
+    if user is None:
+        raise CommandError(f"There is no user {email!r}.")
+    return user
+
+
+def place_named(
+    tenant: Tenant, project: str | None, api_key: str | None
+) -> dict[str, Project | ApiKey | None]:
+    """Where a quota of the tenant counts: at a project, a key, or the whole of it."""
+    key = None if api_key is None else api_key_named(api_key)
+    if key is not None and key.tenant_id != tenant.id:
+        raise CommandError(f"{tenant.name} has no such API key.")
+    return {
+        "project": None if project is None else project_named(tenant, project),
+        "api_key": key,
+    }
 
 
 def _uuid(text: str) -> uuid.UUID | None:

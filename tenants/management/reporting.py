@@ -1,16 +1,20 @@
 """The shape of our commands: one verb, told to people line by line or to programs as JSON."""
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 from redis.exceptions import RedisError
 
+from tenants.management.arguments import one_sentence
 from tenants.scoping import operator_scope
 
-Fact = str | int | bool | None
+Fact = str | int | bool | datetime | None
 
 
 class ReportingCommand(BaseCommand):
@@ -29,6 +33,8 @@ class ReportingCommand(BaseCommand):
         try:
             with scope:
                 return super().execute(*args, **options)
+        except ValidationError as error:
+            raise CommandError(one_sentence(error)) from None
         except OperationalError as error:
             raise CommandError(f"PostgreSQL does not answer: {_first_line(error)}.") from None
         except RedisError as error:
@@ -36,14 +42,35 @@ class ReportingCommand(BaseCommand):
                 f"The dispatch Redis does not answer: {_first_line(error)}."
             ) from None
 
+    def report_rows(self, options: dict[str, Any], rows: Sequence[Mapping[str, Fact]]) -> None:
+        """A list: one JSON array, or a line each under a line of names."""
+        if options["json"]:
+            self.stdout.write(json.dumps(rows, default=_text))
+            return
+        if not rows:
+            self.stdout.write("There is none.")
+            return
+        lines = [[name.replace("_", " ") for name in rows[0]]]
+        lines += [[_text(fact) for fact in row.values()] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            self.stdout.write("  ".join(cells).rstrip())
+
     def report(self, options: dict[str, Any], **facts: Fact) -> None:
         if options["json"]:
-            self.stdout.write(json.dumps(facts))
+            self.stdout.write(json.dumps(facts, default=_text))
             return
         width = max(len(name) for name in facts) + 2
         for name, fact in facts.items():
             if fact is not None:
-                self.stdout.write(f"{name.replace('_', ' '):<{width}}{fact}")
+                self.stdout.write(f"{name.replace('_', ' '):<{width}}{_text(fact)}")
+
+
+def _text(fact: object) -> str:
+    if isinstance(fact, datetime):
+        return fact.isoformat(timespec="seconds")
+    return "" if fact is None else str(fact)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,12 +1,15 @@
 from tenants.models.api_key import ApiKey
 from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
-from tenants.models.policy_version import (
+from tenants.models.policy_change import (
     AffectsPolicy,
+    PolicyChange,
     PolicyManager,
+    PolicyPart,
     PolicyQuerySet,
-    PolicyVersion,
     ScopedPolicyManager,
+    Touched,
 )
+from tenants.models.policy_version import PolicyVersion
 from tenants.models.price import Price
 from tenants.models.quota import Quota, QuotaAlert
 from tenants.models.tenant import Membership, Project, Tenant
@@ -20,7 +23,9 @@ __all__ = [
     "AuditEvent",
     "Membership",
     "PersonalDetail",
+    "PolicyChange",
     "PolicyManager",
+    "PolicyPart",
     "PolicyQuerySet",
     "PolicyVersion",
     "Price",
@@ -31,5 +36,6 @@ __all__ = [
     "ServiceClass",
     "Tenant",
     "Tier",
+    "Touched",
     "User",
 ]

@@ -1,23 +1,30 @@
 """API keys as records: what may be known of a key after it was shown once."""
 
 import ipaddress
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Scope
+from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, Scope
 from tenants import api_keys
 from tenants.acting import Actor, ActorKind, Verb, audited_as
-from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
+from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
+
+if TYPE_CHECKING:
+    from tenants.key_rules import By
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +37,34 @@ class IssuedApiKey:
 
 class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
     def issue(
-        self, project: Project, *, name: str = "", key: str | None = None, **fields: object
+        self,
+        project: Project,
+        *,
+        name: str = "",
+        key: str | None = None,
+        by: "By" = None,
+        **fields: object,
     ) -> IssuedApiKey:
-        """Make a key, or take in one that was made before; `MalformedApiKey` if that is none."""
-        record = ApiKey(project=project, tenant_id=project.tenant_id, name=name, **fields)
+        """Make a key, or take in one that was made before; `MalformedApiKey` if that is none.
+
+        `by` is the key or the member that makes it, None an operator. Raises `ValidationError`
+        that names each bad field, and each in which it is wider than `by`. A key that is made
+        by a key inherits the bounds that are not named, and has quotas as hard as its maker.
+        """
+        from tenants.key_rules import check_width, inherited
+
+        record = ApiKey(project=project, name=name, **{**inherited(by), **fields})
+        record.created_by_id = getattr(by, "user_id", None)
         key = record.take(api_keys.generate() if key is None else key)
-        record.save(force_insert=True)
+        record.validate()
+        check_width(record, by)
+        with transaction.atomic():
+            record.save(force_insert=True)
+            if isinstance(by, ApiKey):
+                for quota in by.quotas.filter(is_hard=True):
+                    record.quotas.create(
+                        tenant_id=record.tenant_id, limit=quota.limit, value=quota.value
+                    )
         return IssuedApiKey(record=record, key=key)
 
     def find(self, key: str) -> "ApiKey | None":
@@ -49,9 +78,6 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
             return None
         return record
 
-    def with_policy_parts(self) -> "ApiKeyQuerySet":
-        return self.select_related("project").prefetch_related("quotas", "project__quotas")
-
 
 ApiKeyManager = ScopedManager.from_queryset(ApiKeyQuerySet)
 
@@ -60,12 +86,16 @@ def _default_scopes() -> list[str]:
     return [Scope.INFERENCE.value]
 
 
-def check_network(text: str) -> None:
+def parse_network(text: str) -> Network:
     """Raises `ValidationError` unless the text is an address or a CIDR block without host bits."""
     try:
-        ipaddress.ip_network(text)
+        return ipaddress.ip_network(text.strip())
     except ValueError as error:
-        raise ValidationError(f"{text!r} is no network such as 192.0.2.0/24: {error}") from None
+        raise ValidationError(f"{text!r} is no network such as 192.0.2.0/24: {error}.") from None
+
+
+def check_network(text: str) -> None:
+    parse_network(text)
 
 
 class ApiKey(AffectsPolicy):
@@ -117,6 +147,8 @@ class ApiKey(AffectsPolicy):
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
+    beside_policy = frozenset({"name", "last_used_at"})
+
     # The key itself, between its making and the one page that shows it. Never stored.
     shown_once: str | None = None
 
@@ -150,6 +182,22 @@ class ApiKey(AffectsPolicy):
     def as_actor(self) -> Actor:
         return Actor(kind=ActorKind.API_KEY, id=str(self.pk), name=self.name or self.public_id)
 
+    def clean(self) -> None:
+        from tenants.key_rules import check_fields
+
+        super().clean()
+        self._take_tenant()
+        check_fields(self, self._changed_fields())
+
+    def validate(self) -> None:
+        """As forms do, without a look at what only a form could get wrong."""
+        of_rules = {"project", "tenant", "scopes", "allowed_networks"}
+        self.full_clean(exclude=of_rules, validate_unique=False, validate_constraints=False)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self._take_tenant()
+        super().save(*args, **kwargs)
+
     def take(self, key: str) -> str:
         """Become the record of a key: keep what may be kept of it, and hand it back."""
         parsed = api_keys.parse(key)
@@ -159,16 +207,44 @@ class ApiKey(AffectsPolicy):
         return key
 
     def is_genuine(self, key: str) -> bool:
-        return api_keys.is_genuine(key, bytes(self.secret_digest), settings.PENSTOCK_API_KEY_PEPPER)
+        """Whether it is this key, under any pepper in use; the secret before the last rotation
+        while that works."""
+        peppers = (settings.PENSTOCK_API_KEY_PEPPER, *settings.PENSTOCK_PREVIOUS_API_KEY_PEPPERS)
+        now_ms = time.time_ns() // 1_000_000
+        return any(
+            api_keys.is_genuine(key, digest.digest, pepper)
+            for digest in self._digests()
+            for pepper in peppers
+            if digest.expires_at_ms is None or digest.expires_at_ms > now_ms
+        )
 
-    def rotate(self, *, overlap: timedelta) -> str:
+    def change(self, *, by: "By" = None, **fields: object) -> None:
+        """Name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue` does, also
+        where the key was wider than `by` before."""
+        from tenants.key_rules import check_width
+
+        check_width(self, by)
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.validate()
+        check_width(self, by)
+        self.save(update_fields=list(fields))
+
+    def rotate(self, *, overlap: timedelta, by: "By" = None) -> str:
         """A new secret under the same id; the one before works for `overlap` more. Returns the
-        new key, which nobody can read again."""
-        self.previous_digest = bytes(self.secret_digest)
-        self.rotated_at = timezone.now()
-        self.previous_expires_at = self.rotated_at + overlap
-        key = self.take(api_keys.generate(self.public_id))
-        with audited_as(Verb.ROTATED):
+        new key, which nobody can read again. Raises `ValidationError` for a key that does not
+        work, or is wider than `by`."""
+        from tenants.key_rules import check_rotation, check_width
+
+        with transaction.atomic(), audited_as(Verb.ROTATED):
+            # Of two at the same time the second rotates what the first made.
+            self.refresh_from_db(from_queryset=ApiKey.objects.select_for_update(of=("self",)))
+            check_rotation(self, overlap)
+            check_width(self, by)
+            self.previous_digest = bytes(self.secret_digest)
+            self.rotated_at = timezone.now()
+            self.previous_expires_at = self.rotated_at + overlap
+            key = self.take(api_keys.generate(self.public_id))
             self.save(
                 update_fields=[
                     "secret_digest",
@@ -188,8 +264,17 @@ class ApiKey(AffectsPolicy):
                 self.save(update_fields=["revoked_at"])
         return self.revoked_at
 
-    def to_policy(self) -> ApiKeyPolicy:
-        """Asks for quotas; see `with_policy_parts`."""
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.API_KEYS, self.public_id)
+
+    def to_policy(
+        self, *, limits: list[Limit] | None = None, project_limits: list[Limit] | None = None
+    ) -> ApiKeyPolicy:
+        """Asks for its quotas and its project's where they are not given."""
+        if limits is None:
+            limits = [quota.to_policy() for quota in self.quotas.all()]
+        if project_limits is None:
+            project_limits = [quota.to_policy() for quota in self.project.quotas.all()]
         return ApiKeyPolicy(
             key_id=str(self.id),
             digests=self._digests(),
@@ -200,11 +285,22 @@ class ApiKey(AffectsPolicy):
             networks=self.allowed_networks,
             models=self.allowed_models,
             adapters=self.allowed_adapters,
-            limits=[quota.to_policy() for quota in self.quotas.all()],
+            limits=limits,
             project_name=self.project.name,
-            project_limits=[quota.to_policy() for quota in self.project.quotas.all()],
+            project_limits=project_limits,
             refusal="This API key has been revoked." if self.is_revoked else None,
         )
+
+    def _take_tenant(self) -> None:
+        if self._state.adding and self.tenant_id is None and self.project_id is not None:
+            self.tenant_id = self.project.tenant_id
+
+    def _changed_fields(self) -> set[str]:
+        fields = {field.name: field.attname for field in self._meta.concrete_fields}
+        if self._state.adding:
+            return set(fields)
+        stored = ApiKey.objects.filter(pk=self.pk).values(*fields.values()).get()
+        return {name for name, at in fields.items() if stored[at] != getattr(self, at)}
 
     def _digests(self) -> list[KeyDigest]:
         digests = [KeyDigest(digest=bytes(self.secret_digest))]

@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import PricePolicy
-from tenants.models.policy_version import AffectsPolicy, PolicyQuerySet
+from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
 
 
 class PriceQuerySet(PolicyQuerySet["Price"]):
@@ -36,6 +36,9 @@ class Price(AffectsPolicy):
 
     def __str__(self) -> str:
         return f"{self.model} from {self.created_at:%Y-%m-%d}"
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.MODELS)
 
     def to_policy(self) -> PricePolicy:
         """A micro-dollar per million tokens is a pico-dollar a token."""

@@ -10,7 +10,12 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import Limit, LimitName
 from tenants.models.api_key import ApiKey
-from tenants.models.policy_version import AffectsPolicy, ScopedPolicyManager
+from tenants.models.policy_change import (
+    AffectsPolicy,
+    PolicyPart,
+    ScopedPolicyManager,
+    Touched,
+)
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
 
@@ -80,6 +85,13 @@ class Quota(AffectsPolicy):
         if self.api_key_id is not None:
             return "key"
         return "tenant" if self.project_id is None else "project"
+
+    def touched(self) -> Touched:
+        if self.api_key is not None:
+            return self.api_key.touched()
+        if self.project_id is not None:
+            return Touched(PolicyPart.PROJECTS, str(self.project_id))
+        return Touched(PolicyPart.TENANTS, str(self.tenant_id))
 
     def to_policy(self) -> Limit:
         return Limit(name=LimitName(self.limit), value=self.value, is_hard=self.is_hard)

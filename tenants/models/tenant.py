@@ -9,9 +9,14 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import TenantPolicy
+from gpu_workers.protocol.policy import Limit, TenantPolicy
 from tenants.acting import Verb, audited_as
-from tenants.models.policy_version import AffectsPolicy, ScopedPolicyManager
+from tenants.models.policy_change import (
+    AffectsPolicy,
+    PolicyPart,
+    ScopedPolicyManager,
+    Touched,
+)
 from tenants.models.tier import Tier
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.scoping import ScopedManager
@@ -71,17 +76,19 @@ class Tenant(AffectsPolicy):
         with audited_as(verb):
             self.save(update_fields=list(values))
 
-    def to_policy(self) -> TenantPolicy:
-        """Asks for its quotas; prefetch `quotas` where there are many tenants."""
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.TENANTS, str(self.id))
+
+    def to_policy(self, *, limits: list[Limit] | None = None) -> TenantPolicy:
+        """Asks for its quotas where they are not given."""
+        if limits is None:
+            own = self.quotas.filter(project=None, api_key=None)
+            limits = [quota.to_policy() for quota in own]
         return TenantPolicy(
             tenant_id=str(self.id),
             name=self.name,
             tier=self.tier.to_policy(),
-            limits=[
-                quota.to_policy()
-                for quota in self.quotas.all()
-                if quota.project_id is None and quota.api_key_id is None
-            ],
+            limits=limits,
             refusal=self._refusal(),
         )
 
@@ -118,6 +125,9 @@ class Project(AffectsPolicy):
     def full_name(self) -> str:
         """With its tenant's: most tenants' only project is called `default`."""
         return f"{self.tenant.name}: {self.name}"
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.PROJECTS, str(self.id))
 
 
 class Membership(models.Model):

@@ -8,7 +8,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from gpu_workers.protocol.policy import TierPolicy
-from tenants.models.policy_version import AffectsPolicy, PolicyManager
+from tenants.models.policy_change import AffectsPolicy, PolicyManager, PolicyPart, Touched
 
 _AT_LEAST_ONE = [MinValueValidator(1)]
 
@@ -90,6 +90,9 @@ class Tier(AffectsPolicy):
             raise ValidationError(
                 {"default_max_output_tokens": "The default output may not exceed the maximum."}
             )
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.TIERS, str(self.id))
 
     def to_policy(self) -> TierPolicy:
         return TierPolicy(

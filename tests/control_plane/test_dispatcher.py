@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from control_plane.dispatcher import Application, Dispatcher
+from control_plane.edge import Edge
 
 
 class Lifetime:
@@ -27,6 +28,7 @@ def named(name: str) -> Application:
 
 def dispatcher(lifetime: Lifetime | None = None, *, alone: bool = False) -> Dispatcher:
     return Dispatcher(
+        edge=Edge(),
         lifetime=lifetime or Lifetime(),
         gateway=named("gateway"),
         status=named("status"),

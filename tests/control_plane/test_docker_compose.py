@@ -1,17 +1,21 @@
 """docker-compose.yml and the Dockerfile, checked without a docker engine: they are not run here."""
 
+import hashlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from control_plane.env import Settings
+from control_plane.local_stack import programs
 from django.core.management import get_commands
 
 from gpu_workers.config import WorkerConfig
@@ -24,6 +28,8 @@ SECRETS = {
     "PENSTOCK_POSTGRES_OWNER_PASSWORD": "ownerpassword",
     "PENSTOCK_POSTGRES_WEB_PASSWORD": "webpassword",
     "PENSTOCK_REDIS_PASSWORD": "redispassword",
+    "PENSTOCK_GATEWAY_REDIS_PASSWORD": "gatewaypassword",
+    "PENSTOCK_WORKER_REDIS_PASSWORD": "workerpassword",
 }
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -49,7 +55,8 @@ def _environ(service: str) -> dict[str, str]:
 def _python_commands(service: str) -> list[list[str]]:
     command: list[str] = SERVICES[service].get("command", [])
     if command[:2] == ["sh", "-c"]:
-        return [shlex.split(part) for part in command[2].split("&&")]
+        script = re.sub(r" > \S+$", "", command[2].rpartition(" | ")[2])
+        return [shlex.split(part) for part in script.split("&&")]
     return [command] if command else []
 
 
@@ -116,6 +123,36 @@ def test_the_worker_accepts_the_variables_it_is_given(service: str) -> None:
     environ = _environ(service)
     assert environ.keys() <= WorkerConfig.variables().keys()
     assert WorkerConfig.from_environ(environ).model == "penstock-demo"
+
+
+def test_the_users_of_the_dispatch_redis_are_those_whose_urls_the_services_have(
+    tmp_path: Path,
+) -> None:
+    """The service's own script, run here; that a server takes such a file has a test of its own."""
+    file = "/var/lib/penstock/redis-users/users.acl"
+    assert SERVICES["redis-users"]["volumes"][0].endswith(f":{Path(file).parent}")
+    script = _substituted(SERVICES["redis-users"]["command"][2])
+    assert script.endswith(f" > {file}")
+    environ = _environ("redis-users") | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    written = tmp_path / "users.acl"
+    script = script.replace(file, str(written))
+    subprocess.run(["sh", "-c", script], env=environ, cwd=ROOT, check=True)
+    rules = {line.split()[1]: line for line in written.read_text().splitlines()}
+    assert rules.pop("default") == "user default reset off"
+    for service, variable in (
+        ("web", "PENSTOCK_DISPATCH_REDIS_URL"),
+        ("web", "PENSTOCK_GATEWAY_REDIS_URL"),
+        ("worker-cpu", "PENSTOCK_DISPATCH_REDIS_URL"),
+    ):
+        url = urlsplit(_environ(service)[variable])
+        digest = hashlib.sha256(str(url.password).encode()).hexdigest()
+        assert f"#{digest}" in rules.pop(str(url.username))
+    assert not rules
+
+
+def test_every_server_leaves_forwarded_headers_to_the_edge() -> None:
+    assert '"--no-proxy-headers"' in DOCKERFILE
+    assert "--no-proxy-headers" in programs.web_program(8000).command
 
 
 def test_what_others_wait_for_can_tell_its_health() -> None:

@@ -40,6 +40,9 @@ def test_only_secrets_and_servers_have_no_default() -> None:
     assert settings.max_body_bytes == 4 * 1024 * 1024
     assert settings.public_url == "http://127.0.0.1:8000"
     assert settings.allowed_origins == ("http://127.0.0.1:8000",)
+    assert settings.trusted_proxies == ()
+    assert settings.allow_clear_text is False
+    assert settings.gateway_redis_url == settings.dispatch_redis_url
     assert settings.allowed_hosts == ("127.0.0.1", "localhost", "[::1]")
     assert (settings.log_format, settings.log_level) == ("console", "INFO")
 
@@ -52,8 +55,15 @@ def test_all_missing_variables_are_named_at_once() -> None:
 
 def test_the_gateway_alone_needs_neither_postgresql_nor_djangos_secret() -> None:
     needed = ("PENSTOCK_API_KEY_PEPPER", "PENSTOCK_DISPATCH_REDIS_URL")
-    env = GatewayEnvironment.from_environ({name: GOOD[name] for name in needed})
+    environ = {name: GOOD[name] for name in needed}
+    env = GatewayEnvironment.from_environ(environ)
     assert env.api_key_pepper == b"p" * 40
+    assert env.gateway_redis_url == GOOD["PENSTOCK_DISPATCH_REDIS_URL"]
+    url = "redis://gateway:secret@dispatch:6379/0"
+    environ["PENSTOCK_GATEWAY_REDIS_URL"] = url
+    assert GatewayEnvironment.from_environ(environ).gateway_redis_url == url
+    del environ["PENSTOCK_DISPATCH_REDIS_URL"]
+    assert GatewayEnvironment.from_environ(environ).gateway_redis_url == url
 
 
 @pytest.mark.parametrize(
@@ -69,6 +79,12 @@ def test_the_gateway_alone_needs_neither_postgresql_nor_djangos_secret() -> None
         ("PENSTOCK_MAX_BODY_BYTES", "4MB", "must be a whole number above 0"),
         ("PENSTOCK_MAX_BODY_BYTES", "0", "must be a whole number above 0"),
         ("PENSTOCK_DEBUG", "maybe", "must be 1 or 0"),
+        ("PENSTOCK_TRUSTED_PROXIES", "proxy.example", "must hold addresses or networks"),
+        ("PENSTOCK_TRUSTED_PROXIES", "10.0.0.1/8", "must hold addresses or networks"),
+        ("PENSTOCK_TRUSTED_PROXIES", "0.0.0.0/0", "must hold addresses or networks"),
+        ("PENSTOCK_TRUSTED_PROXIES", "*", "must hold addresses or networks"),
+        ("PENSTOCK_ALLOW_CLEAR_TEXT", "sometimes", "must be 1 or 0"),
+        ("PENSTOCK_GATEWAY_REDIS_URL", "dispatch:6379", "must be a URL like redis://"),
         ("PENSTOCK_LOG_FORMAT", "xml", "must be one of console, json"),
         ("PENSTOCK_LOG_LEVEL", "loud", "must be one of DEBUG"),
     ],
@@ -97,6 +113,18 @@ def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
     assert Settings.from_environ(environ).secret_key == "f" * 40
 
 
+@pytest.mark.parametrize("name", [*GOOD, "PENSTOCK_GATEWAY_REDIS_URL"])
+def test_every_secret_and_every_url_with_a_password_can_come_from_a_file(
+    tmp_path: Path, name: str
+) -> None:
+    value = GOOD.get(name, "redis://gateway:secret@dispatch:6379/0")
+    (tmp_path / "file").write_text(f"{value}\n")
+    environ = {given: GOOD[given] for given in GOOD if given != name}
+    assert Settings.from_environ(environ | {f"{name}_FILE": str(tmp_path / "file")})
+    with pytest.raises(InvalidSettings, match=rf"^{name}_FILE cannot be read from \S+: [^;]+$"):
+        Settings.from_environ(environ | {f"{name}_FILE": str(tmp_path / "none")})
+
+
 def test_a_bad_secret_file_is_told_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     environ = GOOD | {
@@ -123,7 +151,11 @@ def test_lists_are_separated_by_commas() -> None:
         | {
             "PENSTOCK_ALLOWED_HOSTS": "a.example, b.example,",
             "PENSTOCK_ALLOWED_ORIGINS": "https://a.example,http://localhost:3000",
+            "PENSTOCK_TRUSTED_PROXIES": "10.0.0.0/8, 192.0.2.1, fd00::/8",
         }
     )
     assert settings.allowed_hosts == ("a.example", "b.example")
+    assert [str(network) for network in settings.trusted_proxies] == [
+        *("10.0.0.0/8", "192.0.2.1/32", "fd00::/8")
+    ]
     assert settings.allowed_origins == ("https://a.example", "http://localhost:3000")

@@ -13,9 +13,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from control_plane.local_stack import credentials, processes, programs, services
+from control_plane.local_stack.own_servers import OwnServers
 from control_plane.local_stack.programs import Program
 from control_plane.local_stack.services import (
     ServiceError,
@@ -149,12 +151,58 @@ def _running_pid(supervisor: Supervisor) -> int:
 
 def test_each_gpu_group_has_a_worker_of_its_own_name_port_and_devices() -> None:
     workers = programs.worker_programs(
-        Path("python"), ("0,1", "2,3"), model="llama", metrics_port=9200
+        Path("python"),
+        ("0,1", "2,3"),
+        model="llama",
+        metrics_port=9200,
+        redis_url_file=Path("worker-redis-url"),
     )
     environs = [worker.environ for worker in workers]
     assert [each["CUDA_VISIBLE_DEVICES"] for each in environs] == ["0,1", "2,3"]
     assert [each["PENSTOCK_WORKER_NAME"] for each in environs] == ["local-0", "local-1"]
     assert [worker.port for worker in workers] == [9200, 9201]
+
+
+def test_a_worker_comes_as_its_pools_user_and_is_told_no_other_secret() -> None:
+    [worker] = programs.worker_programs(
+        Path("python"), (None,), model="m", metrics_port=1, redis_url_file=Path("url")
+    )
+    assert worker.environ["PENSTOCK_DISPATCH_REDIS_URL_FILE"] == "url"
+    secrets = [name for name in worker.environ if name.endswith(("_KEY", "_PEPPER", "_URL"))]
+    assert len(secrets) >= 6
+    assert {worker.environ[name] for name in secrets} == {""}
+
+
+def test_a_secret_may_be_given_to_a_stack_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("redis://:secret@redis:6379/0\n")
+    environ = {"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(tmp_path / "url")}
+    settings = StackSettings.read(tmp_path, environ)
+    assert settings.dispatch_redis_url == "redis://:secret@redis:6379/0"
+    assert "PENSTOCK_DISPATCH_REDIS_URL_FILE" not in settings.environ
+    with pytest.raises(ServiceError, match=r"PENSTOCK_REDIS_URL_FILE cannot be read from /nowhere"):
+        StackSettings.read(tmp_path, {"PENSTOCK_REDIS_URL_FILE": "/nowhere"})
+    with pytest.raises(ServiceError, match=r"are both given; keep one"):
+        StackSettings.read(tmp_path, environ | {"PENSTOCK_DISPATCH_REDIS_URL": "redis://x"})
+
+
+def test_each_role_has_its_own_user_on_the_stacks_dispatch_redis(tmp_path: Path) -> None:
+    secrets = credentials.load_or_create(tmp_path / "secrets.env")
+    servers = OwnServers(StackSettings(ports=Ports(), model="llama"), secrets, tmp_path)
+    urls = servers.urls()
+    dispatch, gateway = urls["PENSTOCK_DISPATCH_REDIS_URL"], urls["PENSTOCK_GATEWAY_REDIS_URL"]
+    users = [urlsplit(url).username for url in (dispatch, gateway, servers.worker_redis_url())]
+    assert users == ["control-plane", "gateway", "worker-llama"]
+    assert servers.rules()[0] == "user default reset off"
+
+
+def test_a_dispatch_redis_that_was_given_is_for_all_roles_unless_they_have_their_own(
+    tmp_path: Path,
+) -> None:
+    given = StackSettings(ports=Ports(), dispatch_redis_url="redis://u:p@elsewhere:1/0")
+    servers = OwnServers(given, credentials.load_or_create(tmp_path / "secrets.env"), tmp_path)
+    assert "PENSTOCK_GATEWAY_REDIS_URL" not in servers.urls()
+    assert servers.worker_redis_url() == "redis://u:p@elsewhere:1/0"
+    assert servers.rules() == []
 
 
 # Processes ---------------------------------------------------------------------------------------

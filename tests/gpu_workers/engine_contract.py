@@ -61,8 +61,10 @@ async def gather(stream: AsyncIterator[Output | Result], answer: Answer | None =
 
 
 async def ask(engine: Engine, envelope: Envelope) -> Answer:
+    """As a worker asks: outputs come by both ways, in one order."""
+    answer = Answer()
     async with asyncio.timeout(60):
-        return await gather(engine.generate(envelope))
+        return await gather(engine.generate(envelope, answer.outputs.append), answer)
 
 
 async def it_describes_itself(engine: Engine, description: EngineDescription) -> None:
@@ -99,6 +101,36 @@ async def counts_are_cumulative_and_equal_the_results(
     assert counts == sorted(counts)
     assert counts[-1] == len(ids) == answer.result.usage.completion_tokens
     assert answer.result.usage.prompt_tokens > 0
+
+
+async def the_first_output_has_the_count_of_the_prompt(
+    engine: Engine, description: EngineDescription
+) -> None:
+    answer = await ask(engine, make_envelope(QUESTION, max_output_tokens=4))
+    assert answer.outputs[0].prompt_tokens == answer.result.usage.prompt_tokens > 0
+    body = {"prompt": ["A penstock is", "A turbine is"], "max_tokens": 4, "temperature": 0}
+    several = await ask(engine, make_envelope(body, api=Api.COMPLETIONS))
+    whole = several.result.usage.prompt_tokens
+    assert several.outputs[0].prompt_tokens in (0, whole), "never the count of some of them"
+
+
+async def the_tiers_context_bounds_prompt_and_output_together(
+    engine: Engine, description: EngineDescription
+) -> None:
+    prompt = (await ask(engine, make_envelope(ENDLESS, max_output_tokens=1))).result.usage
+    context = prompt.prompt_tokens + 5
+    for stream in (True, False):
+        envelope = make_envelope(
+            ENDLESS, stream=stream, max_output_tokens=32, max_context_tokens=context
+        )
+        answer = await ask(engine, envelope)
+        assert answer.result.usage.completion_tokens == 5
+        assert answer.result.finish_reason == "length"
+        envelope = make_envelope(ENDLESS, stream=stream, max_context_tokens=prompt.prompt_tokens)
+        refused = await ask(engine, envelope)
+        assert refused.result.outcome is Outcome.REFUSED
+        assert refused.result.error is not None
+        assert refused.result.error.code == "context_length_exceeded"
 
 
 async def usage_is_streamed_only_where_it_was_asked_for(
@@ -313,6 +345,8 @@ CLAUSES: list[Clause] = [
     it_describes_itself,
     a_stream_begins_with_the_role_and_ends_with_one_result,
     counts_are_cumulative_and_equal_the_results,
+    the_first_output_has_the_count_of_the_prompt,
+    the_tiers_context_bounds_prompt_and_output_together,
     usage_is_streamed_only_where_it_was_asked_for,
     without_streaming_there_is_one_body_with_the_same_text,
     completions_have_their_own_shape,

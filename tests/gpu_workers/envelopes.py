@@ -17,6 +17,7 @@ def make_envelope(
     api: Api = Api.CHAT_COMPLETIONS,
     stream: bool = True,
     max_output_tokens: int = 32,
+    max_context_tokens: int | None = None,
     request_id: str | None = None,
     gateway_id: str = "gateway-1",
     pool: str = "sim",
@@ -45,4 +46,5 @@ def make_envelope(
         cache_salt=cache_salt,
         arrived_at_ms=now_ms,
         deadline_ms=now_ms + 60_000,
+        max_context_tokens=max_context_tokens,
     )

@@ -47,8 +47,13 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
 
 def test_a_secret_that_is_set_twice_or_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
     file = {"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(tmp_path / "missing")}
-    with pytest.raises(ConfigError, match="PENSTOCK_DISPATCH_REDIS_URL"):
+    unread = r"PENSTOCK_DISPATCH_REDIS_URL_FILE cannot be read from \S+: No such file"
+    with pytest.raises(ConfigError, match=unread):
         WorkerConfig.from_environ(file)
+    for content, reason in ((b"\xff\xfe", "it is not UTF-8 text"), (b" \n", "is empty")):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(ConfigError, match=reason):
+            WorkerConfig.from_environ({"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(tmp_path / "bad")})
     with pytest.raises(ConfigError, match="not both"):
         WorkerConfig.from_environ(REDIS | file)
 

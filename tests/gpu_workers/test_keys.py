@@ -12,6 +12,9 @@ ARGUMENTS = {
     "worker_id": "W",
     "gateway_id": "G",
     "ticket_digest": "D",
+    "owner": "O",
+    "day": "1",
+    "month": "202611",
 }
 KEY_FUNCTIONS = [function for _, function in inspect.getmembers(keys, inspect.isfunction)]
 # Sets over many tags, written by single commands and never inside a function

@@ -1,6 +1,7 @@
 """`python -m gpu_workers` as a newcomer runs it."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +18,12 @@ COMMAND = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", "s
 
 @pytest.mark.stack
 async def test_one_command_joins_the_stack_that_demo_env_describes_and_sigterm_drains_it(
-    dispatch_redis: Redis, dispatch_redis_url: str, tmp_path: Path
+    dispatch_redis: Redis, tmp_path: Path
 ) -> None:
     (tmp_path / "var").mkdir()
     (tmp_path / "var" / "demo.env").write_text(
-        f"PENSTOCK_DISPATCH_REDIS_URL={dispatch_redis_url}\n"
+        # The control plane's user, as `make up` leaves it there.
+        f"PENSTOCK_DISPATCH_REDIS_URL={os.environ['PENSTOCK_DISPATCH_REDIS_URL']}\n"
     )
     gateway = FakeGateway(dispatch_redis)
     await gateway.appear()

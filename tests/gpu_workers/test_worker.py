@@ -1,7 +1,7 @@
 """A worker with the simulated engine over a real Redis and the real dispatch functions."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -66,6 +66,11 @@ class RunningWorker:
             return await self.task
 
 
+@pytest.fixture
+def sim_redis_url(worker_redis_url: Callable[[str], str]) -> str:
+    return worker_redis_url("sim")
+
+
 @asynccontextmanager
 async def running_worker(
     redis_url: str, engine: SimEngine, name: str = "w", **options: Any
@@ -92,10 +97,10 @@ async def worker_infos(redis: Redis) -> dict[str, WorkerInfo]:
 
 
 async def test_a_request_streams_ends_and_is_on_record_once(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps(granted=200)
-    async with running_worker(dispatch_redis_url, SimEngine(sleep=steps)) as running:
+    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
         await running.ready()
         request_id = await gateway.send(make_envelope(max_output_tokens=20))
         terminal = await gateway.terminal_of(request_id)
@@ -115,11 +120,11 @@ async def test_a_request_streams_ends_and_is_on_record_once(
 
 
 async def test_the_deltas_of_one_step_share_one_write(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps()
     engine = SimEngine(sleep=steps)
-    async with running_worker(dispatch_redis_url, engine) as running:
+    async with running_worker(sim_redis_url, engine) as running:
         await running.ready()
         sent = [await gateway.send(make_envelope(ENDLESS, max_output_tokens=8)) for _ in range(32)]
         await eventually(lambda: engine.load().running + engine.load().waiting == 32)
@@ -131,9 +136,9 @@ async def test_the_deltas_of_one_step_share_one_write(
 
 
 async def test_a_request_that_does_not_stream_comes_back_whole(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
-    async with running_worker(dispatch_redis_url, SimEngine(sleep=Steps(granted=100))):
+    async with running_worker(sim_redis_url, SimEngine(sleep=Steps(granted=100))):
         request_id = await gateway.send(make_envelope(stream=False))
         terminal = await gateway.terminal_of(request_id)
     assert request_id not in gateway.deltas
@@ -144,11 +149,11 @@ async def test_a_request_that_does_not_stream_comes_back_whole(
 
 
 async def test_a_cancellation_reaches_the_engine_and_its_tokens_are_counted(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps(granted=5)
     engine = SimEngine(sleep=steps)
-    async with running_worker(dispatch_redis_url, engine):
+    async with running_worker(sim_redis_url, engine):
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
         await eventually(lambda: engine.load().running == 1)
         await eventually(lambda: _tokens(gateway, request_id, 5))
@@ -168,11 +173,11 @@ async def _tokens(gateway: FakeGateway, request_id: str, count: int) -> bool:
 
 
 async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
-    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps(granted=1)
     engine = SimEngine(sleep=steps)
-    async with running_worker(dispatch_redis_url, engine):
+    async with running_worker(sim_redis_url, engine):
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=4))
         await gateway.delta_of(request_id)
         pool = keys.pool_prefix("sim")
@@ -188,10 +193,10 @@ async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
 
 
 async def test_the_requests_of_a_gateway_that_vanished_are_aborted(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
-    async with running_worker(dispatch_redis_url, engine):
+    async with running_worker(sim_redis_url, engine):
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
         await gateway.delta_of(request_id)
         await gateway.vanish()
@@ -203,11 +208,9 @@ async def test_the_requests_of_a_gateway_that_vanished_are_aborted(
 
 
 async def test_a_refused_request_is_answered_and_unbilled(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
-    async with running_worker(
-        dispatch_redis_url, SimEngine(context_tokens=32, sleep=Steps(granted=10))
-    ):
+    async with running_worker(sim_redis_url, SimEngine(context_tokens=32, sleep=Steps(granted=10))):
         body = {"messages": [{"role": "user", "content": "water " * 100}]}
         request_id = await gateway.send(make_envelope(body))
         terminal = await gateway.terminal_of(request_id)
@@ -218,10 +221,10 @@ async def test_a_refused_request_is_answered_and_unbilled(
 
 
 async def test_a_drain_lets_open_requests_end_takes_nothing_new_and_deregisters(
-    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps(granted=1)
-    async with running_worker(dispatch_redis_url, SimEngine(sleep=steps)) as running:
+    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=6))
         await gateway.delta_of(request_id)
         running.worker.drain()
@@ -240,10 +243,10 @@ async def _is_draining(redis: Redis) -> bool:
 
 
 async def test_what_outlasts_the_drain_is_failed_with_its_tokens(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
-    async with running_worker(dispatch_redis_url, engine, drain_seconds=0.05) as running:
+    async with running_worker(sim_redis_url, engine, drain_seconds=0.05) as running:
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
         await gateway.delta_of(request_id)
         running.worker.drain()
@@ -256,10 +259,10 @@ async def test_what_outlasts_the_drain_is_failed_with_its_tokens(
 
 
 async def test_a_second_drain_ends_open_requests_at_once(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
-    async with running_worker(dispatch_redis_url, engine, drain_seconds=600) as running:
+    async with running_worker(sim_redis_url, engine, drain_seconds=600) as running:
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
         await gateway.delta_of(request_id)
         running.worker.drain()
@@ -269,10 +272,10 @@ async def test_a_second_drain_ends_open_requests_at_once(
 
 
 async def test_an_engine_that_dies_fails_its_requests_typed_and_ends_the_worker(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
-    async with running_worker(dispatch_redis_url, engine) as running:
+    async with running_worker(sim_redis_url, engine) as running:
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
         await eventually(lambda: _tokens(gateway, request_id, 3))
         engine.fail("killed by a drill")
@@ -287,10 +290,10 @@ async def test_an_engine_that_dies_fails_its_requests_typed_and_ends_the_worker(
 
 
 async def test_an_engine_that_dies_idle_is_noticed_too(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps())
-    async with running_worker(dispatch_redis_url, engine) as running:
+    async with running_worker(sim_redis_url, engine) as running:
         await running.ready()
         engine.fail("killed by a drill")
         assert await running.exit_code() is Exit.ENGINE_DIED
@@ -302,9 +305,9 @@ class BrokenEngine(SimEngine):
 
 
 async def test_an_engine_that_does_not_start_ends_the_worker(
-    dispatch_redis_url: str, gateway: FakeGateway
+    sim_redis_url: str, gateway: FakeGateway
 ) -> None:
-    async with running_worker(dispatch_redis_url, BrokenEngine()) as running:
+    async with running_worker(sim_redis_url, BrokenEngine()) as running:
         assert await running.exit_code() is Exit.START_FAILED
 
 
@@ -317,9 +320,9 @@ class SlowEngine(SimEngine):
 
 
 async def test_a_worker_is_registered_while_its_engine_still_loads_and_can_be_drained(
-    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
-    async with running_worker(dispatch_redis_url, SlowEngine()) as running:
+    async with running_worker(sim_redis_url, SlowEngine()) as running:
         await eventually(lambda: worker_infos(dispatch_redis))
         (info,) = (await worker_infos(dispatch_redis)).values()
         assert info.state is WorkerState.STARTING
@@ -328,21 +331,21 @@ async def test_a_worker_is_registered_while_its_engine_still_loads_and_can_be_dr
 
 
 async def test_a_new_worker_of_the_same_name_fences_the_old_one(
-    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     old = SimEngine(sleep=Steps())
-    async with running_worker(dispatch_redis_url, old) as first:
+    async with running_worker(sim_redis_url, old) as first:
         await first.ready()
-        async with running_worker(dispatch_redis_url, SimEngine(sleep=Steps())) as second:
+        async with running_worker(sim_redis_url, SimEngine(sleep=Steps())) as second:
             await second.ready()
             assert await first.exit_code() is Exit.FENCED
             assert second.worker.state is WorkerState.READY
 
 
 async def test_a_worker_that_redis_lost_registers_again(
-    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
-    async with running_worker(dispatch_redis_url, SimEngine(sleep=Steps(granted=100))) as running:
+    async with running_worker(sim_redis_url, SimEngine(sleep=Steps(granted=100))) as running:
         await running.ready()
         await dispatch_redis.flushdb()
         await gateway.appear()
@@ -352,11 +355,11 @@ async def test_a_worker_that_redis_lost_registers_again(
 
 
 async def test_a_worker_waits_for_the_dispatch_functions(
-    dispatch_redis: Redis, dispatch_redis_url: str
+    dispatch_redis: Redis, sim_redis_url: str
 ) -> None:
     libraries = await dispatch_redis.function_dump()
     await dispatch_redis.function_flush()
-    async with running_worker(dispatch_redis_url, SimEngine(sleep=Steps())) as running:
+    async with running_worker(sim_redis_url, SimEngine(sleep=Steps())) as running:
         await asyncio.sleep(0)
         assert await worker_infos(dispatch_redis) == {}
         await dispatch_redis.function_restore(cast("str", libraries))
@@ -364,10 +367,10 @@ async def test_a_worker_waits_for_the_dispatch_functions(
 
 
 async def test_a_broken_connection_of_the_inbox_loses_no_request(
-    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps(granted=100)
-    async with running_worker(dispatch_redis_url, SimEngine(sleep=steps)) as running:
+    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
         await running.ready()
         await dispatch_redis.client_kill_filter(_type="normal", skipme=True)
         sent = [await gateway.send(make_envelope(max_output_tokens=2)) for _ in range(5)]

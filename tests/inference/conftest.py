@@ -2,17 +2,25 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TierPolicy
+from gpu_workers.protocol.policy import (
+    ApiKeyPolicy,
+    KeyDigest,
+    ModelPolicy,
+    Scope,
+    TenantPolicy,
+    TierPolicy,
+)
 from inference.completions import GatewaySettings
 from inference.openai_api.gateway import Gateway, create_gateway
 from inference.websocket_api.application import WebsocketApi
@@ -46,6 +54,8 @@ class Snapshot:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._version = 0
+        self._keys: dict[str, ApiKeyPolicy] = {}
+        self._tenants: dict[str, TenantPolicy] = {}
 
     async def add_key(self, tenant: str, **changes: Any) -> str:
         """A fresh key of a tenant; returns the key."""
@@ -54,22 +64,43 @@ class Snapshot:
         return key
 
     async def put_key(
-        self, key: str, tenant: str, *, tier: TierPolicy | None = None, refusal: str | None = None
+        self, key: str, tenant: str, *, tier: TierPolicy | None = None, **changes: Any
     ) -> None:
-        policy = ApiKeyPolicy(
-            key_id=f"key-of-{tenant}",
-            secret_digest=api_keys.digest(key, PEPPER),
-            tenant_id=tenant.lower(),
-            tenant_name=tenant,
-            project_id=f"project-of-{tenant}",
-            tier=tier or a_tier(),
-            refusal=refusal,
-        )
-        public_id = api_keys.parse(key).public_id
+        """Writes a key, or changes what was written of it; `tier` is its tenant's from now on."""
+        tenant_id, public_id = tenant.lower(), api_keys.parse(key).public_id
+        fields: dict[str, Any] = {
+            "key_id": f"key-of-{tenant}",
+            "digests": [KeyDigest(digest=api_keys.digest(key, PEPPER))],
+            "tenant_id": tenant_id,
+            "project_id": f"project-of-{tenant}",
+            "project_name": "Web",
+            "scopes": [Scope.INFERENCE],
+        }
+        if public_id in self._keys:
+            policy = msgspec.structs.replace(self._keys[public_id], **changes)
+        else:
+            policy = ApiKeyPolicy(**(fields | changes))
+        self._keys[public_id] = policy
         await self._redis.hset(keys.policy_api_keys(), public_id, codec.encode(policy))
+        await self.put_tenant(tenant, **({} if tier is None else {"tier": tier}))
+
+    async def put_tenant(self, tenant: str, **changes: Any) -> None:
+        """Writes a tenant, or changes what was written of it."""
+        tenant_id = tenant.lower()
+        known = self._tenants.get(tenant_id) or TenantPolicy(
+            tenant_id=tenant_id, name=tenant, tier=a_tier()
+        )
+        policy = self._tenants[tenant_id] = msgspec.structs.replace(known, **changes)
+        await self._redis.hset(keys.policy_tenants(), tenant_id, codec.encode(policy))
         await self.bump()
 
-    async def add_model(self, name: str, tenant_ids: list[str] | None = None) -> None:
+    async def remove_key(self, key: str) -> None:
+        await self._redis.hdel(keys.policy_api_keys(), api_keys.parse(key).public_id)
+        await self.bump()
+
+    async def add_model(
+        self, name: str, tenant_ids: list[str] | None = None, **changes: Any
+    ) -> None:
         policy = ModelPolicy(
             name=name,
             pool=POOL,
@@ -77,6 +108,7 @@ class Snapshot:
             created_at=1,
             owned_by="penstock",
             tenant_ids=tenant_ids,
+            **changes,
         )
         await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
         await self.bump()
@@ -110,8 +142,9 @@ class Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(application: Any) -> AsyncIterator[str]:
-    """The address at which an ASGI application is served while the block runs."""
+async def serving(application: Any, **options: Any) -> AsyncIterator[str]:
+    """The address at which an ASGI application is served while the block runs. `options` are
+    uvicorn's."""
     config = uvicorn.Config(
         application,
         host="127.0.0.1",
@@ -119,6 +152,8 @@ async def serving(application: Any) -> AsyncIterator[str]:
         lifespan="off",
         log_level="error",
         ws="websockets-sansio",
+        proxy_headers=False,
+        **options,
     )
     server = Server(config)
     task = asyncio.create_task(server.serve())
@@ -133,9 +168,9 @@ async def serving(application: Any) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def gateway_settings(dispatch_redis_url: str) -> GatewaySettings:
+def gateway_settings(gateway_redis_url: str) -> GatewaySettings:
     return GatewaySettings(
-        dispatch_redis_url=dispatch_redis_url,
+        dispatch_redis_url=gateway_redis_url,
         api_key_pepper=PEPPER,
         cache_salt_secret=b"cache-salt-secret-of-the-gateway-tests",
         allowed_origins=("http://app.example",),
@@ -186,8 +221,10 @@ async def impatient_service(
 
 
 @pytest.fixture
-async def worker(dispatch_redis_url: str, dispatch_redis: Redis) -> AsyncIterator[ScriptedWorker]:
+async def worker(
+    worker_redis_url: Callable[[str], str], dispatch_redis: Redis
+) -> AsyncIterator[ScriptedWorker]:
     """Not started yet: a test may give it a script first."""
-    worker = ScriptedWorker(dispatch_redis_url)
+    worker = ScriptedWorker(worker_redis_url(POOL))
     yield worker
     await worker.stop()

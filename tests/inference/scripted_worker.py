@@ -49,6 +49,7 @@ class Run:
                 chunks=[self.chunk(word) for word in words],
                 completion_tokens=self.tokens,
                 token_ids=[],
+                prompt_tokens=0 if self.seq > 1 else 3,
             )
         )
 
@@ -145,7 +146,7 @@ class ScriptedWorker:
     """Runs `script` for each assignment until it is stopped."""
 
     def __init__(self, redis_url: str, script: Script = count_to_three) -> None:
-        self.redis = Redis.from_url(redis_url, socket_timeout=None)
+        self.redis = Redis.from_url(redis_url, socket_timeout=None, max_connections=10_000)
         self.script = script
         self.runs: dict[str, Run] = {}
         self.cancelled: list[str] = []

@@ -10,6 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Api, Outcome
+from gpu_workers.protocol.policy import Scope
 from inference import settlement
 from inference.completions import InferenceRequest
 from inference.dispatch import RequestState
@@ -99,10 +100,12 @@ async def test_a_request_that_was_on_its_way_in_when_the_gateway_stopped_is_canc
         return await enqueue(*args, **options)
 
     monkeypatch.setattr(completions.dispatch, "enqueue", wait_at_the_gate)
-    caller = await completions.admission.authenticate(f"Bearer {service.alice}")
+    caller = await completions.admission.authenticate(
+        f"Bearer {service.alice}", address=None, scope=Scope.INFERENCE
+    )
     request = InferenceRequest(
         api=Api.CHAT_COMPLETIONS, model=MODEL, stream=True, body=b"{}", output_tokens=None,
-        output_param="max_tokens", prompt_bytes=1, prompt_param="messages",
+        output_param="max_tokens", prompt_bytes=1, prompt_param="messages", prompt_bound=1,
     )  # fmt: skip
     beginning = asyncio.create_task(completions.begin(caller, request))
     await is_at_the_gate.wait()

@@ -40,7 +40,7 @@ def ends() -> list[Terminal]:
 
 @pytest.fixture
 def stream(ends: list[Terminal]) -> TokenStream:
-    return TokenStream("a", ends.append)
+    return TokenStream("a", ends.append, lambda: None)
 
 
 async def test_what_gathers_between_two_reads_comes_at_once(
@@ -118,7 +118,7 @@ async def test_the_hub_beats_reads_and_takes_its_keys_with_it(
     blocking = Redis.from_url(dispatch_redis_url, socket_timeout=None)
     hub = FrameHub(dispatch_redis, blocking)
     await hub.start()
-    stream = hub.open("a", lambda terminal: None)
+    stream = hub.open("a", lambda terminal: None, lambda: None)
     frames = keys.gateway_frames(hub.gateway_id)
     batch = FrameBatch(worker_id="w", frames=[a_delta(0, b"one")])
     await dispatch_redis.rpush(frames, b"not a frame", codec.encode(batch))
@@ -136,7 +136,7 @@ async def test_the_hub_reads_on_after_its_connection_broke(
     blocking = Redis.from_url(dispatch_redis_url, socket_timeout=None, client_name="the-hub")
     hub = FrameHub(dispatch_redis, blocking)
     await hub.start()
-    stream = hub.open("a", lambda terminal: None)
+    stream = hub.open("a", lambda terminal: None, lambda: None)
 
     async def is_blocked() -> bool:
         clients = await dispatch_redis.client_list()

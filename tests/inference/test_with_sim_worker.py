@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-import sys
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
-from tests.places import ROOT
+from tests.inference.processes import a_sim_worker
 from tests.polling import eventually
 
 pytestmark = pytest.mark.stack
@@ -31,24 +30,11 @@ STREAM = {
 
 
 @pytest.fixture
-async def sim_worker(service: Service, dispatch_redis_url: str) -> AsyncIterator[Process]:
-    command = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", MODEL]
-    command += ["--pool", POOL, "--name", "sim-of-the-tests", "--metrics-port", "0"]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=ROOT,
-        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": dispatch_redis_url},
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-        process_group=0,
-    )
-    try:
-        await eventually(lambda: service.gateway.completions.workers.is_ready(POOL), 20)
+async def sim_worker(
+    service: Service, worker_redis_url: Callable[[str], str]
+) -> AsyncIterator[Process]:
+    async with a_sim_worker(worker_redis_url(POOL)) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
 
 
 async def records(redis: Redis) -> list[UsageEntry]:

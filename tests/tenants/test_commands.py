@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.protocol import keys
 from tenants import api_keys
-from tenants.models import ApiKey, PolicyVersion, Project, Tenant, User
+from tenants.models import ApiKey, PolicyChange, Project, Tenant, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 
@@ -126,9 +126,9 @@ def test_create_operator_says_which_file_is_missing(tmp_path: Path) -> None:
 def test_what_is_down_is_told_in_one_sentence(
     acme: Project, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
 ) -> None:
-    def be_down() -> None:
+    def be_down(_touched: object) -> None:
         raise error
 
-    monkeypatch.setattr(PolicyVersion, "bump", be_down)
+    monkeypatch.setattr(PolicyChange, "note", be_down)
     with pytest.raises(CommandError, match=sentence):
         call_command("create_api_key", "Acme")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.management.base import CommandError
 from redis.asyncio import Redis
 
 import inference
@@ -25,4 +26,8 @@ class Command(ReportingCommand):
 async def _load(sources: list[Path]) -> None:
     async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
         for source in sources:
-            await FunctionLibrary(redis, source).load()
+            if not await FunctionLibrary(redis, source).load():
+                raise CommandError(
+                    "The user of PENSTOCK_DISPATCH_REDIS_URL may not load functions: give the "
+                    "control plane's there, see `manage.py redis_acl`."
+                )

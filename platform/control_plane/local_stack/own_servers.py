@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from control_plane import redis_acl
 from control_plane.local_stack.programs import (
     DISPATCH_REDIS,
     POSTGRES,
@@ -53,10 +54,25 @@ class OwnServers:
 
     def urls(self) -> dict[str, str]:
         """By variable: ours, or the one that was given."""
-        return {
+        urls = {
             variable: self.by_name[name].url if name in self.by_name else str(self._given[name])
             for name, variable in URL_VARIABLES.items()
         }
+        if (dispatch := self._own_dispatch_redis()) is not None:
+            urls["PENSTOCK_GATEWAY_REDIS_URL"] = dispatch.url_of(redis_acl.GATEWAY)
+        return urls
+
+    def worker_redis_url(self) -> str:
+        """The dispatch Redis as the user of our GPU workers' pool; a given one as it was given."""
+        dispatch = self._own_dispatch_redis()
+        if dispatch is None:
+            return str(self._given[DISPATCH_REDIS])
+        return dispatch.url_of(redis_acl.worker_name(self._settings.pool))
+
+    def rules(self) -> list[str]:
+        """What our dispatch Redis is told of its users; a running one keeps what it was told."""
+        dispatch = self._own_dispatch_redis()
+        return [] if dispatch is None else redis_acl.acl_file(dispatch.users).splitlines()
 
     def owner_database_url(self) -> str | None:
         """What `migrate` signs in with: ours, or the one that was given."""
@@ -98,12 +114,25 @@ class OwnServers:
             user=user,
         )
 
+    def _own_dispatch_redis(self) -> RedisServer | None:
+        server = self.by_name.get(DISPATCH_REDIS)
+        return server if isinstance(server, RedisServer) else None
+
     def _redis(self, name: str) -> RedisServer:
         return RedisServer(
             binary=find_redis(),
             folder=self._folder / name,
             port=self._port(name),
             password=self._password(name),
+            users=self._dispatch_users() if name == DISPATCH_REDIS else (),
+        )
+
+    def _dispatch_users(self) -> tuple[redis_acl.RedisUser, ...]:
+        """The control plane's first: people's own workers join with it, by demo.env."""
+        return (
+            redis_acl.control_plane(self._password(DISPATCH_REDIS)),
+            redis_acl.gateway(self._password("gateway_redis")),
+            redis_acl.worker(self._settings.pool, self._password("worker_redis")),
         )
 
     def _port(self, name: str) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from control_plane.local_stack.credentials import NOT_FOR_WORKERS
 from control_plane.local_stack.services import (
     LOOPBACK,
     PostgresServer,
@@ -49,6 +50,8 @@ def web_program(port: int) -> Program:
     uvicorn = [sys.executable, "-m", "uvicorn", "control_plane.asgi:application"]
     uvicorn += ["--host", LOOPBACK, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
     uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "131072", "--no-access-log"]
+    # Who is calling is told by control_plane/edge.py, for every server alike.
+    uvicorn += ["--no-proxy-headers"]
     uvicorn += ["--ws-per-message-deflate", "false", "--lifespan", "on"]
     uvicorn += ["--timeout-graceful-shutdown", str(GRACEFUL_SHUTDOWN_SECONDS)]
     return Program(
@@ -88,13 +91,20 @@ def collector_program(root: Path) -> Program:
 
 
 def worker_programs(
-    python: Path, groups: tuple[str | None, ...], *, model: str, metrics_port: int
+    python: Path,
+    groups: tuple[str | None, ...],
+    *,
+    model: str,
+    metrics_port: int,
+    redis_url_file: Path,
 ) -> list[Program]:
     """One GPU worker per group. Its name is that of its slot, so a restarted worker fences the
-    incarnation before it; it ends its engine's processes itself, in order."""
+    incarnation before it; it ends its engine's processes itself, in order. It comes to the dispatch
+    Redis as its pool's user, and is not told the control plane's secrets."""
     programs = []
     for number, devices in enumerate(groups):
-        environ = {
+        environ = dict.fromkeys(NOT_FOR_WORKERS, "") | {
+            "PENSTOCK_DISPATCH_REDIS_URL_FILE": str(redis_url_file),
             "PENSTOCK_WORKER_MODEL": model,
             "PENSTOCK_WORKER_NAME": f"local-{number}",
             "PENSTOCK_WORKER_METRICS_PORT": str(metrics_port + number),

@@ -22,6 +22,7 @@ import psycopg
 import redis
 
 from control_plane.database_roles import OWNER_ROLE, WEB_ROLE, prepare_database
+from control_plane.redis_acl import RedisUser, acl_file
 
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"
@@ -228,16 +229,27 @@ def _postgres_folders() -> Iterable[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class RedisServer:
-    """A Redis or Valkey server of our own, loopback only, that keeps nothing on disk."""
+    """A Redis or Valkey server of our own, loopback only, that keeps nothing on disk.
+
+    Without `users` it has the default one alone, with the password; with users the first of them
+    is who `url` names, and the default one is off.
+    """
 
     binary: Path
     folder: Path
     port: int
     password: str
+    users: tuple[RedisUser, ...] = ()
 
     @property
     def url(self) -> str:
+        if self.users:
+            return self.users[0].url(LOOPBACK, self.port)
         return f"redis://:{quote(self.password, safe='')}@{LOOPBACK}:{self.port}/0"
+
+    def url_of(self, user: str) -> str:
+        """The URL that a process with the user of this name is given."""
+        return next(each.url(LOOPBACK, self.port) for each in self.users if each.name == user)
 
     @property
     def command(self) -> list[str]:
@@ -247,10 +259,14 @@ class RedisServer:
         """Write its configuration, readable by us only: it holds the password."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
+        users = self.folder / "users.acl"
+        if self.users:
+            users.touch(mode=0o600)
+            users.write_text(acl_file(self.users))
         lines = [
             f"bind {LOOPBACK}",
             f"port {self.port}",
-            f"requirepass {self.password}",
+            f"aclfile {users}" if self.users else f"requirepass {self.password}",
             f"dir {self.folder}",
             'save ""',
             "appendonly no",

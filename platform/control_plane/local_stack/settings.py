@@ -49,16 +49,23 @@ class StackSettings:
     redis_url: str | None = field(default=None, repr=False)
     # PENSTOCK_WORKER_MODEL: the name under which tenants ask for the model of the GPU worker
     model: str = "penstock-demo"
+    # PENSTOCK_WORKER_POOL: the pool of that worker; default: the model's name
+    given_pool: str = ""
     # One worker each: its CUDA_VISIBLE_DEVICES, or None on a machine without CUDA.
     gpu_groups: tuple[str | None, ...] = (None,)
     # The whole environment that the services inherit.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def pool(self) -> str:
+        return self.given_pool or self.model
 
     @classmethod
     def read(cls, root: Path, environ: Mapping[str, str]) -> Self:
         """From `environ` over the checkout's `.env`; raises `ServiceError` for what is wrong."""
         dotenv = root / ".env"
         merged = (read_env_file(dotenv) if dotenv.exists() else {}) | dict(environ)
+        merged = _with_files_read(merged)
         return cls(
             ports=Ports.from_environ(merged),
             database_url=merged.get("PENSTOCK_DATABASE_URL") or None,
@@ -66,9 +73,29 @@ class StackSettings:
             dispatch_redis_url=merged.get("PENSTOCK_DISPATCH_REDIS_URL") or None,
             redis_url=merged.get("PENSTOCK_REDIS_URL") or None,
             model=merged.get("PENSTOCK_WORKER_MODEL") or "penstock-demo",
+            given_pool=merged.get("PENSTOCK_WORKER_POOL", ""),
             gpu_groups=_gpu_groups(merged),
             environ=merged,
         )
+
+
+def _with_files_read(environ: Mapping[str, str]) -> dict[str, str]:
+    """PENSTOCK_..._FILE replaced by what the file holds, since we make URLs and secrets of our own
+    for what is not given."""
+    read = dict(environ)
+    for variable, path in environ.items():
+        name = variable.removesuffix("_FILE")
+        if name == variable or not name.startswith("PENSTOCK_") or not path:
+            continue
+        if environ.get(name):
+            raise ServiceError(f"{name} and {variable} are both given; keep one.")
+        try:
+            read[name] = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ServiceError(f"{variable} cannot be read from {path}: {reason}.") from None
+        del read[variable]
+    return read
 
 
 def _port(environ: Mapping[str, str], name: str) -> int:

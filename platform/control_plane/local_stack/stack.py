@@ -130,6 +130,9 @@ class Stack:
                 return False
             self._make_way(say)
             servers, apps, workers = self._programs()
+            credentials.write_private_text(
+                self._worker_redis_url_file, self._servers.worker_redis_url()
+            )
             if not self.supervisor.is_running():
                 self._check_ports([*servers, *apps, *workers])
                 self.supervisor.start(
@@ -237,6 +240,7 @@ class Stack:
             self.settings.gpu_groups,
             model=self.settings.model,
             metrics_port=ports.worker_metrics,
+            redis_url_file=self._worker_redis_url_file,
         )
         return self._servers.programs(), apps, workers
 
@@ -294,6 +298,11 @@ class Stack:
         return self.var / "run" / "ready"
 
     @property
+    def _worker_redis_url_file(self) -> Path:
+        """A file, as the supervisor's configuration bears no secret."""
+        return self.var / "run" / "worker-redis-url"
+
+    @property
     def _fingerprint_file(self) -> Path:
         return self.var / "run" / "settings-fingerprint"
 
@@ -302,6 +311,7 @@ class Stack:
         """Changes with everything that running processes were told at their start."""
         ours = {name: value for name, value in self.environ.items() if _is_told(name)}
         everything = [sorted(ours.items()), repr(self.settings.ports), self.settings.gpu_groups]
+        everything.append(self._servers.rules())
         return hashlib.sha256(repr(everything).encode()).hexdigest()
 
     def _recorded_fingerprint(self) -> str:

@@ -22,5 +22,5 @@ class Command(ReportingCommand):
             options,
             api_key_id=str(key.id),
             public_id=key.public_id,
-            revoked_at=revoked_at.isoformat(),
+            revoked_at=revoked_at,
         )

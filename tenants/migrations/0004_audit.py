@@ -11,7 +11,7 @@ from tenants.row_security import BuildTenantWall
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tenants", "0002_row_security"),
+        ("tenants", "0003_policy_changes"),
     ]
 
     operations = [

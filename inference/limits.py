@@ -1,0 +1,251 @@
+"""The limits that hold for a caller, how it stands against them, and how a refusal explains itself.
+
+A limit belongs to a scope: the caller's key, project or tenant, or its tenant's tier, which is
+counted with the tenant. All of them hold at once, so the strictest wins.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from prometheus_client import Counter
+
+from gpu_workers.protocol.messages import LimitDetail
+from gpu_workers.protocol.policy import Caller, LimitName
+from inference.charges import Charge
+from inference.errors import LimitReached, QuotaExhausted
+
+REFUSED = Counter(
+    "penstock_gateway_limit_refusals_total", "Requests refused by a limit.", ["limit", "scope"]
+)
+
+# How admission.lua numbers them.
+_KINDS: Final = {
+    LimitName.REQUESTS_PER_MINUTE: 1,
+    LimitName.TOKENS_PER_MINUTE: 2,
+    LimitName.CONCURRENT_REQUESTS: 3,
+    LimitName.TOKENS_PER_DAY: 4,
+    LimitName.TOKENS_PER_MONTH: 5,
+    LimitName.SPEND_PER_MONTH: 6,
+}
+_WHAT: Final = {
+    LimitName.REQUESTS_PER_MINUTE: "requests a minute",
+    LimitName.TOKENS_PER_MINUTE: "tokens a minute",
+    LimitName.CONCURRENT_REQUESTS: "requests at once",
+    LimitName.TOKENS_PER_DAY: "tokens a day",
+    LimitName.TOKENS_PER_MONTH: "tokens a month",
+    LimitName.SPEND_PER_MONTH: "a month",
+}
+_OF_REQUESTS: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.CONCURRENT_REQUESTS)
+# Waiting for so long is for people: clients that retry by themselves are told not to.
+_LONGEST_RETRY_MS: Final = 60_000
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class LimitScope(StrEnum):
+    """Whose limit it is."""
+
+    KEY = "key"
+    PROJECT = "project"
+    TENANT = "tenant"
+    TIER = "tier"
+
+
+_OWNERS: Final = {
+    LimitScope.KEY: 1,
+    LimitScope.PROJECT: 2,
+    LimitScope.TENANT: 3,
+    LimitScope.TIER: 3,
+}
+
+
+class ScopedLimit(msgspec.Struct, frozen=True):
+    """One limit of a caller."""
+
+    scope: LimitScope
+    name: LimitName
+    value: int
+    is_hard: bool = True
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a caller stands against one limit. `resets_at_ms` is when all of it is free again, None
+    where nothing is used or nobody can know."""
+
+    limit: ScopedLimit
+    used: int
+    resets_at_ms: int | None = None
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit.value - self.used)
+
+
+def limits_of(caller: Caller) -> list[ScopedLimit]:
+    """Every limit that a request of this caller has to pass."""
+    tier = caller.tenant.tier
+    limits = [
+        ScopedLimit(LimitScope.TIER, LimitName.REQUESTS_PER_MINUTE, tier.requests_per_minute),
+        ScopedLimit(LimitScope.TIER, LimitName.CONCURRENT_REQUESTS, tier.max_concurrent_requests),
+    ]
+    if tier.tokens_per_minute is not None:
+        name = LimitName.TOKENS_PER_MINUTE
+        limits.append(ScopedLimit(LimitScope.TIER, name, tier.tokens_per_minute))
+    for scope, own in (
+        (LimitScope.TENANT, caller.tenant.limits),
+        (LimitScope.PROJECT, caller.key.project_limits),
+        (LimitScope.KEY, caller.key.limits),
+    ):
+        for limit in own:
+            limits.append(ScopedLimit(scope, limit.name, limit.value, limit.is_hard))
+    return limits
+
+
+def packed(limits: Sequence[ScopedLimit]) -> bytes:
+    """The limits as admission.lua takes them: owner, kind, value, is_hard."""
+    return _encode(
+        [
+            (_OWNERS[limit.scope], _KINDS[limit.name], limit.value, int(limit.is_hard))
+            for limit in limits
+        ]
+    )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def cost(name: LimitName, charge: Charge) -> int:
+    """What a request takes of a limit."""
+    if name in _OF_REQUESTS:
+        return 1
+    return charge.nanos if name is LimitName.SPEND_PER_MONTH else charge.tokens
+
+
+def rate_limit_headers(standings: Sequence[Standing], now_ms: int) -> Headers:
+    """OpenAI's `x-ratelimit-*`, of the scope with least left. The reset is when the limit is back
+    at its initial state; of the limit that refuses, when it has room for the request."""
+    return (
+        *_headers_of("requests", LimitName.REQUESTS_PER_MINUTE, standings, now_ms),
+        *_headers_of("tokens", LimitName.TOKENS_PER_MINUTE, standings, now_ms),
+    )
+
+
+def _headers_of(word: str, name: LimitName, standings: Sequence[Standing], now_ms: int) -> Headers:
+    hard = [each for each in standings if each.limit.name is name and each.limit.is_hard]
+    if not hard:
+        return ()
+    tightest = min(hard, key=lambda each: (each.remaining, each.limit.value))
+    reset_ms = 0 if tightest.resets_at_ms is None else tightest.resets_at_ms - now_ms
+    return (
+        (f"x-ratelimit-limit-{word}", str(tightest.limit.value)),
+        (f"x-ratelimit-remaining-{word}", str(tightest.remaining)),
+        (f"x-ratelimit-reset-{word}", duration(reset_ms)),
+    )
+
+
+def duration(ms: int) -> str:
+    """As OpenAI writes it: 6ms, 1s, 2m3s."""
+    if ms < 1000:
+        return f"{max(0, ms)}ms"
+    minutes, seconds = divmod(math.ceil(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{seconds}s"
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+def refusal(
+    caller: Caller, standing: Standing, charge: Charge, wait_ms: int | None, headers: Headers
+) -> LimitReached:
+    """The error of a request that a limit keeps out; `wait_ms` None: it can never fit."""
+    limit = standing.limit
+    REFUSED.labels(limit.name.value, limit.scope.value).inc()
+    needed = _needed(limit.name, cost(limit.name, charge))
+    allowed = f"{_amount(limit.name, limit.value)} {_WHAT[limit.name]}"
+    seconds = None if wait_ms is None else max(1, math.ceil(wait_ms / 1000))
+    detail = LimitDetail(
+        limit=limit.name.value,
+        scope=limit.scope.value,
+        used=standing.used,
+        limit_value=limit.value,
+        reset_seconds=seconds,
+    )
+    if wait_ms is None or seconds is None:
+        return LimitReached(
+            f"This request {needed}, which {_whose(caller, limit)} limit of {allowed}"
+            f"{_of_tier(caller, limit)} can never admit; asking again does not help.",
+            code="request_exceeds_limit",
+            limit=detail,
+            should_retry=False,
+            headers=headers,
+        )
+    spent = f"{_amount(limit.name, standing.used)} {_are(limit.name, standing.used)} used"
+    if limit.name not in _OF_REQUESTS:
+        spent = f"{spent} and this request {needed}"
+    error = QuotaExhausted if limit.name is LimitName.SPEND_PER_MONTH else LimitReached
+    is_exhausted = error is QuotaExhausted
+    return error(
+        f"{_who(caller, limit)} has reached its limit of {allowed}"
+        f"{_of_tier(caller, limit)}: {spent}; "
+        f"{'it is free again' if is_exhausted else 'ask again'} in {_time(seconds)}.",
+        code=None if is_exhausted else f"{limit.name.value}_exceeded",
+        retry_after_seconds=seconds,
+        retry_after_ms=max(1, wait_ms),
+        limit=detail,
+        should_retry=False if is_exhausted or wait_ms > _LONGEST_RETRY_MS else None,
+        headers=headers,
+    )
+
+
+def _who(caller: Caller, limit: ScopedLimit) -> str:
+    match limit.scope:
+        case LimitScope.KEY:
+            return "This API key"
+        case LimitScope.PROJECT:
+            return f"The project {caller.key.project_name or caller.key.project_id}"
+    return caller.tenant.name or "Your organisation"
+
+
+def _whose(caller: Caller, limit: ScopedLimit) -> str:
+    who = _who(caller, limit)
+    return f"{who if who == caller.tenant.name else who[0].lower() + who[1:]}'s"
+
+
+def _of_tier(caller: Caller, limit: ScopedLimit) -> str:
+    return f" (tier {caller.tier.name})" if limit.scope is LimitScope.TIER else ""
+
+
+def _needed(name: LimitName, amount: int) -> str:
+    if name in _OF_REQUESTS:
+        return "is one"
+    if name is LimitName.SPEND_PER_MONTH:
+        return f"may cost up to {dollars(amount)}"
+    return f"may take up to {amount} tokens"
+
+
+def _amount(name: LimitName, value: int) -> str:
+    return dollars(value) if name is LimitName.SPEND_PER_MONTH else str(value)
+
+
+def _are(name: LimitName, used: int) -> str:
+    return "is" if used == 1 or name is LimitName.SPEND_PER_MONTH else "are"
+
+
+def dollars(nanos: int) -> str:
+    """Whole cents, and more digits only where they say something: $12.50, $0.000125."""
+    whole, fraction = divmod(nanos, 10**9)
+    digits = f"{fraction:09d}".rstrip("0").ljust(2, "0")
+    return f"${whole}.{digits}"
+
+
+def _time(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = math.ceil(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} minutes"
+    hours = math.ceil(minutes / 60)
+    return f"{hours} hours" if hours < 48 else f"{math.ceil(hours / 24)} days"

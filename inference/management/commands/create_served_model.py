@@ -1,0 +1,50 @@
+"""manage.py create_served_model org/model --pool gpu-a --context 32768"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from inference.management.look_up import visible_to
+from inference.models import Capability, Pool, ServedModel
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "Put a model into the catalogue; its pool is made where there is none of that name."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("name", help="as callers name it")
+        parser.add_argument("--pool", help="pool of workers that serves it; default: its name")
+        parser.add_argument("--context", type=int, required=True, help="tokens, prompt and answer")
+        parser.add_argument("--capability", action="append", choices=Capability.values)
+        parser.add_argument(
+            "--visible-to", action="append", metavar="TENANT", help="default: everybody"
+        )
+        parser.add_argument("--disabled", action="store_true", help="do not show it to callers yet")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenants = visible_to(options["visible_to"])
+        pool = Pool(name=options["pool"] or options["name"])
+        pool.full_clean(validate_unique=False)
+        if not Pool.objects.filter(name=pool.name).exists():
+            pool.save()
+        model = ServedModel(
+            name=options["name"],
+            pool=pool,
+            context_tokens=options["context"],
+            is_enabled=not options["disabled"],
+        )
+        if options["capability"]:
+            model.capabilities = options["capability"]
+        model.full_clean()
+        model.save()
+        model.tenants.set(tenants)
+        self.report(
+            options,
+            model_id=str(model.id),
+            name=model.name,
+            pool=pool.name,
+            is_enabled=model.is_enabled,
+            visible_to=", ".join(tenant.name for tenant in tenants) or "everybody",
+        )

@@ -1,0 +1,198 @@
+"""What requests have reserved of their tenants' limits, through the functions of admission.lua.
+
+A reservation is made once for the worst case, trued down when the worker has counted the prompt,
+and settled at the end to what was really used, after which it is gone. Each of these may be
+repeated, and may come too late, without harm.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from gpu_workers.protocol import codec, keys
+from inference.charges import NOTHING, Charge, Prices, actual
+from inference.redis_functions import FunctionLibrary
+
+_log = structlog.get_logger(__name__)
+
+# How old a reservation must be before the sweeper asks whether its request still exists.
+SWEEP_AGE_MS: Final = 60_000
+_HINT_SECONDS: Final = 30.0
+_TENANTS_HINTED: Final = 100_000
+
+Clock = Callable[[], int]
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """What a request asks for. admission.lua reads and changes the first four by their places."""
+
+    key_id: str
+    project_id: str
+    tokens: int
+    nanos: int
+    pool: str
+    prices: Prices
+
+
+class Reservation(msgspec.Struct, frozen=True, array_like=True):
+    """An open reservation, as it lies in Redis. `windows` has a digit for each owner: 1 where its
+    tokens count in a sliding minute."""
+
+    at_ms: int
+    windows: str
+    claim: Claim
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """Of `reserve`. `refusing` is the place of the limit that keeps the request out, None if none
+    does; `wait_ms` how long that lasts, None for ever. `used` is of each limit, before this
+    request."""
+
+    now_ms: int
+    refusing: int | None
+    wait_ms: int | None
+    used: list[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """What the reservation of a request is to be from now on."""
+
+    tenant_id: str
+    request_id: str
+    charge: Charge
+
+
+class Reservations:
+    """Each method is one round trip. `clock` (Unix ms) replaces Redis TIME, for tests only."""
+
+    def __init__(self, redis: Redis, *, clock: Clock | None = None) -> None:
+        self._redis = redis
+        self._clock = clock
+        self._functions = FunctionLibrary(redis, Path(__file__).with_name("admission.lua"))
+        self._hinted_at: dict[str, float] = {}
+
+    async def load_functions(self) -> None:
+        await self._functions.load()
+
+    async def reserve(self, tenant_id: str, request_id: str, claim: Claim, limits: bytes) -> Answer:
+        """All limits, `packed`, are checked, then all taken, or nothing is. Repeating is free."""
+        await self._hint(tenant_id)
+        now_ms, refusing, wait_ms, *used = await self._functions.call(
+            keys.FUNCTION_RESERVE,
+            keys.tenant_prefix(tenant_id),
+            request_id,
+            _encode(claim),
+            limits,
+            *self._time(),
+        )
+        return Answer(
+            now_ms=now_ms,
+            refusing=refusing - 1 if refusing else None,
+            wait_ms=None if wait_ms < 0 else wait_ms,
+            used=used,
+        )
+
+    async def true_down(self, corrections: Iterable[Correction]) -> None:
+        """The reservations stay open, and become smaller; never larger."""
+        await self._correct(keys.FUNCTION_TRUE_DOWN, corrections)
+
+    async def settle(self, corrections: Iterable[Correction]) -> None:
+        """The reservations end; what is not there is fine."""
+        await self._correct(keys.FUNCTION_SETTLE, corrections)
+
+    async def standing(
+        self, tenant_id: str, key_id: str, project_id: str, limits: bytes
+    ) -> tuple[int, list[tuple[int, int]]]:
+        """Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms it is
+        all free again (0: nothing is used, or nobody knows)."""
+        now_ms, *numbers = await self._functions.call(
+            keys.FUNCTION_STANDING,
+            keys.tenant_prefix(tenant_id),
+            key_id,
+            project_id,
+            limits,
+            *self._time(),
+        )
+        return now_ms, list(zip(numbers[::2], numbers[1::2], strict=True))
+
+    async def _correct(self, function: str, corrections: Iterable[Correction]) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        for each in corrections:
+            pipeline.fcall(
+                function,
+                1,
+                keys.tenant_prefix(each.tenant_id),
+                each.request_id,
+                each.charge.tokens,
+                each.charge.nanos,
+                *self._time(),
+            )
+        try:
+            await pipeline.execute()
+        except ResponseError as error:
+            # A Redis that restarted empty has no reservations either; only the functions go back.
+            _log.warning("reservations_not_corrected", reason=str(error))
+            await self._functions.load()
+
+    async def _hint(self, tenant_id: str) -> None:
+        """Tells the sweeper where to look."""
+        now = time.monotonic()
+        if now - self._hinted_at.get(tenant_id, -_HINT_SECONDS) < _HINT_SECONDS:
+            return
+        await self._redis.sadd(keys.tenants_with_reservations(), tenant_id)
+        if len(self._hinted_at) >= _TENANTS_HINTED:
+            self._hinted_at.clear()
+        self._hinted_at[tenant_id] = now
+
+    def _time(self) -> tuple[int, ...]:
+        return () if self._clock is None else (self._clock(),)
+
+
+async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None = None) -> int:
+    """Settles reservations that outlived their request: a gateway died between two calls. Never
+    one whose request the pool still holds open. Returns how many it settled."""
+    reservations = Reservations(redis, clock=clock)
+    oldest_ms = (clock() if clock else await _redis_ms(redis)) - age_ms
+    swept = 0
+    for tenant in await redis.smembers(keys.tenants_with_reservations()):
+        tenant_id = tenant.decode() if isinstance(tenant, bytes) else tenant
+        async for request, value in redis.hscan_iter(keys.tenant_reservations(tenant_id)):
+            reservation, request_id = _decode(value), request.decode()
+            if reservation.at_ms > oldest_ms:
+                continue
+            pool = reservation.claim.pool
+            if await redis.zscore(keys.pool_open_requests(pool), request_id) is not None:
+                continue
+            charge = await _charge_on_record(redis, request_id, reservation.claim)
+            correction = Correction(tenant_id=tenant_id, request_id=request_id, charge=charge)
+            await reservations.settle([correction])
+            swept += 1
+    return swept
+
+
+async def _charge_on_record(redis: Redis, request_id: str, claim: Claim) -> Charge:
+    """What the request's terminal record says, as long as the pool remembers it; a request that
+    it does not know was never run."""
+    record = await redis.hget(keys.pool_request(claim.pool, request_id), "record")
+    if not isinstance(record, bytes):
+        return NOTHING
+    entry = codec.decode_usage_entry(record)
+    return actual(entry.outcome, entry.usage, claim.prices)
+
+
+async def _redis_ms(redis: Redis) -> int:
+    seconds, microseconds = await redis.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Reservation).decode

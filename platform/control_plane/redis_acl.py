@@ -1,0 +1,120 @@
+"""The users of the dispatch Redis: who may do what there. The one source of these rules.
+
+A GPU node is the least trusted of the three, as it runs engines and models of others: its user can
+do what its own pool needs, and leave frames for gateways. It reads no other pool's prompts, no
+tenant's reservations and nobody's policy. The gateway reads policy and cannot write it. Functions
+are loaded by the control plane alone, since they run with the rights of whoever calls them: what a
+gateway could load, the control plane would run.
+
+Syntax of Redis 7.0: `~` a key pattern, `%R~` for reading and `%W~` for writing only, and in
+brackets a selector, which allows its few commands on its own keys.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from gpu_workers.protocol import keys
+
+CONTROL_PLANE: Final = "control-plane"
+GATEWAY: Final = "gateway"
+
+_POLICY: Final = "{policy}:*"
+# What keys were used for, and when: the gateway notes it, the control plane copies it.
+_USES: Final = ("{uses}:keys", "{uses}:digests")
+
+# Commands on keys, which the patterns bound, and those that touch none. Functions count: Redis
+# checks each call in them against the rights of the user who called the function.
+_COMMANDS: Final = (
+    *("+@connection", "+@transaction", "+@string", "+@hash", "+@list", "+@set", "+@sortedset"),
+    *("+@stream", "+del", "+unlink", "+exists", "+type", "+ttl", "+pttl", "+persist", "+expire"),
+    *("+expireat", "+pexpire", "+pexpireat", "+time", "+fcall", "+fcall_ro"),
+    # Last, since rules are read in order. Tracking would tell the names of others' keys.
+    *("-@dangerous", "-client|tracking"),
+)
+_POOL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisUser:
+    """A user of the dispatch Redis, by its rules in the syntax of ACL SETUSER."""
+
+    name: str
+    password: str = field(repr=False)
+    permissions: tuple[str, ...]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """All that ACL SETUSER is told after the name; bears the password's digest only."""
+        digest = hashlib.sha256(self.password.encode()).hexdigest()
+        return ("reset", "on", f"#{digest}", *self.permissions)
+
+    def url(self, host: str, port: int) -> str:
+        user, password = quote(self.name, safe=""), quote(self.password, safe="")
+        return f"redis://{user}:{password}@{host}:{port}/0"
+
+
+def control_plane(password: str) -> RedisUser:
+    """Writes policy, loads functions, collects usage, sweeps. Not the server's administrator, but
+    it may have the server read its file of users again, which is how a pool is added."""
+    rules = ("~*", "&*", "+@all", "-@admin", "-@dangerous", "+info", "+acl|load")
+    return RedisUser(name=CONTROL_PLANE, password=password, permissions=rules)
+
+
+def gateway(password: str) -> RedisUser:
+    """Admits, queues, reads frames; policy is for reading, `{uses}` aside."""
+    owned = (
+        *_family(keys.tenant_prefix("*")),
+        *_family(keys.pool_prefix("*")),
+        keys.gateway_frames("*"),
+        keys.gateway_heartbeat("*"),
+        keys.stream_ticket("*"),
+        *_USES,
+    )
+    rules = (
+        *(f"~{pattern}" for pattern in owned),
+        f"%R~{_POLICY}",
+        f"%R~{keys.known_pools()}",
+        *_COMMANDS,
+        "+function|list",
+        f"(%W~{keys.tenants_with_reservations()} +sadd)",
+    )
+    return RedisUser(name=GATEWAY, password=password, permissions=rules)
+
+
+def worker(pool: str, password: str) -> RedisUser:
+    """A worker of one pool. Frames it can write to any gateway, read from none."""
+    rules = (
+        *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
+        *_COMMANDS,
+        f"(%W~{keys.gateway_frames('*')} +rpush +expire)",
+        f"(%R~{keys.gateway_heartbeat('*')} +exists)",
+        f"(%W~{keys.known_pools()} +sadd)",
+    )
+    return RedisUser(name=worker_name(pool), password=password, permissions=rules)
+
+
+def worker_name(pool: str) -> str:
+    return f"worker-{pool}"
+
+
+def acl_file(users: Iterable[RedisUser]) -> str:
+    """The file that `aclfile` names. Who brings no user gets in nowhere: the default one is off."""
+    lines = ["user default reset off"]
+    lines += [" ".join(("user", user.name, *user.rules)) for user in users]
+    return "\n".join(lines) + "\n"
+
+
+def _family(prefix: str) -> tuple[str, str]:
+    """The key that functions are called with, and all that they derive from it."""
+    return prefix, f"{prefix}:*"
+
+
+def _checked(pool: str) -> str:
+    """A pool's name stands in a key pattern: anything but the letters of names would widen it."""
+    if not _POOL_NAME.fullmatch(pool):
+        raise ValueError(f"expected a pool's name (letters, digits and ._:/@+-), got: {pool!r}")
+    return pool

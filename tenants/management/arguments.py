@@ -1,0 +1,65 @@
+"""What people type as a command's argument, read once for all commands. Each raises the error that
+argparse tells in one sentence."""
+
+import re
+from argparse import ArgumentTypeError
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+_DURATION = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def duration(text: str) -> timedelta:
+    """`90s`, `15m`, `24h` or `30d`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ArgumentTypeError(f"a duration is like 90s, 15m, 24h or 30d, got {text!r}")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def moment(text: str) -> datetime:
+    """A duration from now, or a date (UTC) with or without a time."""
+    if _DURATION.fullmatch(text.strip()):
+        return timezone.now() + duration(text)
+    try:
+        found = parse_datetime(text.strip())
+    except ValueError:
+        found = None
+    if found is None:
+        raise ArgumentTypeError(
+            f"a time is like 30d, 2027-01-31 or 2027-01-31T18:00:00Z, got {text!r}"
+        )
+    return found if timezone.is_aware(found) else found.replace(tzinfo=UTC)
+
+
+def dollars(text: str) -> Decimal:
+    """Exact to the nano-dollar."""
+    try:
+        amount = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if not amount.is_finite() or amount < 0 or _digits(amount) > 9:
+        raise ArgumentTypeError(f"an amount in dollars is like 250 or 0.05, got {text!r}")
+    return amount
+
+
+def _digits(amount: Decimal) -> int:
+    """After the point."""
+    exponent = amount.normalize().as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
+
+
+def one_sentence(error: ValidationError) -> str:
+    """What is wrong with which field."""
+    if not hasattr(error, "error_dict"):
+        return " ".join(error.messages)
+    parts = []
+    for field, messages in error.message_dict.items():
+        text = " ".join(messages)
+        parts.append(text if field == "__all__" else f"{field.replace('_', ' ')}: {text}")
+    return " ".join(parts)

@@ -1,0 +1,34 @@
+"""manage.py clear_quota Acme tokens_per_day --project web"""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from gpu_workers.protocol.policy import LimitName
+from tenants.management.look_up import place_named, tenant_named
+from tenants.management.reporting import ReportingCommand
+from tenants.models import Quota
+
+
+class Command(ReportingCommand):
+    help = "Take a quota of a tenant, a project or a key away."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("limit", choices=[name.value for name in LimitName])
+        place = parser.add_mutually_exclusive_group()
+        place.add_argument("--project", help="only of this project")
+        place.add_argument("--api-key", help="only of this key, by id or public id")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenant = tenant_named(options["tenant"])
+        place = place_named(tenant, options["project"], options["api_key"])
+        quota = Quota.objects.filter(tenant=tenant, limit=options["limit"], **place).first()
+        if quota is None:
+            raise CommandError(f"There is no quota of {options['limit']} there.")
+        quota_id, scope = str(quota.id), quota.scope
+        quota.delete()
+        self.report(
+            options, quota_id=quota_id, tenant=tenant.name, scope=scope, limit=options["limit"]
+        )

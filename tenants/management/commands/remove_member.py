@@ -1,0 +1,24 @@
+"""manage.py remove_member Acme alice@acme.example"""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from tenants.management.look_up import tenant_named, user_named
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "End somebody's membership of a tenant; the account stays."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("email")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenant, user = tenant_named(options["tenant"]), user_named(options["email"])
+        removed, _by_model = tenant.memberships.filter(user=user).delete()
+        if not removed:
+            raise CommandError(f"{user.email} is no member of {tenant.name}.")
+        self.report(options, tenant=tenant.name, email=user.email)

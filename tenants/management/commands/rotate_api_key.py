@@ -1,0 +1,31 @@
+"""manage.py rotate_api_key <id, public id or the whole key> --overlap 24h"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from tenants.management.arguments import duration
+from tenants.management.look_up import api_key_named
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "Give an API key a new secret and print it; the one before works a while longer."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("id", help="id, public id, or the key itself")
+        parser.add_argument(
+            "--overlap", type=duration, default="24h", help="how long both work (default: 24h)"
+        )
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        record = api_key_named(options["id"])
+        key = record.rotate(overlap=options["overlap"])
+        self.report(
+            options,
+            api_key_id=str(record.id),
+            public_id=record.public_id,
+            previous_works_until=record.previous_expires_at,
+            key=key,
+        )

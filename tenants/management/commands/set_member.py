@@ -1,0 +1,49 @@
+"""manage.py set_member Acme alice@acme.example --role admin"""
+
+from typing import Any
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.management.base import CommandParser
+
+from tenants.management.look_up import tenant_named
+from tenants.management.passwords import add_password_arguments, read_password
+from tenants.management.reporting import ReportingCommand
+from tenants.models import Membership, User
+from tenants.permissions import Role
+
+
+class Command(ReportingCommand):
+    help = "Make somebody a member of a tenant, or give a member another role."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("email", help="of an account, or of one to be made")
+        parser.add_argument("--role", required=True, choices=[role.value for role in Role])
+        add_password_arguments(parser, required=False)
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenant = tenant_named(options["tenant"])
+        email = options["email"].strip().lower()
+        user = User.objects.filter(email=email).first() or User(email=email)
+        is_new = user._state.adding
+        if is_new:
+            user.set_unusable_password()
+        if options["password_stdin"] or options["password_file"] is not None:
+            password = read_password(options)
+            validate_password(password, user)
+            user.set_password(password)
+        user.full_clean(exclude=["password"])
+        user.save()
+        membership, is_added = Membership.objects.update_or_create(
+            tenant=tenant, user=user, defaults={"role": options["role"]}
+        )
+        self.report(
+            options,
+            membership_id=str(membership.id),
+            tenant=tenant.name,
+            email=user.email,
+            role=membership.role,
+            is_new_member=is_added,
+            is_new_account=is_new,
+        )

@@ -1,0 +1,47 @@
+"""manage.py set_quota Acme tokens_per_day 1000000 --project web"""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from gpu_workers.protocol.policy import LimitName
+from tenants.management.arguments import dollars
+from tenants.management.look_up import place_named, tenant_named
+from tenants.management.reporting import ReportingCommand
+from tenants.models import Quota
+
+
+class Command(ReportingCommand):
+    help = "Set a quota of a tenant, or of one of its projects or keys."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("limit", choices=[name.value for name in LimitName])
+        parser.add_argument("value", type=dollars, help="a number; spend_per_month in dollars")
+        parser.add_argument("--soft", action="store_true", help="alert only, refuse nothing")
+        place = parser.add_mutually_exclusive_group()
+        place.add_argument("--project", help="only of this project")
+        place.add_argument("--api-key", help="only of this key, by id or public id")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenant = tenant_named(options["tenant"])
+        place = place_named(tenant, options["project"], options["api_key"])
+        limit = LimitName(options["limit"])
+        value = options["value"] * (10**9 if limit is LimitName.SPEND_PER_MONTH else 1)
+        if value != int(value):
+            raise CommandError(f"{limit} is a whole number, got {value}.")
+        quota = Quota.objects.filter(tenant=tenant, limit=limit, **place).first()
+        quota = quota or Quota(tenant=tenant, limit=limit, **place)
+        quota.value, quota.is_hard = int(value), not options["soft"]
+        quota.full_clean()
+        quota.save()
+        self.report(
+            options,
+            quota_id=str(quota.id),
+            tenant=tenant.name,
+            scope=quota.scope,
+            limit=limit.value,
+            value=quota.value,
+            is_hard=quota.is_hard,
+        )

@@ -1,0 +1,78 @@
+import uuid
+
+import django.contrib.postgres.fields
+from django.db import migrations, models
+
+from tenants.row_security import LetWebOnly
+
+# Runs as the owner of the tables while the transaction commits: nobody else may write the version,
+# and its row is locked for the commit only, not from the change on.
+NUMBER_CHANGES = """
+CREATE FUNCTION penstock_number_policy_change() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE number bigint;
+BEGIN
+    INSERT INTO tenants_policyversion AS current (id, version, mark) VALUES (1, 1, NEW.id)
+    ON CONFLICT (id) DO UPDATE SET version = current.version + 1, mark = NEW.id
+    RETURNING current.version INTO number;
+    UPDATE tenants_policychange SET version = number WHERE id = NEW.id;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER number_policy_change AFTER INSERT ON tenants_policychange
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_number_policy_change();
+"""
+NUMBER_NO_CHANGES = """
+DROP TRIGGER number_policy_change ON tenants_policychange;
+DROP FUNCTION penstock_number_policy_change();
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("tenants", "0002_row_security")]
+
+    operations = [
+        migrations.RemoveField(model_name="policyversion", name="epoch"),
+        migrations.AddField(
+            model_name="policyversion",
+            name="mark",
+            field=models.UUIDField(default=uuid.UUID(int=0), editable=False),
+        ),
+        migrations.CreateModel(
+            name="PolicyChange",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "part",
+                    models.CharField(
+                        choices=[
+                            ("api_keys", "Api Keys"),
+                            ("projects", "Projects"),
+                            ("tenants", "Tenants"),
+                            ("tiers", "Tiers"),
+                            ("models", "Models"),
+                            ("everything", "Everything"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "row_ids",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), default=list, size=None
+                    ),
+                ),
+                (
+                    "version",
+                    models.PositiveBigIntegerField(editable=False, null=True, unique=True),
+                ),
+            ],
+        ),
+        migrations.RunSQL(NUMBER_CHANGES, NUMBER_NO_CHANGES),
+        LetWebOnly("PolicyChange", "INSERT"),
+        LetWebOnly("PolicyVersion", "SELECT"),
+    ]

@@ -1,0 +1,155 @@
+"""What a change touched of the policy snapshot, noted in the change's own transaction."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models, transaction
+
+from tenants.models.policy_version import version_text
+from tenants.scoping import ScopedManager
+
+_Row = TypeVar("_Row", bound="AffectsPolicy")
+
+# A change of more rows than this has the whole snapshot written anew.
+MOST_ROWS: Final = 5000
+
+
+class PolicyPart(models.TextChoices):
+    """What a change names, by the ids in brackets, and so which rows of the snapshot it reaches."""
+
+    API_KEYS = "api_keys"  # [public ids]: their rows
+    PROJECTS = "projects"  # [ids]: the rows of their keys
+    TENANTS = "tenants"  # [ids]: their rows
+    TIERS = "tiers"  # [ids]: the rows of their tenants
+    MODELS = "models"  # []: all models
+    EVERYTHING = "everything"  # []: the whole snapshot
+
+
+class Touched(NamedTuple):
+    part: PolicyPart
+    row_id: str = ""
+
+
+class PolicyChangeQuerySet(models.QuerySet["PolicyChange"]):
+    def after(self, written: str | None) -> "list[PolicyChange] | None":
+        """The committed changes after a version of the snapshot, in their order; None where that
+        is no version that this database remembers."""
+        number = (written or "").partition("-")[0]
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            return None
+        changes = list(self.filter(version__gte=int(number)).order_by("version"))
+        if not changes or str(changes[0]) != written:
+            return None
+        return changes[1:]
+
+
+class PolicyChange(models.Model):
+    """One change. A deferred trigger numbers it while its transaction commits (see the migration
+    `policy_changes`), so versions are in the order of commits, and nobody waits for a long
+    transaction to number their own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    part = models.CharField(max_length=20, choices=PolicyPart)
+    row_ids = ArrayField(models.TextField(), default=list)
+    version = models.PositiveBigIntegerField(null=True, unique=True, editable=False)
+
+    objects = PolicyChangeQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return version_text(self.version or 0, self.id)
+
+    @classmethod
+    def note(cls, touched: Iterable[Touched]) -> None:
+        """Call it inside the change's transaction. Redis follows after the commit."""
+        # The writer reads every model that makes the policy.
+        from tenants.policy import publish_after_commit
+
+        rows: defaultdict[PolicyPart, set[str]] = defaultdict(set)
+        for part, row_id in touched:
+            rows[part].add(row_id)
+        if not rows:
+            return
+        if sum(map(len, rows.values())) > MOST_ROWS:
+            rows = defaultdict(set, {PolicyPart.EVERYTHING: {""}})
+        cls.objects.bulk_create(
+            cls(part=part, row_ids=sorted(row_ids - {""})) for part, row_ids in rows.items()
+        )
+        publish_after_commit()
+
+
+class PolicyQuerySet(models.QuerySet[_Row]):
+    """Writes in bulk are noted too."""
+
+    def update(self, **kwargs: Any) -> int:
+        if not self.model.shows_in_policy(kwargs):
+            return super().update(**kwargs)
+        with transaction.atomic(using=self.db):
+            rows, only_them = self._locked()
+            changed = super(PolicyQuerySet, only_them).update(**kwargs)
+            PolicyChange.note(row.touched() for row in rows)
+        return changed
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        with transaction.atomic(using=self.db):
+            rows, only_them = self._locked()
+            touched = [row.touched() for row in rows]
+            deleted = super(PolicyQuerySet, only_them).delete()
+            PolicyChange.note(touched)
+        return deleted
+
+    def bulk_create(self, objs: Iterable[_Row], *args: Any, **kwargs: Any) -> list[_Row]:
+        with transaction.atomic(using=self.db):
+            created = super().bulk_create(objs, *args, **kwargs)
+            PolicyChange.note(row.touched() for row in created)
+        return created
+
+    def _locked(self) -> "tuple[list[_Row], PolicyQuerySet[_Row]]":
+        """The rows as they are now, and a query for just them: one that comes to match a moment
+        later is not changed without a note."""
+        plain: PolicyQuerySet[_Row] = PolicyQuerySet(self.model, using=self.db)
+        wanted = self.order_by().values("pk")
+        rows = list(plain.filter(pk__in=wanted).select_for_update().order_by("pk"))
+        return rows, plain.filter(pk__in=[row.pk for row in rows])
+
+
+# Of what is everybody's, and of what belongs to tenants.
+PolicyManager = models.Manager.from_queryset(PolicyQuerySet)
+ScopedPolicyManager = ScopedManager.from_queryset(PolicyQuerySet)
+
+
+class AffectsPolicy(models.Model):
+    """A model whose every change must reach the gateways. Its `objects` must be made from
+    `PolicyQuerySet`, so that changes in bulk do too."""
+
+    # Fields that the snapshot does not show: writing only them is no change of the policy.
+    beside_policy: ClassVar[frozenset[str]] = frozenset()
+
+    class Meta:
+        abstract = True
+
+    def touched(self) -> Touched:
+        """What a change of this record reaches."""
+        raise NotImplementedError
+
+    @classmethod
+    def shows_in_policy(cls, fields: Collection[str]) -> bool:
+        return not cls.beside_policy.issuperset(fields)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        fields = kwargs.get("update_fields")
+        if fields and not self.shows_in_policy(fields):
+            return super().save(*args, **kwargs)
+        with transaction.atomic():
+            super().save(*args, **kwargs)
+            PolicyChange.note([self.touched()])
+        return None
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        with transaction.atomic():
+            touched = self.touched()
+            deleted = super().delete(*args, **kwargs)
+            PolicyChange.note([touched])
+        return deleted

@@ -1,0 +1,250 @@
+"""What each role may do on the dispatch Redis, asked of a real one; and the file for operators.
+
+That each role may do all that it has to is shown wherever its process runs: gateways and workers of
+the tests sign in as theirs.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from control_plane import redis_acl
+from control_plane.local_stack.services import RedisServer, find_redis
+from django.core.management import CommandError, call_command
+from redis import Redis
+from redis.exceptions import AuthenticationError, NoPermissionError
+
+from gpu_workers.protocol import keys
+from tests.places import free_port
+
+POOL, OTHER = "pool-of-acme", "pool-of-globex"
+
+Command = tuple[str | bytes | int, ...]
+
+
+@pytest.fixture
+def worker(functions_loaded: None, worker_redis_url: Callable[[str], str]) -> Iterator[Redis]:
+    with Redis.from_url(worker_redis_url(POOL)) as redis:
+        yield redis
+
+
+@pytest.fixture
+def gateway(functions_loaded: None, gateway_redis_url: str) -> Iterator[Redis]:
+    with Redis.from_url(gateway_redis_url) as redis:
+        yield redis
+
+
+SERVER_COMMANDS: list[Command] = [
+    ("CONFIG", "GET", "*"),
+    ("CONFIG", "SET", "maxmemory", 1),
+    ("KEYS", "*"),
+    ("SCAN", 0),
+    ("RANDOMKEY",),
+    ("FLUSHALL",),
+    ("FLUSHDB",),
+    ("FUNCTION", "LOAD", "REPLACE", "#!lua name=penstock_dispatch_1\n"),
+    ("FUNCTION", "FLUSH"),
+    ("EVAL", "return redis.call('get', '{policy}:version')", 0),
+    ("SCRIPT", "LOAD", "return 1"),
+    ("ACL", "LIST"),
+    ("ACL", "SETUSER", "worker-pool-of-acme", "~*"),
+    ("CLIENT", "LIST"),
+    ("CLIENT", "KILL", "TYPE", "normal"),
+    ("CLIENT", "TRACKING", "ON", "BCAST"),
+    ("MONITOR",),
+    ("SHUTDOWN",),
+    ("SAVE",),
+    ("REPLICAOF", "127.0.0.1", 1),
+    ("MIGRATE", "127.0.0.1", 1, "key", 0, 1),
+    ("SWAPDB", 0, 1),
+    ("PUBLISH", "channel", "word"),
+    ("SUBSCRIBE", "channel"),
+]
+
+FORBIDDEN_TO_WORKERS: list[Command] = [
+    # policy: neither to be written nor to be read
+    ("SET", keys.policy_version(), "9"),
+    ("HSET", keys.policy_api_keys(), "id", "forged"),
+    ("HDEL", keys.policy_models(), "model"),
+    ("DEL", keys.policy_api_keys()),
+    ("GET", keys.policy_version()),
+    ("HGETALL", keys.policy_api_keys()),
+    ("HSET", "{uses}:keys", "id", "1"),
+    ("HGETALL", "{uses}:digests"),
+    # another pool: its prompts, its workers' inboxes, its records
+    ("HGETALL", keys.pool_request(OTHER, "request")),
+    ("HGET", keys.pool_request(OTHER, "request"), "envelope"),
+    ("BLMPOP", 1, 1, keys.pool_inbox(OTHER, "worker#1"), "LEFT"),
+    ("XRANGE", keys.pool_usage(OTHER), "-", "+"),
+    ("FCALL", keys.FUNCTION_CLAIM, 1, keys.pool_prefix(OTHER), "w#1", b"", 1, 1),
+    ("FCALL", keys.FUNCTION_HELD, 2, keys.pool_prefix(POOL), keys.pool_prefix(OTHER), "w#1"),
+    ("COPY", keys.pool_request(OTHER, "request"), keys.pool_request(POOL, "request")),
+    ("SUNIONSTORE", f"{keys.pool_prefix(POOL)}:stolen", keys.pool_worker_requests(OTHER, "w#1")),
+    # the same, by a name that only begins alike
+    ("GET", f"{{m:{POOL}-2}}:sequence"),
+    # tenants and tickets
+    ("HGETALL", keys.tenant_reservations("acme")),
+    ("FCALL", keys.FUNCTION_SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
+    ("SMEMBERS", keys.tenants_with_reservations()),
+    ("GET", keys.stream_ticket("digest")),
+    # gateways: frames are for leaving there, not for reading
+    ("LPOP", keys.gateway_frames("gateway")),
+    ("LRANGE", keys.gateway_frames("gateway"), 0, -1),
+    ("DEL", keys.gateway_frames("gateway")),
+    ("SET", keys.gateway_heartbeat("gateway"), "1"),
+    ("SMEMBERS", keys.known_pools()),
+]
+
+FORBIDDEN_TO_GATEWAYS: list[Command] = [
+    ("SET", keys.policy_version(), "9"),
+    ("DEL", keys.policy_version()),
+    ("HSET", keys.policy_api_keys(), "id", "forged"),
+    ("HDEL", keys.policy_models(), "model"),
+    ("RENAME", keys.tenant_reservations("acme"), keys.policy_api_keys()),
+    ("COPY", keys.tenant_reservations("acme"), keys.policy_models()),
+    ("SADD", keys.known_pools(), "invented"),
+    ("SMEMBERS", keys.tenants_with_reservations()),
+    ("SET", "{uses}:other", "1"),
+    ("SET", "anything-else", "1"),
+]
+
+
+@pytest.mark.parametrize("command", FORBIDDEN_TO_WORKERS + SERVER_COMMANDS, ids=repr)
+def test_a_worker_may_not(worker: Any, command: Command) -> None:
+    with pytest.raises(NoPermissionError):
+        worker.execute_command(*command)
+
+
+@pytest.mark.parametrize("command", FORBIDDEN_TO_GATEWAYS + SERVER_COMMANDS, ids=repr)
+def test_a_gateway_may_not(gateway: Any, command: Command) -> None:
+    with pytest.raises(NoPermissionError):
+        gateway.execute_command(*command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("HGETALL", keys.policy_api_keys()),
+        ("GET", keys.policy_version()),
+        ("HSET", "{uses}:keys", "id", "1"),
+        ("HINCRBY", "{uses}:digests", "id", 1),
+        ("FUNCTION", "LIST", "LIBRARYNAME", keys.DISPATCH_LIBRARY),
+        ("FCALL", keys.FUNCTION_SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
+        ("FCALL", keys.FUNCTION_CANCEL, 1, keys.pool_prefix(OTHER), "request"),
+    ],
+    ids=repr,
+)
+def test_a_gateway_may(gateway: Any, command: Command) -> None:
+    gateway.execute_command(*command)
+
+
+def test_the_control_plane_is_not_the_servers_administrator() -> None:
+    with Redis.from_url(os.environ["PENSTOCK_DISPATCH_REDIS_URL"]) as control_plane:
+        for command in (("CONFIG", "GET", "*"), ("ACL", "LIST"), ("FLUSHALL",), ("SHUTDOWN",)):
+            with pytest.raises(NoPermissionError):
+                control_plane.execute_command(*command)
+        control_plane.set("anything", "1", ex=1)
+        assert control_plane.info("server")
+
+
+def test_the_policy_pattern_covers_the_snapshot() -> None:
+    for name in (keys.policy_version(), keys.policy_api_keys(), keys.policy_models()):
+        assert name.startswith("{policy}:")
+
+
+@pytest.mark.parametrize("pool", ["*", "a*", "a b", "a}", "[ab]", "a?", "", "-a", "a\n+@all"])
+def test_a_pools_name_cannot_widen_its_pattern(pool: str) -> None:
+    with pytest.raises(ValueError, match="expected a pool's name"):
+        redis_acl.worker(pool, "password")
+
+
+def test_a_user_never_shows_its_password() -> None:
+    user = redis_acl.worker(POOL, "the-password")
+    assert "the-password" not in repr(user)
+    assert "the-password" not in redis_acl.acl_file([user])
+
+
+# manage.py redis_acl -----------------------------------------------------------------------------
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    call_command("redis_acl", *arguments)
+    return capsys.readouterr().out
+
+
+@contextmanager
+def running_redis(folder: Path, acl: str) -> Iterator[RedisServer]:
+    """A server with this file of users."""
+    password = urlsplit(os.environ["PENSTOCK_DISPATCH_REDIS_URL"]).password or ""
+    server = RedisServer(
+        binary=find_redis(),
+        folder=folder / "redis",
+        port=free_port(),
+        password="",
+        users=(redis_acl.control_plane(password),),
+    )
+    server.prepare()
+    (server.folder / "users.acl").write_text(acl)
+    process = subprocess.Popen(server.command, stdout=subprocess.DEVNULL)
+    try:
+        server.wait()
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_the_printed_file_starts_a_server_that_knows_its_roles(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    passwords = tmp_path / "passwords"
+    passwords.write_text("pool/a=secret-of-a\n")
+    arguments = ("--pool", "pool/a", "--pool", "b", "--worker-passwords", str(passwords))
+    acl = printed(capsys, *arguments)
+    assert [line.split()[1] for line in acl.splitlines()] == [
+        *("default", "control-plane", "gateway", "worker-pool/a", "worker-b")
+    ]
+    made = dict(line.split("=") for line in passwords.read_text().splitlines())
+    assert made["pool/a"] == "secret-of-a"
+    assert hashlib.sha256(made["b"].encode()).hexdigest() in acl
+    assert passwords.stat().st_mode & 0o777 == 0o600
+    assert printed(capsys, *arguments) == acl
+    with running_redis(tmp_path, acl) as server:
+        port = server.port
+        user = redis_acl.worker("pool/a", "secret-of-a")
+        with Redis.from_url(user.url("127.0.0.1", port)) as worker:
+            assert worker.sadd(keys.known_pools(), "pool/a") == 1
+            with pytest.raises(NoPermissionError):
+                worker.get("{m:b}:sequence")
+        for nobody in (f"redis://127.0.0.1:{port}", f"redis://:x@127.0.0.1:{port}"):
+            with Redis.from_url(nobody) as stranger, pytest.raises(AuthenticationError):
+                stranger.ping()
+        more = printed(capsys, *arguments, "--pool", "added")
+        (server.folder / "users.acl").write_text(more)
+        with Redis.from_url(server.url) as control_plane:
+            assert control_plane.acl_load()
+        added = dict(line.split("=") for line in passwords.read_text().splitlines())["added"]
+        url = redis_acl.worker("added", added).url("127.0.0.1", port)
+        with Redis.from_url(url) as worker:
+            assert worker.ping()
+
+
+def test_a_url_without_its_role_is_told_by_its_variable(settings: Any) -> None:
+    settings.PENSTOCK_DISPATCH_REDIS_URL = "redis://:password@127.0.0.1:6379/0"
+    with pytest.raises(CommandError, match="PENSTOCK_DISPATCH_REDIS_URL must name its user"):
+        call_command("redis_acl")
+
+
+def test_pools_need_a_file_of_passwords_and_names_of_pools(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--pool needs --worker-passwords"):
+        call_command("redis_acl", "--pool", "a")
+    with pytest.raises(CommandError, match="expected a pool's name"):
+        call_command("redis_acl", "--pool", "a*", "--worker-passwords", str(tmp_path / "made"))
+    with pytest.raises(CommandError, match="cannot be read or written"):
+        call_command("redis_acl", "--pool", "a", "--worker-passwords", str(tmp_path / "no" / "x"))

@@ -1,0 +1,127 @@
+"""Two gateway processes over one Redis: a limit is one limit, a revocation reaches both."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Outcome
+from gpu_workers.protocol.policy import LimitName
+from tests.inference.callers import a_limit
+from tests.inference.cast import MODEL, POOL
+from tests.inference.conftest import Snapshot, a_tier
+from tests.inference.processes import a_gateway, a_sim_worker
+from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled
+from tests.polling import eventually
+
+pytestmark = pytest.mark.stack
+
+CHAT = "/v1/chat/completions"
+ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}], "max_tokens": 5}
+REQUESTS = 1000
+LIMIT = 100
+
+
+@pytest.fixture
+async def gateways(dispatch_redis_url: str, snapshot: Snapshot) -> AsyncIterator[list[str]]:
+    await snapshot.add_model(MODEL)
+    async with a_gateway(dispatch_redis_url) as one, a_gateway(dispatch_redis_url) as two:
+        yield [one, two]
+
+
+def client_of(url: str, key: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=url,
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=60,
+        limits=httpx.Limits(max_connections=None),
+    )
+
+
+@pytest.mark.parametrize("where", ["tier", "limits", "project_limits"])
+async def test_of_a_thousand_requests_at_once_exactly_a_hundred_are_admitted(
+    gateways: list[str],
+    snapshot: Snapshot,
+    dispatch_redis: Redis,
+    dispatch_redis_url: str,
+    where: str,
+) -> None:
+    per_minute = LIMIT if where == "tier" else 10 * REQUESTS
+    tier = a_tier(requests_per_minute=per_minute, max_concurrent_requests=10 * REQUESTS)
+    limits: dict[str, Any] = {}
+    if where != "tier":
+        limits[where] = [a_limit(LimitName.REQUESTS_PER_MINUTE, LIMIT)]
+    key = await snapshot.add_key("Acme", tier=tier, **limits)
+    async with (
+        a_sim_worker(dispatch_redis_url),
+        client_of(gateways[0], key) as one,
+        client_of(gateways[1], key) as two,
+    ):
+        began = time.monotonic()
+        answers = await asyncio.gather(
+            *((one, two)[number % 2].post(CHAT, json=ASK) for number in range(REQUESTS))
+        )
+    assert time.monotonic() - began < 60, "the first of them must not have left the minute"
+    assert Counter(answer.status_code for answer in answers) == {200: LIMIT, 429: REQUESTS - LIMIT}
+    assert await dispatch_redis.xlen(keys.pool_usage(POOL)) == LIMIT
+
+    async def all_are_settled() -> bool:
+        return not await dispatch_redis.exists(keys.tenant_open("acme"))
+
+    await eventually(all_are_settled)
+
+
+async def test_a_revocation_reaches_every_process_within_a_second(
+    gateways: list[str], snapshot: Snapshot
+) -> None:
+    waits = []
+    for _ in range(10):
+        key = await snapshot.add_key("Acme")
+        async with client_of(gateways[0], key) as one, client_of(gateways[1], key) as two:
+
+            async def statuses(*clients: httpx.AsyncClient) -> set[int]:
+                return {(await each.get("/v1/models")).status_code for each in clients}
+
+            async def all_are(status: int, *clients: httpx.AsyncClient) -> bool:
+                return await statuses(*clients) == {status}
+
+            await eventually(lambda one=one, two=two: all_are(200, one, two))  # type: ignore[misc]
+            await snapshot.put_key(key, "Acme", refusal="This API key has been revoked.")
+            began = time.monotonic()
+            await eventually(lambda one=one, two=two: all_are(401, one, two))  # type: ignore[misc]
+            waits.append(time.monotonic() - began)
+    assert max(waits) < 1.0, waits
+
+
+async def test_a_stream_of_each_process_ends_on_revocation(
+    gateways: list[str], snapshot: Snapshot, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    worker.script = talk_until_cancelled
+    await worker.start()
+    key = await snapshot.add_key("Acme")
+
+    async def read(client: httpx.AsyncClient) -> str:
+        answer = await client.post(CHAT, json=ASK | {"stream": True})
+        return answer.text
+
+    async with client_of(gateways[0], key) as one, client_of(gateways[1], key) as two:
+        reading = [asyncio.create_task(read(each)) for each in (one, two)]
+        await eventually(lambda: len(worker.runs) == 2)
+        await snapshot.put_key(key, "Acme", refusal="This API key has been revoked.")
+        began = time.monotonic()
+        texts = await asyncio.gather(*reading)
+        assert time.monotonic() - began < 5
+    assert all("One" in text and "api_key_revoked" in text for text in texts)
+
+    async def are_on_record() -> bool:
+        return len(await worker.records()) == 2
+
+    await eventually(are_on_record)
+    assert {record.outcome for record in await worker.records()} == {Outcome.CANCELLED}
+    assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0

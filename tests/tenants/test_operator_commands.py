@@ -1,0 +1,225 @@
+"""The operators' verbs, each as the one JSON object that it prints and what it leaves."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from inference.models import Pool, ServedModel
+from tenants.models import ApiKey, Membership, Price, Project, Quota, Tier, User
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
+
+
+def run(*arguments: str) -> Any:
+    out = io.StringIO()
+    call_command(*arguments, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(CommandError) as caught:
+        call_command(*arguments)
+    return str(caught.value)
+
+
+def test_a_tenant_is_suspended_and_resumed(acme: Project) -> None:
+    assert run("suspend_tenant", "acme")["is_suspended"] is True
+    acme.tenant.refresh_from_db()
+    assert acme.tenant.is_suspended
+    assert run("resume_tenant", str(acme.tenant_id))["is_suspended"] is False
+    assert refused("suspend_tenant", "Nobody") == "There is no tenant 'Nobody'."
+
+
+def test_a_tenant_moves_to_another_tier(acme: Project) -> None:
+    facts = run("set_tier", "Acme", "free")
+    assert (facts["tier_before"], facts["tier"]) == ("premium", "free")
+    acme.tenant.refresh_from_db()
+    assert acme.tenant.tier.name == "free"
+    assert "There is no tier 'gold'" in refused("set_tier", "Acme", "gold")
+
+
+def test_a_project_is_made_once(acme: Project) -> None:
+    facts = run("create_project", "Acme", "web")
+    assert Project.objects.get(id=facts["project_id"]).tenant == acme.tenant
+    assert "already exists" in refused("create_project", "Acme", "web")
+    assert "cannot be blank" in refused("create_project", "Acme", " ")
+
+
+def test_a_key_is_made_with_all_its_bounds(acme: Project) -> None:
+    ServedModel.objects.create(name="m", pool=Pool.objects.create(name="p"), context_tokens=1)
+    facts = run(
+        *("create_api_key", "Acme", "--scope", "inference", "--scope", "usage:read"),
+        *("--expires", "30d", "--network", "10.0.0.0/8", "--model", "m", "--adapter", "a"),
+    )
+    record = ApiKey.objects.get(id=facts["api_key_id"])
+    assert record.scopes == ["inference", "usage:read"]
+    assert record.expires_at is not None
+    assert timedelta(days=29) < record.expires_at - timezone.now() < timedelta(days=31)
+    assert (record.allowed_networks, record.allowed_models) == (["10.0.0.0/8"], ["m"])
+    assert record.allowed_adapters == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--scope", "root"], "scopes: A key has one or more of the scopes"),
+        (["--expires", "soon"], "a time is like 30d"),
+        (["--expires", "2020-01-31"], "expires at: The expiry must be in the future."),
+        (["--network", "10.0.0.1/8"], "allowed networks: '10.0.0.1/8' is no network"),
+        (["--model", "nonesuch"], "allowed models: There is no model 'nonesuch'"),
+        (["--name", "x" * 201], "at most 200 characters"),
+    ],
+)
+def test_a_bad_bound_is_told_in_one_sentence(
+    acme: Project, arguments: list[str], sentence: str
+) -> None:
+    told = refused("create_api_key", "Acme", *arguments)
+    assert sentence in told and "\n" not in told
+    assert not ApiKey.objects.exists()
+
+
+def test_keys_are_listed_without_what_must_not_be_shown(acme: Project) -> None:
+    issued = ApiKey.objects.issue(
+        acme, name="staging", expires_at=datetime(2100, 1, 31, tzinfo=UTC)
+    )
+    (row,) = run("list_api_keys", "Acme", "--project", "default")
+    assert row["public_id"] == issued.record.public_id
+    assert row["expires_at"] == "2100-01-31T00:00:00+00:00"
+    out = io.StringIO()
+    call_command("list_api_keys", "Acme", stdout=out)
+    assert "staging" in out.getvalue() and issued.key not in out.getvalue()
+    Project.objects.create(tenant=acme.tenant, name="web")
+    assert run("list_api_keys", "Acme", "--project", "web") == []
+
+
+def test_a_key_is_rotated_with_an_overlap(acme: Project) -> None:
+    issued = ApiKey.objects.issue(acme)
+    facts = run("rotate_api_key", issued.key, "--overlap", "1h")
+    assert ApiKey.objects.find(facts["key"]) == issued.record
+    assert ApiKey.objects.find(issued.key) == issued.record
+    run("revoke_api_key", facts["public_id"])
+    assert "is revoked" in refused("rotate_api_key", facts["public_id"])
+
+
+def test_a_quota_is_set_changed_and_cleared_at_each_place(acme: Project) -> None:
+    key = ApiKey.objects.issue(acme).record
+    for place, scope in (
+        ([], "tenant"),
+        (["--project", "default"], "project"),
+        (["--api-key", key.public_id], "key"),
+    ):
+        first = run("set_quota", "Acme", "spend_per_month", "12.50", *place)
+        assert (first["scope"], first["value"], first["is_hard"]) == (scope, 12_500_000_000, True)
+        second = run("set_quota", "Acme", "spend_per_month", "$7", "--soft", *place)
+        assert second["quota_id"] == first["quota_id"] and second["is_hard"] is False
+        run("clear_quota", "Acme", "spend_per_month", *place)
+        assert not Quota.objects.exists()
+        assert "no quota of spend_per_month" in refused(
+            "clear_quota", "Acme", "spend_per_month", *place
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tokens_per_day", "1.5"], "is a whole number"),
+        (["tokens_per_day", "0"], "greater than or equal to 1"),
+        (["tokens_per_day", "9" * 25], "less than or equal to"),
+        (["spend_per_month", "much"], "an amount in dollars is like"),
+        (["words_per_day", "1"], "invalid choice"),
+        (["tokens_per_day", "1", "--api-key", "0" * 16], "There is no API key"),
+    ],
+)
+def test_a_bad_quota_is_told_in_one_sentence(
+    acme: Project, arguments: list[str], sentence: str
+) -> None:
+    assert sentence in refused("set_quota", "Acme", *arguments)
+    assert not Quota.objects.exists()
+
+
+def test_a_quota_is_not_set_at_another_tenants_key(acme: Project, globex: Project) -> None:
+    theirs = ApiKey.objects.issue(globex).record
+    told = refused("set_quota", "Acme", "tokens_per_day", "1", "--api-key", theirs.public_id)
+    assert told == "Acme has no such API key."
+
+
+@pytest.mark.parametrize(
+    ("preset", "ttft_ms"),
+    [("interactive", 300), ("code", 500), ("documents", 800), ("batch", 5000)],
+)
+def test_a_tier_is_made_from_a_preset(preset: str, ttft_ms: int) -> None:
+    facts = run("create_tier", f"our-{preset}", "--preset", preset)
+    tier = Tier.objects.get(id=facts["tier_id"])
+    tier.full_clean()
+    assert (tier.service_class, tier.ttft_target_ms) == (preset, ttft_ms)
+    assert tier.tokens_per_minute is not None and tier.max_context_tokens is not None
+    assert "already exists" in refused("create_tier", f"our-{preset}", "--preset", preset)
+
+
+def test_a_member_gets_an_account_a_role_and_loses_it(acme: Project, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("correct horse battery\n")
+    facts = run(
+        *("set_member", "Acme", "Alice@Acme.example", "--role", "admin"),
+        *("--password-file", str(password)),
+    )
+    assert facts["is_new_account"] and facts["is_new_member"]
+    alice = User.objects.get(email="alice@acme.example")
+    assert alice.check_password("correct horse battery") and not alice.is_staff
+    assert run("set_member", "Acme", "alice@acme.example", "--role", "viewer")["role"] == "viewer"
+    assert Membership.objects.get(user=alice).role == "viewer"
+    assert alice.check_password("correct horse battery")
+    run("remove_member", "Acme", "alice@acme.example")
+    assert not Membership.objects.exists() and User.objects.filter(id=alice.id).exists()
+    assert "is no member of Acme" in refused("remove_member", "Acme", "alice@acme.example")
+    assert "There is no user" in refused("remove_member", "Acme", "bob@globex.example")
+    assert "valid email" in refused("set_member", "Acme", "nobody", "--role", "viewer")
+
+
+def test_a_model_comes_into_the_catalogue_is_hidden_and_shown(
+    acme: Project, globex: Project
+) -> None:
+    facts = run(
+        *("create_served_model", "org/m", "--pool", "gpu-a", "--context", "4096"),
+        *("--capability", "chat", "--visible-to", "Acme"),
+    )
+    model = ServedModel.objects.get(id=facts["model_id"])
+    assert (model.pool_id, model.context_tokens, model.capabilities) == ("gpu-a", 4096, ["chat"])
+    assert model.to_policy().tenant_ids == [str(acme.tenant_id)]
+    assert run("change_served_model", "org/m", "--disable")["is_enabled"] is False
+    facts = run("change_served_model", "org/m", "--enable", "--visible-to-everybody")
+    assert (facts["is_enabled"], facts["visible_to"]) == (True, "everybody")
+    assert "There is no served model 'm'; there is org/m." in refused("change_served_model", "m")
+    assert "already exists" in refused("create_served_model", "org/m", "--context", "1")
+    assert "A name starts with" in refused("create_served_model", "{bad}", "--context", "1")
+
+
+def test_a_pool_is_dedicated_and_given_back(acme: Project, globex: Project) -> None:
+    pool = Pool.objects.create(name="gpu-a")
+    model = ServedModel.objects.create(name="m", pool=pool, context_tokens=1)
+    assert run("dedicate_pool", "gpu-a", "Globex")["serves"] == "Globex"
+    assert model.to_policy().tenant_ids == [str(globex.tenant_id)]
+    assert "or say --everybody" in refused("dedicate_pool", "gpu-a")
+    assert run("dedicate_pool", "gpu-a", "--everybody")["serves"] == "everybody"
+    assert ServedModel.objects.get(id=model.id).to_policy().tenant_ids is None
+    assert refused("dedicate_pool", "gpu-b", "--everybody") == "There is no pool 'gpu-b'."
+
+
+def test_a_price_takes_the_place_of_the_one_before(acme: Project) -> None:
+    ServedModel.objects.create(name="m", pool=Pool.objects.create(name="p"), context_tokens=1)
+    run("set_price", "m", "--prompt", "0.15", "--completion", "0.60")
+    run("set_price", "m", "--prompt", "0.2", "--completion", "0.8", "--cached", "0.02")
+    assert Price.objects.count() == 2
+    price = Price.objects.current()["m"]
+    assert (price.prompt, price.cached, price.completion) == (200_000, 20_000, 800_000)
+    assert "exact to the micro-dollar" in refused(
+        "set_price", "m", "--prompt", str(Decimal("0.0000001")), "--completion", "1"
+    )
+    assert "no served model" in refused("set_price", "x", "--prompt", "1", "--completion", "1")

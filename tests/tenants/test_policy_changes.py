@@ -1,0 +1,279 @@
+"""Only what a change touched is written, in order, whoever writes at the same time."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
+
+import pytest
+from django.db import connection, connections, transaction
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import decode_api_key, decode_tenant
+from gpu_workers.protocol.policy import LimitName
+from tenants import policy
+from tenants.fsck import run_checks
+from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
+from tenants.models.policy_change import MOST_ROWS
+from tenants.policy_rows import TouchedRows, touched_rows
+from tenants.scoping import operator_scope, tenant_scope
+from tests.tenants.conftest import make_project
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("operators_session"),
+]
+_T = TypeVar("_T")
+JUNK = b"not touched"
+
+
+@pytest.fixture(autouse=True)
+def _empty_redis(policy_redis: Redis) -> None:
+    """Every commit of these tests is written to it."""
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[[Callable[[], _T]], _T]]:
+    """Runs something in another thread, on a database connection of its own."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def run(work: Callable[[], _T]) -> _T:
+            def closing() -> _T:
+                try:
+                    with operator_scope("test, elsewhere"):
+                        return work()
+                finally:
+                    connections.close_all()
+
+            return pool.submit(closing).result(timeout=30)
+
+        yield run
+
+
+def problems() -> list[str]:
+    return [finding.problem for finding in run_checks()]
+
+
+def written(redis: Redis, record: ApiKey) -> bytes:
+    return cast(bytes, redis.hget(keys.policy_api_keys(), record.public_id))
+
+
+def test_a_change_of_a_key_writes_its_row_and_no_other(policy_redis: Redis, acme: Project) -> None:
+    ours, other = (ApiKey.objects.issue(acme).record for _ in range(2))
+    policy_redis.hset(keys.policy_api_keys(), other.public_id, JUNK)
+    ours.revoke()
+    assert decode_api_key(written(policy_redis, ours)).refusal is not None
+    assert written(policy_redis, other) == JUNK
+
+
+def test_a_projects_quota_reaches_its_keys_only(policy_redis: Redis, acme: Project) -> None:
+    web = Project.objects.create(tenant=acme.tenant, name="web")
+    ours, other = ApiKey.objects.issue(web).record, ApiKey.objects.issue(acme).record
+    policy_redis.hset(keys.policy_api_keys(), other.public_id, JUNK)
+    quota = Quota.objects.create(
+        tenant=acme.tenant, project=web, limit=LimitName.TOKENS_PER_DAY, value=10
+    )
+    assert [
+        limit.value for limit in decode_api_key(written(policy_redis, ours)).project_limits
+    ] == [10]
+    quota.delete()
+    assert decode_api_key(written(policy_redis, ours)).project_limits == []
+    assert written(policy_redis, other) == JUNK
+
+
+def test_a_keys_quota_reaches_that_key_and_a_tenants_the_tenant(
+    policy_redis: Redis, acme: Project
+) -> None:
+    key = ApiKey.objects.issue(acme).record
+    Quota.objects.create(tenant=acme.tenant, api_key=key, limit="tokens_per_day", value=3)
+    Quota.objects.create(tenant=acme.tenant, limit="tokens_per_day", value=4)
+    row = decode_api_key(written(policy_redis, key))
+    tenant = decode_tenant(
+        cast(bytes, policy_redis.hget(keys.policy_tenants(), str(acme.tenant_id)))
+    )
+    assert [limit.value for limit in row.limits] == [3]
+    assert [limit.value for limit in tenant.limits] == [4]
+    Quota.objects.filter(api_key=key).delete()
+    assert decode_api_key(written(policy_redis, key)).limits == []
+
+
+def test_a_tier_reaches_its_tenants_only(
+    policy_redis: Redis, acme: Project, globex: Project
+) -> None:
+    policy_redis.hset(keys.policy_tenants(), str(globex.tenant_id), JUNK)
+    Tier.objects.filter(name="premium").update(weight=99)
+    rows = cast(dict[bytes, bytes], policy_redis.hgetall(keys.policy_tenants()))
+    assert decode_tenant(rows[str(acme.tenant_id).encode()]).tier.weight == 99
+    assert rows[str(globex.tenant_id).encode()] == JUNK
+
+
+def test_what_is_deleted_leaves(policy_redis: Redis, acme: Project) -> None:
+    records = [ApiKey.objects.issue(acme).record for _ in range(3)]
+    records[0].delete()
+    ApiKey.objects.filter(id=records[1].id).delete()
+    assert policy_redis.hkeys(keys.policy_api_keys()) == [records[2].public_id.encode()]
+
+
+def test_the_last_use_of_a_key_is_no_change_of_the_policy(acme: Project) -> None:
+    record = ApiKey.objects.issue(acme).record
+    before = str(PolicyVersion.current())
+    ApiKey.objects.filter(id=record.id).update(last_used_at=record.created_at)
+    assert str(PolicyVersion.current()) == before
+
+
+def test_a_tenants_own_change_is_written_too(policy_redis: Redis, acme: Project) -> None:
+    with tenant_scope(acme.tenant_id):
+        record = ApiKey.objects.issue(acme).record
+    assert decode_api_key(written(policy_redis, record)).tenant_id == str(acme.tenant_id)
+
+
+def test_a_change_of_very_many_rows_writes_the_whole(policy_redis: Redis, acme: Project) -> None:
+    tier = acme.tenant.tier
+    Tenant.objects.bulk_create(
+        [Tenant(name=f"t{number}", tier=tier) for number in range(MOST_ROWS + 1)]
+    )
+    assert policy_redis.hlen(keys.policy_tenants()) == MOST_ROWS + 2
+    assert problems() == []
+
+
+def test_an_overtaken_writer_starts_again(
+    policy_redis: Redis,
+    acme: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: Callable[[Callable[[], object]], object],
+) -> None:
+    record = ApiKey.objects.issue(acme).record
+    read = touched_rows
+    overtaking = iter([True])
+
+    def read_and_be_overtaken(changes: list[PolicyChange]) -> TouchedRows:
+        rows = read(changes)  # without the revocation
+        if next(overtaking, False):
+            elsewhere(lambda: ApiKey.objects.get(id=record.id).revoke())
+            assert decode_api_key(written(policy_redis, record)).refusal is not None
+        return rows
+
+    monkeypatch.setattr(policy, "touched_rows", read_and_be_overtaken)
+    record.scopes = ["inference", "usage:read"]
+    record.save(update_fields=["scopes"])
+    row = decode_api_key(written(policy_redis, record))
+    assert row.refusal is not None and len(row.scopes) == 2
+    assert problems() == []
+
+
+def test_a_long_transaction_keeps_nobody_waiting(
+    policy_redis: Redis, acme: Project, elsewhere: Callable[[Callable[[], str]], str]
+) -> None:
+    with transaction.atomic():
+        ours = ApiKey.objects.issue(acme).record
+        theirs = elsewhere(lambda: ApiKey.objects.issue(make_project("Globex", "free")).key)
+        assert theirs.split("-")[1].encode() in policy_redis.hkeys(keys.policy_api_keys())
+        assert written(policy_redis, ours) is None
+    assert written(policy_redis, ours) is not None
+    assert problems() == []
+
+
+def test_writers_at_the_same_time_leave_the_snapshot_equal(acme: Project) -> None:
+    records = [ApiKey.objects.issue(acme).record for _ in range(4)]
+
+    def toggle(record: ApiKey) -> None:
+        try:
+            for number in range(10):
+                with operator_scope("test"):
+                    Quota.objects.update_or_create(
+                        tenant_id=acme.tenant_id,
+                        api_key_id=record.id,
+                        limit="tokens_per_day",
+                        defaults={"value": number + 1},
+                    )
+                    Tenant.objects.filter(id=acme.tenant_id).update(is_suspended=number % 2 == 0)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(toggle, record) for record in records]:
+            done.result(timeout=60)
+    policy.reconcile_policy()
+    assert problems() == []
+
+
+def test_a_rewrite_is_never_visible_half(
+    policy_redis: Redis,
+    acme: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: Callable[[Callable[[], object]], object],
+) -> None:
+    records = [ApiKey.objects.issue(acme).record for _ in range(3)]
+    fill = policy._fill
+    seen: list[int] = []
+
+    def fill_slowly(*arguments: object) -> int:
+        count = fill(*arguments)  # type: ignore[arg-type]
+        seen.append(policy_redis.hlen(keys.policy_api_keys()))
+        # A change that commits meanwhile must not be lost with the hash it was written to.
+        elsewhere(lambda: ApiKey.objects.get(id=records[len(seen)].id).revoke())
+        return count
+
+    monkeypatch.setattr(policy, "_fill", fill_slowly)
+    policy.rebuild_policy()
+    assert seen == [3, 3]
+    assert [
+        decode_api_key(written(policy_redis, record)).refusal is None for record in records
+    ] == [
+        True,
+        False,
+        False,
+    ]
+    assert problems() == []
+
+
+def test_only_one_process_rewrites_at_a_time(
+    policy_redis: Redis, acme: Project, elsewhere: Callable[[Callable[[], bool]], bool]
+) -> None:
+    policy_redis.flushall()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [policy._REWRITE_LOCK])
+        assert elsewhere(policy.reconcile_policy) is False
+    assert elsewhere(policy.reconcile_policy) is True
+
+
+def test_a_snapshot_that_fell_behind_is_caught_up_by_its_rows(
+    policy_redis: Redis, acme: Project
+) -> None:
+    record, other = (ApiKey.objects.issue(acme).record for _ in range(2))
+    earlier = cast(bytes, policy_redis.get(keys.policy_version()))
+    row = written(policy_redis, record)
+    record.revoke()
+    # As a replica that took over without the last write.
+    policy_redis.set(keys.policy_version(), earlier)
+    policy_redis.hset(keys.policy_api_keys(), record.public_id, row)
+    policy_redis.hset(keys.policy_api_keys(), other.public_id, JUNK)
+    assert policy.reconcile_policy() is True
+    assert decode_api_key(written(policy_redis, record)).refusal is not None
+    assert written(policy_redis, other) == JUNK
+
+
+def test_a_restored_backup_is_told_from_the_history_after_it(
+    policy_redis: Redis, acme: Project
+) -> None:
+    record = ApiKey.objects.issue(acme).record
+    number = str(PolicyVersion.current()).partition("-")[0]
+    # The same number of changes, but others than this database knows.
+    policy_redis.set(keys.policy_version(), f"{number}-0badcafe")
+    policy_redis.hset(keys.policy_api_keys(), "lost", b"a key that the backup does not have")
+    record.revoke()
+    assert policy_redis.hkeys(keys.policy_api_keys()) == [record.public_id.encode()]
+
+
+def test_old_notes_are_forgotten_and_the_snapshot_is_then_written_whole(
+    policy_redis: Redis, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = cast(bytes, policy_redis.get(keys.policy_version()))
+    for _ in range(3):
+        ApiKey.objects.issue(acme)
+    monkeypatch.setattr(policy, "CHANGES_KEPT", 1)
+    assert policy.forget_old_changes() > 0
+    policy_redis.set(keys.policy_version(), first)
+    policy_redis.hset(keys.policy_api_keys(), "lost", JUNK)
+    assert policy.reconcile_policy() is True
+    assert problems() == []
