@@ -9,6 +9,7 @@ class TenantsConfig(AppConfig):
 
     def ready(self) -> None:
         from tenants import sign_in_log
+        from tenants.audit import broken_chains
         from tenants.audit_triggers import check_audit
         from tenants.fsck import register_check
         from tenants.policy_check import policy_problems, version_problems
@@ -17,6 +18,7 @@ class TenantsConfig(AppConfig):
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)
         checks.register(checks.Tags.database)(check_audit)
+        register_check("audit log", broken_chains)
         register_check("policy snapshot", policy_problems)
         register_check("policy version", version_problems)
         register_check("tenant walls", wall_problems)

@@ -1,11 +1,14 @@
 -- The audit log, written by PostgreSQL itself: whatever changes an audited table, by whichever way,
 -- leaves an event in the transaction of the change. See docs/adr/0007-*.
 --
+-- Events come into their chain in the order in which their transactions commit; `at` is when it
+-- happened, which may be a little before.
+--
 -- Nobody has a right to INSERT: the functions here run as the owner of the tables. Who acts is the
 -- JSON of the setting penstock.actor (tenants/acting.py).
 
 -- Several texts as one, such that no two lists look the same: <bytes>:<text> for each, NULL as ''.
-CREATE OR REPLACE FUNCTION penstock_audit_encode(VARIADIC parts text[]) RETURNS bytea
+CREATE FUNCTION penstock_audit_encode(VARIADIC parts text[]) RETURNS bytea
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(
         convert_to(octet_length(convert_to(part, 'UTF8')) || ':' || part, 'UTF8'), ''::bytea
@@ -16,53 +19,82 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     ) AS listed
 $$;
 
--- One writer at a time, from before its first row is locked until it commits: so the chains have
--- no gaps, and nobody who holds one waits for another. Changes of the policy queue up for its
--- version row in the same way.
-CREATE OR REPLACE FUNCTION penstock_audit_take_turn() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(7103);
-    RETURN NULL;
-END $$;
+-- What happened in a transaction that has not committed yet. Rows never outlive their transaction,
+-- so nothing of them needs to survive a crash.
+CREATE UNLOGGED TABLE tenants_auditpending (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    of_tenant uuid,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor_kind text NOT NULL,
+    actor_id text NOT NULL,
+    verb text NOT NULL,
+    record_kind text NOT NULL,
+    record_id text NOT NULL,
+    changes text NOT NULL,
+    actor_name text NOT NULL,
+    address text NOT NULL,
+    record_name text NOT NULL,
+    personal_changes text NOT NULL
+);
 
--- Add an event to the chain of its tenant, or to that of all that has none.
-CREATE OR REPLACE FUNCTION penstock_audit_append(
+-- Note an event; it comes into its chain while the transaction commits.
+CREATE FUNCTION penstock_audit_append(
     of_tenant uuid, what text, kind text, key text, label text, changes jsonb, personal jsonb
 ) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     actor jsonb := coalesce(
         nullif(current_setting('penstock.actor', true), ''), '{"kind": "unknown"}')::jsonb;
-    of_chain uuid := coalesce(of_tenant, '00000000-0000-0000-0000-000000000000');
+BEGIN
+    INSERT INTO tenants_auditpending (
+        of_tenant, actor_kind, actor_id, verb, record_kind, record_id, changes,
+        actor_name, address, record_name, personal_changes
+    ) VALUES (
+        of_tenant, left(actor ->> 'kind', 20), left(coalesce(actor ->> 'id', ''), 200),
+        left(what, 40), left(kind, 100), left(coalesce(key, ''), 200), changes::text,
+        left(coalesce(actor ->> 'name', ''), 320), left(coalesce(actor ->> 'address', ''), 45),
+        left(coalesce(label, ''), 320), personal::text
+    );
+END $$;
+
+-- Put an event at the end of the chain of its tenant, or of that of all that has none. One
+-- transaction at a time, for its commit only: whoever changes something and then takes long keeps
+-- nobody waiting, and the chains have no gap. The lock is that of the policy's version, which other
+-- changes take while they commit: two locks would be taken in either order.
+CREATE FUNCTION penstock_audit_seal() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    of_chain uuid := coalesce(NEW.of_tenant, '00000000-0000-0000-0000-000000000000');
     head tenants_auditchain%ROWTYPE;
     event tenants_auditevent%ROWTYPE;
     detail tenants_personaldetail%ROWTYPE;
     moment text;
 BEGIN
-    PERFORM pg_advisory_xact_lock(7103);
+    INSERT INTO tenants_policyversion (id, version, mark)
+        VALUES (1, 0, '00000000-0000-0000-0000-000000000000') ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM tenants_policyversion WHERE id = 1 FOR UPDATE;
     INSERT INTO tenants_auditchain (chain, sequence, hash)
         VALUES (of_chain, 0, sha256(''::bytea)) ON CONFLICT DO NOTHING;
     SELECT * INTO head FROM tenants_auditchain WHERE chain = of_chain FOR UPDATE;
 
-    event.id := gen_random_uuid();
-    event.tenant_id := of_tenant;
+    event.id := NEW.id;
+    event.tenant_id := NEW.of_tenant;
     event.sequence := head.sequence + 1;
-    event.at := clock_timestamp();
-    event.actor_kind := left(actor ->> 'kind', 20);
-    event.actor_id := left(coalesce(actor ->> 'id', ''), 200);
-    event.verb := left(what, 40);
-    event.record_kind := left(kind, 100);
-    event.record_id := left(coalesce(key, ''), 200);
-    event.changes := changes::text;
+    event.at := NEW.at;
+    event.actor_kind := NEW.actor_kind;
+    event.actor_id := NEW.actor_id;
+    event.verb := NEW.verb;
+    event.record_kind := NEW.record_kind;
+    event.record_id := NEW.record_id;
+    event.changes := NEW.changes;
 
-    detail.event_id := event.id;
-    detail.tenant_id := of_tenant;
+    detail.event_id := NEW.id;
+    detail.tenant_id := NEW.of_tenant;
     detail.salt := uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid());
-    detail.actor_name := left(coalesce(actor ->> 'name', ''), 320);
-    detail.address := left(coalesce(actor ->> 'address', ''), 45);
-    detail.record_name := left(coalesce(label, ''), 320);
-    detail.changes := personal::text;
+    detail.actor_name := NEW.actor_name;
+    detail.address := NEW.address;
+    detail.record_name := NEW.record_name;
+    detail.changes := NEW.personal_changes;
 
     moment := to_char(event.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
     event.personal_digest := sha256(detail.salt || penstock_audit_encode(
@@ -76,11 +108,16 @@ BEGIN
     INSERT INTO tenants_personaldetail SELECT detail.*;
     UPDATE tenants_auditchain SET sequence = event.sequence, hash = event.hash
         WHERE chain = of_chain;
+    DELETE FROM tenants_auditpending WHERE id = NEW.id;
+    RETURN NULL;
 END $$;
+
+CREATE CONSTRAINT TRIGGER audit_seal AFTER INSERT ON tenants_auditpending
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_audit_seal();
 
 -- For what is no change of a record: signing in, an export. The web role writes to the chain of
 -- the tenant that is open, and to no other.
-CREATE OR REPLACE FUNCTION penstock_audit_record(
+CREATE FUNCTION penstock_audit_record(
     of_tenant uuid, what text, kind text, key text, label text, details jsonb
 ) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
@@ -94,7 +131,7 @@ BEGIN
 END $$;
 
 -- Text is cut, so that an event stays small.
-CREATE OR REPLACE FUNCTION penstock_audit_cut(value jsonb) RETURNS jsonb
+CREATE FUNCTION penstock_audit_cut(value jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
         WHEN octet_length(value::text) > 1000 THEN to_jsonb(left(value::text, 500) || '…')
@@ -104,7 +141,7 @@ $$;
 
 -- {"field": [before, after]}. Secrets say "changed"; what may name a person is left to
 -- penstock_audit_only.
-CREATE OR REPLACE FUNCTION penstock_audit_diff(
+CREATE FUNCTION penstock_audit_diff(
     before jsonb, after jsonb, secret text[], personal text[]
 ) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
@@ -119,7 +156,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
 $$;
 
 -- The same for some fields only.
-CREATE OR REPLACE FUNCTION penstock_audit_only(before jsonb, after jsonb, fields text[])
+CREATE FUNCTION penstock_audit_only(before jsonb, after jsonb, fields text[])
 RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(field, jsonb_build_array(
@@ -129,7 +166,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
 $$;
 
 -- What a record was called, without asking Django.
-CREATE OR REPLACE FUNCTION penstock_audit_label(row_ jsonb, label text[]) RETURNS text
+CREATE FUNCTION penstock_audit_label(row_ jsonb, label text[]) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     from_column text;
@@ -148,7 +185,7 @@ END $$;
 -- key, its tenant ('' for none), its label, those that are noise, secret and personal (lists with
 -- commas). Up to 200 rows have an event each; more of them have one for each tenant, and where
 -- that would be more than 200 as well, one for all.
-CREATE OR REPLACE FUNCTION penstock_audit_statement() RETURNS trigger
+CREATE FUNCTION penstock_audit_statement() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     kind text := TG_ARGV[0];
@@ -215,7 +252,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION penstock_audit_refuse() RETURNS trigger
+CREATE FUNCTION penstock_audit_refuse() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE insufficient_privilege
@@ -228,13 +265,15 @@ REVOKE ALL ON FUNCTION
     penstock_audit_append(uuid, text, text, text, text, jsonb, jsonb),
     penstock_audit_record(uuid, text, text, text, text, jsonb),
     penstock_audit_label(jsonb, text[]),
+    penstock_audit_seal(),
     penstock_audit_statement()
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION penstock_audit_record(uuid, text, text, text, text, jsonb)
 TO penstock_web, penstock_operator;
 
--- What a database that runs on through a change of the SQL has already.
-REVOKE ALL ON tenants_auditchain, tenants_auditevent, tenants_personaldetail
+-- By default both have all.
+REVOKE ALL ON
+    tenants_auditchain, tenants_auditevent, tenants_auditpending, tenants_personaldetail
 FROM penstock_web, penstock_operator;
 GRANT SELECT ON tenants_auditevent, tenants_personaldetail TO penstock_web;
 GRANT SELECT ON tenants_auditchain, tenants_auditevent TO penstock_operator;

@@ -85,14 +85,13 @@ class Audit(Operation):
     ) -> None:
         model = from_state.apps.get_model(app_label, self.model_name)
         table = schema_editor.quote_name(model._meta.db_table)
-        for name in ("audit_turn", "audit_insert", "audit_update", "audit_delete"):
+        for name in ("audit_insert", "audit_update", "audit_delete"):
             schema_editor.execute(f"DROP TRIGGER {name} ON {table}", params=None)
 
     def _forwards(self, model: type[models.Model], table: str) -> Iterable[str]:
         columns = {str(field.column) for field in model._meta.concrete_fields}
         key = str(model._meta.pk.column)
         tenant = self.tenant or ("tenant_id" if "tenant_id" in columns else "")
-        written = ", ".join(f'"{column}"' for column in sorted(columns - set(self.noise) - {key}))
         arguments = ", ".join(
             f"'{argument}'"
             for argument in (
@@ -104,11 +103,6 @@ class Audit(Operation):
                 ",".join(self.secret),
                 ",".join(self.personal),
             )
-        )
-        # Writing noise waits for nobody's turn.
-        yield (
-            f"CREATE TRIGGER audit_turn BEFORE INSERT OR DELETE OR UPDATE OF {written} ON {table}"
-            " FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_take_turn()"
         )
         for event, rows in (
             ("INSERT", "NEW TABLE AS new_rows"),

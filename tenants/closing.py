@@ -12,6 +12,7 @@ from django.db.models.functions import Cast, Coalesce, Concat, Now
 from django.utils import timezone
 
 from tenants.acting import Verb, audited_as
+from tenants.audit import seal_now
 from tenants.models import ApiKey, Membership, PersonalDetail, Project, Tenant, User
 
 
@@ -74,6 +75,7 @@ def _pseudonym(before: str, after: str = "") -> Concat:
 
 def _forget_names(tenant: Tenant, user_ids: list[str]) -> None:
     """In what remembers them: the audit log's personal details, and the admin's own history."""
+    seal_now()
     PersonalDetail.objects.filter(
         Q(tenant=tenant)
         | Q(event__record_id__in=user_ids)

@@ -22,8 +22,10 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
     list_filter_submit = True
     list_per_page = 50
 
-    def formfield_for_foreignkey(self, field: Any, request: HttpRequest, **options: Any) -> Any:
-        form_field = super().formfield_for_foreignkey(field, request, **options)
+    def formfield_for_foreignkey(
+        self, db_field: Any, request: HttpRequest | None, **kwargs: Any
+    ) -> Any:
+        form_field = super().formfield_for_foreignkey(db_field, request, **kwargs)
         if form_field is not None:
             form_field.label_from_instance = full_name
         return form_field

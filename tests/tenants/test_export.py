@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
+from tenants.audit import seal_now
 from tenants.audit_chain import broken
 from tenants.models import ApiKey, AuditEvent, Membership, PersonalDetail, Project, User
 from tenants.scoping import operator_scope
@@ -37,6 +38,8 @@ def acme() -> Project:
 
 
 def export(command: str, *arguments: str) -> str:
+    with operator_scope("test"):
+        seal_now()
     out = io.StringIO()
     call_command(command, *arguments, stdout=out)
     return out.getvalue()
@@ -80,6 +83,7 @@ def test_a_line_that_is_missing_or_moved_shows() -> None:
 
 def test_an_erased_name_leaves_the_exported_log_whole(acme: Project) -> None:
     with operator_scope("test"):
+        seal_now()
         PersonalDetail.objects.filter(tenant=acme.tenant_id).delete()
     text = export("export_audit")
     assert list(broken(lines(text))) == []
@@ -115,6 +119,7 @@ def test_all_that_is_of_a_tenant_is_exported_and_no_digest(acme: Project, tmp_pa
         assert key.masked in text
         for secret in (bytes(key.secret_digest).hex(), alice.password, "Globex"):
             assert secret not in text
+        seal_now()
         assert AuditEvent.objects.filter(verb="exported", tenant=acme.tenant_id).count() == 1
 
 
