@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpu_workers.protocol.policy import Scope
 from inference.errors import Forbidden, InferenceError, NotFound
 from inference.management_api.errors import NOTHING_HERE
+from tenants.acting import Actor
 from tenants.models import ApiKey, Membership, User
 from tenants.people import membership_of
 from tenants.permissions import (
@@ -35,6 +36,9 @@ class Person:
     user: User
     address: str | None
 
+    def as_actor(self) -> Actor:
+        return self.user.as_actor()
+
     def standing_in(self, tenant_id: uuid.UUID) -> Standing:
         """Raises `NotFound` for a tenant that they do not belong to, as if there were none."""
         membership = membership_of(self.user, tenant_id)
@@ -53,6 +57,9 @@ class Person:
 class KeyBearer:
     key: ApiKey
     address: str | None
+
+    def as_actor(self) -> Actor:
+        return self.key.as_actor()
 
     @property
     def scopes(self) -> list[Scope]:

@@ -20,6 +20,7 @@ from inference.management_api.bodies import (
     read_query,
 )
 from inference.management_api.callers import Caller, Standing
+from tenants.acting import acting
 from tenants.models import Tenant
 from tenants.permissions import Permission
 from tenants.scoping import tenant_scope
@@ -106,7 +107,8 @@ class TenantView(ManagementView):
         tenant_id: uuid.UUID = ids.pop("tenant_id")
         self.standing = self.caller.standing_in(tenant_id)
         self._check_permission()
-        with tenant_scope(tenant_id):
+        actor = self.caller.as_actor()
+        with acting(actor, self.caller.address), tenant_scope(tenant_id):
             self.tenant = Tenant.objects.select_related("tier").get(id=tenant_id)
             self._check_tenant()
             return handler(**ids)
