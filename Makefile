@@ -51,5 +51,6 @@ lock:
 
 # Train the demo model again from its generator and seed, then hold it to its bar.
 demo-model: environments
-	.venv-engine/bin/python -m gpu_workers.demo_model.train
+	@# Threads that wait for each other must not spin where others need the cores.
+	OMP_WAIT_POLICY=PASSIVE .venv-engine/bin/python -m gpu_workers.demo_model.train
 	.venv-engine/bin/python -m gpu_workers.demo_model.evaluate

@@ -1,7 +1,8 @@
 """Ask the demo model what it was never trained on: `python -m gpu_workers.demo_model.evaluate`.
 
 Every held-out question is answered greedily; an answer passes when it holds the key fact of its
-question and ends by itself. Below `BAR` the command fails.
+question and ends by itself. Where fewer than `BAR` of all answers pass, alone, under a system prompt
+and after other turns together, the command fails.
 """
 
 import argparse
@@ -87,7 +88,10 @@ def main() -> None:
         log.info(f"failed {failed.fact.key}: {failed.question} -> {failed.text!r}")
     for each in reports:
         log.info(each)
-    if any(each.pass_share < BAR for each in reports):
+    outcomes = [outcome for each in reports for outcome in each.outcomes]
+    share = sum(outcome.has_passed for outcome in outcomes) / len(outcomes)
+    log.info(f"all {len(outcomes)} answers: {share:.1%}")
+    if share < BAR:
         sys.exit(f"below {BAR:.0%}")
 
 
