@@ -1,8 +1,8 @@
 """Ask the demo model what it was never trained on: `python -m gpu_workers.demo_model.evaluate`.
 
 Every held-out question is answered greedily; an answer passes when it holds the key fact of its
-question and ends by itself. Where fewer than `BAR` of all answers pass, alone, under a system prompt
-and after other turns together, the command fails.
+question and ends by itself. The command fails where fewer than `BAR` of all answers pass: those
+to a question alone, under a system prompt and after other turns, together.
 """
 
 import argparse
