@@ -1,5 +1,6 @@
 """Who may do what within a tenant: the one table, for people by role and for API keys by scope."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -25,7 +26,7 @@ class Permission(StrEnum):
     VIEW_PEOPLE = "view_people"
     WRITE_KEYS = "write_keys"
     WRITE_ADAPTERS = "write_adapters"
-    WRITE_PROJECTS = "write_projects"
+    WRITE_PROJECTS = "write_projects"  # and the tenant's name
     WRITE_QUOTAS = "write_quotas"  # of projects and keys; the tenant's own are the operator's
     WRITE_PEOPLE = "write_people"
     EXPORT = "export"
@@ -58,3 +59,23 @@ SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
     Scope.KEYS_WRITE: frozenset({Permission.VIEW, Permission.WRITE_KEYS}),
     Scope.ADMIN: _ADMIN,
 }
+
+
+def may_grant(own: frozenset[Permission], role: Role) -> bool:
+    """Whether somebody with these permissions may give or take a role: not one that may more."""
+    return ROLE_PERMISSIONS[role] <= own
+
+
+def roles_with(permission: Permission) -> list[Role]:
+    return [role for role in Role if permission in ROLE_PERMISSIONS[role]]
+
+
+def scope_for(permission: Permission) -> Scope | None:
+    """The narrowest scope of an API key that has a permission, if any has."""
+    scopes = [scope for scope in Scope if permission in SCOPE_PERMISSIONS[scope]]
+    return min(scopes, key=lambda scope: len(SCOPE_PERMISSIONS[scope]), default=None)
+
+
+def permissions_of(scopes: Iterable[Scope]) -> frozenset[Permission]:
+    """What an API key with these scopes may do."""
+    return frozenset().union(*(SCOPE_PERMISSIONS[scope] for scope in scopes))

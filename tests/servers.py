@@ -9,6 +9,7 @@ import atexit
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,7 @@ class TestServers:
         self._owner = os.getpid()
         self._running: list[subprocess.Popen[bytes]] = []
         self._postgres_started = False
+        self._postgres: subprocess.Popen[bytes] | None = None
 
     def _redis(self, name: str, *users: redis_acl.RedisUser) -> RedisServer:
         return RedisServer(
@@ -91,8 +93,15 @@ class TestServers:
         """Once; later calls do nothing."""
         if not self._postgres_started:
             self._postgres_started = True
-            self._start(self.postgres)
+            self._postgres = self._start(self.postgres)
             self.postgres.wait()
+
+    def stop_postgres(self) -> None:
+        """For good: what is asked of it from now on fails, as when its machine is gone."""
+        assert self._postgres is not None, "start_postgres() comes first"
+        self._postgres.send_signal(signal.SIGINT)
+        self._postgres.wait()
+        self._running.remove(self._postgres)
 
     def environ(self) -> dict[str, str]:
         """What control plane, gateway and workers of a test run read."""
@@ -123,7 +132,7 @@ class TestServers:
         self._running.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self, server: PostgresServer | RedisServer) -> None:
+    def _start(self, server: PostgresServer | RedisServer) -> subprocess.Popen[bytes]:
         server.prepare()
         with (self.folder / f"{server.folder.name}.log").open("ab") as log:
             # A process group of its own: Ctrl-C reaches the tests, and the servers through stop().
@@ -131,6 +140,7 @@ class TestServers:
                 server.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
             )
         self._running.append(process)
+        return process
 
 
 @cache

@@ -18,6 +18,7 @@ from tenants.models import (
     Tenant,
     Touched,
 )
+from tenants.scoping import operator_scope
 
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
 _NAME = RegexValidator(
@@ -167,3 +168,14 @@ def visible_models() -> Iterator[ModelPolicy]:
     enabled = ServedModel.objects.filter(is_enabled=True).select_related("pool")
     for model in enabled.prefetch_related("visibilities", "pool__dedications"):
         yield model.to_policy(prices.get(model.name))
+
+
+def models_visible_to(tenant_id: uuid.UUID) -> list[ModelPolicy]:
+    """Those of the catalogue that a tenant may know of."""
+    # Behind its walls a tenant sees no other's visibility: a model for another would look as if it
+    # were for everybody.
+    with operator_scope("model catalogue"):
+        models = list(visible_models())
+    return [
+        model for model in models if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
+    ]

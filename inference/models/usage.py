@@ -2,8 +2,11 @@
 
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+from typing import Any
 
 from django.db import models
+from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
@@ -11,11 +14,32 @@ from tenants.models import ApiKey, Project, Tenant
 from tenants.scoping import ScopedManager
 
 
-class UsageRecordManager(ScopedManager["UsageRecord"]):
+class UsageQuerySet(models.QuerySet["UsageRecord"]):
+    def totals(self, first: date, last: date) -> "models.QuerySet[Any, Any]":
+        """Sums by `day` (UTC) and `project_id`, of what arrived on these days, both included."""
+        begin = datetime.combine(first, time.min, UTC)
+        # The last day of the calendar has no day after it.
+        end = datetime.combine(last, time.max, UTC)
+        return (
+            self.filter(arrived_at__gte=begin, arrived_at__lte=end)
+            .order_by()
+            .annotate(day=TruncDate("arrived_at", tzinfo=UTC))
+            .values("day", "project_id")
+            .annotate(
+                requests=models.Count("request_id"),
+                prompt_tokens=models.Sum("prompt_tokens"),
+                cached_tokens=models.Sum("cached_tokens"),
+                completion_tokens=models.Sum("completion_tokens"),
+            )
+        )
+
     def of_tenant(self, tenant_id: uuid.UUID) -> "Iterator[UsageRecord]":
         """All of them, oldest first, a page at a time."""
         records = self.filter(tenant_id=tenant_id).order_by("arrived_at", "request_id")
         return records.iterator(chunk_size=2000)
+
+
+UsageRecordManager = ScopedManager.from_queryset(UsageQuerySet)
 
 
 class UsageRecord(models.Model):

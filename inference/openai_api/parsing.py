@@ -36,7 +36,7 @@ def decode(data: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), data) from None
+        raise explained(str(error), data) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The body must be one JSON object in UTF-8: {error}.") from None
     except RecursionError:
@@ -51,7 +51,8 @@ def encode(value: Any, param: str | None = None) -> bytes:
         raise InvalidRequest(f"The body cannot be passed on: {error}.", param=param) from None
 
 
-def _explained(text: str, data: bytes) -> InvalidRequest:
+def explained(text: str, data: bytes) -> InvalidRequest:
+    """What msgspec said of these bytes, as the API says it."""
     match = _AT_PATH.match(text)
     what, path = (match["what"], match["path"].removesuffix("[...]")) if match else (text, "")
     if named := _NAMED.search(what):

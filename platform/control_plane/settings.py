@@ -196,6 +196,8 @@ configure_structlog()
 REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAdminUser"],
+    # The Accept header alone says what is accepted.
+    "URL_FORMAT_OVERRIDE": None,
 }
 
 UNFOLD = {

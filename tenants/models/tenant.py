@@ -5,12 +5,13 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import Limit, TenantPolicy
 from tenants.acting import Verb, audited_as
+from tenants.errors import Conflict
 from tenants.models.policy_change import (
     AffectsPolicy,
     PolicyPart,
@@ -79,6 +80,18 @@ class Tenant(AffectsPolicy):
     def touched(self) -> Touched:
         return Touched(PolicyPart.TENANTS, str(self.id))
 
+    def rename(self, name: str) -> None:
+        """Raises `ValidationError`, and `Conflict` where another tenant has the name."""
+        self.name = name.strip()
+        others = {field.name for field in self._meta.fields} - {"name"}
+        self.clean_fields(exclude=others)
+        try:
+            with transaction.atomic():
+                self.save(update_fields=["name"])
+        except IntegrityError:
+            # Not to be seen from here by a query: it lies behind another tenant's wall.
+            raise Conflict("This name is taken.", param="name") from None
+
     def to_policy(self, *, limits: list[Limit] | None = None) -> TenantPolicy:
         """Asks for its quotas where they are not given."""
         if limits is None:
@@ -121,13 +134,19 @@ class Project(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.PROJECTS, str(self.id))
+
+    def rename(self, name: str) -> None:
+        """Of a new one too. Raises `ValidationError`."""
+        self.name = name.strip()
+        self.full_clean()
+        self.save()
+
     @property
     def full_name(self) -> str:
         """With its tenant's: most tenants' only project is called `default`."""
         return f"{self.tenant.name}: {self.name}"
-
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.PROJECTS, str(self.id))
 
 
 class Membership(models.Model):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 # Before Django's settings: it puts the servers' addresses into the environment.
 from tests.servers import servers
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
+os.environ["PENSTOCK_LOG_LEVEL"] = "WARNING"
 
 TENANTS = 10_000
 KEYS = 50_000

@@ -44,7 +44,7 @@ async def a_sim_worker(dispatch_redis_url: str) -> AsyncIterator[Process]:
 
 
 @contextlib.asynccontextmanager
-async def a_gateway(dispatch_redis_url: str) -> AsyncIterator[str]:
+async def a_gateway(dispatch_redis_url: str, *, pepper: bytes = PEPPER) -> AsyncIterator[str]:
     """The address of a gateway that answers."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "control_plane.gateway:application"]
@@ -55,7 +55,7 @@ async def a_gateway(dispatch_redis_url: str) -> AsyncIterator[str]:
         env={
             **os.environ,
             "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
-            "PENSTOCK_API_KEY_PEPPER": PEPPER.decode(),
+            "PENSTOCK_API_KEY_PEPPER": pepper.decode(),
             "PENSTOCK_DISPATCH_REDIS_URL": dispatch_redis_url,
         },
         stdout=DEVNULL,

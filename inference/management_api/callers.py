@@ -1,0 +1,87 @@
+"""Who asks: a person with a session, or an API key; and what they may do in a tenant."""
+
+import uuid
+from dataclasses import dataclass
+
+from gpu_workers.protocol.policy import Scope
+from inference.errors import Forbidden, InferenceError, NotFound
+from inference.management_api.errors import NOTHING_HERE
+from tenants.acting import Actor
+from tenants.models import ApiKey, Membership, User
+from tenants.people import membership_of
+from tenants.permissions import (
+    ROLE_PERMISSIONS,
+    Permission,
+    Role,
+    permissions_of,
+    roles_with,
+    scope_for,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What a caller may do in one tenant, and as what: a member or a key of it."""
+
+    permissions: frozenset[Permission]
+    by: Membership | ApiKey
+
+    @property
+    def role(self) -> Role | None:
+        return Role(self.by.role) if isinstance(self.by, Membership) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    user: User
+    address: str | None
+
+    @property
+    def actor(self) -> Actor:
+        return self.user.as_actor()
+
+    def standing_in(self, tenant_id: uuid.UUID) -> Standing:
+        """Raises `NotFound` for a tenant that they do not belong to, as if there were none."""
+        membership = membership_of(self.user, tenant_id)
+        if membership is None:
+            raise NotFound(NOTHING_HERE)
+        return Standing(permissions=ROLE_PERMISSIONS[Role(membership.role)], by=membership)
+
+    def refusal(self, permission: Permission, standing: Standing) -> InferenceError:
+        able = ", ".join(roles_with(permission))
+        return Forbidden(
+            f"Your role here is {standing.role}; this takes one of: {able}.", code="missing_role"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyBearer:
+    key: ApiKey
+    address: str | None
+
+    @property
+    def actor(self) -> Actor:
+        return self.key.as_actor()
+
+    @property
+    def scopes(self) -> list[Scope]:
+        return [Scope(scope) for scope in self.key.scopes]
+
+    def standing_in(self, tenant_id: uuid.UUID) -> Standing:
+        """Raises `NotFound` for any tenant but the key's own, as if there were none."""
+        if tenant_id != self.key.tenant_id:
+            raise NotFound(NOTHING_HERE)
+        return Standing(permissions=permissions_of(self.scopes), by=self.key)
+
+    def refusal(self, permission: Permission, _standing: Standing) -> InferenceError:
+        scope = scope_for(permission)
+        if scope is None:
+            return Forbidden("No API key may do this; sign in as a person.")
+        has = ", ".join(f"`{each.value}`" for each in self.scopes)
+        return Forbidden(
+            f"This needs an API key with the scope `{scope.value}`; this one has {has}.",
+            code="missing_scope",
+        )
+
+
+Caller = Person | KeyBearer

@@ -1,0 +1,55 @@
+"""Projects of a tenant: keys, quotas and usage belong to one."""
+
+import uuid
+from typing import Any, ClassVar, Final
+
+from rest_framework.response import Response
+
+from inference.management_api.bodies import Fields
+from inference.management_api.lists import ListQuery, listed
+from inference.management_api.view import TenantView
+from tenants.models import Project
+from tenants.pages import NEWEST_FIRST, Order, page
+from tenants.permissions import Permission
+
+_ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
+
+
+class ProjectFields(Fields):
+    name: str
+
+
+class ProjectsView(TenantView):
+    permissions: ClassVar = {"GET": Permission.VIEW, "POST": Permission.WRITE_PROJECTS}
+    parameters: ClassVar = {"GET": ListQuery}
+
+    def get(self) -> Response:
+        rows = Project.objects.all()
+        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
+        return listed(found, _rendered)
+
+    def post(self) -> Response:
+        project = Project(tenant=self.tenant)
+        project.rename(self.body(ProjectFields).name)
+        return Response(_rendered(project), status=201)
+
+
+class OneProjectView(TenantView):
+    permissions: ClassVar = {"GET": Permission.VIEW, "PATCH": Permission.WRITE_PROJECTS}
+
+    def get(self, project_id: uuid.UUID) -> Response:
+        return Response(_rendered(Project.objects.get(id=project_id)))
+
+    def patch(self, project_id: uuid.UUID) -> Response:
+        project = Project.objects.get(id=project_id)
+        project.rename(self.body(ProjectFields).name)
+        return Response(_rendered(project))
+
+
+def _rendered(project: Project) -> dict[str, Any]:
+    return {
+        "object": "project",
+        "id": project.id,
+        "name": project.name,
+        "created_at": project.created_at,
+    }

@@ -1,0 +1,40 @@
+"""The addresses of the management API, below /api/v1/. The same without and with what is not there:
+whatever is no address answers as an id that does not exist."""
+
+from django.urls import path, re_path
+
+from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
+from inference.management_api.me import MeView
+from inference.management_api.members import MembersView, OneMemberView
+from inference.management_api.projects import OneProjectView, ProjectsView
+from inference.management_api.quotas import OneQuotaView, QuotaAlertsView, QuotasView
+from inference.management_api.served_models import ModelsView
+from inference.management_api.session import SessionView
+from inference.management_api.tenants import OneTenantView, TenantsView
+from inference.management_api.tier import TierView
+from inference.management_api.usage import UsageView
+from inference.management_api.view import Unknown
+
+_TENANT = "tenants/<uuid:tenant_id>"
+
+urlpatterns = [
+    path("session", SessionView.as_view()),
+    path("me", MeView.as_view()),
+    path("tenants", TenantsView.as_view()),
+    path(_TENANT, OneTenantView.as_view()),
+    path(f"{_TENANT}/projects", ProjectsView.as_view()),
+    path(f"{_TENANT}/projects/<uuid:project_id>", OneProjectView.as_view()),
+    path(f"{_TENANT}/keys", ApiKeysView.as_view()),
+    path(f"{_TENANT}/keys/<uuid:key_id>", OneApiKeyView.as_view()),
+    path(f"{_TENANT}/keys/<uuid:key_id>/rotate", RotateView.as_view()),
+    path(f"{_TENANT}/keys/<uuid:key_id>/revoke", RevokeView.as_view()),
+    path(f"{_TENANT}/members", MembersView.as_view()),
+    path(f"{_TENANT}/members/<uuid:member_id>", OneMemberView.as_view()),
+    path(f"{_TENANT}/quotas", QuotasView.as_view()),
+    path(f"{_TENANT}/quotas/<uuid:quota_id>", OneQuotaView.as_view()),
+    path(f"{_TENANT}/quota-alerts", QuotaAlertsView.as_view()),
+    path(f"{_TENANT}/usage", UsageView.as_view()),
+    path(f"{_TENANT}/tier", TierView.as_view()),
+    path(f"{_TENANT}/models", ModelsView.as_view()),
+    re_path(r"", Unknown.as_view()),
+]

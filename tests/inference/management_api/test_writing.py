@@ -1,0 +1,191 @@
+"""What people and keys can change, and that it changes nothing else."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from tenants.models import Membership, Project, Quota, Tenant, User
+from tenants.permissions import Role
+from tenants.scoping import operator_scope
+from tests.inference.management_api.conftest import ApiClient
+from tests.two_tenants import PASSWORD, House
+
+AsRole = Callable[[str], ApiClient]
+WithScopes = Callable[..., ApiClient]
+
+
+def test_an_admin_makes_and_renames_projects(as_role: AsRole) -> None:
+    admin = as_role("admin")
+    made = admin.post("projects", {"name": " web "})
+    assert made.status_code == 201 and made.json()["name"] == "web"
+    path = f"projects/{made.json()['id']}"
+    assert admin.patch(path, {"name": "site"}).json()["name"] == "site"
+    assert admin.get(path).json()["name"] == "site"
+    taken = admin.post("projects", {"name": "site"})
+    assert (taken.status_code, taken.json()["error"]["code"]) == (409, "conflict")
+    assert admin.patch(path, {"name": "acme project"}).status_code == 409
+    blank = admin.post("projects", {"name": "  "})
+    assert (blank.status_code, blank.json()["error"]["param"]) == (400, "name")
+
+
+def test_a_key_with_the_scope_admin_makes_projects_too(with_scopes: WithScopes) -> None:
+    assert with_scopes("admin").post("projects", {"name": "web"}).status_code == 201
+    assert with_scopes("keys:write").post("projects", {"name": "web"}).status_code == 403
+
+
+def test_a_tenant_is_renamed_and_keeps_all_else(as_role: AsRole, acme: House) -> None:
+    answer = as_role("owner").patch("", {"name": "Acme Inc"})
+    assert (answer.status_code, answer.json()["name"]) == (200, "Acme Inc")
+    taken = as_role("owner").patch("", {"name": "globex ZEPPELIN"})
+    assert taken.status_code == 409
+    assert taken.json()["error"]["message"] == "This name is taken."
+    assert as_role("owner").get().json()["name"] == "Acme Inc"
+
+
+def test_a_quota_is_set_at_a_project_or_a_key_and_taken_away(as_role: AsRole, acme: House) -> None:
+    admin = as_role("admin")
+    for place in ({"project_id": str(acme.project.id)}, {"api_key_id": str(acme.key.id)}):
+        quota = {"limit": "requests_per_minute", "value": 5, **place}
+        made = admin.post("quotas", quota)
+        assert made.status_code == 201
+        assert admin.post("quotas", quota).status_code == 409
+        path = f"quotas/{made.json()['id']}"
+        assert admin.patch(path, {"value": 6}).json()["value"] == 6
+        assert admin.patch(path, {"is_hard": False}).json() == made.json() | {
+            "value": 6,
+            "is_hard": False,
+        }
+        assert admin.delete(path).status_code == 204
+        assert admin.get(path).status_code == 404
+
+
+def test_the_whole_tenants_quotas_are_the_operators(as_role: AsRole) -> None:
+    owner = as_role("owner")
+    rows = owner.get("quotas").json()["data"]
+    (own,) = [row for row in rows if row["scope"] == "tenant"]
+    answers = [
+        owner.post("quotas", {"limit": "tokens_per_day", "value": 10**9}),
+        owner.patch(f"quotas/{own['id']}", {"value": 10**15}),
+        owner.delete(f"quotas/{own['id']}"),
+    ]
+    assert [answer.status_code for answer in answers] == [403] * 3
+    assert all("the operator" in answer.json()["error"]["message"] for answer in answers)
+    assert owner.get(f"quotas/{own['id']}").json() == own
+
+
+def test_a_quota_has_one_place_and_only_its_tenants_own(
+    as_role: AsRole, acme: House, globex: House
+) -> None:
+    admin = as_role("admin")
+    both = {"project_id": str(acme.project.id), "api_key_id": str(acme.key.id)}
+    theirs = {"project_id": str(globex.project.id)}
+    unknown = {"project_id": "00000000-0000-4000-8000-000000000000"}
+    answers = [
+        admin.post("quotas", {"limit": "tokens_per_month", "value": 5, **place})
+        for place in (both, theirs, unknown)
+    ]
+    assert [answer.status_code for answer in answers] == [400] * 3
+    assert answers[1].content == answers[2].content
+    key = admin.post(
+        "quotas", {"limit": "tokens_per_month", "value": 5, "api_key_id": str(globex.key.id)}
+    )
+    assert key.status_code == 400
+    with operator_scope("test"):
+        assert Quota.objects.filter(limit="tokens_per_month").count() == 0
+
+
+def test_a_new_member_is_a_user_who_cannot_sign_in_yet(as_role: AsRole) -> None:
+    admin = as_role("admin")
+    made = admin.post("members", {"email": "New@Acme.example", "role": "developer"})
+    assert made.status_code == 201
+    assert (made.json()["email"], made.json()["role"]) == ("new@acme.example", "developer")
+    assert not User.objects.get(email="new@acme.example").has_usable_password()
+    again = admin.post("members", {"email": "new@acme.example"})
+    assert again.status_code == 409
+
+
+def test_inviting_somebody_does_not_tell_whether_they_have_an_account(
+    as_role: AsRole, globex: House
+) -> None:
+    known = globex.people["viewer"]
+    answers = [
+        as_role("admin").post("members", {"email": email}).json()
+        for email in (known.email, "nobody@nowhere.example")
+    ]
+    assert [set(answer) for answer in answers] == [set(answers[0])] * 2
+    assert known.name not in str(answers[0])
+    known.refresh_from_db()
+    assert known.check_password(PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("email", "param"), [("no address", None), ("a@b", None), ("", None), ("x" * 255, "email")]
+)
+def test_an_address_that_is_none_is_refused(as_role: AsRole, email: str, param: str | None) -> None:
+    answer = as_role("admin").post("members", {"email": email})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("asker", ["admin", "owner", "key"])
+def test_nobody_grants_a_role_above_their_own(
+    as_role: AsRole, with_scopes: WithScopes, acme: House, asker: str
+) -> None:
+    client = with_scopes("admin") if asker == "key" else as_role(asker)
+    status = 201 if asker == "owner" else 403
+    made = client.post("members", {"email": "new@acme.example", "role": "owner"})
+    assert made.status_code == status
+    raised = client.patch(f"members/{acme.members['viewer'].id}", {"role": "owner"})
+    assert raised.status_code == (200 if asker == "owner" else 403)
+    lowered = client.patch(f"members/{acme.members['owner'].id}", {"role": "viewer"})
+    assert lowered.status_code == (200 if asker == "owner" else 403)
+    removed = client.delete(f"members/{acme.members['owner'].id}")
+    # The owner has just lowered themselves.
+    assert removed.status_code == 403
+
+
+@pytest.mark.parametrize("role", [role for role in Role if role not in {"owner", "admin"}])
+def test_others_do_not_manage_people(as_role: AsRole, acme: House, role: str) -> None:
+    client = as_role(role)
+    assert client.post("members", {"email": "new@acme.example"}).status_code == 403
+    own = f"members/{acme.members[role].id}"
+    assert client.patch(own, {"role": "owner"}).status_code == 403
+    with operator_scope("test"):
+        assert Membership.objects.get(id=acme.members[role].id).role == role
+
+
+def test_the_last_owner_can_neither_be_removed_nor_demoted(as_role: AsRole, acme: House) -> None:
+    owner = as_role("owner")
+    own = f"members/{acme.members['owner'].id}"
+    assert owner.delete(own).status_code == 409
+    assert owner.patch(own, {"role": "admin"}).status_code == 409
+    assert owner.patch(f"members/{acme.members['admin'].id}", {"role": "owner"}).status_code == 200
+    assert owner.delete(own).status_code == 204
+    assert owner.get().status_code == 404
+    assert User.objects.filter(email="owner@acme.example").exists()
+
+
+def test_people_of_a_suspended_tenant_may_look_and_revoke(as_role: AsRole, acme: House) -> None:
+    with operator_scope("test"):
+        Tenant.objects.filter(id=acme.tenant.id).update(is_suspended=True)
+    owner = as_role("owner")
+    assert owner.get("projects").status_code == 200
+    refused = owner.post("projects", {"name": "web"})
+    assert refused.json()["error"]["code"] == "tenant_suspended"
+    assert owner.post(f"keys/{acme.key.id}/revoke").status_code == 200
+
+
+def test_a_session_changes_nothing_without_its_csrf_token(acme: House) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(acme.people["owner"])
+    url = f"/api/v1/tenants/{acme.tenant.id}/projects"
+    answer = client.post(url, {"name": "web"}, content_type="application/json")
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "csrf_failed"
+    token = client.get("/api/v1/session").json()["csrf_token"]
+    made = client.post(
+        url, {"name": "web"}, content_type="application/json", headers={"x-csrftoken": token}
+    )
+    assert made.status_code == 201
+    with operator_scope("test"):
+        assert Project.objects.filter(name="web").count() == 1

@@ -1,0 +1,127 @@
+"""The one table: every address x method x credential -> status, where Acme is asked about.
+
+A row is an address, a method and one status for each column; `every` stands for the same in all.
+What a row's address takes no row for is 405 for everybody. Addresses are those that Django's
+resolver and the gateway's routes have: one without a row fails the suite, a row without one too.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+COLUMNS: Final = (
+    "nobody",
+    # people with a session
+    "viewer",
+    "admin",
+    # keys of Acme
+    "inference",
+    "usage:read",
+    "adapters:write",
+    "keys:write",
+    "admin key",
+    "revoked",
+    "expired",
+    # an owner of Globex, and a key of it with the scopes inference and admin
+    "Globex",
+    "Globex key",
+)
+
+_T: Final = "/api/v1/tenants/<tenant_id>"
+
+_DJANGO: Final = f"""
+/                                 GET    every 200
+/admin/login/                     GET    every 200
+/admin/login/                     POST   every 200
+/admin/*                          ANY    every 302
+
+#                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
+/api/v1/session                   GET    every 200
+/api/v1/session                   POST   every 200
+/api/v1/session                   DELETE every 204
+/api/v1/me                        GET    401  200  200  200  200  200  200  200  401  401  200  200
+/api/v1/tenants                   GET    401  200  200  403  403  403  200  200  401  401  200  200
+{_T}                              GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}                              PATCH  401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/projects                     GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/projects                     POST   401  403  201  403  403  403  403  201  401  401  404  404
+{_T}/projects/<project_id>        GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/projects/<project_id>        PATCH  401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/keys                         GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/keys                         POST   401  403  201  403  403  403  201  201  401  401  404  404
+{_T}/keys/<key_id>                GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/keys/<key_id>                PATCH  401  403  200  403  403  403  200  200  401  401  404  404
+{_T}/keys/<key_id>/rotate         POST   401  403  200  403  403  403  200  200  401  401  404  404
+{_T}/keys/<key_id>/revoke         POST   401  403  200  403  403  403  200  200  401  401  404  404
+{_T}/members                      GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/members                      POST   401  403  201  403  403  403  403  201  401  401  404  404
+{_T}/members/<member_id>          GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/members/<member_id>          PATCH  401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/members/<member_id>          DELETE 401  403  204  403  403  403  403  204  401  401  404  404
+{_T}/quotas                       GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/quotas                       POST   401  403  201  403  403  403  403  201  401  401  404  404
+{_T}/quotas/<quota_id>            GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/quotas/<quota_id>            PATCH  401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/quotas/<quota_id>            DELETE 401  403  204  403  403  403  403  204  401  401  404  404
+{_T}/quota-alerts                 GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/usage                        GET    401  200  200  403  200  403  403  200  401  401  404  404
+{_T}/tier                         GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/models                       GET    401  200  200  403  403  403  200  200  401  401  404  404
+/api/v1/*                         ANY    every 404
+"""
+
+# A session is no credential here. 400 is an empty request that got past the gate.
+_GATEWAY: Final = """
+#                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
+/v1/models                        GET    401  401  401  200  200  200  200  200  401  401  401  200
+/v1/models/<model>                GET    401  401  401  200  200  200  200  200  401  401  401  404
+/v1/limits                        GET    401  401  401  200  200  200  200  200  401  401  401  200
+/v1/chat/completions              POST   401  401  401  400  403  403  403  400  401  401  401  400
+/v1/completions                   POST   401  401  401  400  403  403  403  400  401  401  401  400
+/v1/stream/tickets                POST   401  401  401  200  403  403  403  200  401  401  401  200
+/v1/*                             ANY    every 404
+/healthz                          GET    every 200
+/readyz                           GET    every 503
+/metrics                          GET    every 200
+"""
+
+# 101 is a connection, 403 a refusal of one.
+_WEBSOCKETS: Final = """
+/ws/v1/stream                     CONNECT 403 403  403  101  403  403  403  101  403  403  403  101
+/ws/*                             CONNECT every 403
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """`statuses` are in the order of `COLUMNS`."""
+
+    address: str
+    method: str
+    statuses: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.address}"
+
+
+def _rows(text: str) -> dict[tuple[str, str], Row]:
+    rows = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        address, method, *words = line.split()
+        if words[0] == "every":
+            words = words[1:] * len(COLUMNS)
+        statuses = tuple(map(int, words))
+        assert len(statuses) == len(COLUMNS), line
+        assert (address, method) not in rows, f"{line} stands twice"
+        rows[address, method] = Row(address=address, method=method, statuses=statuses)
+    return rows
+
+
+DJANGO_ROWS: Final = _rows(_DJANGO)
+GATEWAY_ROWS: Final = _rows(_GATEWAY)
+WEBSOCKET_ROWS: Final = _rows(_WEBSOCKETS)
+
+
+def methods_of(rows: dict[tuple[str, str], Row], address: str) -> list[str]:
+    return [method for at, method in rows if at == address]

@@ -1,0 +1,244 @@
+"""The table for all that Django answers: pages, the operators' admin, the management API."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from tenants.models import ApiKey
+from tenants.scoping import operator_scope
+from tests.isolation.credentials import Credential
+from tests.isolation.table import COLUMNS, DJANGO_ROWS, Row, methods_of
+from tests.two_tenants import CANARY, PASSWORD, House, TwoTenants
+
+pytestmark = pytest.mark.django_db
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+OTHERS = {"Globex", "Globex key"}
+API = "/api/v1/"
+ADMIN = "/admin/"
+
+
+def walked(patterns: list[URLPattern | URLResolver], prefix: str = "/") -> Iterator[str]:
+    """Every address that Django's resolver knows."""
+    for pattern in patterns:
+        address = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from walked(pattern.url_patterns, address)
+        else:
+            yield re.sub(r"<\w+:(\w+)>", r"<\1>", address)
+
+
+ADDRESSES = sorted(set(walked(get_resolver().url_patterns)))
+PAGES = [address for address in ADDRESSES if address.startswith(ADMIN)]
+ROWS = [row for row in DJANGO_ROWS.values() if row.method != "ANY"]
+TENANT_ROWS = [row for row in ROWS if "<tenant_id>" in row.address]
+
+
+def row_address(address: str) -> str:
+    """The address under which the table has it: pages of the admin and what is no address are one
+    each."""
+    if (address, "GET") in DJANGO_ROWS or (address, "POST") in DJANGO_ROWS:
+        return address
+    if address == API:
+        return f"{API}*"
+    return f"{ADMIN}*" if address.startswith(ADMIN) else address
+
+
+def test_every_address_has_a_row_and_every_row_an_address() -> None:
+    assert {row_address(address) for address in ADDRESSES} == {
+        address for address, _ in DJANGO_ROWS
+    }
+
+
+def url(address: str, house: House, **other: object) -> str:
+    """The address for the things of one house."""
+    ids: dict[str, object] = {
+        "tenant_id": house.tenant.id,
+        "project_id": house.project.id,
+        "key_id": house.key.id,
+        "member_id": house.members["developer"].id,
+        "quota_id": house.quota.id,
+        # pages of the admin
+        "object_id": house.tenant.id,
+        "content_type_id": 1,
+        "id": house.people["viewer"].id,
+    }
+    # The admin has two addresses that are expressions.
+    plain = re.sub(r"\^?\(\?P<\w+>.*\)(/?)\$", r"tenants\1", address)
+    return re.sub(r"<(\w+)>", lambda match: str((ids | other)[match[1]]), plain)
+
+
+def body_for(row: Row, house: House) -> object:
+    """What a request of that row sends: the least that the API takes."""
+    bodies: dict[tuple[str, str], object] = {
+        ("session", "POST"): {"email": "viewer@acme.example", "password": PASSWORD},
+        ("<tenant_id>", "PATCH"): {"name": "renamed"},
+        ("projects", "POST"): {"name": "new"},
+        ("<project_id>", "PATCH"): {"name": "renamed"},
+        ("keys", "POST"): {"project_id": str(house.project.id), "scopes": ["keys:write"]},
+        ("<key_id>", "PATCH"): {"name": "renamed"},
+        ("members", "POST"): {"email": "new@nowhere.example"},
+        ("<member_id>", "PATCH"): {"role": "viewer"},
+        ("quotas", "POST"): {
+            "limit": "tokens_per_month",
+            "value": 1,
+            "project_id": str(house.project.id),
+        },
+        ("<quota_id>", "PATCH"): {"value": 1},
+    }
+    return bodies.get((row.address.rpartition("/")[2], row.method))
+
+
+def ask(
+    client: Client, credential: Credential, method: str, address: str, body: object = None
+) -> Any:
+    """One request, of which nothing remains."""
+    cache.clear()
+    point = transaction.savepoint()
+    try:
+        return client.generic(
+            method,
+            address,
+            b"" if body is None else json.dumps(body),
+            content_type="application/json",
+            headers=credential.headers,
+        )
+    finally:
+        transaction.savepoint_rollback(point)
+
+
+@pytest.fixture
+def acme(houses: TwoTenants) -> House:
+    """With a key that a key may manage: one that may no more than that one."""
+    with operator_scope("test"):
+        ApiKey.objects.filter(id=houses.acme.key.id).update(scopes=["keys:write"])
+    return houses.acme
+
+
+def told(answer: Any) -> str:
+    return f"{answer.headers}{answer.content.decode()}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_each_credential_gets_its_status_and_nothing_of_globex(
+    row: Row, asking: dict[str, Credential], acme: House, globex_words: list[str]
+) -> None:
+    found = {}
+    for column, credential in asking.items():
+        answer = ask(
+            credential.client(), credential, row.method, url(row.address, acme), body_for(row, acme)
+        )
+        found[column] = answer.status_code
+        if column not in OTHERS:
+            assert not [word for word in globex_words if word in told(answer)], column
+        if row.address.startswith(API):
+            assert answer["Cache-Control"] == "no-store"
+            assert answer["X-Request-Id"]
+        if row.address.startswith(API) and answer.status_code >= 400:
+            assert set(answer.json()["error"]) == {"message", "type", "code", "param"}
+    assert found == dict(zip(COLUMNS, row.statuses, strict=True))
+
+
+@pytest.fixture
+def globex_words(houses: TwoTenants) -> list[str]:
+    globex = houses.globex
+    ids = [globex.tenant.id, globex.project.id, globex.key.id, globex.quota.id, globex.model.id]
+    return [CANARY, globex.key.public_id, *map(str, ids)]
+
+
+@pytest.mark.parametrize(
+    "address", sorted({row.address for row in ROWS if row.address.startswith(API)})
+)
+def test_what_a_row_does_not_name_is_not_taken_from_anybody(
+    address: str, asking: dict[str, Credential], acme: House
+) -> None:
+    taken = methods_of(DJANGO_ROWS, address)
+    if "GET" in taken:
+        taken.append("HEAD")
+    for method in METHODS:
+        if method in taken:
+            continue
+        for column in ("nobody", "admin", "admin key", "Globex"):
+            answer = ask(asking[column].client(), asking[column], method, url(address, acme))
+            assert answer.status_code == 405, (method, column)
+            assert sorted(answer["Allow"].split(", ")) == sorted(taken)
+
+
+@pytest.mark.parametrize("row", TENANT_ROWS, ids=str)
+def test_globex_is_told_from_nothing_by_nobody_of_acme(
+    row: Row, asking: dict[str, Credential], houses: TwoTenants
+) -> None:
+    globex = houses.globex
+    nothing = url(row.address, globex, tenant_id=uuid.uuid4())
+    for column, credential in asking.items():
+        if column in OTHERS:
+            continue
+        client, body = credential.client(), body_for(row, globex)
+        theirs = ask(client, credential, row.method, url(row.address, globex), body)
+        unknown = ask(client, credential, row.method, nothing, body)
+        expected = 401 if column in {"nobody", "revoked", "expired"} else 404
+        assert (theirs.status_code, unknown.status_code) == (expected, expected), column
+        assert _comparable(theirs) == _comparable(unknown)
+
+
+@pytest.mark.parametrize("column", ["admin", "admin key"])
+@pytest.mark.parametrize(
+    "row",
+    [row for row in TENANT_ROWS if re.search(r"<(project|key|member|quota)_id>", row.address)],
+    ids=str,
+)
+def test_what_is_globexs_is_not_found_in_acme(
+    row: Row, column: str, asking: dict[str, Credential], houses: TwoTenants
+) -> None:
+    credential, globex = asking[column], houses.globex
+    client, body = credential.client(), body_for(row, houses.acme)
+    mixed = url(row.address, globex, tenant_id=houses.acme.tenant.id)
+    theirs = ask(client, credential, row.method, mixed, body)
+    nothing = {f"{name}_id": uuid.uuid4() for name in ("project", "key", "member", "quota")}
+    unknown = ask(client, credential, row.method, url(row.address, houses.acme, **nothing), body)
+    assert (theirs.status_code, unknown.status_code) == (404, 404)
+    assert _comparable(theirs) == _comparable(unknown)
+
+
+def _comparable(answer: Any) -> tuple[bytes, dict[str, str]]:
+    """All of an answer but its own number."""
+    headers = {name: value for name, value in answer.items() if name != "X-Request-Id"}
+    return answer.content, headers
+
+
+def test_the_operators_pages_send_everybody_else_to_sign_in(
+    asking: dict[str, Credential], acme: House, globex_words: list[str]
+) -> None:
+    row = DJANGO_ROWS[f"{ADMIN}*", "ANY"]
+    for column, status in zip(COLUMNS, row.statuses, strict=True):
+        client = asking[column].client()
+        for address in PAGES:
+            if address == "/admin/login/":
+                continue
+            for method in ("GET", "POST"):
+                answer = ask(client, asking[column], method, url(address, acme))
+                assert answer.status_code == status, (method, address, column)
+                assert "/admin/" in answer["Location"]
+                assert not [word for word in globex_words if word in told(answer)]
+
+
+def test_what_is_no_address_of_the_api_answers_as_what_does_not_exist(
+    asking: dict[str, Credential], acme: House
+) -> None:
+    admin = asking["admin"]
+    unknown = ask(admin.client(), admin, "GET", f"{API}tenants/{uuid.uuid4()}")
+    row = DJANGO_ROWS[f"{API}*", "ANY"]
+    for column, status in zip(COLUMNS, row.statuses, strict=True):
+        client = asking[column].client()
+        for path in ("", "nothing", "me/", "tenants/1", "tenants/%00", "../admin/"):
+            for method in METHODS:
+                answer = ask(client, asking[column], method, API + path)
+                assert answer.status_code == status, (method, path, column)
+                assert answer.content == (b"" if method == "HEAD" else unknown.content)

@@ -1,0 +1,114 @@
+"""Acme and Globex with one of everything, by each other's side in one database.
+
+All that is Globex's bears a canary in its name: no answer to Acme may hold it.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from django.contrib.auth.hashers import make_password
+
+from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
+from tenants.default_tiers import ensure_default_tiers
+from tenants.models import (
+    ApiKey,
+    Membership,
+    Price,
+    Project,
+    Quota,
+    QuotaAlert,
+    Tenant,
+    Tier,
+    User,
+)
+from tenants.permissions import Role
+from tenants.scoping import operator_scope
+
+CANARY = "zeppelin"
+PASSWORD = "correct horse battery"
+DAY = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """One tenant with its people, by role, and a project, a key, a model and a quota."""
+
+    tenant: Tenant
+    project: Project
+    key: ApiKey
+    people: dict[str, User] = field(repr=False)
+    members: dict[str, Membership] = field(repr=False)
+    quota: Quota
+    model: ServedModel
+
+    def issue(self, **fields: Any) -> str:
+        """A key of its project."""
+        with operator_scope("test"):
+            return ApiKey.objects.issue(self.project, **fields).key
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoTenants:
+    acme: House
+    globex: House
+
+
+def two_tenants() -> TwoTenants:
+    with operator_scope("test"):
+        ensure_default_tiers()
+        public = Pool.objects.create(name="public-pool")
+        ServedModel.objects.create(name="public-model", pool=public, context_tokens=2048)
+        return TwoTenants(
+            acme=_house("Acme", "premium", "acme"),
+            globex=_house(f"Globex {CANARY}", "free", CANARY),
+        )
+
+
+def _house(name: str, tier: str, word: str) -> House:
+    tenant = Tenant.objects.create(name=name, tier=Tier.objects.get(name=tier))
+    project = Project.objects.create(tenant=tenant, name=f"{word} project")
+    key = ApiKey.objects.issue(project, name=f"{word} key").record
+    people, members = {}, {}
+    for role in Role:
+        user = User.objects.create(
+            email=f"{role}@{word}.example", name=f"{word} {role}", password=_hashed()
+        )
+        people[role.value] = user
+        members[role.value] = Membership.objects.create(tenant=tenant, user=user, role=role)
+    pool = Pool.objects.create(name=f"{word}-pool")
+    PoolTenant.objects.create(pool=pool, tenant=tenant)
+    model = ServedModel.objects.create(name=f"{word}-model", pool=pool, context_tokens=2048)
+    ServedModelTenant.objects.create(model=model, tenant=tenant)
+    Price.objects.create(
+        model=model.name,
+        prompt_micros_per_million_tokens=1,
+        cached_micros_per_million_tokens=1,
+        completion_micros_per_million_tokens=1,
+    )
+    quota = Quota.objects.create(tenant=tenant, project=project, limit="tokens_per_day", value=1000)
+    Quota.objects.create(tenant=tenant, limit="spend_per_month", value=10**9)
+    QuotaAlert.objects.create(tenant=tenant, quota=quota, period="2026-01-02", percent=50, used=501)
+    UsageRecord.objects.create(
+        request_id=uuid.uuid4(), tenant=tenant, project=project, api_key=key, tier=tier,
+        pool=pool.name, model=model.name, api="completions", stream=True, attempt=1,
+        outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
+        arrived_at=DAY, finished_at=DAY,
+    )  # fmt: skip
+    return House(
+        tenant=tenant,
+        project=project,
+        key=key,
+        people=people,
+        members=members,
+        quota=quota,
+        model=model,
+    )
+
+
+@cache
+def _hashed() -> str:
+    """Hashing takes a third of a second, and is the same for all."""
+    return make_password(PASSWORD)
