@@ -265,14 +265,18 @@ local function move(tenant, reservation, tokens, nanos)
   claim[CLAIMED_TOKENS], claim[CLAIMED_NANOS] = tokens, nanos
 end
 
+local function reservation_of(tenant, request_id)
+  local packed = redis.call('HGET', tenant .. ':reservations', request_id)
+  return packed and cmsgpack.unpack(packed)
+end
+
 -- ARGV: request_id tokens nanos -> 1 | 0 nothing is reserved. Never raises what is reserved.
 local function true_down(keys, args)
   local tenant, request_id = keys[1], args[1]
-  local packed = redis.call('HGET', tenant .. ':reservations', request_id)
-  if not packed then
+  local reservation = reservation_of(tenant, request_id)
+  if not reservation then
     return 0
   end
-  local reservation = cmsgpack.unpack(packed)
   local claim = reservation[3]
   move(tenant, reservation, math.min(tonumber(args[2]), claim[CLAIMED_TOKENS]),
     math.min(tonumber(args[3]), claim[CLAIMED_NANOS]))
@@ -284,11 +288,10 @@ end
 -- nothing of it where both are 0; the request stays in its minute.
 local function settle(keys, args)
   local tenant, request_id = keys[1], args[1]
-  local packed = redis.call('HGET', tenant .. ':reservations', request_id)
-  if not packed then
+  local reservation = reservation_of(tenant, request_id)
+  if not reservation then
     return 0
   end
-  local reservation = cmsgpack.unpack(packed)
   move(tenant, reservation, tonumber(args[2]), tonumber(args[3]))
   for _, owner in ipairs(owners_of(reservation[3])) do
     if redis.call('HINCRBY', tenant .. ':open', owner, -1) <= 0 then

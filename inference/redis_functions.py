@@ -4,6 +4,7 @@ Where Redis has a user per role the control plane alone may load them. A gateway
 as it waits for the policy snapshot, which a Redis that restarted empty has lost with them.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 _log = structlog.get_logger(__name__)
 _LOST: Final = "Function not found"
+
+# A key, then arguments.
+Call = tuple[str | bytes | int, ...]
 
 
 class FunctionLibrary:
@@ -43,7 +47,28 @@ class FunctionLibrary:
         try:
             return await self._redis.fcall(function, 1, key, *arguments)
         except ResponseError as error:
-            if _LOST not in str(error) or not await self.load():
+            if _LOST not in str(error) or not await self._bring_back():
                 raise
-        _log.warning("redis_functions_reloaded", library=self._source.name)
         return await self._redis.fcall(function, 1, key, *arguments)
+
+    async def call_each(self, function: str, calls: Sequence[Call]) -> None:
+        """The function with the key and arguments of each call, in one round trip; the functions
+        must bear repetition. Otherwise as `call`."""
+        try:
+            await self._send(function, calls)
+        except ResponseError as error:
+            if _LOST not in str(error) or not await self._bring_back():
+                raise
+            await self._send(function, calls)
+
+    async def _send(self, function: str, calls: Sequence[Call]) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        for key, *arguments in calls:
+            pipeline.fcall(function, 1, key, *arguments)
+        await pipeline.execute()
+
+    async def _bring_back(self) -> bool:
+        is_loaded = await self.load()
+        if is_loaded:
+            _log.warning("redis_functions_reloaded", library=self._source.name)
+        return is_loaded

@@ -12,15 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import codec, keys
 from inference.charges import NOTHING, Charge, Prices, actual
 from inference.redis_functions import FunctionLibrary
-
-_log = structlog.get_logger(__name__)
 
 # How old a reservation must be before the sweeper asks whether its request still exists.
 SWEEP_AGE_MS: Final = 60_000
@@ -125,23 +121,19 @@ class Reservations:
         return now_ms, list(zip(numbers[::2], numbers[1::2], strict=True))
 
     async def _correct(self, function: str, corrections: Iterable[Correction]) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        for each in corrections:
-            pipeline.fcall(
-                function,
-                1,
-                keys.tenant_prefix(each.tenant_id),
-                each.request_id,
-                each.charge.tokens,
-                each.charge.nanos,
-                *self._time(),
-            )
-        try:
-            await pipeline.execute()
-        except ResponseError as error:
-            # A Redis that restarted empty has no reservations either; only the functions go back.
-            _log.warning("reservations_not_corrected", reason=str(error))
-            await self._functions.load()
+        await self._functions.call_each(
+            function,
+            [
+                (
+                    keys.tenant_prefix(each.tenant_id),
+                    each.request_id,
+                    each.charge.tokens,
+                    each.charge.nanos,
+                    *self._time(),
+                )
+                for each in corrections
+            ],
+        )
 
     async def _hint(self, tenant_id: str) -> None:
         """Tells the sweeper where to look."""

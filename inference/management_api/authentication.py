@@ -4,6 +4,7 @@ from django.db import DataError
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
 
+from inference.caller_check import bearer_token
 from inference.errors import Unauthenticated
 from inference.management_api.callers import Caller, KeyBearer, Person
 from inference.management_api.errors import TooManyAttempts
@@ -55,18 +56,7 @@ def _check(request: Request, authorization: str, address: str | None) -> ApiKey:
             retry_after_seconds=RETRY_SECONDS,
         )
     try:
-        return check_key(_bearer_token(authorization), address)
+        return check_key(bearer_token(authorization), address)
     except Unauthenticated:
         note_wrong_key(request._request)
         raise
-
-
-def _bearer_token(authorization: str) -> str:
-    scheme, _, token = authorization.partition(" ")
-    if not authorization or not token.strip():
-        raise Unauthenticated(
-            "An API key is needed: send the header `Authorization: Bearer <key>`."
-        )
-    if scheme.lower() != "bearer":
-        raise Unauthenticated("The Authorization header must be of the form `Bearer <key>`.")
-    return token.strip()

@@ -36,8 +36,7 @@ class Person:
     user: User
     address: str | None
 
-    @property
-    def actor(self) -> Actor:
+    def as_actor(self) -> Actor:
         return self.user.as_actor()
 
     def standing_in(self, tenant_id: uuid.UUID) -> Standing:
@@ -59,8 +58,7 @@ class KeyBearer:
     key: ApiKey
     address: str | None
 
-    @property
-    def actor(self) -> Actor:
+    def as_actor(self) -> Actor:
         return self.key.as_actor()
 
     @property

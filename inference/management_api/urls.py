@@ -4,6 +4,7 @@ whatever is no address answers as an id that does not exist."""
 from django.urls import path, re_path
 
 from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
+from inference.management_api.audit_events import AuditEventsView
 from inference.management_api.me import MeView
 from inference.management_api.members import MembersView, OneMemberView
 from inference.management_api.projects import OneProjectView, ProjectsView
@@ -36,5 +37,6 @@ urlpatterns = [
     path(f"{_TENANT}/usage", UsageView.as_view()),
     path(f"{_TENANT}/tier", TierView.as_view()),
     path(f"{_TENANT}/models", ModelsView.as_view()),
+    path(f"{_TENANT}/audit", AuditEventsView.as_view()),
     re_path(r"", Unknown.as_view()),
 ]

@@ -107,7 +107,8 @@ class TenantView(ManagementView):
         tenant_id: uuid.UUID = ids.pop("tenant_id")
         self.standing = self.caller.standing_in(tenant_id)
         self._check_permission()
-        with acting(self.caller.actor, self.caller.address), tenant_scope(tenant_id):
+        actor = self.caller.as_actor()
+        with acting(actor, self.caller.address), tenant_scope(tenant_id):
             self.tenant = Tenant.objects.select_related("tier").get(id=tenant_id)
             self._check_tenant()
             return handler(**ids)

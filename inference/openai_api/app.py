@@ -70,6 +70,12 @@ class OpenAIApi:
             "/v1/limits": ("GET", self._show_limits),
         }
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The method of every address that there is."""
+        addresses = {path: method for path, (method, _) in self._routes.items()}
+        return addresses | {f"{_MODELS}/<model>": "GET"}
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"].rstrip("/")
         is_model = path.startswith(f"{_MODELS}/")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
 from unfold.sites import UnfoldAdminSite
 
@@ -16,7 +16,7 @@ from tenants.models import User
 from tenants.operator_admin import full_name
 from tenants.scoping import operator_scope
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 class FullNames(AutocompleteJsonView):
@@ -29,7 +29,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:
         @wraps(view)
-        def in_operator_scope(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def in_operator_scope(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             operator = cast(User, request.user).as_actor()
             scope = operator_scope(f"admin {request.path}")
             with acting(operator, request.META.get("REMOTE_ADDR")), scope:

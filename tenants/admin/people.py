@@ -26,7 +26,7 @@ class MembershipOfUser(TabularInline):  # type: ignore[misc]
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[misc, type-arg]
+class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[type-arg,misc]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm

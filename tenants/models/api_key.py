@@ -78,6 +78,11 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
             return None
         return record
 
+    def with_tenant(self, public_id: str) -> "ApiKey | None":
+        """For a check of the key: with all that `to_policy` of key and tenant asks for."""
+        found = self.select_related("project", "tenant__tier").filter(public_id=public_id)
+        return found.prefetch_related("quotas", "project__quotas", "tenant__quotas").first()
+
 
 ApiKeyManager = ScopedManager.from_queryset(ApiKeyQuerySet)
 
@@ -206,15 +211,19 @@ class ApiKey(AffectsPolicy):
         self.secret_digest = api_keys.digest(key, settings.PENSTOCK_API_KEY_PEPPER)
         return key
 
+    @staticmethod
+    def possible_digests(key: str) -> list[bytes]:
+        """What the record of this key holds, under any pepper in use."""
+        return [api_keys.digest(key, pepper) for pepper in _peppers()]
+
     def is_genuine(self, key: str) -> bool:
         """Whether it is this key, under any pepper in use; the secret before the last rotation
         while that works."""
-        peppers = (settings.PENSTOCK_API_KEY_PEPPER, *settings.PENSTOCK_PREVIOUS_API_KEY_PEPPERS)
         now_ms = time.time_ns() // 1_000_000
         return any(
             api_keys.is_genuine(key, digest.digest, pepper)
             for digest in self._digests()
-            for pepper in peppers
+            for pepper in _peppers()
             if digest.expires_at_ms is None or digest.expires_at_ms > now_ms
         )
 
@@ -316,3 +325,7 @@ class ApiKey(AffectsPolicy):
 
 def _milliseconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp() * 1000)
+
+
+def _peppers() -> list[bytes]:
+    return [settings.PENSTOCK_API_KEY_PEPPER, *settings.PENSTOCK_PREVIOUS_API_KEY_PEPPERS]

@@ -109,6 +109,8 @@ async def test_a_request_streams_ends_and_is_on_record_once(
     assert terminal.seq == len(deltas)
     assert terminal.outcome is Outcome.COMPLETED
     assert deltas[-1].completion_tokens == terminal.usage.completion_tokens
+    assert deltas[0].prompt_tokens == terminal.usage.prompt_tokens
+    assert not any(delta.prompt_tokens for delta in deltas[1:]), "told once"
     (entry,) = await gateway.usage_entries()
     assert entry.request_id == request_id
     assert entry.tenant_id == ACME

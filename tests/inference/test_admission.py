@@ -335,9 +335,10 @@ async def test_functions_come_back_after_redis_lost_them(
     ask: Ask, admission: Admission, dispatch_redis: Redis
 ) -> None:
     await dispatch_redis.function_flush()
-    await admission.settle(settled("a", FREE))
-    await dispatch_redis.function_flush()
     await ask("a", a_caller())
+    await dispatch_redis.function_flush()
+    await admission.settle(settled("a", FREE))
+    assert not await dispatch_redis.exists(keys.tenant_open("acme"))
 
 
 async def test_the_sweeper_settles_only_what_no_pool_holds_open(

@@ -66,6 +66,7 @@ _DJANGO: Final = f"""
 {_T}/usage                        GET    401  200  200  403  200  403  403  200  401  401  404  404
 {_T}/tier                         GET    401  200  200  403  403  403  200  200  401  401  404  404
 {_T}/models                       GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/audit                        GET    401  403  200  403  403  403  403  200  401  401  404  404
 /api/v1/*                         ANY    every 404
 """
 
@@ -84,9 +85,9 @@ _GATEWAY: Final = """
 /metrics                          GET    every 200
 """
 
-# 101 is a connection, 403 a refusal of one.
+# 101 is a connection.
 _WEBSOCKETS: Final = """
-/ws/v1/stream                     CONNECT 403 403  403  101  403  403  403  101  403  403  403  101
+/ws/v1/stream                     CONNECT 401 401  401  101  403  403  403  101  401  401  401  101
 /ws/*                             CONNECT every 403
 """
 

@@ -52,6 +52,9 @@ def test_a_rotated_key_keeps_its_id_and_the_old_secret_as_long_as_was_said(
     assert rotated["id"] == key_id and rotated["key"] != old
     assert [client.get("keys").status_code for client in (old_client, new_client)] == [200, 200]
     again = admin.post(f"keys/{key_id}/rotate")
+    # The second rotation left the first key no time at all, and the oldest is forgotten.
+    assert new_client.get("keys").json()["error"]["code"] == "api_key_rotated"
+    assert old_client.get("keys").json()["error"]["code"] == "invalid_api_key"
     statuses = [client.get("keys").status_code for client in (old_client, new_client)]
     assert (again.status_code, statuses) == (200, [401, 401])
 
