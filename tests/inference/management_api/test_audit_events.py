@@ -1,11 +1,14 @@
-"""What the audit log tells of changes that came by the API."""
+"""What the audit log tells of changes that came by the API, once they are committed."""
 
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.inference.management_api.conftest import ApiClient
 from tests.two_tenants import CANARY, House
 
+pytestmark = pytest.mark.django_db(transaction=True)
 AsRole = Callable[[str], ApiClient]
 
 
