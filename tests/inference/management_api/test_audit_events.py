@@ -1,17 +1,18 @@
-"""What the audit log tells of changes that came by the API."""
+"""What the audit log tells of changes that came by the API, once they are committed."""
 
 from collections.abc import Callable
 from typing import Any
 
-from tenants.audit import seal_now
+import pytest
+
 from tests.inference.management_api.conftest import ApiClient
 from tests.two_tenants import CANARY, House
 
+pytestmark = pytest.mark.django_db(transaction=True)
 AsRole = Callable[[str], ApiClient]
 
 
 def events(client: ApiClient) -> list[Any]:
-    seal_now()  # tests do not commit
     listed: list[Any] = client.get("audit").json()["data"]
     return listed
 
@@ -56,7 +57,6 @@ def test_what_was_refused_is_not_on_record(as_role: AsRole) -> None:
 
 
 def test_another_tenants_events_are_not_seen(as_role: AsRole, globex: House) -> None:
-    seal_now()
     answer = as_role("admin").get("audit", limit=200)
     assert answer.status_code == 200 and answer.json()["data"]
     assert CANARY not in answer.content.decode()
