@@ -162,6 +162,10 @@ class ApiKey(AffectsPolicy):
     class Meta:
         verbose_name = "API key"
         ordering = ["-created_at"]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="api_key_newest"),
+            models.Index(fields=["tenant", "-created_at", "-id"], name="api_key_newest_of_tenant"),
+        ]
         constraints = [
             # What quotas refer to, so that they cannot name another tenant's key.
             models.UniqueConstraint(fields=["id", "tenant"], name="api_key_of_tenant"),

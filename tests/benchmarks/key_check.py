@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHECKS = 20_000
 REVOCATIONS = 120
 CHANGES = 200
-PAGES = 40
+PAGES = 100
 
 
 @dataclass(kw_only=True)

@@ -25,6 +25,7 @@ from tenants.models import (
     AuditEvent,
     Membership,
     PersonalDetail,
+    PolicyVersion,
     Price,
     Project,
     Quota,
@@ -59,6 +60,8 @@ def acme() -> Project:
 def _one_of_each(acme: Project) -> None:
     with operator_scope("test"):
         key = ApiKey.objects.issue(acme, name="staging").record
+        # Made by a commit otherwise, which this test never does.
+        PolicyVersion.objects.get_or_create(id=1)
         pool = Pool.objects.create(name="demo")
         model = ServedModel.objects.create(name="demo", pool=pool, context_tokens=1)
         model.tenants.add(acme.tenant)
