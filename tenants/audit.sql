@@ -34,8 +34,22 @@ CREATE UNLOGGED TABLE tenants_auditpending (
     actor_name text NOT NULL,
     address text NOT NULL,
     record_name text NOT NULL,
-    personal_changes text NOT NULL
+    personal_changes text NOT NULL,
+    is_due boolean NOT NULL DEFAULT false
 );
+
+-- A commit fires its deferred triggers in rounds: what these queue comes after all that were queued
+-- before. So the lock below is taken when the foreign keys of the transaction have theirs: who
+-- took it before would wait, holding it, for a row of somebody who waits for it.
+CREATE FUNCTION penstock_audit_come_due() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    UPDATE tenants_auditpending SET is_due = true WHERE id = NEW.id;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER audit_come_due AFTER INSERT ON tenants_auditpending
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_audit_come_due();
 
 -- Note an event; it comes into its chain while the transaction commits.
 CREATE FUNCTION penstock_audit_append(
@@ -112,7 +126,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE CONSTRAINT TRIGGER audit_seal AFTER INSERT ON tenants_auditpending
+CREATE CONSTRAINT TRIGGER audit_seal AFTER UPDATE ON tenants_auditpending
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_audit_seal();
 
 -- For what is no change of a record: signing in, an export. The web role writes to the chain of

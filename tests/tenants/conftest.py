@@ -1,12 +1,18 @@
 """The cast: Alice's Acme and Bob's Globex. The snapshot's Redis is real and starts empty."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
+from django.db import connections
 from redis import Redis
 
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import Project, Tenant, Tier
+from tenants.scoping import operator_scope
+
+_T = TypeVar("_T")
 
 
 @pytest.fixture
@@ -32,6 +38,24 @@ def acme(operators: None) -> Project:
 @pytest.fixture
 def globex(operators: None) -> Project:
     return make_project("Globex", "standard")
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[[Callable[[], _T]], _T]]:
+    """Runs something in another thread, on a database connection of its own."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def run(work: Callable[[], _T]) -> _T:
+            def closing() -> _T:
+                try:
+                    with operator_scope("test, elsewhere"):
+                        return work()
+                finally:
+                    connections.close_all()
+
+            return pool.submit(closing).result(timeout=30)
+
+        yield run
 
 
 def make_project(tenant: str, tier: str) -> Project:

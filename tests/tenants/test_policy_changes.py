@@ -1,6 +1,6 @@
 """Only what a change touched is written, in order, whoever writes at the same time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
@@ -29,24 +29,6 @@ JUNK = b"not touched"
 @pytest.fixture(autouse=True)
 def _empty_redis(policy_redis: Redis) -> None:
     """Every commit of these tests is written to it."""
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Callable[[Callable[[], _T]], _T]]:
-    """Runs something in another thread, on a database connection of its own."""
-    with ThreadPoolExecutor(1) as pool:
-
-        def run(work: Callable[[], _T]) -> _T:
-            def closing() -> _T:
-                try:
-                    with operator_scope("test, elsewhere"):
-                        return work()
-                finally:
-                    connections.close_all()
-
-            return pool.submit(closing).result(timeout=30)
-
-        yield run
 
 
 def problems() -> list[str]:
