@@ -1,12 +1,15 @@
 """Fixtures for every test. The servers behind them are in `tests/servers.py`."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 from control_plane import redis_acl
 from django.conf import settings
+from django.core.cache import cache
 from django.core.management import call_command
 from django.db import connection, connections
 from django.test import TransactionTestCase
@@ -101,6 +104,15 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
 async def _load_functions(client: Redis, files: list[Path]) -> None:
     for file in files:
         await client.function_load(file.read_text(), replace=True)
+
+
+@pytest.fixture
+def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """django-ratelimit counts in windows of a minute: all of the test lies in one, and nothing of
+    other tests does."""
+    cache.clear()
+    now = time.time()
+    monkeypatch.setattr("django_ratelimit.core.time", SimpleNamespace(time=lambda: now))
 
 
 @pytest.fixture

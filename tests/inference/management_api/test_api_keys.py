@@ -187,6 +187,7 @@ def test_an_address_cannot_be_claimed_by_a_header(acme: House, headers: dict[str
     )
 
 
+@pytest.mark.usefixtures("one_window")
 def test_guessing_keys_is_stopped_and_a_working_key_elsewhere_goes_on(acme: House) -> None:
     client = ApiClient(acme.tenant.id, key="pk-nonsense")
     statuses = [client.get("usage").status_code for _ in range(22)]

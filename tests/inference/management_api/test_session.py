@@ -68,6 +68,7 @@ def test_wrong_password_unknown_address_and_closed_account_are_told_the_same(
     assert len({answer.content for answer in answers}) == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("one_window")
 def test_guessing_a_password_is_stopped_in_any_case_and_from_any_address(acme: House) -> None:
     answers = [
         Browser(f"192.0.2.{number}").sign_in(EMAIL if number % 2 else EMAIL.upper(), "wrong")
@@ -77,6 +78,7 @@ def test_guessing_a_password_is_stopped_in_any_case_and_from_any_address(acme: H
     assert answers[10]["Retry-After"] == "60"  # type: ignore[index]
 
 
+@pytest.mark.usefixtures("one_window")
 def test_the_operators_page_counts_the_same_attempts(acme: House, browser: Browser) -> None:
     for _ in range(10):
         browser.sign_in(EMAIL, "wrong")
