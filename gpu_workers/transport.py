@@ -6,6 +6,7 @@ and not an error. Every call here may be repeated: the dispatch functions are id
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -45,6 +46,16 @@ class Fenced(RuntimeError):
 
 class UnknownWorker(RuntimeError):
     """Redis has lost this worker: register again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far one attempt is. `prompt_tokens` 0 as long as they are not counted."""
+
+    request_id: str
+    attempt: int
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class Transport:
@@ -87,6 +98,15 @@ class Transport:
             keys.FUNCTION_CLAIM, self._worker_id, codec.encode(info), info.slots, int(ready)
         )
         return list(_decoded(answer))
+
+    async def settle(self, info: WorkerInfo, progress: Iterable[Progress]) -> None:
+        """Tell the scheduler what the open requests have really taken, in place of its estimates.
+        Renews the lease; raises as `claim` does."""
+        lines = "".join(
+            f"{each.request_id} {each.attempt} {each.prompt_tokens} {each.completion_tokens}\n"
+            for each in progress
+        )
+        await self._fcall(keys.FUNCTION_SETTLE_PROGRESS, self._worker_id, codec.encode(info), lines)
 
     async def lost_messages(self) -> list[InboxMessage]:
         """After a broken connection: every attempt that Redis believes this worker holds, because
@@ -133,13 +153,7 @@ class Transport:
 
     async def deregister(self) -> None:
         """Leave the pool after a drain; a worker that just dies is forgotten by its lease."""
-        pipeline = self.redis.pipeline(transaction=True)
-        pipeline.hdel(keys.pool_worker_names(self._known_pool), self._worker_name)
-        pipeline.hdel(keys.pool_workers(self._known_pool), self._worker_id)
-        pipeline.zrem(keys.pool_heartbeats(self._known_pool), self._worker_id)
-        pipeline.zrem(keys.pool_free_slots(self._known_pool), self._worker_id)
-        pipeline.delete(self._inbox_key)
-        await pipeline.execute()
+        await self._fcall(keys.FUNCTION_LEAVE, self._worker_id)
 
     async def close(self) -> None:
         if self._finisher is not None:
@@ -175,6 +189,8 @@ class Transport:
                 entry.request_id,
                 entry.attempt,
                 codec.encode(entry),
+                entry.usage.prompt_tokens,
+                entry.usage.completion_tokens,
             )
         answers = await pipeline.execute(raise_on_error=False)
         for answer in answers:

@@ -1,15 +1,12 @@
 """Fixtures for every test. The servers behind them are in `tests/servers.py`."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from tests.places import ROOT
+from inference.redis_functions import LIBRARIES, library_text
 from tests.servers import TestServers, servers
-
-LUA_FUNCTIONS = sorted((ROOT / "inference").rglob("*.lua"))
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +36,7 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
     """A client of the dispatch Redis, emptied, with our functions loaded."""
     client = Redis.from_url(dispatch_redis_url, socket_timeout=None)
     await client.flushall()
-    await _load_functions(client, LUA_FUNCTIONS)
+    for files in LIBRARIES:
+        await client.function_load(library_text(files), replace=True)
     yield client
     await client.aclose()
-
-
-async def _load_functions(client: Redis, files: list[Path]) -> None:
-    for file in files:
-        await client.function_load(file.read_text(), replace=True)

@@ -7,8 +7,7 @@ from typing import Any
 from django.conf import settings
 from redis.asyncio import Redis
 
-import inference
-from inference.redis_functions import FunctionLibrary
+from inference.redis_functions import LIBRARIES, FunctionLibrary
 from tenants.management.reporting import ReportingCommand
 
 
@@ -16,12 +15,11 @@ class Command(ReportingCommand):
     help = "Put the Lua functions of admission and dispatch into the dispatch Redis."
 
     def handle(self, *_: Any, **options: Any) -> None:
-        sources = sorted(Path(inference.__file__).parent.glob("*.lua"))
-        asyncio.run(_load(sources))
-        self.report(options, loaded=", ".join(source.stem for source in sources))
+        asyncio.run(_load())
+        self.report(options, loaded=", ".join(Path(files[-1]).stem for files in LIBRARIES))
 
 
-async def _load(sources: list[Path]) -> None:
+async def _load() -> None:
     async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
-        for source in sources:
-            await FunctionLibrary(redis, source).load()
+        for files in LIBRARIES:
+            await FunctionLibrary(redis, files).load()
