@@ -214,8 +214,10 @@ end
 -- The slot of a finished attempt goes to the next in the queue, else back to the worker's credit.
 local function free_slot(pool, worker_id)
   local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id))
-  if not credit or not is_live(pool, worker_id) then
+  if not credit then
     return
+  elseif not is_live(pool, worker_id) then
+    return bench_worker(pool, worker_id)
   end
   set_credit(pool, worker_id, credit + 1)
   push_to_inbox(pool, worker_id, take_up_to(pool, worker_id, credit + 1))
