@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench down status shell lock demo-model environments
+.PHONY: up test check bench bench-fairness down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -26,6 +26,10 @@ check:
 
 bench: environments
 	@$(PY) -m tests.benchmarks.gateway_overhead
+
+bench-fairness:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.benchmarks.fairness $(ARGS)
 
 down:
 	@if [ -x $(PY) ]; then $(STACK) down; else echo "Penstock is not installed here; nothing runs."; fi

@@ -16,8 +16,6 @@ local LARGEST_QUEUE = 2            -- times the cap, which is shared out among t
 -- Charges a request, whatever it will really take, and hands it to the worker.
 local function start_attempt(pool, path, flow, request, worker_id)
   local input, output = estimate(pool, flow, request.prompt, request.output)
-  local is_newcomer = is_below_share(pool, get(flow, 'share'), get(flow, 'running'))
-  remember(pool, 'newcomers', is_newcomer and 1 or 0, HEADROOM_HISTORY)
   charge(pool, path, flow, cost(input, output))
   add(flow, 'running', 1)
   save(flow)
@@ -109,8 +107,9 @@ local function enqueue(keys, args)
   local length = redis.call('ZCARD', prefix .. ':queue')
   note_active(pool, path, flow, math.max(1, tonumber(args[6])))
   local worker_id = worker_with_credit(pool)
-  local is_free = worker_id and length == 0
-    and (not is_for_newcomers(pool) or is_below_share(pool, get(flow, 'share'), get(flow, 'running')))
+  local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'))
+  local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
+  local is_free = worker_id and length == 0 and (is_below or not is_for_newcomers(pool))
   if not is_free and is_refused(pool, flow, length, tonumber(args[13])) then
     save(flow)
     save(pool)
@@ -140,8 +139,12 @@ local function enqueue(keys, args)
     -- There is headroom only: for this one, if it is below its share.
     push_to_inbox(pool, worker_id, take_up_to(pool, worker_id, 1))
   end
+  local is_taken = worker_id and redis.call('HGET', key, 'state') == 'running'
+  if is_newcomer then
+    note_newcomer(pool, not is_taken)
+  end
   save(pool)
-  if worker_id and redis.call('HGET', key, 'state') == 'running' then
+  if is_taken then
     return { 'assigned', worker_id }
   end
   return { 'queued', length + 1 }

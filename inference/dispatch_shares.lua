@@ -17,14 +17,13 @@ local ACTIVE_MS = 30000         -- an idle flow still counts when slots are shar
 local FIRST_OUTPUT_ESTIMATE = 256   -- tokens, in a pool that has finished nothing yet
 local OWN_HISTORY, POOL_HISTORY = 0.2, 0.05  -- weight of the newest request in an average
 
-local HEADROOM_MISS = 0.01      -- how many newcomers in 100 may find the headroom taken
-local HEADROOM_MOST = 1 / 8     -- of the pool's slots
-local HEADROOM_HISTORY = 1 / 64
+local HEADROOM_MISS = 0.005     -- the part of the newcomers that may find the headroom taken
+local HEADROOM_FIRST, HEADROOM_MOST = 1 / 16, 1 / 8  -- of the pool's slots
 local HEADROOM_QUANTUM = 4096   -- units that headroom may put a flow of weight 1 ahead of others
 local HEADROOM_CANDIDATES = 16  -- flows looked at for one that may have it
 local BURST = 1 / 4             -- of what others could have: how far above its share a flow may be
 
-local POOL_FIELDS = { 'slots', 'free', 'weights', 'newcomers', 'output', 'ratio', 'floor', 'headroom' }
+local POOL_FIELDS = { 'slots', 'free', 'weights', 'kept', 'output', 'ratio', 'floor', 'headroom' }
 local CLASSES = { 'interactive', 'code', 'documents', 'batch' }
 local CLASS_FIELDS = { ':counter', ':floor', ':waiting', ':served' }
 for class = 1, #CLASSES do  -- nothing but the language itself is there while a library is loaded
@@ -282,22 +281,25 @@ local function is_below_share(pool, share, running)
   return running < fair + BURST * (slots - fair)
 end
 
--- Slots that only flows below their share may take. Slots come free at the rate of all starts and
--- are taken here at that of the newcomers' (a fraction p of them), so that a newcomer finds n
--- slots all taken with probability p^n, as in an M/M/1 queue.
+-- Slots that only flows below their share may take: as many as newcomers have been found to need.
 local function headroom(pool)
-  local most = pool.values.headroom or math.floor(get(pool, 'slots') * HEADROOM_MOST)
-  local newcomers = get(pool, 'newcomers')
-  if newcomers >= 1 or most < 1 then
-    return most
-  elseif newcomers <= 0 then
-    return 1
-  end
-  return math.max(1, math.min(most, math.ceil(math.log(HEADROOM_MISS) / math.log(newcomers))))
+  local most = math.floor(get(pool, 'slots') * HEADROOM_MOST)
+  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_FIRST
+  return pool.values.headroom or math.max(0, math.min(most, math.ceil(kept)))
 end
 
 local function is_for_newcomers(pool)
   return get(pool, 'free') <= headroom(pool)
+end
+
+-- A newcomer, below its share and with nothing waiting, came to a busy pool. Each that had to wait
+-- adds a slot, each that had not takes a little away, so that in the long run the part of those
+-- that wait is HEADROOM_MISS, whatever the pattern of arrivals (Robbins and Monro, 1951).
+local function note_newcomer(pool, has_waited)
+  local most = get(pool, 'slots') * HEADROOM_MOST
+  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_FIRST
+  kept = kept + (has_waited and 1 - HEADROOM_MISS or -HEADROOM_MISS)
+  set(pool, 'kept', math.max(math.min(1, most), math.min(most, kept)))
 end
 
 -- The choice ------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def pool_queue(pool: str) -> str:
 
 def pool_scheduler(pool: str) -> str:
     """Hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of the
-    active flows), newcomers (their part of the starts), output and ratio (averages), floor;
+    active flows), kept (headroom, as learned), output and ratio (averages), floor;
     headroom, if an operator has set it. Of each class `<class>:counter`, `:floor`, `:waiting`,
     `:served`."""
     return f"{pool_prefix(pool)}:scheduler"

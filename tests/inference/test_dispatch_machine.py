@@ -1,11 +1,11 @@
 """Any order of enqueue, claim, settle, finish, cancel, death, lease and time, over a real Redis."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from redis import Redis
 
 from gpu_workers.protocol import keys
@@ -68,7 +68,8 @@ class DispatchMachine(RuleBasedStateMachine):
             if request.state != "finished":
                 attempt = request.attempt if request.state == "running" else 0
                 assert self.pool.finish(request_id, attempt, 1, request.output)
-        names = {key.decode().split(":")[2] for key in self.redis.keys("{m:*")}
+        found = cast(list[bytes], self.redis.keys("{m:*"))
+        names = {key.decode().split(":")[2] for key in found}
         leftovers = names & {"queue", "deadlines", "open", "running", "tenants", "requests"}
         assert not leftovers | names & {"projects", "keys"}
         scheduler = self.pool.scheduler()
@@ -198,7 +199,8 @@ class DispatchMachine(RuleBasedStateMachine):
         for worker in WORKERS:
             held = {each.ask.request_id for each in self.held_by(worker)}
             key = keys.pool_worker_requests(self.pool.name, worker)
-            assert {member.decode() for member in self.redis.smembers(key)} == held
+            members = cast(set[bytes], self.redis.smembers(key))
+            assert {member.decode() for member in members} == held
             slots = self.redis.zscore(keys.pool_slots(self.pool.name), worker)
             free = self.redis.zscore(keys.pool_free_slots(self.pool.name), worker)
             if slots is not None and free is not None:
@@ -297,6 +299,4 @@ DispatchMachine.TestCase.settings = settings(
 )
 
 
-@pytest.mark.usefixtures("test_servers")
-class TestDispatchMachine(DispatchMachine.TestCase):  # type: ignore[name-defined, misc]
-    """Run by pytest as a unittest case."""
+TestDispatchMachine = DispatchMachine.TestCase

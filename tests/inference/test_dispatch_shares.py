@@ -276,18 +276,20 @@ def test_the_headroom_goes_to_the_flood_when_the_others_have_long_been_gone(
     assert pool.scheduler()["free"] == 0
 
 
-def test_headroom_follows_how_many_starts_are_newcomers(pool: VirtualPool) -> None:
+def test_headroom_grows_when_newcomers_find_it_taken_and_shrinks_when_they_do_not(
+    pool: VirtualPool,
+) -> None:
     pool.register(WORKER)
     pool.claim(WORKER, 64)
     pool.enqueue(ask("g1", tenant="globex"))
-    running = deque(flood(pool, 2000))
-    running.remove("g1") if "g1" in running else None
-    most = pool.scheduler()["free"]
-    for _ in range(400):
-        pool.finish(running.popleft(), 1, 100, 100)
-        running.extend(each.request_id for each in pool.inbox(WORKER))
-    assert most > 4
-    assert pool.scheduler()["free"] == 1
+    flood(pool, 100)
+    first = pool.scheduler()["free"]
+    for number in range(int(first)):
+        assert pool.enqueue(ask(f"n{number}", tenant=f"newcomer-{number}")) == "assigned"
+    assert pool.scheduler()["kept"] < first
+    for number in range(2):
+        assert pool.enqueue(ask(f"m{number}", tenant=f"late-{number}")) == "queued"
+    assert first + 1 < pool.scheduler()["kept"] <= 8
 
 
 def test_headroom_puts_nobody_further_ahead_than_its_quantum(pool: VirtualPool) -> None:
