@@ -13,22 +13,23 @@
 local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request can be answered
 local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
 
--- Charges a request, whatever it will really take, and hands it to the worker.
+-- Charges a request, whatever it will really take, and hands it to the worker. Its credit, of which
+-- this takes one, is for the caller to write: a slot that is handed on changes nothing.
 local function start_attempt(pool, path, flow, request, worker_id)
   local input, output = estimate(pool, flow, request.prompt, request.output)
   charge(pool, path, flow, cost(input, output))
   add(flow, 'running', 1)
   save(flow)
   set(pool, path.class .. ':served', pool.now)
-  take_credit(pool, worker_id)
+  add(pool, 'free', -1)
   redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
     'attempt', request.attempt + 1, 'charged_input', input, 'charged_output', output)
   redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request.id)
   return assignment(request.id, request.attempt + 1, request.envelope)
 end
 
--- The next request's assignment, or nil. One whose deadline has passed is left to whoever ends it:
--- it stays in `deadlines`, no worker is given it any more.
+-- The next request's assignment, or nil. One whose deadline has passed is `withdrawn`: whoever ends
+-- it finds it there, no worker is given it any more.
 local function take_next(pool, worker_id)
   local for_newcomers = is_for_newcomers(pool)
   local classes, least_class = waiting_classes(pool)
@@ -42,7 +43,6 @@ local function take_next(pool, worker_id)
       local flow = open_flow(pool, path)
       add(flow, 'waiting', -1)
       if fields[1] == 'queued' and tonumber(fields[2]) > pool.now then
-        redis.call('ZREM', pool.prefix .. ':deadlines', request_id)
         note_served(pool, path, flow, least_class, least)
         local taken = start_attempt(pool, path, flow, { id = request_id, envelope = fields[6],
           attempt = tonumber(fields[3]), prompt = tonumber(fields[4]),
@@ -51,6 +51,7 @@ local function take_next(pool, worker_id)
         return taken
       end
       save(flow)
+      redis.call('ZADD', pool.prefix .. ':withdrawn', fields[2] or 0, request_id)
       note_left(pool, path)
       tenant, least = next_tenant(pool, class.name, for_newcomers)
     end
@@ -70,9 +71,13 @@ local function take_up_to(pool, worker_id, credit)
   return taken
 end
 
-local function push_to_inbox(pool, worker_id, messages)
+-- Sends messages, for which one slot was freed (freed = 1) or none.
+local function hand_over(pool, worker_id, messages, freed)
   if #messages > 0 then
     redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, unpack(messages))
+  end
+  if freed ~= #messages then
+    redis.call('ZINCRBY', pool.prefix .. ':free-slots', freed - #messages, worker_id)
   end
 end
 
@@ -103,8 +108,7 @@ local function enqueue(keys, args)
   local pool = open_pool(prefix, time_or(args[14]))
   local path = make_path(class, args[3], args[4], args[5])
   local flow = open_flow(pool, path)
-  local is_new = not flow.values.weight
-  local length = redis.call('ZCARD', prefix .. ':queue')
+  local length = waiting_in(pool)
   note_active(pool, path, flow, math.max(1, tonumber(args[6])))
   local worker_id = worker_with_credit(pool)
   local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'))
@@ -119,25 +123,20 @@ local function enqueue(keys, args)
     'gateway', args[9], 'deadline_ms', args[11], 'prompt', args[7], 'output', args[8],
     'envelope', args[12])
   redis.call('ZADD', prefix .. ':open', args[10], request_id)
-  if is_new then
-    save(flow)
-    redis.call('EXPIRE', flow.key, FLOW_TTL_SECONDS)
-  end
+  keep_flow(pool, flow)
   if is_free then
     pass_through(pool, path, flow)
-    push_to_inbox(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id,
-      attempt = 0, prompt = tonumber(args[7]), output = tonumber(args[8]), envelope = args[12] },
-      worker_id) })
+    hand_over(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id, attempt = 0,
+      prompt = tonumber(args[7]), output = tonumber(args[8]), envelope = args[12] }, worker_id) }, 0)
     save(pool)
     return { 'assigned', worker_id }
   end
-  redis.call('ZADD', prefix .. ':queue', args[10], request_id)
-  redis.call('ZADD', prefix .. ':deadlines', args[11], request_id)
+  redis.call('ZADD', prefix .. ':queue', args[11], request_id)
   add_waiting(pool, path, flow, request_id, args[11])
   save(flow)
   if worker_id then
     -- There is headroom only: for this one, if it is below its share.
-    push_to_inbox(pool, worker_id, take_up_to(pool, worker_id, 1))
+    hand_over(pool, worker_id, take_up_to(pool, worker_id, 1), 0)
   end
   local is_taken = worker_id and redis.call('HGET', key, 'state') == 'running'
   if is_newcomer then
@@ -167,6 +166,7 @@ local function claim(keys, args)
     set_slots(pool, worker_id, slots)
     set_credit(pool, worker_id, credit)
     taken = take_up_to(pool, worker_id, credit)
+    redis.call('ZADD', prefix .. ':free-slots', credit - #taken, worker_id)
   else
     bench_worker(pool, worker_id)
   end
@@ -222,8 +222,8 @@ local function free_slot(pool, worker_id)
   elseif not is_live(pool, worker_id) then
     return bench_worker(pool, worker_id)
   end
-  set_credit(pool, worker_id, credit + 1)
-  push_to_inbox(pool, worker_id, take_up_to(pool, worker_id, credit + 1))
+  add(pool, 'free', 1)
+  hand_over(pool, worker_id, take_up_to(pool, worker_id, credit + 1), 1)
 end
 
 -- ARGV: request_id attempt usage_entry prompt_tokens output_tokens [now] -> 1 accepted | 0.
@@ -257,11 +257,11 @@ local function finish(keys, args)
     correct(pool, path, flow, tonumber(fields[7]), tonumber(fields[8]), input, output)
     learn(pool, flow, tonumber(fields[6]), input, output)
     save(flow)
-    redis.call('EXPIRE', flow.key, FLOW_TTL_SECONDS)
+    keep_flow(pool, flow)
     free_slot(pool, worker_id)
   else
     redis.call('ZREM', prefix .. ':queue', request_id)
-    redis.call('ZREM', prefix .. ':deadlines', request_id)
+    redis.call('ZREM', prefix .. ':withdrawn', request_id)
     remove_waiting(pool, path, request_id)
   end
   save(pool)
@@ -273,7 +273,7 @@ end
 local function cancel(keys, args)
   local prefix, request_id = keys[1], args[1]
   local fields = redis.call('HMGET', request_key(prefix, request_id), 'state', 'attempt', 'worker',
-    'path')
+    'path', 'deadline_ms')
   if fields[1] == 'running' then
     redis.call('RPUSH', prefix .. ':inbox:' .. fields[3],
       'cancel ' .. request_id .. ' ' .. fields[2] .. '\n')
@@ -281,6 +281,7 @@ local function cancel(keys, args)
   elseif fields[1] == 'queued' then
     local pool = open_pool(prefix, 0)
     redis.call('ZREM', prefix .. ':queue', request_id)
+    redis.call('ZADD', prefix .. ':withdrawn', fields[5], request_id)
     remove_waiting(pool, parse_path(fields[4]), request_id)
     save(pool)
     return 'queued'

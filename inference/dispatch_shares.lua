@@ -12,7 +12,7 @@
 local INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  -- of a token; a request's cost is counted in these units
 local CLASS_WEIGHTS = { interactive = 8, code = 4, documents = 2, batch = 1 }
 local STARVED_MS = 5000         -- a class that waits for so long is served next, whatever its counter
-local FLOW_TTL_SECONDS = 86400  -- what an absent tenant's debt and history are remembered for
+local FLOW_TTL_MS = 86400000    -- what an absent tenant's debt and history are remembered for
 local ACTIVE_MS = 30000         -- an idle flow still counts when slots are shared out for so long
 local FIRST_OUTPUT_ESTIMATE = 256   -- tokens, in a pool that has finished nothing yet
 local OWN_HISTORY, POOL_HISTORY = 0.2, 0.05  -- weight of the newest request in an average
@@ -23,14 +23,7 @@ local HEADROOM_QUANTUM = 4096   -- units that headroom may put a flow of weight 
 local HEADROOM_CANDIDATES = 16  -- flows looked at for one that may have it
 local BURST = 1 / 4             -- of what others could have: how far above its share a flow may be
 
-local POOL_FIELDS = { 'slots', 'free', 'weights', 'kept', 'output', 'ratio', 'floor', 'headroom' }
 local CLASSES = { 'interactive', 'code', 'documents', 'batch' }
-local CLASS_FIELDS = { ':counter', ':floor', ':waiting', ':served' }
-for class = 1, #CLASSES do  -- nothing but the language itself is there while a library is loaded
-  for field = 1, #CLASS_FIELDS do
-    POOL_FIELDS[#POOL_FIELDS + 1] = CLASSES[class] .. CLASS_FIELDS[field]
-  end
-end
 
 local function time_or(now)
   if now then
@@ -40,12 +33,8 @@ local function time_or(now)
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- A hash of numbers that is read once, changed in memory and written once.
-local function read_numbers(key, fields)
-  local values, found = {}, redis.call('HMGET', key, unpack(fields))
-  for index, field in ipairs(fields) do
-    values[field] = tonumber(found[index])
-  end
+-- Numbers of a hash, which is read once, changed in memory and written once.
+local function numbers_of(key, values)
   return { key = key, values = values, changed = {} }
 end
 
@@ -83,7 +72,12 @@ end
 
 -- The scheduler's view of one pool during one call.
 local function open_pool(prefix, now)
-  local pool = read_numbers(prefix .. ':scheduler', POOL_FIELDS)
+  local key, values = prefix .. ':scheduler', {}
+  local found = redis.call('HGETALL', key)
+  for index = 1, #found, 2 do
+    values[found[index]] = tonumber(found[index + 1])
+  end
+  local pool = numbers_of(key, values)
   pool.prefix, pool.now = prefix, now
   return pool
 end
@@ -112,8 +106,14 @@ end
 local function open_flow(pool, path)
   local project, key = 'project:' .. path.project, 'key:' .. path.project .. ':' .. path.key
   local keys_floor = 'floor:' .. path.project
-  local flow = read_numbers(flow_key(pool, path.flow), { 'counter', 'weight', 'share', 'running',
-    'waiting', 'output', 'ratio', 'floor', project, keys_floor, key })
+  local id = flow_key(pool, path.flow)
+  local found = redis.call('HMGET', id, 'counter', 'weight', 'share', 'running', 'waiting', 'output',
+    'ratio', 'floor', 'expires', project, keys_floor, key)
+  local flow = numbers_of(id, { counter = tonumber(found[1]), weight = tonumber(found[2]),
+    share = tonumber(found[3]), running = tonumber(found[4]), waiting = tonumber(found[5]),
+    output = tonumber(found[6]), ratio = tonumber(found[7]), floor = tonumber(found[8]),
+    expires = tonumber(found[9]), [project] = tonumber(found[10]),
+    [keys_floor] = tonumber(found[11]), [key] = tonumber(found[12]) })
   flow.project, flow.key_counter, flow.keys_floor = project, key, keys_floor
   return flow
 end
@@ -161,6 +161,14 @@ local function learn(pool, flow, prompt_bound, prompt_tokens, output_tokens)
     remember(flow, 'ratio', math.min(1, prompt_tokens / prompt_bound), OWN_HISTORY)
     remember(pool, 'ratio', math.min(1, prompt_tokens / prompt_bound), POOL_HISTORY)
   end
+end
+
+local function waiting_in(pool)
+  local length = 0
+  for _, class in ipairs(CLASSES) do
+    length = length + get(pool, class .. ':waiting')
+  end
+  return length
 end
 
 -- Waiting ---------------------------------------------------------------------------------------
@@ -260,6 +268,15 @@ local function note_active(pool, path, flow, weight)
   end
 end
 
+-- After its first `save`: a hash that is not there cannot expire. Half the time is left in hand.
+local function keep_flow(pool, flow)
+  if get(flow, 'expires') < pool.now + FLOW_TTL_MS / 2 then
+    set(flow, 'expires', pool.now + FLOW_TTL_MS)
+    save(flow)
+    redis.call('PEXPIRE', flow.key, FLOW_TTL_MS)
+  end
+end
+
 -- Slots are shared out among those that are there: the long idle ones leave, a few a call.
 local function retire_idle_flows(pool)
   local active = pool.prefix .. ':active'
@@ -326,22 +343,25 @@ local function waiting_classes(pool)
   return waiting, least
 end
 
+local function may_have_headroom(pool, class, tenant, ahead)
+  local flow = redis.call('HMGET', flow_key(pool, class .. ':' .. tenant), 'weight', 'share', 'running')
+  return ahead * (tonumber(flow[1]) or 1) <= HEADROOM_QUANTUM
+    and is_below_share(pool, tonumber(flow[2]) or 0, tonumber(flow[3]) or 0)
+end
+
 -- -> tenant, the least counter of the class. In the headroom the least served flow that is below
 -- its share, and no further ahead of the least served of all than the quantum.
 local function next_tenant(pool, class, for_newcomers)
-  local last = for_newcomers and HEADROOM_CANDIDATES - 1 or 0
-  local tenants = redis.call('ZRANGE', pool.prefix .. ':tenants:' .. class, 0, last, 'WITHSCORES')
-  local least = tonumber(tenants[2])
-  if not for_newcomers then
-    return tenants[1], least
+  local key = pool.prefix .. ':tenants:' .. class
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local tenant, least = first[1], tonumber(first[2])
+  if not tenant or not for_newcomers or may_have_headroom(pool, class, tenant, 0) then
+    return tenant, least
   end
-  for index = 1, #tenants, 2 do
-    local flow = redis.call('HMGET', flow_key(pool, class .. ':' .. tenants[index]),
-      'weight', 'share', 'running')
-    local ahead = (tonumber(tenants[index + 1]) - least) * (tonumber(flow[1]) or 1)
-    if ahead <= HEADROOM_QUANTUM
-      and is_below_share(pool, tonumber(flow[2]) or 0, tonumber(flow[3]) or 0) then
-      return tenants[index], least
+  local others = redis.call('ZRANGE', key, 1, HEADROOM_CANDIDATES - 1, 'WITHSCORES')
+  for index = 1, #others, 2 do
+    if may_have_headroom(pool, class, others[index], tonumber(others[index + 1]) - least) then
+      return others[index], least
     end
   end
   return nil, least

@@ -37,11 +37,6 @@ local function set_slots(pool, worker_id, slots)
   set_share(pool, 'slots', 'slots', worker_id, slots)
 end
 
-local function take_credit(pool, worker_id)
-  redis.call('ZINCRBY', pool.prefix .. ':free-slots', -1, worker_id)
-  add(pool, 'free', -1)
-end
-
 local function bench_worker(pool, worker_id)
   set_credit(pool, worker_id, nil)
   set_slots(pool, worker_id, nil)
@@ -49,17 +44,18 @@ end
 
 -- The live worker with most credit, or nil. Dead ones lose theirs on the way.
 local function worker_with_credit(pool)
-  while true do
+  while get(pool, 'free') > 0 do
     local best = redis.call('ZREVRANGEBYSCORE', pool.prefix .. ':free-slots', '+inf', '1', 'LIMIT', 0, 1)
     if #best == 0 then
       set(pool, 'free', 0)
-      return nil
+      break
     end
     if is_live(pool, best[1]) then
       return best[1]
     end
     bench_worker(pool, best[1])
   end
+  return nil
 end
 
 local function fence(pool, worker_id)
@@ -189,11 +185,13 @@ local function reap(keys, args)
     end
   end
 
-  local overdue = redis.call('ZRANGEBYSCORE', prefix .. ':deadlines', '-inf',
-    '(' .. string.format('%.0f', pool.now - tonumber(args[2])), 'LIMIT', 0, limit)
-  for _, request_id in ipairs(overdue) do
-    if #found < limit and not look_at(request_id, 'queued') then
-      redis.call('ZREM', prefix .. ':deadlines', request_id)
+  for _, name in ipairs({ ':queue', ':withdrawn' }) do
+    local overdue = redis.call('ZRANGEBYSCORE', prefix .. name, '-inf',
+      '(' .. string.format('%.0f', pool.now - tonumber(args[2])), 'LIMIT', 0, limit)
+    for _, request_id in ipairs(overdue) do
+      if #found < limit and not look_at(request_id, 'queued') then
+        redis.call('ZREM', prefix .. name, request_id)
+      end
     end
   end
   save(pool)

@@ -119,8 +119,8 @@ def pool_prefix(pool: str) -> str:
 
 
 def pool_queue(pool: str) -> str:
-    """Sorted set: id of each request that waits, scored by arrival in ms. Who is next is decided by
-    the sorted sets below."""
+    """Sorted set: id of each request that waits, scored by its deadline in ms. Who is next is
+    decided by the sorted sets below."""
     return f"{pool_prefix(pool)}:queue"
 
 
@@ -168,9 +168,10 @@ def pool_waiting_requests(
     return f"{pool_prefix(pool)}:requests:{path}"
 
 
-def pool_deadlines(pool: str) -> str:
-    """Sorted set: request id of each request that no worker has taken, scored by its deadline."""
-    return f"{pool_prefix(pool)}:deadlines"
+def pool_withdrawn(pool: str) -> str:
+    """Sorted set: id of each request that left the queue and was not ended yet, as it was cancelled
+    or no worker took it in time; scored by its deadline in ms."""
+    return f"{pool_prefix(pool)}:withdrawn"
 
 
 def pool_request(pool: str, request_id: str) -> str:

@@ -70,7 +70,7 @@ class DispatchMachine(RuleBasedStateMachine):
                 assert self.pool.finish(request_id, attempt, 1, request.output)
         found = cast(list[bytes], self.redis.keys("{m:*"))
         names = {key.decode().split(":")[2] for key in found}
-        leftovers = names & {"queue", "deadlines", "open", "running", "tenants", "requests"}
+        leftovers = names & {"queue", "withdrawn", "open", "running", "tenants", "requests"}
         assert not leftovers | names & {"projects", "keys"}
         scheduler = self.pool.scheduler()
         assert all(scheduler.get(f"{name}:waiting", 0) == 0 for name in CLASSES)
