@@ -158,7 +158,7 @@ def _share_table(results: list[Result]) -> str:
 def _verdict(bar: str, values: list[tuple[Result, float | None]], is_met: object) -> str:
     assert callable(is_met)
     known = [(each.workload.name, value) for each, value in values if value is not None]
-    short = [f"{name} ({value:.3g})" for name, value in known if not is_met(value)]
+    short = [f"{name} ({value:.4g})" for name, value in known if not is_met(value)]
     met = f"{bar}: {len(known) - len(short)} of {len(known)} workloads"
     return met + (f"; SHORT: {', '.join(short)}" if short else "")
 
