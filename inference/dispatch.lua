@@ -71,7 +71,7 @@ local function take_up_to(pool, worker_id, credit)
   return taken
 end
 
--- Sends messages, for which one slot was freed (freed = 1) or none.
+-- Sends messages, for which this many slots were freed.
 local function hand_over(pool, worker_id, messages, freed)
   if #messages > 0 then
     redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, unpack(messages))
@@ -216,14 +216,18 @@ end
 
 -- The slot of a finished attempt goes to the next in the queue, else back to the worker's credit.
 local function free_slot(pool, worker_id)
-  local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id))
-  if not credit then
+  local prefix = pool.prefix
+  local before = tonumber(redis.call('ZSCORE', prefix .. ':free-slots', worker_id))
+  if not before then
     return
   elseif not is_live(pool, worker_id) then
     return bench_worker(pool, worker_id)
   end
-  add(pool, 'free', 1)
-  hand_over(pool, worker_id, take_up_to(pool, worker_id, credit + 1), 1)
+  local slots = tonumber(redis.call('ZSCORE', prefix .. ':slots', worker_id))
+  -- None is freed while a worker that posted fewer slots than before still holds more than those.
+  local credit = math.max(0, slots - redis.call('SCARD', prefix .. ':running:' .. worker_id))
+  add(pool, 'free', credit - before)
+  hand_over(pool, worker_id, take_up_to(pool, worker_id, credit), credit - before)
 end
 
 -- ARGV: request_id attempt usage_entry prompt_tokens output_tokens [now] -> 1 accepted | 0.

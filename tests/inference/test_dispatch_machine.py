@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -29,6 +30,7 @@ class Request:
     real_output: int
     state: str = "queued"
     attempt: int = 0
+    deadline_ms: int = 0
     worker: str = ""
     output: int = 0
     is_cancelled: bool = False
@@ -59,6 +61,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.alive: dict[str, bool] = {}
         for worker in WORKERS:
             self.pool.register(worker)
+            self.pool.claim(worker, 3)
             self.alive[worker] = True
 
     def teardown(self) -> None:
@@ -111,11 +114,15 @@ class DispatchMachine(RuleBasedStateMachine):
                 output=sizes[1],
                 seconds=seconds,
             )
-            answer = self.pool.enqueue(ask)
-            assert answer in {"assigned", "queued"}
+            level = self.level_of_those_that_wait(tenant, service_class)
             self.model.requests[ask.request_id] = Request(
-                ask, max(1, int(sizes[0] * parts[0])), max(1, int(sizes[1] * parts[1]))
+                ask,
+                max(1, int(sizes[0] * parts[0])),
+                max(1, int(sizes[1] * parts[1])),
+                deadline_ms=self.pool.now_ms + seconds * 1000,
             )
+            assert self.pool.enqueue(ask) in {"assigned", "queued"}
+            assert self.pool.counter(tenant, service_class) >= level
             self.read_inboxes()
 
     @rule(number=st.integers(0, 10**6))
@@ -125,7 +132,11 @@ class DispatchMachine(RuleBasedStateMachine):
             assert request is not None
             assert self.pool.enqueue(request.ask) == "known"
 
-    @rule(worker=st.sampled_from(WORKERS), slots=st.integers(0, SLOTS), ready=st.booleans())
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        slots=st.integers(0, SLOTS),
+        ready=st.sampled_from([True, True, True, False]),
+    )
     def claim(self, worker: str, slots: int, ready: bool) -> None:
         if self.alive[worker]:
             self.started(worker, self.pool.claim(worker, slots, ready=ready))
@@ -181,7 +192,7 @@ class DispatchMachine(RuleBasedStateMachine):
             self.end(request, attempt)
         self.pool.register(worker)
 
-    @rule(milliseconds=st.integers(1, 40_000))
+    @rule(milliseconds=st.sampled_from([1, 50, 50, 400, 400, 3_000, 7_000, 40_000]))
     def time_passes(self, milliseconds: int) -> None:
         self.pool.now_ms += milliseconds
 
@@ -225,6 +236,14 @@ class DispatchMachine(RuleBasedStateMachine):
             for index, one in enumerate(sorted(WEIGHTS)):
                 for other in sorted(WEIGHTS)[index + 1 :]:
                     self.check_gap(name, one, other, one in waiting and other in waiting)
+
+    @invariant()
+    def who_waits_stands_in_the_order_of_its_counter(self) -> None:
+        for name in CLASSES:
+            key = keys.pool_waiting_tenants(self.pool.name, name)
+            scores = cast(list[tuple[bytes, float]], self.redis.zrange(key, 0, -1, withscores=True))
+            for tenant, score in scores:
+                assert score == pytest.approx(self.pool.counter(tenant.decode(), name))
 
     def check_gap(self, name: str, one: str, other: str, both_wait: bool) -> None:
         served = self.service(one, name), self.service(other, name)
@@ -271,28 +290,64 @@ class DispatchMachine(RuleBasedStateMachine):
         self.model.served[place] = self.model.served.get(place, 0.0) + cost
 
     def end(self, request: Request, attempt: int) -> None:
-        prompt = request.real_prompt if request.output else 0
-        assert self.pool.finish(request.ask.request_id, attempt, prompt, request.output)
-        assert self.pool.finish(request.ask.request_id, attempt, prompt, request.output)
+        prompt, ask = request.real_prompt if request.output else 0, request.ask
+        before = self.pool.counter(ask.tenant, ask.service_class)
+        charged = self.charged_to(ask.request_id)
+        assert self.pool.finish(ask.request_id, attempt, prompt, request.output)
+        assert self.pool.finish(ask.request_id, attempt, prompt, request.output)
         request.state = "finished"
         request.records += 1
-        self.read_inboxes()
+        others = [
+            self.charged_to(each.request_id)
+            for each in self.read_inboxes()
+            if self.place_of(each.request_id) == (ask.tenant, ask.service_class)
+        ]
+        change = prompt + 2 * request.output - charged + sum(others)
+        expected = max(sum(others) / ask.weight, before + change / ask.weight)
+        if attempt:
+            after = self.pool.counter(ask.tenant, ask.service_class)
+            assert after == pytest.approx(expected)
 
-    def read_inboxes(self) -> None:
+    def charged_to(self, request_id: str) -> float:
+        found = self.redis.hmget(
+            keys.pool_request(self.pool.name, request_id), "charged_input", "charged_output"
+        )
+        charged = [float(each or 0) for each in cast(list[bytes | None], found)]
+        return charged[0] + 2 * charged[1]
+
+    def place_of(self, request_id: str) -> tuple[str, str]:
+        ask = self.model.requests[request_id].ask
+        return ask.tenant, ask.service_class
+
+    def level_of_those_that_wait(self, tenant: str, name: str) -> float:
+        """What the counter of one that comes to an empty queue is lifted to at least."""
+        if self.is_waiting(tenant, name):
+            return 0.0
+        key = keys.pool_waiting_tenants(self.pool.name, name)
+        least = cast(list[tuple[bytes, float]], self.redis.zrange(key, 0, 0, withscores=True))
+        return least[0][1] if least else 0.0
+
+    def read_inboxes(self) -> list[Started]:
+        """What was handed over since."""
+        handed_over = []
         for worker in WORKERS:
-            self.started(worker, self.pool.inbox(worker))
+            messages = self.pool.inbox(worker)
+            self.started(worker, messages)
+            handed_over += messages
+        return handed_over
 
     def started(self, worker: str, messages: list[Started]) -> None:
         for message in messages:
             request = self.model.requests[message.request_id]
             assert request.state == "queued"
             assert not request.is_cancelled
+            assert request.deadline_ms > self.pool.now_ms
             request.state, request.worker = "running", worker
             request.attempt = message.attempt
 
 
 DispatchMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -300,6 +300,21 @@ def test_headroom_puts_nobody_further_ahead_than_its_quantum(pool: VirtualPool) 
     assert pool.enqueue(ask("g2", tenant="globex", prompt=90_000)) == "queued"
 
 
+def test_a_worker_that_posts_fewer_slots_than_it_holds_is_given_nothing_until_it_has_room(
+    pool: VirtualPool,
+) -> None:
+    pool.register(WORKER)
+    pool.claim(WORKER, 2)
+    for name in ["a", "b"]:
+        pool.enqueue(ask(name))
+    pool.claim(WORKER, 1)
+    assert pool.enqueue(ask("c")) == "queued"
+    pool.finish("a", 1, 100, 100)
+    assert pool.waiting() == 1
+    pool.finish("b", 1, 100, 100)
+    assert pool.waiting() == 0
+
+
 def test_a_dead_workers_slots_count_for_nothing(pool: VirtualPool) -> None:
     pool.register(WORKER)
     pool.claim(WORKER, 64)
