@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-fairness down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -30,6 +30,11 @@ bench: environments
 # The key check, revocation and the operators' lists at 10,000 tenants and 50,000 keys.
 bench-keys: environments
 	@$(PY) -m tests.benchmarks.key_check
+
+# The scheduler against five others in virtual time; writes docs/fairness/.
+bench-fairness:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.benchmarks.fairness $(ARGS)
 
 down:
 	@if [ -x $(PY) ]; then $(STACK) down; else echo "Penstock is not installed here; nothing runs."; fi

@@ -33,6 +33,7 @@ class OpenRequest:
     received_at_ms: int = field(default_factory=now_ms)
     first_token_at_ms: int | None = None
     last_token_at_ms: int | None = None
+    prompt_tokens: int = 0
     completion_tokens: int = 0
     is_aborted: bool = False
     # Why the worker itself ended it, where the client had no part in that
@@ -43,6 +44,7 @@ class OpenRequest:
     def delta(self, output: Output) -> Delta:
         """The next frame. Hot path: no logging, no metrics, no await."""
         self.completion_tokens = output.completion_tokens
+        self.prompt_tokens = output.prompt_tokens or self.prompt_tokens
         self.last_token_at_ms = time.time_ns() // 1_000_000
         if self.first_token_at_ms is None and output.completion_tokens:
             self.first_token_at_ms = self.last_token_at_ms

@@ -22,7 +22,7 @@ from gpu_workers.protocol.messages import (
     TokenUsage,
     WireError,
 )
-from gpu_workers.transport import Transport
+from gpu_workers.transport import Progress, Transport
 
 EARLY_CANCELLATIONS_KEPT: Final = 1024
 
@@ -61,6 +61,19 @@ class OpenRequests:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def progress(self) -> list[Progress]:
+        """How far each request is that has brought anything yet."""
+        return [
+            Progress(
+                request_id=request_id,
+                attempt=request.attempt,
+                prompt_tokens=request.prompt_tokens,
+                completion_tokens=request.completion_tokens,
+            )
+            for request_id, request in self._open.items()
+            if request.completion_tokens
+        ]
 
     def gateways(self) -> set[str]:
         return {request.envelope.gateway_id for request in self._open.values()}

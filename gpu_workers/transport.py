@@ -6,6 +6,7 @@ and not an error. Every call here may be repeated: the dispatch functions are id
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -56,6 +57,16 @@ class NotPermitted(RuntimeError):
     """The Redis user of this worker may not serve its pool."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far one attempt is. `prompt_tokens` 0 as long as they are not counted."""
+
+    request_id: str
+    attempt: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
 class Transport:
     """One worker's connection to its pool. Blocking reads have a client of their own, because
     redis-py's socket timeout would end them."""
@@ -104,6 +115,15 @@ class Transport:
         )
         return list(_decoded(answer))
 
+    async def settle(self, info: WorkerInfo, progress: Iterable[Progress]) -> None:
+        """Tell the scheduler what the open requests have really taken, in place of its estimates.
+        Renews the lease; raises as `claim` does."""
+        lines = "".join(
+            f"{each.request_id} {each.attempt} {each.prompt_tokens} {each.completion_tokens}\n"
+            for each in progress
+        )
+        await self._fcall(keys.FUNCTION_SETTLE_PROGRESS, self._worker_id, codec.encode(info), lines)
+
     async def lost_messages(self) -> list[InboxMessage]:
         """After a broken connection: every attempt that Redis believes this worker holds, because
         an answer or a popped message may have gone with it. Otherwise nothing, at no cost."""
@@ -149,13 +169,7 @@ class Transport:
 
     async def deregister(self) -> None:
         """Leave the pool after a drain; a worker that just dies is forgotten by its lease."""
-        pipeline = self.redis.pipeline(transaction=True)
-        pipeline.hdel(keys.pool_worker_names(self._known_pool), self._worker_name)
-        pipeline.hdel(keys.pool_workers(self._known_pool), self._worker_id)
-        pipeline.zrem(keys.pool_heartbeats(self._known_pool), self._worker_id)
-        pipeline.zrem(keys.pool_free_slots(self._known_pool), self._worker_id)
-        pipeline.delete(self._inbox_key)
-        await pipeline.execute()
+        await self._fcall(keys.FUNCTION_LEAVE, self._worker_id)
 
     async def close(self) -> None:
         if self._finisher is not None:
@@ -191,6 +205,8 @@ class Transport:
                 entry.request_id,
                 entry.attempt,
                 codec.encode(entry),
+                entry.usage.prompt_tokens,
+                entry.usage.completion_tokens,
             )
         answers = await pipeline.execute(raise_on_error=False)
         for answer in answers:

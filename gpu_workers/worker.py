@@ -25,6 +25,7 @@ from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker, is_passing
 
 CLAIM_EVERY_SECONDS: Final = 1.0
+SETTLE_EVERY_SECONDS: Final = 0.2
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
 CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
 SECONDS_TO_END_ABORTED: Final = 5.0
@@ -160,6 +161,7 @@ class Worker:
         self._metrics.engine_up.set(1)
         self._supervise(self._check_engine_forever())
         self._supervise(self._check_gateways_forever())
+        self._supervise(self._settle_forever())
         self._log.info("ready", slots=self._base_info.slots, engine=known.engine)
         await self._claim()
 
@@ -257,6 +259,21 @@ class Worker:
             return
         for message in taken:
             self._requests.take(message)
+
+    async def _settle_forever(self) -> None:
+        """Real tokens for the scheduler's estimates, while there is anything to tell."""
+        while True:
+            await asyncio.sleep(SETTLE_EVERY_SECONDS)
+            if not (progress := self._requests.progress()):
+                continue
+            try:
+                await self._transport.settle(self._info(self._engine.load()), progress)
+            except UnknownWorker:
+                continue  # the next claim registers again
+            except Exception as error:
+                if not is_passing(error):
+                    raise
+                self._log.warning("settle_failed", error=str(error) or type(error).__name__)
 
     def _info(self, load: EngineLoad) -> WorkerInfo:
         return structs.replace(

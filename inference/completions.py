@@ -146,7 +146,7 @@ class Completions:
         _check_output(request, caller)
         await self._check_prompt(request, model, caller)
         bounds = await self._bounds(request, model, caller)
-        envelope = self._envelope(caller, request, model, request_id or new_request_id())
+        envelope = self._envelope(caller, request, model, bounds, request_id or new_request_id())
         admitted = await self._reserve(envelope, caller, bounds, prices_of(model, caller.tier))
         generation = self.settlement.open(envelope, caller, admitted, bounds)
         try:
@@ -211,7 +211,12 @@ class Completions:
         )
 
     def _envelope(
-        self, caller: Caller, request: InferenceRequest, model: ModelPolicy, request_id: str
+        self,
+        caller: Caller,
+        request: InferenceRequest,
+        model: ModelPolicy,
+        bounds: Bounds,
+        request_id: str,
     ) -> Envelope:
         arrived_at_ms = time.time_ns() // 1_000_000
         salt = hmac.new(
@@ -237,6 +242,10 @@ class Completions:
             arrived_at_ms=arrived_at_ms,
             deadline_ms=arrived_at_ms + caller.tier.max_queue_seconds * 1000,
             max_context_tokens=caller.tier.max_context_tokens,
+            weight=caller.tier.weight,
+            service_class=caller.tier.service_class,
+            prompt_bound=bounds.prompt_tokens,
+            output_bound=bounds.output_tokens,
         )
 
     async def _check_prompt(

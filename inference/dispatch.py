@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, cast
 
 import structlog
@@ -11,7 +10,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, UsageEntry
-from inference.redis_functions import FunctionLibrary
+from inference.redis_functions import DISPATCH, FunctionLibrary
 
 _log = structlog.get_logger(__name__)
 
@@ -40,7 +39,7 @@ class Assigned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queued:
-    """The request waits; `position` 1 is the head."""
+    """The request waits; `position` is the worst it can have: behind all that wait."""
 
     position: int
 
@@ -79,18 +78,25 @@ class Dispatch:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._functions = FunctionLibrary(redis, Path(__file__).with_name("dispatch.lua"))
+        self._functions = FunctionLibrary(redis, DISPATCH)
 
     async def load_functions(self) -> None:
         await self._functions.load()
 
     async def enqueue(self, envelope: Envelope, *, max_queue_length: int) -> Enqueued:
-        """Hands the request to a free worker at once, else to the end of its pool's queue."""
+        """Hands the request to a free worker at once, else to its pool's queue. Of a queue of
+        `max_queue_length` each tenant has its share: refused is who already fills it."""
         answer = await self._functions.call(
             keys.FUNCTION_ENQUEUE,
             keys.pool_prefix(envelope.pool),
             envelope.request_id,
+            envelope.service_class,
             envelope.tenant_id,
+            envelope.project_id,
+            envelope.api_key_id,
+            envelope.weight,
+            envelope.prompt_bound,
+            envelope.output_bound or envelope.max_output_tokens,
             envelope.gateway_id,
             envelope.arrived_at_ms,
             envelope.deadline_ms,
@@ -125,6 +131,8 @@ class Dispatch:
                 entry.request_id,
                 entry.attempt,
                 codec.encode(entry),
+                entry.usage.prompt_tokens,
+                entry.usage.completion_tokens,
             )
         )
 
@@ -144,7 +152,7 @@ class Dispatch:
             lease_ms,
             grace_ms,
             limit,
-            *([] if gateway_id is None else [gateway_id]),
+            gateway_id or "",
         )
         return [
             Stranded(

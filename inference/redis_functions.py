@@ -19,18 +19,31 @@ _LOST: Final = "Function not found"
 Call = tuple[str | bytes | int, ...]
 
 
+# The files of each library, in order: Redis knows no `require`, so a library of several files is
+# loaded as one text. The first begins with the library's name.
+ADMISSION: Final = ("admission.lua",)
+DISPATCH: Final = ("dispatch_shares.lua", "dispatch_workers.lua", "dispatch.lua")
+LIBRARIES: Final = (ADMISSION, DISPATCH)
+
+
+def library_text(files: Sequence[str]) -> str:
+    """What Redis is given to load."""
+    folder = Path(__file__).parent
+    return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
+
+
 class FunctionLibrary:
     """One Lua library beside its Python module, each function of which takes a single key."""
 
-    def __init__(self, redis: Redis, source: Path) -> None:
+    def __init__(self, redis: Redis, files: Sequence[str]) -> None:
         self._redis = redis
-        self._source = source
+        self._files = files
 
     async def load(self) -> bool:
         """Puts the library into Redis, in place of an earlier one of the same name. False: this
         user may not; the control plane does it."""
         try:
-            await self._redis.function_load(self._source.read_text(encoding="utf-8"), replace=True)
+            await self._redis.function_load(library_text(self._files), replace=True)
         except NoPermissionError:
             return False
         return True
@@ -70,5 +83,5 @@ class FunctionLibrary:
     async def _bring_back(self) -> bool:
         is_loaded = await self.load()
         if is_loaded:
-            _log.warning("redis_functions_reloaded", library=self._source.name)
+            _log.warning("redis_functions_reloaded", library=self._files[-1])
         return is_loaded

@@ -8,7 +8,6 @@ repeated, and may come too late, without harm.
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,7 +15,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from inference.charges import NOTHING, Charge, Prices, actual
-from inference.redis_functions import FunctionLibrary
+from inference.redis_functions import ADMISSION, FunctionLibrary
 
 # How old a reservation must be before the sweeper asks whether its request still exists.
 SWEEP_AGE_MS: Final = 60_000
@@ -73,7 +72,7 @@ class Reservations:
     def __init__(self, redis: Redis, *, clock: Clock | None = None) -> None:
         self._redis = redis
         self._clock = clock
-        self._functions = FunctionLibrary(redis, Path(__file__).with_name("admission.lua"))
+        self._functions = FunctionLibrary(redis, ADMISSION)
         self._hinted_at: dict[str, float] = {}
 
     async def load_functions(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final, TypeVar
 
 from celery import shared_task
@@ -12,16 +11,12 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import keys
 from inference import dispatch, reservations
 from inference.models import Worker
-from inference.redis_functions import FunctionLibrary
+from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
 from inference.worker_registry import PoolWorker, WorkerRegistry
 from tenants.scoping import operator_scope
 
 _T = TypeVar("_T")
-_FOLDER: Final = Path(__file__).parent
-_LIBRARIES: Final = {
-    keys.ADMISSION_LIBRARY: _FOLDER / "admission.lua",
-    keys.DISPATCH_LIBRARY: _FOLDER / "dispatch.lua",
-}
+_LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
 
 
 @shared_task(name="inference.keep_functions", expires=5)  # type: ignore[untyped-decorator]
@@ -56,8 +51,8 @@ def copy_workers() -> int:
 async def _load_lost_functions(redis: Redis) -> int:
     return sum(
         [
-            await FunctionLibrary(redis, source).load_if_lost(name)
-            for name, source in _LIBRARIES.items()
+            await FunctionLibrary(redis, files).load_if_lost(name)
+            for name, files in _LIBRARIES.items()
         ]
     )
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg
@@ -16,9 +15,9 @@ from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
 
+from inference.redis_functions import LIBRARIES, library_text
 from tenants import scoping
 from tenants.scoping import OPERATOR_ROLE, Scope, operator_scope
-from tests.places import ROOT
 from tests.servers import TestServers, servers
 
 AUDIT_LOCKS = (
@@ -26,7 +25,6 @@ AUDIT_LOCKS = (
     ("tenants_personaldetail", "erase_only"),
     ("tenants_auditchain", "heads_stay"),
 )
-LUA_FUNCTIONS = sorted((ROOT / "inference").rglob("*.lua"))
 
 
 @pytest.fixture(scope="session")
@@ -96,14 +94,10 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
     """A client of the dispatch Redis, emptied, with our functions loaded."""
     client = Redis.from_url(dispatch_redis_url, socket_timeout=None)
     await client.flushall()
-    await _load_functions(client, LUA_FUNCTIONS)
+    for files in LIBRARIES:
+        await client.function_load(library_text(files), replace=True)
     yield client
     await client.aclose()
-
-
-async def _load_functions(client: Redis, files: list[Path]) -> None:
-    for file in files:
-        await client.function_load(file.read_text(), replace=True)
 
 
 @pytest.fixture

@@ -9,20 +9,22 @@ two tags, so Redis Cluster works.
 # Redis Function libraries, named with the wire's version so that old and new processes can live
 # side by side during an upgrade.
 ADMISSION_LIBRARY = "penstock_admission_2"
-DISPATCH_LIBRARY = "penstock_dispatch_1"
+DISPATCH_LIBRARY = "penstock_dispatch_2"
 
 FUNCTION_RESERVE = "penstock_reserve_2"
 FUNCTION_TRUE_DOWN = "penstock_true_down_2"
 FUNCTION_SETTLE = "penstock_settle_2"
 FUNCTION_STANDING = "penstock_standing_2"
 
-FUNCTION_ENQUEUE = "penstock_enqueue_1"
-FUNCTION_REGISTER = "penstock_register_1"
-FUNCTION_CLAIM = "penstock_claim_1"
-FUNCTION_HELD = "penstock_held_1"
-FUNCTION_FINISH = "penstock_finish_1"
-FUNCTION_CANCEL = "penstock_cancel_1"
-FUNCTION_REAP = "penstock_reap_1"
+FUNCTION_ENQUEUE = "penstock_enqueue_2"
+FUNCTION_REGISTER = "penstock_register_2"
+FUNCTION_LEAVE = "penstock_leave_2"
+FUNCTION_CLAIM = "penstock_claim_2"
+FUNCTION_SETTLE_PROGRESS = "penstock_settle_progress_2"
+FUNCTION_HELD = "penstock_held_2"
+FUNCTION_FINISH = "penstock_finish_2"
+FUNCTION_CANCEL = "penstock_cancel_2"
+FUNCTION_REAP = "penstock_reap_2"
 
 
 # policy snapshot ---------------------------------------------------------------------------------
@@ -127,22 +129,64 @@ def pool_prefix(pool: str) -> str:
 
 
 def pool_queue(pool: str) -> str:
-    """Sorted set: request id scored by its sequence in the pool; first come, first served."""
+    """Sorted set: id of each request that waits, scored by its deadline in ms. Who is next is
+    decided by the sorted sets below."""
     return f"{pool_prefix(pool)}:queue"
 
 
-def pool_sequence(pool: str) -> str:
-    """String: the last sequence number that a request of this pool was queued under."""
-    return f"{pool_prefix(pool)}:sequence"
+def pool_scheduler(pool: str) -> str:
+    """Hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of the
+    active flows), kept (headroom, as learned), output and ratio (averages), floor;
+    headroom, if an operator has set it. Of each class `<class>:counter`, `:floor`, `:waiting`,
+    `:served`."""
+    return f"{pool_prefix(pool)}:scheduler"
 
 
-def pool_deadlines(pool: str) -> str:
-    """Sorted set: request id of each request that no worker has taken, scored by its deadline."""
-    return f"{pool_prefix(pool)}:deadlines"
+def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
+    """Hash of what one tenant has in one class: counter, weight, share, running, waiting, output
+    and ratio (its history), floor; of its projects and keys `project:<id>`, `floor:<id>` and
+    `key:<project>:<key>`."""
+    return f"{pool_prefix(pool)}:flow:{service_class}:{tenant_id}"
+
+
+def pool_active_flows(pool: str) -> str:
+    """Sorted set: `<class>:<tenant>` of each flow that slots are shared out to, scored by the time
+    in ms of its last request."""
+    return f"{pool_prefix(pool)}:active"
+
+
+def pool_waiting_tenants(pool: str, service_class: str) -> str:
+    """Sorted set: the tenants that have requests waiting in a class, scored by counter."""
+    return f"{pool_prefix(pool)}:tenants:{service_class}"
+
+
+def pool_waiting_projects(pool: str, service_class: str, tenant_id: str) -> str:
+    """Sorted set: a flow's projects that have requests waiting, scored by counter."""
+    return f"{pool_prefix(pool)}:projects:{service_class}:{tenant_id}"
+
+
+def pool_waiting_keys(pool: str, service_class: str, tenant_id: str, project_id: str) -> str:
+    """Sorted set: a project's API keys that have requests waiting, scored by counter."""
+    return f"{pool_prefix(pool)}:keys:{service_class}:{tenant_id}:{project_id}"
+
+
+def pool_waiting_requests(
+    pool: str, service_class: str, tenant_id: str, project_id: str, api_key_id: str
+) -> str:
+    """Sorted set: an API key's waiting requests, scored by deadline in ms."""
+    path = f"{service_class}:{tenant_id}:{project_id}:{api_key_id}"
+    return f"{pool_prefix(pool)}:requests:{path}"
+
+
+def pool_withdrawn(pool: str) -> str:
+    """Sorted set: id of each request that left the queue and was not ended yet, as it was cancelled
+    or no worker took it in time; scored by its deadline in ms."""
+    return f"{pool_prefix(pool)}:withdrawn"
 
 
 def pool_request(pool: str, request_id: str) -> str:
-    """Hash: state, attempt, worker, gateway, tenant, deadline_ms; envelope until the request is
+    """Hash: state, attempt, worker, gateway, path (class, tenant, project, key), deadline_ms,
+    prompt and output (bounds), charged_input and charged_output; envelope until the request is
     terminal, then record, its encoded `messages.UsageEntry`."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
@@ -171,6 +215,11 @@ def pool_heartbeats(pool: str) -> str:
 def pool_free_slots(pool: str) -> str:
     """Sorted set: worker id scored by the slots it may still be given (its credit)."""
     return f"{pool_prefix(pool)}:free-slots"
+
+
+def pool_slots(pool: str) -> str:
+    """Sorted set: worker id scored by all its slots, while it is ready and alive."""
+    return f"{pool_prefix(pool)}:slots"
 
 
 def pool_worker_requests(pool: str, worker_id: str) -> str:

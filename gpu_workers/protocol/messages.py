@@ -74,6 +74,9 @@ class Envelope(Message, frozen=True, tag="request-1"):
     `body` is the JSON of the OpenAI request with validated fields only, `cache_salt` an HMAC of
     the tenant, `max_output_tokens` the bound per choice that the worker enforces even where the
     client named none, `max_context_tokens` the tier's bound of prompt and output together.
+
+    For the scheduler: the tenant's `weight` and `service_class`, and the most tokens that all
+    prompts and all outputs of the request may come to.
     """
 
     request_id: str
@@ -93,6 +96,10 @@ class Envelope(Message, frozen=True, tag="request-1"):
     arrived_at_ms: int
     deadline_ms: int
     max_context_tokens: int | None = None
+    weight: int = 1
+    service_class: str = "interactive"
+    prompt_bound: int = 0
+    output_bound: int = 0
 
 
 class Assignment(Message, frozen=True):

@@ -43,7 +43,8 @@ class TierPolicy(Message, frozen=True):
     """The limits and promises of an SLA tier, as admission enforces them.
 
     `price_multiplier_permille` 1000 is the list price. `max_context_tokens` bounds prompt and
-    output together, whatever the model could take; None leaves it to the model.
+    output together, whatever the model could take; None leaves it to the model. `service_class` is
+    one of interactive, code, documents, batch.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TierPolicy(Message, frozen=True):
     tokens_per_minute: int | None = None
     max_context_tokens: int | None = None
     price_multiplier_permille: int = 1000
+    service_class: str = "interactive"
 
 
 class TenantPolicy(Message, frozen=True, tag="tenant-1"):

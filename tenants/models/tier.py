@@ -97,6 +97,7 @@ class Tier(AffectsPolicy):
     def to_policy(self) -> TierPolicy:
         return TierPolicy(
             name=self.name,
+            service_class=self.service_class,
             priority=self.priority,
             weight=self.weight,
             ttft_target_ms=self.ttft_target_ms,

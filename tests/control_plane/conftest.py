@@ -1,10 +1,9 @@
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from redis import Redis
 
-import inference
+from inference.redis_functions import LIBRARIES, library_text
 
 
 @pytest.fixture
@@ -18,5 +17,5 @@ def empty_redis(dispatch_redis_url: str) -> Iterator[Redis]:
 
 @pytest.fixture
 def functions_loaded(empty_redis: Redis) -> None:
-    for source in Path(inference.__file__).parent.glob("*.lua"):
-        empty_redis.function_load(source.read_text(), replace=True)
+    for files in LIBRARIES:
+        empty_redis.function_load(library_text(files), replace=True)

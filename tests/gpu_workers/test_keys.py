@@ -13,6 +13,9 @@ ARGUMENTS = {
     "gateway_id": "G",
     "ticket_digest": "D",
     "owner": "O",
+    "service_class": "C",
+    "project_id": "J",
+    "api_key_id": "K",
     "day": "1",
     "month": "202611",
 }

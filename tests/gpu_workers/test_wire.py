@@ -152,10 +152,10 @@ FRAMES_BEFORE_PROMPT_TOKENS = (
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc0012a9726571756573742d31d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc0016a9726571756573742d31d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
-        "0100fea6633246736441cf00000199c82cc000cf00000199c82cd388c0",
+        "0100fea6633246736441cf00000199c82cc000cf00000199c82cd388c001ab696e7465726163746976650000",
     ),
     (
         FRAMES,
@@ -185,8 +185,8 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         TENANT,
-        "96a874656e616e742d31ab74656e616e742d61636d65a441636d659ca87374616e646172640004cd03e81e3c08cd"
-        "0200cd0800c0c0cd03e890c0",
+        "96a874656e616e742d31ab74656e616e742d61636d65a441636d659da87374616e646172640004cd03e81e3c08cd"
+        "0200cd0800c0c0cd03e8ab696e74657261637469766590c0",
     ),
     (
         MODEL,
@@ -213,13 +213,15 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_messages_of_before_a_field_was_appended_are_understood() -> None:
-    envelope = "dc0011" + codec.encode(ENVELOPE).hex()[6:-2]
-    assert codec.decode_envelope(bytes.fromhex(envelope)) == ENVELOPE
+    scheduling = len("01ab696e7465726163746976650000")
+    envelope = codec.encode(ENVELOPE).hex()[6:-scheduling]
+    for before in ("dc0012" + envelope, "dc0011" + envelope[:-2]):
+        assert codec.decode_envelope(bytes.fromhex(before)) == ENVELOPE
     assert codec.decode_frames(bytes.fromhex(FRAMES_BEFORE_PROMPT_TOKENS)) == FRAMES
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x13" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x17" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 

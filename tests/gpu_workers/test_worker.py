@@ -174,6 +174,25 @@ async def _tokens(gateway: FakeGateway, request_id: str, count: int) -> bool:
     return bool(deltas) and deltas[-1].completion_tokens >= count
 
 
+async def test_the_scheduler_is_told_what_a_request_has_really_taken_while_it_runs(
+    dispatch_redis: Redis, dispatch_redis_url: str, gateway: FakeGateway
+) -> None:
+    async def charged_output() -> bool:
+        return await dispatch_redis.hget(request_key, "charged_output") == b"300"
+
+    engine = SimEngine(sleep=Steps(granted=300))
+    async with running_worker(dispatch_redis_url, engine):
+        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
+        request_key = keys.pool_request("sim", request_id)
+        await eventually(charged_output)
+        charged = await dispatch_redis.hget(request_key, "charged_input")
+        counter = await dispatch_redis.hget(keys.pool_flow("sim", "interactive", ACME), "counter")
+    assert charged is not None
+    assert counter is not None
+    assert int(charged) > 0
+    assert float(counter) == int(charged) + 2 * 300
+
+
 async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
@@ -184,7 +203,7 @@ async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
         await gateway.delta_of(request_id)
         pool = keys.pool_prefix("sim")
         accepted = await dispatch_redis.fcall(
-            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry"
+            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1
         )
         assert accepted == 1
         steps.grant(10)

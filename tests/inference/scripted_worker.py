@@ -70,7 +70,12 @@ class Run:
             usage=TokenUsage(prompt_tokens=3, completion_tokens=self.tokens),
         )
         accepted = await self.worker.call(
-            keys.FUNCTION_FINISH, entry.request_id, entry.attempt, codec.encode(entry)
+            keys.FUNCTION_FINISH,
+            entry.request_id,
+            entry.attempt,
+            codec.encode(entry),
+            entry.usage.prompt_tokens,
+            entry.usage.completion_tokens,
         )
         if accepted == 1:
             await self.push(self.terminal(outcome, error=error, body=body))

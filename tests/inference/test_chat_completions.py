@@ -75,6 +75,19 @@ async def test_the_envelope_is_rebuilt_and_bounded(
     assert len(default.cache_salt) == 64
 
 
+async def test_the_envelope_tells_the_scheduler_weight_class_and_bounds(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    await worker.start()
+    key = await service.snapshot.add_key("Acme", tier=a_tier(weight=4, service_class="batch"))
+    async with service.client(key) as client:
+        await client.post(CHAT, json={**ALICE_ASKS, "max_tokens": 7, "n": 2})
+    [envelope] = [run.envelope for run in worker.runs.values()]
+    assert (envelope.weight, envelope.service_class) == (4, "batch")
+    assert envelope.output_bound == 14
+    assert 0 < envelope.prompt_bound < 200
+
+
 async def test_completions_take_a_prompt(service: Service, worker: ScriptedWorker) -> None:
     await worker.start()
     async with service.client() as client:

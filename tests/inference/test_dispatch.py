@@ -88,7 +88,9 @@ async def finish(
 async def leftovers(redis: Redis) -> set[str]:
     """The keys of the pool that hold something about requests which are not finished."""
     found = {key.decode() async for key in redis.scan_iter(match="{m:*")}
-    kept = {"names", "heartbeats", "workers", "free-slots", "usage", "sequence"}
+    of_workers = {"names", "heartbeats", "workers", "free-slots", "slots"}
+    of_shares = {"scheduler", "flow", "active"}
+    kept = {"usage", *of_workers, *of_shares}
     return {key for key in found if key.split(":")[2] not in {*kept, "request"}}
 
 

@@ -13,8 +13,7 @@ from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 from inference import tasks
 from inference.dispatch import Dispatch, RequestState
-from inference.redis_functions import FunctionLibrary
-from tests.conftest import LUA_FUNCTIONS
+from inference.redis_functions import LIBRARIES, FunctionLibrary
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
 from tests.inference.scripted_worker import ScriptedWorker
@@ -40,8 +39,8 @@ async def test_a_gateway_loads_no_functions_and_says_so(
     dispatch_redis: Redis, gateway_redis_url: str
 ) -> None:
     async with Redis.from_url(gateway_redis_url) as redis:
-        for source in LUA_FUNCTIONS:
-            assert not await FunctionLibrary(redis, source).load()
+        for files in LIBRARIES:
+            assert not await FunctionLibrary(redis, files).load()
 
 
 async def test_a_worker_with_another_pools_user_stops_with_one_sentence(

@@ -8,8 +8,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from redis.asyncio import Redis
 
-import inference
-from inference.redis_functions import FunctionLibrary
+from inference.redis_functions import LIBRARIES, FunctionLibrary
 from tenants.management.reporting import ReportingCommand
 
 
@@ -18,15 +17,14 @@ class Command(ReportingCommand):
     help = "Put the Lua functions of admission and dispatch into the dispatch Redis."
 
     def handle(self, *_: Any, **options: Any) -> None:
-        sources = sorted(Path(inference.__file__).parent.glob("*.lua"))
-        asyncio.run(_load(sources))
-        self.report(options, loaded=", ".join(source.stem for source in sources))
+        asyncio.run(_load())
+        self.report(options, loaded=", ".join(Path(files[-1]).stem for files in LIBRARIES))
 
 
-async def _load(sources: list[Path]) -> None:
+async def _load() -> None:
     async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
-        for source in sources:
-            if not await FunctionLibrary(redis, source).load():
+        for files in LIBRARIES:
+            if not await FunctionLibrary(redis, files).load():
                 raise CommandError(
                     "The user of PENSTOCK_DISPATCH_REDIS_URL may not load functions: give the "
                     "control plane's there, see `manage.py redis_acl`."

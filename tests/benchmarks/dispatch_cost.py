@@ -1,0 +1,163 @@
+"""What a request's way through reserve and dispatch takes of Redis, with a long queue.
+
+    python -m tests.benchmarks.dispatch_cost [--tenants 10000] [--queued 100000]
+
+Each function is called alone many times between two readings, in the steady state: the pool full,
+everybody waiting, each finish handing its slot on to the next (which is the claim). The figures
+are CPU time of its main thread, reading and answering the calls included.
+"""
+
+import argparse
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.policy import LimitName
+from inference.charges import Prices
+from inference.limits import LimitScope, ScopedLimit, packed
+from inference.reservations import Claim, Reservations
+from tests.inference.virtual_pool import START_MS, Ask, VirtualPool
+from tests.servers import servers
+
+WORKER, SLOTS, CALLS, BATCH = "worker#1", 64, 10_000, 500
+ENVELOPE_BYTES = 2_000
+
+
+class Cost:
+    """One pool with a long queue, and how long Redis takes over each function."""
+
+    def __init__(self, redis: "Redis", tenants: int) -> None:
+        self.redis = redis
+        self.pool = VirtualPool(redis)
+        self.tenants = tenants
+        self._random = random.Random(1)
+        self._number = 0
+        self.running: deque[str] = deque()
+
+    def fill(self, queued: int) -> None:
+        self.pool.register(WORKER)
+        self.enqueue(queued)
+        self.running.extend(each.request_id for each in self.pool.claim(WORKER, SLOTS))
+
+    def enqueue(self, count: int) -> None:
+        """By tenants in turn, each with a few projects and keys."""
+        for first in range(0, count, BATCH):
+            calls = [self._ask() for _ in range(min(BATCH, count - first))]
+            self.pool.call_all(calls)
+
+    def settle(self, count: int) -> None:
+        """Of full workers; each request is further on than its estimate at one time in six."""
+        for turn in range(count):
+            lines = [(name, 1, 100, 300 if (turn + n) % 6 == 0 else 50)
+                     for n, name in enumerate(self.running)]  # fmt: skip
+            self.pool.settle(WORKER, lines)
+
+    def finish(self, count: int) -> None:
+        for _ in range(0, count, SLOTS):
+            names = [self.running.popleft() for _ in range(len(self.running))]
+            self.pool.now_ms += 500
+            heartbeats = keys.pool_heartbeats(self.pool.name)
+            self.redis.zadd(heartbeats, {WORKER: self.pool.now_ms})
+            self.pool.call_all([self.pool.finish_call(name, 1, 100, 120) for name in names])
+            self.running.extend(each.request_id for each in self.pool.inbox(WORKER))
+
+    def microseconds(self, work: Callable[[int], None], count: int, calls: int) -> float:
+        """Of Redis, a call: the median of batches of `count`, all of `calls`."""
+        found = []
+        for _ in range(0, calls, count):
+            before = _cpu_seconds(self.redis)
+            work(count)
+            found.append((_cpu_seconds(self.redis) - before) / count * 1e6)
+        return median(found)
+
+    def _ask(self) -> tuple[Any, ...]:
+        self._number += 1
+        tenant = self._number % self.tenants
+        call = list(
+            self.pool.enqueue_call(
+                Ask(
+                    request_id=f"{self._number:032x}",
+                    tenant=f"tenant-{tenant:026d}",
+                    project=f"project-{self._random.randrange(3):025d}",
+                    key=f"key-{self._random.randrange(3):029d}",
+                    weight=1 + tenant % 4,
+                    output=512,
+                    seconds=100_000,
+                )
+            )
+        )
+        call[12] = b"e" * ENVELOPE_BYTES
+        return tuple(call)
+
+
+async def reserve_cost(url: str, redis: "Redis", tenants: int) -> float:
+    """Microseconds of Redis a `reserve` with five limits at three levels."""
+    limits = packed(
+        [
+            ScopedLimit(scope=LimitScope.TENANT, name=LimitName.REQUESTS_PER_MINUTE, value=10**9),
+            ScopedLimit(scope=LimitScope.TENANT, name=LimitName.CONCURRENT_REQUESTS, value=10**9),
+            ScopedLimit(scope=LimitScope.TENANT, name=LimitName.TOKENS_PER_MINUTE, value=10**12),
+            ScopedLimit(scope=LimitScope.PROJECT, name=LimitName.SPEND_PER_MONTH, value=10**15),
+            ScopedLimit(scope=LimitScope.KEY, name=LimitName.TOKENS_PER_DAY, value=10**12),
+        ]
+    )
+    async with AsyncRedis.from_url(url, socket_timeout=None) as client:
+        reservations = Reservations(client)
+        await reservations.load_functions()
+        found: list[float] = []
+        before = _cpu_seconds(redis)
+        claim = Claim(
+            key_id="key", project_id="project", tokens=612, nanos=10_000, pool="pool",
+            prices=Prices(prompt=1, cached=1, completion=1, permille=1000),
+        )  # fmt: skip
+        for number in range(CALLS):
+            tenant_id = f"tenant-{number % tenants}"
+            await reservations.reserve(tenant_id, f"r{number}", claim, limits)
+            if number % BATCH == BATCH - 1:
+                found.append((_cpu_seconds(redis) - before) / BATCH * 1e6)
+                before = _cpu_seconds(redis)
+    return median(found)
+
+
+def _cpu_seconds(redis: "Redis") -> float:
+    """Of the thread that runs commands: what commandstats tells is the time on the clock, in which
+    a busy machine runs other processes too."""
+    cpu: dict[str, float] = redis.info("cpu")
+    return cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tenants", type=int, default=10_000)
+    parser.add_argument("--queued", type=int, default=100_000)
+    arguments = parser.parse_args()
+    url = servers().dispatch_redis.url
+    with Redis.from_url(url, socket_timeout=None) as redis:
+        redis.flushall()
+        cost = Cost(redis, arguments.tenants)
+        cost.fill(arguments.queued)
+        waiting, now_ms = cost.pool.waiting(), cost.pool.now_ms - START_MS
+        print(f"{waiting:,} wait, of {arguments.tenants:,} tenants, at {now_ms} ms")
+        figures = {
+            "enqueue": cost.microseconds(cost.enqueue, BATCH, CALLS),
+            "finish and claim of the next": cost.microseconds(cost.finish, 8 * SLOTS, CALLS),
+        }
+        per_settle = cost.microseconds(cost.settle, BATCH // 4, BATCH)
+        # A request of 120 tokens at 10 ms is under way for 1.2 s: six settles.
+        figures["settle, its share"] = 6 * per_settle / SLOTS
+        figures["reserve"] = asyncio.run(reserve_cost(url, redis, arguments.tenants))
+        redis.flushall()
+    for name, microseconds in figures.items():
+        print(f"{name:32}{microseconds:8.1f} us")
+    print(f"{'together':32}{sum(figures.values()):8.1f} us")
+
+
+if __name__ == "__main__":
+    main()

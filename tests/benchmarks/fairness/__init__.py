@@ -1,0 +1,1 @@
+"""Dispatch against other schedulers, in virtual time: `make bench-fairness`."""

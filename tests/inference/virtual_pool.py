@@ -1,0 +1,140 @@
+"""One pool driven by the real dispatch functions in virtual time: no sleeping, no clock.
+
+Synchronous, since nothing runs beside it: the state machine and the fairness benchmark use it too.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from inference.redis_functions import DISPATCH, library_text
+
+START_MS = 1_760_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """A request as the scheduler sees it; `seconds` until its deadline."""
+
+    request_id: str
+    tenant: str
+    project: str = "web"
+    key: str = "key"
+    weight: int = 1
+    service_class: str = "interactive"
+    prompt: int = 100
+    output: int = 100
+    seconds: float = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An attempt that a worker was handed."""
+
+    request_id: str
+    attempt: int
+
+
+class VirtualPool:
+    """The pool `virtual` of an empty Redis. `now_ms` is what the functions take for the time."""
+
+    def __init__(self, redis: "Redis", name: str = "virtual") -> None:
+        self.redis = redis
+        self.name = name
+        self.now_ms = START_MS
+        self._prefix = keys.pool_prefix(name)
+        redis.function_load(library_text(DISPATCH), replace=True)
+
+    def enqueue(self, ask: Ask, *, max_queue_length: int = 1_000_000) -> str:
+        """The kind of the answer: assigned, queued, full or known."""
+        return str(self.call(*self.enqueue_call(ask, max_queue_length))[0].decode())
+
+    def enqueue_call(self, ask: Ask, max_queue_length: int = 1_000_000) -> tuple[Any, ...]:
+        return (
+            keys.FUNCTION_ENQUEUE,
+            ask.request_id,
+            ask.service_class,
+            ask.tenant,
+            ask.project,
+            ask.key,
+            ask.weight,
+            ask.prompt,
+            ask.output,
+            "gateway",
+            self.now_ms,
+            self.now_ms + int(ask.seconds * 1000),
+            b"envelope",
+            max_queue_length,
+            self.now_ms,
+        )
+
+    def register(self, worker_id: str) -> None:
+        self.call(keys.FUNCTION_REGISTER, worker_id, worker_id, b"info", self.now_ms)
+
+    def claim(self, worker_id: str, slots: int, *, ready: bool = True) -> list[Started]:
+        answer = self.call(keys.FUNCTION_CLAIM, worker_id, b"info", slots, int(ready), self.now_ms)
+        return [started(message) for message in answer]
+
+    def settle(self, worker_id: str, progress: list[tuple[str, int, int, int]]) -> int:
+        """`progress`: request id, attempt, prompt tokens, output tokens. How many were stale."""
+        return int(self.call(*self.settle_call(worker_id, progress)))
+
+    def settle_call(
+        self, worker_id: str, progress: list[tuple[str, int, int, int]]
+    ) -> tuple[Any, ...]:
+        lines = "".join(" ".join(map(str, each)) + "\n" for each in progress)
+        return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", lines, self.now_ms
+
+    def finish(self, request_id: str, attempt: int, prompt: int = 0, output: int = 0) -> bool:
+        return bool(self.call(*self.finish_call(request_id, attempt, prompt, output)))
+
+    def finish_call(
+        self, request_id: str, attempt: int, prompt: int = 0, output: int = 0
+    ) -> tuple[Any, ...]:
+        entry = f"{request_id} {attempt} {prompt} {output}"
+        return keys.FUNCTION_FINISH, request_id, attempt, entry, prompt, output, self.now_ms
+
+    def cancel(self, request_id: str) -> str:
+        return str(self.call(keys.FUNCTION_CANCEL, request_id).decode())
+
+    def reap(self, *, lease_ms: int = 6_000, grace_ms: int = 0) -> list[tuple[str, int]]:
+        """Request and attempt of what somebody has to end."""
+        rows = self.call(keys.FUNCTION_REAP, lease_ms, grace_ms, 10_000, "", self.now_ms)
+        return [(request_id.decode(), attempt) for request_id, attempt, *_ in rows]
+
+    def inbox(self, worker_id: str) -> list[Started]:
+        """What a worker was handed since; cancellations are left out."""
+        key = keys.pool_inbox(self.name, worker_id)
+        messages = cast(list[bytes], self.redis.lrange(key, 0, -1))
+        self.redis.delete(key)
+        return [started(each) for each in messages if each.startswith(b"assign")]
+
+    def counter(self, tenant: str, service_class: str = "interactive") -> float:
+        return self.numbers(keys.pool_flow(self.name, service_class, tenant)).get("counter", 0.0)
+
+    def scheduler(self) -> dict[str, float]:
+        return self.numbers(keys.pool_scheduler(self.name))
+
+    def numbers(self, key: str) -> dict[str, float]:
+        found = cast(dict[bytes, bytes], self.redis.hgetall(key))
+        return {field.decode(): float(value) for field, value in found.items()}
+
+    def waiting(self) -> int:
+        return self.redis.zcard(keys.pool_queue(self.name))
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        return self.redis.fcall(function, 1, self._prefix, *arguments)
+
+    def call_all(self, calls: list[tuple[Any, ...]]) -> list[Any]:
+        """Many calls in one round trip, in order."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for function, *arguments in calls:
+            pipeline.fcall(function, 1, self._prefix, *arguments)
+        return list(pipeline.execute())
+
+
+def started(message: bytes) -> Started:
+    _, request_id, attempt = message.partition(b"\n")[0].decode().split(" ")
+    return Started(request_id=request_id, attempt=int(attempt))
