@@ -15,6 +15,7 @@ from control_plane.edge import Edge
 from control_plane.env import GatewayEnvironment, InvalidSettings
 from control_plane.health import Health
 from control_plane.logs import configure_structlog, logging_config
+from control_plane.open_files import allow_as_many_as_may_be
 from control_plane.status_endpoints import StatusEndpoints
 from inference.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
@@ -52,6 +53,7 @@ def _start() -> Dispatcher:
         raise SystemExit(f"The gateway cannot start: {problem}") from None
     logging.config.dictConfig(logging_config(env.log_format, env.log_level))
     configure_structlog()
+    allow_as_many_as_may_be()
     return create_application(env)
 
 

@@ -1,13 +1,15 @@
 """Two gateway processes over one Redis: a limit is one limit, a revocation reaches both."""
 
 import asyncio
+import resource
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 import pytest
+from control_plane.open_files import allow_as_many_as_may_be
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
@@ -29,6 +31,15 @@ LIMIT = 100
 
 
 @pytest.fixture
+def many_connections() -> Iterator[None]:
+    """A shell often allows 1,024 open files, which a thousand callers in one process go beyond."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert allow_as_many_as_may_be() > 2 * REQUESTS
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
 async def gateways(dispatch_redis_url: str, snapshot: Snapshot) -> AsyncIterator[list[str]]:
     await snapshot.add_model(MODEL)
     async with a_gateway(dispatch_redis_url) as one, a_gateway(dispatch_redis_url) as two:
@@ -44,6 +55,7 @@ def client_of(url: str, key: str) -> httpx.AsyncClient:
     )
 
 
+@pytest.mark.usefixtures("many_connections")
 @pytest.mark.parametrize("where", ["tier", "limits", "project_limits"])
 async def test_of_a_thousand_requests_at_once_exactly_a_hundred_are_admitted(
     gateways: list[str],
