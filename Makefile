@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys bench-fairness down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -30,6 +30,10 @@ bench: environments
 # The key check, revocation and the operators' lists at 10,000 tenants and 50,000 keys.
 bench-keys: environments
 	@$(PY) -m tests.benchmarks.key_check
+
+# What one tenant notices of another that floods the real stack; about nine minutes.
+bench-live-fairness: environments
+	@$(PY) -m tests.benchmarks.live_fairness $(ARGS)
 
 # The scheduler against five others in virtual time; writes docs/fairness/.
 bench-fairness:

@@ -95,6 +95,15 @@ async def run_round(
     return RoundResult(samples=samples, wall=time.perf_counter() - started)
 
 
+async def one_stream(target: Target, prompt: str, max_tokens: int) -> Sample:
+    """A single stream on a connection of its own."""
+    connection = _Connection(target)
+    try:
+        return await connection.stream(prompt, max_tokens)
+    finally:
+        connection.close()
+
+
 class _Connection:
     """One keep-alive connection that streams one request after another."""
 
