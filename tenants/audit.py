@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from django.db import connection, models
@@ -56,6 +57,13 @@ def in_order(events: QuerySet[AuditEvent]) -> Iterator[AuditEvent]:
     """Chain by chain, each in its order, with what is left of the personal details."""
     ordered = events.select_related("personal").order_by("tenant_id", "sequence")
     return ordered.iterator(chunk_size=_PAGE)
+
+
+def events_since(events: QuerySet[AuditEvent], moment: datetime) -> QuerySet[AuditEvent]:
+    """Each chain from its first event at or after a moment. Events are chained in the order of
+    commits, so one that is older may follow, and belongs to what can be checked."""
+    newest_so_far = models.Window(models.Max("at"), partition_by="tenant_id", order_by="sequence")
+    return events.annotate(newest_so_far=newest_so_far).filter(newest_so_far__gte=moment)
 
 
 def chained(event: AuditEvent) -> ChainedEvent:

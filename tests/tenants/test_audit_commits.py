@@ -1,10 +1,13 @@
 """Changes are noted without a lock and join the audit log as their transactions commit."""
 
+import io
 import itertools
+import json
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from threading import Barrier
 from time import monotonic
@@ -13,9 +16,11 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connection, connections, transaction
 
 from tenants.audit import broken_chains
+from tenants.audit_chain import broken
 from tenants.models import (
     AuditEvent,
     PolicyChange,
@@ -85,6 +90,22 @@ def test_a_long_transaction_keeps_no_other_change_waiting(
         add_quota(acme, "ours too")
     assert quotas_in_order(acme) == ["the same tenant's", "ours", "ours too"]
     assert list(broken_chains()) == []
+
+
+def test_an_export_since_a_moment_is_whole_though_an_older_change_committed_later(
+    acme: Project, elsewhere: Elsewhere
+) -> None:
+    with transaction.atomic():
+        add_quota(acme, "older")
+        elsewhere(lambda: add_quota(acme, "newer"))
+    older, newer = AuditEvent.objects.filter(record_kind="tenants.Quota").order_by("at")
+    assert older.sequence == newer.sequence + 1
+    since = (newer.at - timedelta(microseconds=1)).isoformat()
+    out = io.StringIO()
+    call_command("export_audit", "--tenant", "Acme", "--since", since, stdout=out)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["sequence"] for line in lines[:2]] == [newer.sequence, older.sequence]
+    assert list(broken(lines, from_start=False)) == []
 
 
 def test_what_is_rolled_back_leaves_no_trace_in_the_log(acme: Project) -> None:

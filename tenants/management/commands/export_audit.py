@@ -21,7 +21,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from tenants.acting import Verb
-from tenants.audit import exported_events, record
+from tenants.audit import events_since, exported_events, record
 from tenants.management.look_up import tenant_named
 from tenants.management.output import opened_output
 from tenants.management.reporting import ReportingCommand
@@ -42,7 +42,7 @@ class Command(ReportingCommand):
         parser.add_argument("--output", type=Path, help="a file that is not there yet")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        since = _moment(options["since"])
+        moment = _moment(options["since"])
         with operator_scope("command export_audit"):
             tenant = tenant_named(options["tenant"]) if options["tenant"] else None
             tenant_id = None if tenant is None else tenant.id
@@ -55,8 +55,8 @@ class Command(ReportingCommand):
             events = AuditEvent.objects.all()
             if tenant is not None:
                 events = events.filter(tenant=tenant)
-            if since is not None:
-                events = events.filter(at__gte=since)
+            if moment is not None:
+                events = events_since(events, moment)
             line = _csv_writer(write) if options["format"] == "csv" else _json_writer(write)
             for event in exported_events(events):
                 line(event)
