@@ -15,7 +15,8 @@ from django.db import connections, models
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.operations.base import Operation
 
-from tenants.scoping import OPERATOR_ROLE, TENANT_SETTING, USER_SETTING, WEB_ROLE, ScopedManager
+from tenants.database_roles import OPERATOR_ROLE, WEB_ROLE
+from tenants.scoping import TENANT_SETTING, USER_SETTING, ScopedManager
 
 _CURRENT_TENANT = f"NULLIF(current_setting('{TENANT_SETTING}', true), '')::uuid"
 _CURRENT_USER = f"NULLIF(current_setting('{USER_SETTING}', true), '')::uuid"

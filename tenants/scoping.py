@@ -22,9 +22,8 @@ from tenants.acting import (
     actor_for,
     current_setting,
 )
+from tenants.database_roles import OPERATOR_ROLE, WEB_ROLE
 
-WEB_ROLE = "penstock_web"
-OPERATOR_ROLE = "penstock_operator"
 TENANT_SETTING = "penstock.tenant"
 USER_SETTING = "penstock.user"
 

@@ -17,7 +17,8 @@ from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
 from tenants import scoping
-from tenants.scoping import OPERATOR_ROLE, Scope, operator_scope
+from tenants.database_roles import OPERATOR_ROLE
+from tenants.scoping import Scope, operator_scope
 from tests.servers import TestServers, servers
 
 AUDIT_LOCKS = (
