@@ -82,7 +82,7 @@ class OpenRequests:
         """Act on a message of the inbox or of a claim. A repetition is no error."""
         if isinstance(message, Cancellation):
             self._cancel(message)
-        else:
+        elif isinstance(message, Assignment):
             self._assign(message)
 
     def abort_all(self, error: WireError) -> None:

@@ -111,18 +111,40 @@ class Transport:
         comes back in a second anyway.
         """
         answer = await self._fcall(
-            keys.FUNCTION_CLAIM, self._worker_id, codec.encode(info), info.slots, int(ready)
+            keys.FUNCTION_CLAIM,
+            self._worker_id,
+            codec.encode(info),
+            info.slots,
+            info.kv_cache_tokens,
+            info.adapter_slots,
+            ",".join(info.adapters),
+            int(ready),
         )
         return list(_decoded(answer))
 
-    async def settle(self, info: WorkerInfo, progress: Iterable[Progress]) -> None:
-        """Tell the scheduler what the open requests have really taken, in place of its estimates.
-        Renews the lease; raises as `claim` does."""
+    async def settle(
+        self,
+        info: WorkerInfo,
+        progress: Iterable[Progress],
+        *,
+        step_us: int = 0,
+        kv_tokens_used: int = 0,
+    ) -> None:
+        """Tell the scheduler what the open requests have really taken, in place of its estimates,
+        and how long a step of the engine takes (0: unknown). Renews the lease; raises as `claim`
+        does."""
         lines = "".join(
             f"{each.request_id} {each.attempt} {each.prompt_tokens} {each.completion_tokens}\n"
             for each in progress
         )
-        await self._fcall(keys.FUNCTION_SETTLE_PROGRESS, self._worker_id, codec.encode(info), lines)
+        await self._fcall(
+            keys.FUNCTION_SETTLE_PROGRESS,
+            self._worker_id,
+            codec.encode(info),
+            step_us,
+            kv_tokens_used,
+            lines,
+        )
 
     async def lost_messages(self) -> list[InboxMessage]:
         """After a broken connection: every attempt that Redis believes this worker holds, because
@@ -207,6 +229,7 @@ class Transport:
                 codec.encode(entry),
                 entry.usage.prompt_tokens,
                 entry.usage.completion_tokens,
+                0,
             )
         answers = await pipeline.execute(raise_on_error=False)
         for answer in answers:

@@ -1,98 +1,24 @@
 -- The life of a request in one pool: enqueue, claim, settle, finish, cancel. Last part of the
--- dispatch library, after dispatch_shares.lua (who is next) and dispatch_workers.lua (where).
+-- dispatch library.
 --
 -- Every function takes one key, the pool's prefix `{m:<pool>}`, and derives the others by the
 -- suffixes of gpu_workers/protocol/keys.py: one hash slot, so Redis Cluster works. Time is Redis
 -- TIME in milliseconds; the last argument, which only tests and the benchmark in virtual time give,
 -- takes its place. Commands of Redis 7.0 only.
 --
--- A request's hash goes queued -> running -> finished, or queued -> finished. Only the current
--- attempt may finish it, once. Invariant: where a live worker has credit beyond the headroom nothing
--- waits; within it, only what is above its share.
+-- A request's hash goes queued -> running -> finished, or queued -> finished; from running back to
+-- queued when it is to be tried again. Only the current attempt may finish it, once. Invariant: where
+-- a live worker has credit beyond the headroom nothing waits that it may have; within it, only what
+-- is above its share.
 
 local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request can be answered
-local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
+local MOST_DEAD_LETTERS, DEAD_LETTER_MS = 1000, 86400000
 
--- Charges a request, whatever it will really take, and hands it to the worker. Its credit, of which
--- this takes one, is for the caller to write: a slot that is handed on changes nothing.
-local function start_attempt(pool, path, flow, request, worker_id)
-  local input, output = estimate(pool, flow, request.prompt, request.output)
-  charge(pool, path, flow, cost(input, output))
-  add(flow, 'running', 1)
-  save(flow)
-  set(pool, path.class .. ':served', pool.now)
-  add(pool, 'free', -1)
-  redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
-    'attempt', request.attempt + 1, 'charged_input', input, 'charged_output', output)
-  redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request.id)
-  return assignment(request.id, request.attempt + 1, request.envelope)
-end
-
--- The next request's assignment, or nil. One whose deadline has passed is `withdrawn`: whoever ends
--- it finds it there, no worker is given it any more.
-local function take_next(pool, worker_id)
-  local for_newcomers = is_for_newcomers(pool)
-  local classes, least_class = waiting_classes(pool)
-  for _, class in ipairs(classes) do
-    local tenant, least = next_tenant(pool, class.name, for_newcomers)
-    while tenant do
-      local request_id, path = pop_request(pool, class.name, tenant)
-      redis.call('ZREM', pool.prefix .. ':queue', request_id)
-      local fields = redis.call('HMGET', request_key(pool.prefix, request_id), 'state',
-        'deadline_ms', 'attempt', 'prompt', 'output', 'envelope')
-      local flow = open_flow(pool, path)
-      add(flow, 'waiting', -1)
-      if fields[1] == 'queued' and tonumber(fields[2]) > pool.now then
-        note_served(pool, path, flow, least_class, least)
-        local taken = start_attempt(pool, path, flow, { id = request_id, envelope = fields[6],
-          attempt = tonumber(fields[3]), prompt = tonumber(fields[4]),
-          output = tonumber(fields[5]) }, worker_id)
-        note_left(pool, path)
-        return taken
-      end
-      save(flow)
-      redis.call('ZADD', pool.prefix .. ':withdrawn', fields[2] or 0, request_id)
-      note_left(pool, path)
-      tenant, least = next_tenant(pool, class.name, for_newcomers)
-    end
-  end
-  return nil
-end
-
-local function take_up_to(pool, worker_id, credit)
-  local taken = {}
-  while #taken < credit do
-    local message = take_next(pool, worker_id)
-    if not message then
-      break
-    end
-    taken[#taken + 1] = message
-  end
-  return taken
-end
-
--- Sends messages, for which this many slots were freed.
-local function hand_over(pool, worker_id, messages, freed)
-  if #messages > 0 then
-    redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, unpack(messages))
-  end
-  if freed ~= #messages then
-    redis.call('ZINCRBY', pool.prefix .. ':free-slots', freed - #messages, worker_id)
-  end
-end
-
--- A full queue refuses who already has his share of it, so that one cannot keep the others out.
-local function is_refused(pool, flow, length, most)
-  if length < most then
-    return false
-  end
-  local share = most * get(flow, 'share') / math.max(get(pool, 'weights'), get(flow, 'share'))
-  return get(flow, 'waiting') >= math.floor(share) or length >= LARGEST_QUEUE * most
-end
-
--- ARGV: request_id class tenant project key weight prompt_bound output_bound gateway
--- arrived_at_ms deadline_ms envelope max_queue_length [now]
--- -> {assigned, worker_id} | {queued, length} | {full, length} | {known, state}
+-- ARGV: request_id class tenant project key weight prompt_bound output_bound gateway arrived_at_ms
+-- ttft_target_ms max_wait_ms on_saturation(wait|refuse) resumable(1|0) adapter attempts envelope
+-- max_queue_length [now]. `attempts`: how many the request has had in a Redis that lost it.
+-- -> {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
+-- | {saturated, position, wait_ms} | {known, state}
 local function enqueue(keys, args)
   local prefix, request_id, class = keys[1], args[1], args[2]
   if not CLASS_WEIGHTS[class] then
@@ -105,38 +31,54 @@ local function enqueue(keys, args)
   if state then
     return { 'known', state }
   end
-  local pool = open_pool(prefix, time_or(args[14]))
+  local pool = open_pool(prefix, time_or(args[19]))
   local path = make_path(class, args[3], args[4], args[5])
   local flow = open_flow(pool, path)
-  local length = waiting_in(pool)
+  local length, target_ms = waiting_in(pool), tonumber(args[11])
   note_active(pool, path, flow, math.max(1, tonumber(args[6])))
   local worker_id = worker_with_credit(pool)
   local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'))
   local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
   local is_free = worker_id and length == 0 and (is_below or not is_for_newcomers(pool))
-  if not is_free and is_refused(pool, flow, length, tonumber(args[13])) then
-    save(flow)
-    save(pool)
-    return { 'full', length }
+  local position, wait_ms = 0, 0
+  if not is_free then
+    position, wait_ms = outlook_of(pool, flow, get(flow, 'share'), length)
+    local answer
+    if is_refused(pool, flow, length, tonumber(args[18])) then
+      answer = { 'full', length, wait_ms }
+    elseif args[13] == 'refuse' and wait_ms > target_ms then
+      answer = { 'saturated', position, wait_ms }
+    end
+    if answer then
+      save(flow)
+      save(pool)
+      return answer
+    end
   end
-  redis.call('HSET', key, 'state', 'queued', 'attempt', 0, 'worker', '', 'path', path.text,
-    'gateway', args[9], 'deadline_ms', args[11], 'prompt', args[7], 'output', args[8],
-    'envelope', args[12])
+  local expires_ms, attempts = pool.now + tonumber(args[12]), tonumber(args[16])
+  redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
+    'gateway', args[9], 'deadline_ms', pool.now + target_ms, 'expires_ms', expires_ms,
+    'prompt', args[7], 'output', args[8], 'resumable', args[14], 'adapter', args[15],
+    'envelope', args[17])
   redis.call('ZADD', prefix .. ':open', args[10], request_id)
   keep_flow(pool, flow)
   if is_free then
     pass_through(pool, path, flow)
-    hand_over(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id, attempt = 0,
-      prompt = tonumber(args[7]), output = tonumber(args[8]), envelope = args[12] }, worker_id) }, 0)
+    hand_over(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id,
+      attempt = attempts, prompt = tonumber(args[7]), output = tonumber(args[8]), preemptions = 0,
+      resumable = args[14], envelope = args[17] }, worker_id) }, 0)
     save(pool)
     return { 'assigned', worker_id }
   end
-  redis.call('ZADD', prefix .. ':queue', args[11], request_id)
-  add_waiting(pool, path, flow, request_id, args[11])
+  redis.call('ZADD', prefix .. ':queue', expires_ms, request_id)
+  add_waiting(pool, path, flow, request_id, pool.now + target_ms)
   save(flow)
   if worker_id then
     -- There is headroom only: for this one, if it is below its share.
     hand_over(pool, worker_id, take_up_to(pool, worker_id, 1), 0)
+  elseif class == 'interactive' and is_below_share(pool, get(flow, 'share'),
+    get(flow, 'running') + get(flow, 'waiting') - 1) then
+    preempt_one(pool)
   end
   local is_taken = worker_id and redis.call('HGET', key, 'state') == 'running'
   if is_newcomer then
@@ -146,20 +88,30 @@ local function enqueue(keys, args)
   if is_taken then
     return { 'assigned', worker_id }
   end
-  return { 'queued', length + 1 }
+  return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0 }
 end
 
--- ARGV: worker_id info slots ready(1|0) [now] -> inbox messages to run now. Renews the lease; what
--- the queue cannot use of the free slots stays as credit.
+-- ARGV: class tenant [now] -> {position, wait_ms, waiting of this flow, length of the queue}: what
+-- one more request would find. Changes nothing.
+local function outlook(keys, args)
+  local pool = open_pool(keys[1], time_or(args[3]))
+  local flow = open_flow(pool, make_path(args[1], args[2], '', ''))
+  local length = waiting_in(pool)
+  local position, wait_ms = outlook_of(pool, flow, get(flow, 'share'), length)
+  return { position, wait_ms, get(flow, 'waiting'), length }
+end
+
+-- ARGV: worker_id info slots kv_tokens adapter_slots adapters ready(1|0) [now] -> inbox messages to
+-- run now. Renews the lease; what the queue cannot use of the free slots stays as credit.
 local function claim(keys, args)
-  local prefix, worker_id, now = keys[1], args[1], time_or(args[5])
+  local prefix, worker_id, now = keys[1], args[1], time_or(args[8])
   local refused = renew_lease(prefix, worker_id, args[2], now)
   if refused then
     return refused
   end
   local pool, taken = open_pool(prefix, now), {}
   retire_idle_flows(pool)
-  if args[4] == '1' then
+  if args[7] == '1' then
     local slots = tonumber(args[3])
     local held = redis.call('SCARD', prefix .. ':running:' .. worker_id)
     local credit = math.max(0, slots - held)
@@ -179,11 +131,11 @@ local function correct(pool, path, flow, charged_input, charged_output, input, o
   charge(pool, path, flow, cost(input - charged_input, output - charged_output))
 end
 
--- ARGV: worker_id info progress [now] -> how many attempts are no longer this worker's. Progress
+-- ARGV: worker_id info step_us kv_tokens_used progress [now] -> how many attempts are no longer this worker's. Progress
 -- is a line `<request id> <attempt> <prompt tokens> <output tokens>` for each request under way.
 -- An estimate of the output stands until it is passed. Renews the lease.
 local function settle(keys, args)
-  local prefix, worker_id, now = keys[1], args[1], time_or(args[4])
+  local prefix, worker_id, now = keys[1], args[1], time_or(args[6])
   local refused = renew_lease(prefix, worker_id, args[2], now)
   if refused then
     return refused
@@ -191,7 +143,7 @@ local function settle(keys, args)
   local pool, stale = open_pool(prefix, now), 0
   retire_idle_flows(pool)
   for request_id, attempt, input, output in
-    string.gmatch(args[3], '(%S+) (%d+) (%d+) (%d+)\n') do
+    string.gmatch(args[5], '(%S+) (%d+) (%d+) (%d+)\n') do
     local key = request_key(prefix, request_id)
     local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
       'charged_output')
@@ -214,33 +166,27 @@ local function settle(keys, args)
   return stale
 end
 
--- The slot of a finished attempt goes to the next in the queue, else back to the worker's credit.
-local function free_slot(pool, worker_id)
-  local prefix = pool.prefix
-  local before = tonumber(redis.call('ZSCORE', prefix .. ':free-slots', worker_id))
-  if not before then
-    return
-  elseif not is_live(pool, worker_id) then
-    return bench_worker(pool, worker_id)
-  end
-  local slots = tonumber(redis.call('ZSCORE', prefix .. ':slots', worker_id))
-  -- None is freed while a worker that posted fewer slots than before still holds more than those.
-  local credit = math.max(0, slots - redis.call('SCARD', prefix .. ':running:' .. worker_id))
-  add(pool, 'free', credit - before)
-  hand_over(pool, worker_id, take_up_to(pool, worker_id, credit), credit - before)
+-- A request that ended although nothing was wrong with it: with its payload, for a day at most.
+local function keep_dead_letter(pool, request_id, envelope, entry)
+  local letters = pool.prefix .. ':dead-letters'
+  redis.call('XADD', letters, 'MAXLEN', '~', MOST_DEAD_LETTERS, '*', 'request', request_id,
+    'envelope', envelope, 'record', entry)
+  redis.call('XTRIM', letters, 'MINID', string.format('%.0f', pool.now - DEAD_LETTER_MS))
 end
 
--- ARGV: request_id attempt usage_entry prompt_tokens output_tokens [now] -> 1 accepted | 0.
--- Attempt 0 means "no worker took it". A repetition of the accepted call (an answer lost with its
+-- ARGV: request_id attempt usage_entry prompt_tokens output_tokens dead_letter(1|0) [now]
+-- -> 1 accepted | 0 | -1 the request is unknown. Attempt 0 means "no worker has it". A repetition of the accepted call (an answer lost with its
 -- connection) is accepted again and recorded once. The record stays with the request for late
 -- questions, such as the sweeper's.
 local function finish(keys, args)
   local prefix, request_id, attempt, entry = keys[1], args[1], args[2], args[3]
   local key = request_key(prefix, request_id)
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'record', 'path', 'prompt',
-    'charged_input', 'charged_output')
+    'charged_input', 'charged_output', 'started_ms', args[6] == '1' and 'envelope' or 'state')
   local state, worker_id = fields[1], fields[3]
-  if state == 'finished' then
+  if not state then
+    return -1
+  elseif state == 'finished' then
     return (fields[4] == entry) and 1 or 0
   end
   local is_current = (state == 'queued' and attempt == '0')
@@ -248,16 +194,19 @@ local function finish(keys, args)
   if not is_current then
     return 0
   end
-  local pool, path = open_pool(prefix, time_or(args[6])), parse_path(fields[5])
+  local pool, path = open_pool(prefix, time_or(args[7])), parse_path(fields[5])
   redis.call('HSET', key, 'state', 'finished', 'record', entry)
   redis.call('HDEL', key, 'envelope')
   redis.call('EXPIRE', key, FINISHED_TTL_SECONDS)
   redis.call('ZREM', prefix .. ':open', request_id)
   redis.call('XADD', prefix .. ':usage', '*', 'record', entry)
+  if args[6] == '1' then
+    keep_dead_letter(pool, request_id, fields[10], entry)
+  end
   if state == 'running' then
     local flow, input, output = open_flow(pool, path), tonumber(args[4]), tonumber(args[5])
-    redis.call('SREM', prefix .. ':running:' .. worker_id, request_id)
-    add(flow, 'running', -1)
+    end_attempt(pool, path, flow, request_id, worker_id)
+    remember(pool, 'held_ms', pool.now - tonumber(fields[9]), POOL_HISTORY)
     correct(pool, path, flow, tonumber(fields[7]), tonumber(fields[8]), input, output)
     learn(pool, flow, tonumber(fields[6]), input, output)
     save(flow)
@@ -277,7 +226,7 @@ end
 local function cancel(keys, args)
   local prefix, request_id = keys[1], args[1]
   local fields = redis.call('HMGET', request_key(prefix, request_id), 'state', 'attempt', 'worker',
-    'path', 'deadline_ms')
+    'path', 'expires_ms')
   if fields[1] == 'running' then
     redis.call('RPUSH', prefix .. ':inbox:' .. fields[3],
       'cancel ' .. request_id .. ' ' .. fields[2] .. '\n')
@@ -295,12 +244,16 @@ local function cancel(keys, args)
   return 'unknown'
 end
 
-redis.register_function('penstock_enqueue_2', enqueue)
-redis.register_function('penstock_register_2', register)
-redis.register_function('penstock_leave_2', leave)
-redis.register_function('penstock_claim_2', claim)
-redis.register_function('penstock_settle_progress_2', settle)
-redis.register_function('penstock_held_2', held)
-redis.register_function('penstock_finish_2', finish)
-redis.register_function('penstock_cancel_2', cancel)
-redis.register_function('penstock_reap_2', reap)
+redis.register_function('penstock_enqueue_3', enqueue)
+redis.register_function('penstock_register_3', register)
+redis.register_function('penstock_leave_3', leave)
+redis.register_function('penstock_claim_3', claim)
+redis.register_function('penstock_settle_progress_3', settle)
+redis.register_function('penstock_held_3', held)
+redis.register_function('penstock_finish_3', finish)
+redis.register_function('penstock_cancel_3', cancel)
+redis.register_function('penstock_reap_3', reap)
+redis.register_function('penstock_requeue_3', requeue)
+redis.register_function('penstock_adopt_3', adopt)
+redis.register_function('penstock_epoch_3', epoch)
+redis.register_function('penstock_outlook_3', outlook)

@@ -39,16 +39,28 @@ class Assigned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queued:
-    """The request waits; `position` is the worst it can have: behind all that wait."""
+    """The request waits. `position` counts who is served before it at its flow's share, itself
+    included; `wait_ms` is None where nobody can tell; `is_relaxed`: later than was promised."""
 
     position: int
+    wait_ms: int | None = None
+    is_relaxed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueFull:
-    """The pool's queue takes no more."""
+    """The pool's queue takes no more of this tenant."""
 
     length: int
+    wait_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saturated:
+    """The request was not queued: the promised time to its first token is less than the wait."""
+
+    position: int
+    wait_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +70,26 @@ class AlreadyKnown:
     state: str
 
 
-Enqueued = Assigned | Queued | QueueFull | AlreadyKnown
+Enqueued = Assigned | Queued | QueueFull | Saturated | AlreadyKnown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outlook:
+    """What one more request of a tenant would find. `position` 0: it need not wait; `wait_ms` None
+    where nobody can tell; `waiting`: requests of the same tenant and class."""
+
+    position: int
+    wait_ms: int | None
+    waiting: int
+    queue_length: int
+
+
+class Requeued(StrEnum):
+    """What became of an attempt that is to be tried again."""
+
+    REQUEUED = "requeued"
+    EXHAUSTED = "exhausted"  # it has been tried often enough, and is its caller's to finish
+    STALE = "stale"  # it is not the current attempt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,9 +114,12 @@ class Dispatch:
     async def load_functions(self) -> None:
         await self._functions.load()
 
-    async def enqueue(self, envelope: Envelope, *, max_queue_length: int) -> Enqueued:
+    async def enqueue(
+        self, envelope: Envelope, *, max_queue_length: int, attempts: int = 0
+    ) -> Enqueued:
         """Hands the request to a free worker at once, else to its pool's queue. Of a queue of
-        `max_queue_length` each tenant has its share: refused is who already fills it."""
+        `max_queue_length` each tenant has its share: refused is who already fills it. `attempts`:
+        how many the request had in a Redis that has lost it."""
         answer = await self._functions.call(
             keys.FUNCTION_ENQUEUE,
             keys.pool_prefix(envelope.pool),
@@ -99,20 +133,58 @@ class Dispatch:
             envelope.output_bound or envelope.max_output_tokens,
             envelope.gateway_id,
             envelope.arrived_at_ms,
-            envelope.deadline_ms,
+            envelope.ttft_target_ms,
+            envelope.max_wait_ms,
+            envelope.on_saturation,
+            int(envelope.is_resumable),
+            envelope.adapter,
+            attempts,
             codec.encode(envelope),
             max_queue_length,
         )
         match answer:
             case [b"assigned", worker_id]:
                 return Assigned(worker_id=worker_id.decode())
-            case [b"queued", position]:
-                return Queued(position=position)
-            case [b"full", length]:
-                return QueueFull(length=length)
+            case [b"queued", position, wait_ms, is_relaxed]:
+                return Queued(
+                    position=position, wait_ms=_known(wait_ms), is_relaxed=bool(is_relaxed)
+                )
+            case [b"full", length, wait_ms]:
+                return QueueFull(length=length, wait_ms=_known(wait_ms))
+            case [b"saturated", position, wait_ms]:
+                return Saturated(position=position, wait_ms=wait_ms)
             case [b"known", state]:
                 return AlreadyKnown(state=state.decode())
         raise codec.WireFormatError(f"expected an answer of enqueue, got: {answer!r}")
+
+    async def outlook(self, pool: str, service_class: str, tenant_id: str) -> Outlook:
+        """What one more request of this tenant and class would find."""
+        position, wait_ms, waiting, length = await self._functions.call(
+            keys.FUNCTION_OUTLOOK, keys.pool_prefix(pool), service_class, tenant_id
+        )
+        return Outlook(
+            position=position, wait_ms=_known(wait_ms), waiting=waiting, queue_length=length
+        )
+
+    async def requeue(
+        self, pool: str, request_id: str, attempt: int, envelope: Envelope | None = None
+    ) -> Requeued:
+        """An attempt's worker is dead: another one gets the request, with this envelope if one is
+        given."""
+        answer = await self._functions.call(
+            keys.FUNCTION_REQUEUE,
+            keys.pool_prefix(pool),
+            request_id,
+            attempt,
+            "worker_lost",
+            b"" if envelope is None else codec.encode(envelope),
+        )
+        return Requeued(answer[0].decode())
+
+    async def epoch(self, pool: str, candidate: str) -> str:
+        """What tells this Redis from one that has lost everything since."""
+        answer = await self._functions.call(keys.FUNCTION_EPOCH, keys.pool_prefix(pool), candidate)
+        return str(answer.decode())
 
     async def cancel(self, pool: str, request_id: str) -> RequestState:
         """Asks the worker to abort a running request; takes a queued one out of the queue, which
@@ -122,19 +194,20 @@ class Dispatch:
         )
         return RequestState(answer.decode())
 
-    async def finish(self, entry: UsageEntry) -> bool:
-        """The one point of truth. False: another attempt, or somebody else, has ended it."""
-        return bool(
-            await self._functions.call(
-                keys.FUNCTION_FINISH,
-                keys.pool_prefix(entry.pool),
-                entry.request_id,
-                entry.attempt,
-                codec.encode(entry),
-                entry.usage.prompt_tokens,
-                entry.usage.completion_tokens,
-            )
+    async def finish(self, entry: UsageEntry, *, is_dead_letter: bool = False) -> bool:
+        """The one point of truth. False: another attempt, or somebody else, has ended it. A dead
+        letter is kept for operators, with its payload."""
+        answer = await self._functions.call(
+            keys.FUNCTION_FINISH,
+            keys.pool_prefix(entry.pool),
+            entry.request_id,
+            entry.attempt,
+            codec.encode(entry),
+            entry.usage.prompt_tokens,
+            entry.usage.completion_tokens,
+            int(is_dead_letter),
         )
+        return bool(answer == 1)
 
     async def reap(
         self,
@@ -256,6 +329,10 @@ async def _all_pools(redis: Redis) -> list[str]:
     pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
     models = cast(list[bytes], await redis.hvals(keys.policy_models()))
     return sorted(pools | {codec.decode_model(model).pool for model in models})
+
+
+def _known(wait_ms: int) -> int | None:
+    return None if wait_ms < 0 else wait_ms
 
 
 def _text(value: bytes | str) -> str:

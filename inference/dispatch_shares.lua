@@ -1,8 +1,8 @@
-#!lua name=penstock_dispatch_2
+#!lua name=penstock_dispatch_3
 -- Who is served next, and what each was charged: class, then tenant, project and key by the
 -- smallest weighted counter (VTC, Sheng et al., OSDI'24), then the earliest deadline. What this
--- guarantees, and why, is in docs/fairness.md. First part of the dispatch library, before
--- dispatch_workers.lua and dispatch.lua.
+-- guarantees, and why, is in docs/fairness.md. First part of the dispatch library; after it come
+-- dispatch_workers.lua, dispatch_slots.lua, dispatch_attempts.lua and dispatch.lua.
 --
 -- A *flow* is what one tenant has in one class. Its hash holds its counter and those of its
 -- projects and keys, so that a charge is one write. Only who has requests waiting is in a sorted
@@ -232,6 +232,17 @@ local function note_left(pool, path)
   if redis.call('EXISTS', prefix .. path.projects) == 0 then
     redis.call('ZREM', prefix .. 'tenants:' .. path.class, path.tenant)
   end
+end
+
+-- A request that the worker which asked may not have: it takes up the place that it had.
+local function put_back(pool, path, flow, request_id, deadline_ms)
+  local prefix = pool.prefix .. ':'
+  add(pool, path.class .. ':waiting', 1)
+  add(flow, 'waiting', 1)
+  redis.call('ZADD', prefix .. 'requests:' .. path.text, deadline_ms, request_id)
+  redis.call('ZADD', prefix .. path.keys, get(flow, flow.key_counter), path.key)
+  redis.call('ZADD', prefix .. path.projects, get(flow, flow.project), path.project)
+  redis.call('ZADD', prefix .. 'tenants:' .. path.class, get(flow, 'counter'), path.tenant)
 end
 
 local function remove_waiting(pool, path, request_id)

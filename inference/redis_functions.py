@@ -22,7 +22,13 @@ Call = tuple[str | bytes | int, ...]
 # The files of each library, in order: Redis knows no `require`, so a library of several files is
 # loaded as one text. The first begins with the library's name.
 ADMISSION: Final = ("admission.lua",)
-DISPATCH: Final = ("dispatch_shares.lua", "dispatch_workers.lua", "dispatch.lua")
+DISPATCH: Final = (
+    "dispatch_shares.lua",
+    "dispatch_workers.lua",
+    "dispatch_slots.lua",
+    "dispatch_attempts.lua",
+    "dispatch.lua",
+)
 LIBRARIES: Final = (ADMISSION, DISPATCH)
 
 

@@ -11,6 +11,7 @@ from gpu_workers.protocol.messages import (
     FrameBatch,
     InboxMessage,
     Message,
+    Preemption,
     UsageEntry,
     WorkerInfo,
 )
@@ -45,7 +46,8 @@ def decode_envelope(data: bytes) -> Envelope:
 
 def decode_inbox(data: bytes) -> InboxMessage:
     """Inbox messages are put together by the dispatch functions in Lua, so they are plain text:
-    `assign <request id> <attempt>\\n<envelope>` or `cancel <request id> <attempt>\\n`.
+    `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n` or
+    `preempt <request id> <attempt>\\n`.
     """
     head, _, envelope = data.partition(b"\n")
     match head.split(b" "):
@@ -55,6 +57,8 @@ def decode_inbox(data: bytes) -> InboxMessage:
             )
         case [b"cancel", request_id, attempt] if attempt.isdigit():
             return Cancellation(request_id=request_id.decode(), attempt=int(attempt))
+        case [b"preempt", request_id, attempt] if attempt.isdigit():
+            return Preemption(request_id=request_id.decode(), attempt=int(attempt))
     raise WireFormatError(f"expected an inbox message of wire version 1, got: {head[:40]!r}")
 
 

@@ -9,22 +9,26 @@ two tags, so Redis Cluster works.
 # Redis Function libraries, named with the wire's version so that old and new processes can live
 # side by side during an upgrade.
 ADMISSION_LIBRARY = "penstock_admission_2"
-DISPATCH_LIBRARY = "penstock_dispatch_2"
+DISPATCH_LIBRARY = "penstock_dispatch_3"
 
 FUNCTION_RESERVE = "penstock_reserve_2"
 FUNCTION_TRUE_DOWN = "penstock_true_down_2"
 FUNCTION_SETTLE = "penstock_settle_2"
 FUNCTION_STANDING = "penstock_standing_2"
 
-FUNCTION_ENQUEUE = "penstock_enqueue_2"
-FUNCTION_REGISTER = "penstock_register_2"
-FUNCTION_LEAVE = "penstock_leave_2"
-FUNCTION_CLAIM = "penstock_claim_2"
-FUNCTION_SETTLE_PROGRESS = "penstock_settle_progress_2"
-FUNCTION_HELD = "penstock_held_2"
-FUNCTION_FINISH = "penstock_finish_2"
-FUNCTION_CANCEL = "penstock_cancel_2"
-FUNCTION_REAP = "penstock_reap_2"
+FUNCTION_ENQUEUE = "penstock_enqueue_3"
+FUNCTION_REGISTER = "penstock_register_3"
+FUNCTION_LEAVE = "penstock_leave_3"
+FUNCTION_CLAIM = "penstock_claim_3"
+FUNCTION_SETTLE_PROGRESS = "penstock_settle_progress_3"
+FUNCTION_HELD = "penstock_held_3"
+FUNCTION_FINISH = "penstock_finish_3"
+FUNCTION_CANCEL = "penstock_cancel_3"
+FUNCTION_REAP = "penstock_reap_3"
+FUNCTION_REQUEUE = "penstock_requeue_3"
+FUNCTION_ADOPT = "penstock_adopt_3"
+FUNCTION_EPOCH = "penstock_epoch_3"
+FUNCTION_OUTLOOK = "penstock_outlook_3"
 
 
 # policy snapshot ---------------------------------------------------------------------------------
@@ -129,14 +133,14 @@ def pool_prefix(pool: str) -> str:
 
 
 def pool_queue(pool: str) -> str:
-    """Sorted set: id of each request that waits, scored by its deadline in ms. Who is next is
-    decided by the sorted sets below."""
+    """Sorted set: id of each request that waits, scored by the time in ms at which it is withdrawn.
+    Who is next is decided by the sorted sets below."""
     return f"{pool_prefix(pool)}:queue"
 
 
 def pool_scheduler(pool: str) -> str:
     """Hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of the
-    active flows), kept (headroom, as learned), output and ratio (averages), floor;
+    active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
     headroom, if an operator has set it. Of each class `<class>:counter`, `:floor`, `:waiting`,
     `:served`."""
     return f"{pool_prefix(pool)}:scheduler"
@@ -180,14 +184,16 @@ def pool_waiting_requests(
 
 def pool_withdrawn(pool: str) -> str:
     """Sorted set: id of each request that left the queue and was not ended yet, as it was cancelled
-    or no worker took it in time; scored by its deadline in ms."""
+    or no worker took it in time; scored by that time in ms."""
     return f"{pool_prefix(pool)}:withdrawn"
 
 
 def pool_request(pool: str, request_id: str) -> str:
-    """Hash: state, attempt, worker, gateway, path (class, tenant, project, key), deadline_ms,
-    prompt and output (bounds), charged_input and charged_output; envelope until the request is
-    terminal, then record, its encoded `messages.UsageEntry`."""
+    """Hash: state, attempt, worker, gateway, path (class, tenant, project, key), deadline_ms (until
+    when its first token is promised), expires_ms (when it is withdrawn), prompt and output
+    (bounds), resumable, adapter, started_ms, charged_input and charged_output; tries, preemptions
+    and excluded (workers that died with it); envelope until the request is terminal, then record,
+    its encoded `messages.UsageEntry`."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 
@@ -235,6 +241,23 @@ def pool_inbox(pool: str, worker_id: str) -> str:
 def pool_usage(pool: str) -> str:
     """Stream of terminal records, field `record` = encoded `messages.UsageEntry`."""
     return f"{pool_prefix(pool)}:usage"
+
+
+def pool_preemptible(pool: str) -> str:
+    """Sorted set: id of each running batch request that can go on elsewhere, scored by the time in
+    ms at which its attempt began."""
+    return f"{pool_prefix(pool)}:preemptible"
+
+
+def pool_dead_letters(pool: str) -> str:
+    """Stream of requests that three workers died with, of a day at most: fields `request` (id),
+    `envelope` and `record`, encoded as on the wire."""
+    return f"{pool_prefix(pool)}:dead-letters"
+
+
+def pool_epoch(pool: str) -> str:
+    """String: what tells this Redis from one that has lost everything since."""
+    return f"{pool_prefix(pool)}:epoch"
 
 
 def known_pools() -> str:

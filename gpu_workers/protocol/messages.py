@@ -68,15 +68,20 @@ class WireError(Message, frozen=True):
     limit: LimitDetail | None = None
 
 
-class Envelope(Message, frozen=True, tag="request-1"):
+class Envelope(Message, frozen=True, tag="request-2"):
     """A request as a worker gets it: rebuilt by the gateway from an allow-list, never the client's.
 
     `body` is the JSON of the OpenAI request with validated fields only, `cache_salt` an HMAC of
     the tenant, `max_output_tokens` the bound per choice that the worker enforces even where the
     client named none, `max_context_tokens` the tier's bound of prompt and output together.
 
-    For the scheduler: the tenant's `weight` and `service_class`, and the most tokens that all
-    prompts and all outputs of the request may come to.
+    For the scheduler: the tenant's `weight` and `service_class`, the most tokens that all prompts
+    and all outputs of the request may come to, how soon its first token is promised, how long it
+    may wait at all, and whether it would rather `wait` or be `refuse`d where the promise cannot be
+    kept. `adapter` is empty without one.
+
+    A request that `is_resumable` can go on in another worker after its first token: from
+    `resumed_token_ids`, all the output that earlier attempts have generated.
     """
 
     request_id: str
@@ -94,12 +99,17 @@ class Envelope(Message, frozen=True, tag="request-1"):
     priority: int
     cache_salt: str
     arrived_at_ms: int
-    deadline_ms: int
+    ttft_target_ms: int
+    max_wait_ms: int
     max_context_tokens: int | None = None
     weight: int = 1
     service_class: str = "interactive"
     prompt_bound: int = 0
     output_bound: int = 0
+    on_saturation: str = "wait"
+    is_resumable: bool = False
+    adapter: str = ""
+    resumed_token_ids: list[int] = []
 
 
 class Assignment(Message, frozen=True):
@@ -117,7 +127,14 @@ class Cancellation(Message, frozen=True):
     attempt: int
 
 
-InboxMessage = Assignment | Cancellation
+class Preemption(Message, frozen=True):
+    """Inbox: stop this attempt, and give its request back to the queue with what it generated."""
+
+    request_id: str
+    attempt: int
+
+
+InboxMessage = Assignment | Cancellation | Preemption
 
 
 class TokenUsage(Message, frozen=True):
@@ -171,7 +188,7 @@ class FrameBatch(Message, frozen=True, tag="frames-1"):
     frames: list[Frame]
 
 
-class WorkerInfo(Message, frozen=True, tag="worker-1"):
+class WorkerInfo(Message, frozen=True, tag="worker-2"):
     """What a worker publishes about itself at registration and with each heartbeat.
 
     `template_overhead_tokens` bounds what the chat template adds to the text of a request,
@@ -197,6 +214,8 @@ class WorkerInfo(Message, frozen=True, tag="worker-1"):
     host: str
     pid: int
     metrics_url: str
+    adapter_slots: int = 0
+    adapters: list[str] = []
 
 
 class UsageEntry(Message, frozen=True, tag="usage-1"):

@@ -45,6 +45,7 @@ def make_envelope(
         priority=priority,
         cache_salt=cache_salt,
         arrived_at_ms=now_ms,
-        deadline_ms=now_ms + 60_000,
+        ttft_target_ms=500,
+        max_wait_ms=60_000,
         max_context_tokens=max_context_tokens,
     )

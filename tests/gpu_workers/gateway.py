@@ -41,7 +41,12 @@ class FakeGateway:
             envelope.output_bound or envelope.max_output_tokens,
             envelope.gateway_id,
             envelope.arrived_at_ms,
-            envelope.deadline_ms,
+            envelope.ttft_target_ms,
+            envelope.max_wait_ms,
+            envelope.on_saturation,
+            int(envelope.is_resumable),
+            envelope.adapter,
+            0,
             codec.encode(envelope),
             1000,
         )

@@ -13,6 +13,7 @@ from gpu_workers.protocol.messages import (
     FrameBatch,
     Message,
     Outcome,
+    Preemption,
     Terminal,
     TokenUsage,
     UsageEntry,
@@ -51,7 +52,8 @@ ENVELOPE = Envelope(
     priority=-2,
     cache_salt="c2FsdA",
     arrived_at_ms=1760000000000,
-    deadline_ms=1760000005000,
+    ttft_target_ms=500,
+    max_wait_ms=5_000,
 )
 DELTA = Delta(
     request_id=REQUEST_ID,
@@ -152,10 +154,11 @@ FRAMES_BEFORE_PROMPT_TOKENS = (
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc0016a9726571756573742d31d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc001ba9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
-        "0100fea6633246736441cf00000199c82cc000cf00000199c82cd388c001ab696e7465726163746976650000",
+        "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
+        "c2a090",
     ),
     (
         FRAMES,
@@ -166,9 +169,9 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         WORKER,
-        "dc0013a8776f726b65722d31a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
+        "dc0015a8776f726b65722d32a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
         "00080a0100cf00000199c82cc000a66e6f64652d312abd687474703a2f2f3132372e302e302e313a393430302f6d"
-        "657472696373",
+        "6574726963730090",
     ),
     (
         ENTRY,
@@ -213,24 +216,24 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_messages_of_before_a_field_was_appended_are_understood() -> None:
-    scheduling = len("01ab696e7465726163746976650000")
-    envelope = codec.encode(ENVELOPE).hex()[6:-scheduling]
-    for before in ("dc0012" + envelope, "dc0011" + envelope[:-2]):
-        assert codec.decode_envelope(bytes.fromhex(before)) == ENVELOPE
+    appended = len("a477616974c2a090")
+    envelope = codec.encode(ENVELOPE).hex()[6:-appended]
+    assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     assert codec.decode_frames(bytes.fromhex(FRAMES_BEFORE_PROMPT_TOKENS)) == FRAMES
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x17" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x1c" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 
-def test_an_inbox_message_is_an_assignment_or_a_cancellation() -> None:
+def test_an_inbox_message_is_an_assignment_a_cancellation_or_a_preemption() -> None:
     envelope = b"line one\nline two"
     assert codec.decode_inbox(b"assign r1 2\n" + envelope) == Assignment(
         request_id="r1", attempt=2, envelope=envelope
     )
     assert codec.decode_inbox(b"cancel r1 2\n") == Cancellation(request_id="r1", attempt=2)
+    assert codec.decode_inbox(b"preempt r1 2\n") == Preemption(request_id="r1", attempt=2)
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
         await gateway.delta_of(request_id)
         pool = keys.pool_prefix("sim")
         accepted = await dispatch_redis.fcall(
-            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1
+            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1, 0
         )
         assert accepted == 1
         steps.grant(10)

@@ -35,7 +35,8 @@ def an_envelope(
         priority=0,
         cache_salt="salt",
         arrived_at_ms=now_ms,
-        deadline_ms=now_ms + int(seconds * 1000),
+        ttft_target_ms=int(seconds * 1000),
+        max_wait_ms=int(seconds * 1000),
     )
 
 

@@ -76,6 +76,7 @@ class Run:
             codec.encode(entry),
             entry.usage.prompt_tokens,
             entry.usage.completion_tokens,
+            0,
         )
         if accepted == 1:
             await self.push(self.terminal(outcome, error=error, body=body))
@@ -161,8 +162,11 @@ class ScriptedWorker:
         encoded = encoded_worker_info(WORKER_ID, slots=slots, **info)
         await self.redis.sadd(keys.known_pools(), POOL)
         await self.call(keys.FUNCTION_REGISTER, WORKER_ID, "scripted", encoded)
-        await self._handle(await self.call(keys.FUNCTION_CLAIM, WORKER_ID, encoded, slots, 1))
+        await self._handle(await self.claim(encoded, slots))
         self._tasks.append(asyncio.create_task(self._read()))
+
+    async def claim(self, info: bytes, slots: int) -> Any:
+        return await self.call(keys.FUNCTION_CLAIM, WORKER_ID, info, slots, 0, 0, "", 1)
 
     async def die(self) -> None:
         """As by kill -9, long enough ago for the lease to have run out."""

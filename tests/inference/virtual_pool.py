@@ -16,7 +16,7 @@ START_MS = 1_760_000_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """A request as the scheduler sees it; `seconds` until its deadline."""
+    """A request as the scheduler sees it; `seconds` until its deadline and its withdrawal."""
 
     request_id: str
     tenant: str
@@ -27,6 +27,9 @@ class Ask:
     prompt: int = 100
     output: int = 100
     seconds: float = 600
+    on_saturation: str = "wait"
+    is_resumable: bool = False
+    adapter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,12 @@ class VirtualPool:
             ask.output,
             "gateway",
             self.now_ms,
-            self.now_ms + int(ask.seconds * 1000),
+            int(ask.seconds * 1000),
+            int(ask.seconds * 1000),
+            ask.on_saturation,
+            int(ask.is_resumable),
+            ask.adapter,
+            0,
             b"envelope",
             max_queue_length,
             self.now_ms,
@@ -74,7 +82,9 @@ class VirtualPool:
         self.call(keys.FUNCTION_REGISTER, worker_id, worker_id, b"info", self.now_ms)
 
     def claim(self, worker_id: str, slots: int, *, ready: bool = True) -> list[Started]:
-        answer = self.call(keys.FUNCTION_CLAIM, worker_id, b"info", slots, int(ready), self.now_ms)
+        answer = self.call(
+            keys.FUNCTION_CLAIM, worker_id, b"info", slots, 0, 0, "", int(ready), self.now_ms
+        )
         return [started(message) for message in answer]
 
     def settle(self, worker_id: str, progress: list[tuple[str, int, int, int]]) -> int:
@@ -85,7 +95,7 @@ class VirtualPool:
         self, worker_id: str, progress: list[tuple[str, int, int, int]]
     ) -> tuple[Any, ...]:
         lines = "".join(" ".join(map(str, each)) + "\n" for each in progress)
-        return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", lines, self.now_ms
+        return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", 0, 0, lines, self.now_ms
 
     def finish(self, request_id: str, attempt: int, prompt: int = 0, output: int = 0) -> bool:
         return bool(self.call(*self.finish_call(request_id, attempt, prompt, output)))
@@ -94,7 +104,37 @@ class VirtualPool:
         self, request_id: str, attempt: int, prompt: int = 0, output: int = 0
     ) -> tuple[Any, ...]:
         entry = f"{request_id} {attempt} {prompt} {output}"
-        return keys.FUNCTION_FINISH, request_id, attempt, entry, prompt, output, self.now_ms
+        return keys.FUNCTION_FINISH, request_id, attempt, entry, prompt, output, 0, self.now_ms
+
+    def ask(self, ask: Ask) -> list[Any]:
+        """All that `enqueue` answers."""
+        return list(self.call(*self.enqueue_call(ask)))
+
+    def outlook(self, tenant: str, service_class: str = "interactive") -> list[int]:
+        """Position, wait in ms (-1: unknown), waiting of this flow, length of the queue."""
+        return list(self.call(keys.FUNCTION_OUTLOOK, service_class, tenant, self.now_ms))
+
+    def requeue(
+        self, request_id: str, attempt: int, reason: str = "worker_lost", envelope: bytes = b""
+    ) -> list[Any]:
+        return list(
+            self.call(keys.FUNCTION_REQUEUE, request_id, attempt, reason, envelope, self.now_ms)
+        )
+
+    def adopt(self, worker_id: str, held: list[tuple[Ask, int]]) -> list[str]:
+        """Requests and attempts that a worker holds; the ids of those it must let go."""
+        arguments: list[Any] = []
+        for ask, attempt in held:
+            arguments += [adoption(ask, attempt, self.now_ms), b"envelope"]
+        stale = self.call(keys.FUNCTION_ADOPT, worker_id, self.now_ms, *arguments)
+        return [each.decode() for each in stale]
+
+    def preemptions(self, worker_id: str) -> list[Started]:
+        """What a worker was asked to give up since; the rest of its inbox is lost."""
+        key = keys.pool_inbox(self.name, worker_id)
+        messages = cast(list[bytes], self.redis.lrange(key, 0, -1))
+        self.redis.delete(key)
+        return [started(each) for each in messages if each.startswith(b"preempt")]
 
     def cancel(self, request_id: str) -> str:
         return str(self.call(keys.FUNCTION_CANCEL, request_id).decode())
@@ -138,3 +178,11 @@ class VirtualPool:
 def started(message: bytes) -> Started:
     _, request_id, attempt = message.partition(b"\n")[0].decode().split(" ")
     return Started(request_id=request_id, attempt=int(attempt))
+
+
+def adoption(ask: Ask, attempt: int, arrived_at_ms: int) -> str:
+    """The line that `adopt` takes of a request."""
+    milliseconds = int(ask.seconds * 1000)
+    words = (ask.request_id, attempt, ask.service_class, ask.tenant, ask.project, ask.key)
+    rest = (ask.weight, ask.prompt, ask.output, "gateway", arrived_at_ms, milliseconds)
+    return " ".join(map(str, (*words, *rest, milliseconds, int(ask.is_resumable))))

@@ -1,0 +1,104 @@
+-- More than one attempt: what a dead worker held or a batch request gave up waits again, and a worker
+-- that an emptied Redis forgot takes its requests back. Fourth part of the dispatch library.
+
+local MOST_TRIES = 3               -- attempts that may end with the death of their worker
+
+-- ARGV: request_id attempt reason(worker_lost|preempted) envelope('' keeps it) [now]
+-- -> {requeued, attempt that is over} | {exhausted, tries} | {stale}
+-- The request waits with its first deadline, so at the head of its key; what the attempt was charged
+-- is given back, since the end charges all of it once. A worker that was lost is given nothing any
+-- more, this request not even if it comes back.
+local function requeue(keys, args)
+  local prefix, request_id, attempt, is_lost = keys[1], args[1], args[2], args[3] == 'worker_lost'
+  if not is_lost and args[3] ~= 'preempted' then
+    return redis.error_reply('ERR expected worker_lost or preempted, got ' .. args[3])
+  end
+  local key = request_key(prefix, request_id)
+  local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
+    'charged_output', 'deadline_ms', 'expires_ms', 'tries', 'excluded', 'preemptions')
+  if fields[1] ~= 'running' or fields[2] ~= attempt then
+    return { 'stale' }
+  end
+  local worker_id, tries = fields[3], (tonumber(fields[9]) or 0) + 1
+  if is_lost and tries >= MOST_TRIES then
+    return { 'exhausted', tries }
+  end
+  local pool, path = open_pool(prefix, time_or(args[5])), parse_path(fields[4])
+  local flow = open_flow(pool, path)
+  end_attempt(pool, path, flow, request_id, worker_id)
+  charge(pool, path, flow, -cost(tonumber(fields[5]), tonumber(fields[6])))
+  save(flow)
+  if is_lost then
+    redis.call('HSET', key, 'tries', tries, 'excluded', (fields[10] or ' ') .. worker_id .. ' ')
+    bench_worker(pool, worker_id)
+  else
+    redis.call('HSET', key, 'preemptions', (tonumber(fields[11]) or 0) + 1)
+    free_slot(pool, worker_id, 'interactive')
+    flow = open_flow(pool, path)
+  end
+  redis.call('HSET', key, 'state', 'queued', 'worker', '')
+  if args[4] ~= '' then
+    redis.call('HSET', key, 'envelope', args[4])
+  end
+  redis.call('ZADD', prefix .. ':queue', fields[8], request_id)
+  add_waiting(pool, path, flow, request_id, fields[7])
+  save(flow)
+  local other = worker_with_credit(pool)
+  if other then
+    hand_over(pool, other, take_up_to(pool, other, 1), 0)
+  end
+  save(pool)
+  return { 'requeued', tonumber(attempt) }
+end
+
+-- ARGV: worker_id [now] and, for each request that the worker holds, a line `<request id> <attempt>
+-- <class> <tenant> <project> <key> <weight> <prompt bound> <output bound> <gateway> <arrived_at_ms>
+-- <ttft_target_ms> <max_wait_ms> <resumable>` and the envelope. -> ids of those that are not this
+-- worker's any more. For a worker that has registered with a Redis that knew nothing of it.
+local function adopt(keys, args)
+  local prefix, worker_id, stale = keys[1], args[1], {}
+  local pool = open_pool(prefix, time_or(args[2] ~= '' and args[2]))
+  for place = 3, #args, 2 do
+    local words = {}
+    for word in string.gmatch(args[place], '%S+') do
+      words[#words + 1] = word
+    end
+    local request_id, attempt, envelope = words[1], tonumber(words[2]), args[place + 1]
+    local key = request_key(prefix, request_id)
+    local known = redis.call('HMGET', key, 'state', 'attempt', 'worker')
+    local is_mine = known[1] == 'running' and tonumber(known[2]) == attempt and known[3] == worker_id
+    local is_free = not known[1] or (known[1] == 'queued' and tonumber(known[2]) <= attempt)
+    if is_free then
+      local path = make_path(words[3], words[4], words[5], words[6])
+      if known[1] then
+        redis.call('ZREM', prefix .. ':queue', request_id)
+        remove_waiting(pool, path, request_id)
+      end
+      local flow = open_flow(pool, path)
+      note_active(pool, path, flow, tonumber(words[7]))
+      save(flow)
+      keep_flow(pool, flow)
+      redis.call('HSET', key, 'path', path.text, 'gateway', words[10], 'prompt', words[8], 'output',
+        words[9], 'envelope', envelope, 'resumable', words[14],
+        'deadline_ms', tonumber(words[11]) + tonumber(words[12]),
+        'expires_ms', tonumber(words[11]) + tonumber(words[13]))
+      redis.call('ZADD', prefix .. ':open', words[11], request_id)
+      -- The worker has posted no credit yet that this could take one of.
+      add(pool, 'free', 1)
+      start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1, envelope = envelope,
+        prompt = tonumber(words[8]), output = tonumber(words[9]), resumable = words[14],
+        preemptions = 0 }, worker_id)
+    elseif not is_mine then
+      stale[#stale + 1] = request_id
+    end
+  end
+  save(pool)
+  return stale
+end
+
+-- ARGV: candidate -> the epoch of this Redis, which is the first candidate that it was told. Another
+-- one than before means that all that was here has been lost.
+local function epoch(keys, args)
+  redis.call('SET', keys[1] .. ':epoch', args[1], 'NX')
+  return redis.call('GET', keys[1] .. ':epoch')
+end

@@ -1,0 +1,171 @@
+-- Slots: which request gets one, what the wait for one is, and who gives his up. Third part of the
+-- dispatch library, after dispatch_shares.lua (who is next) and dispatch_workers.lua (where).
+
+local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
+local MOST_PASSED_OVER = 16        -- requests that a worker may not have, in one call
+local MOST_PREEMPTIONS = 2         -- of one request, so that it ends some day
+local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
+
+-- Charges a request, whatever it will really take, and hands it to the worker. Its credit, of which
+-- this takes one, is for the caller to write: a slot that is handed on changes nothing.
+local function start_attempt(pool, path, flow, request, worker_id)
+  local input, output = estimate(pool, flow, request.prompt, request.output)
+  local attempt = request.attempt + 1
+  charge(pool, path, flow, cost(input, output))
+  add(flow, 'running', 1)
+  save(flow)
+  set(pool, path.class .. ':served', pool.now)
+  add(pool, 'free', -1)
+  redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
+    'attempt', attempt, 'charged_input', input, 'charged_output', output, 'started_ms', pool.now)
+  redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request.id)
+  if path.class == 'batch' and request.resumable == '1' and request.preemptions < MOST_PREEMPTIONS then
+    redis.call('ZADD', pool.prefix .. ':preemptible', pool.now, request.id)
+  end
+  return assignment(request.id, attempt, request.envelope)
+end
+
+-- An attempt is over: its worker and its flow have it no more.
+local function end_attempt(pool, path, flow, request_id, worker_id)
+  redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id)
+  if path.class == 'batch' then
+    redis.call('ZREM', pool.prefix .. ':preemptible', request_id)
+  end
+  add(flow, 'running', -1)
+end
+
+-- The next request's assignment, or nil. One that has waited too long is `withdrawn`: whoever ends
+-- it finds it there, no worker is given it any more. One that must not run on this worker again goes
+-- to `passed_over`, for the caller to put back. Only of one class where that is given.
+local function take_next(pool, worker_id, passed_over, only_class)
+  local for_newcomers = is_for_newcomers(pool)
+  local classes, least_class = waiting_classes(pool)
+  for _, class in ipairs(classes) do
+    local tenant, least
+    if not only_class or only_class == class.name then
+      tenant, least = next_tenant(pool, class.name, for_newcomers)
+    end
+    while tenant and #passed_over < MOST_PASSED_OVER do
+      local request_id, path = pop_request(pool, class.name, tenant)
+      redis.call('ZREM', pool.prefix .. ':queue', request_id)
+      local fields = redis.call('HMGET', request_key(pool.prefix, request_id), 'state', 'expires_ms',
+        'attempt', 'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions',
+        'deadline_ms')
+      local flow = open_flow(pool, path)
+      add(flow, 'waiting', -1)
+      local is_due = fields[1] == 'queued' and tonumber(fields[2]) > pool.now
+      local is_excluded = fields[8] and string.find(fields[8], ' ' .. worker_id .. ' ', 1, true)
+      if is_due and not is_excluded then
+        note_served(pool, path, flow, least_class, least)
+        local taken = start_attempt(pool, path, flow, { id = request_id, envelope = fields[6],
+          attempt = tonumber(fields[3]), prompt = tonumber(fields[4]), output = tonumber(fields[5]),
+          resumable = fields[7], preemptions = tonumber(fields[9]) or 0 }, worker_id)
+        note_left(pool, path)
+        return taken
+      end
+      save(flow)
+      if is_due then
+        passed_over[#passed_over + 1] = { id = request_id, path = path, deadline_ms = fields[10],
+          expires_ms = fields[2] }
+      else
+        redis.call('ZADD', pool.prefix .. ':withdrawn', fields[2] or 0, request_id)
+      end
+      note_left(pool, path)
+      tenant, least = next_tenant(pool, class.name, for_newcomers)
+    end
+  end
+  return nil
+end
+
+local function take_up_to(pool, worker_id, credit, first_class)
+  local taken, passed_over, only_class = {}, {}, first_class
+  while #taken < credit do
+    local message = take_next(pool, worker_id, passed_over, only_class)
+    if message then
+      taken[#taken + 1] = message
+    elseif not only_class then
+      break
+    end
+    only_class = nil
+  end
+  for _, each in ipairs(passed_over) do
+    local flow = open_flow(pool, each.path)
+    put_back(pool, each.path, flow, each.id, each.deadline_ms)
+    save(flow)
+    redis.call('ZADD', pool.prefix .. ':queue', each.expires_ms, each.id)
+  end
+  return taken
+end
+
+-- Sends messages, for which this many slots were freed.
+local function hand_over(pool, worker_id, messages, freed)
+  if #messages > 0 then
+    redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, unpack(messages))
+  end
+  if freed ~= #messages then
+    redis.call('ZINCRBY', pool.prefix .. ':free-slots', freed - #messages, worker_id)
+  end
+end
+
+-- The slot of an attempt that is over goes to the next in the queue, one of `first_class` before all
+-- others, else back to the worker's credit.
+local function free_slot(pool, worker_id, first_class)
+  local prefix = pool.prefix
+  local before = tonumber(redis.call('ZSCORE', prefix .. ':free-slots', worker_id))
+  if not before then
+    return
+  elseif not is_live(pool, worker_id) then
+    return bench_worker(pool, worker_id)
+  end
+  local slots = tonumber(redis.call('ZSCORE', prefix .. ':slots', worker_id))
+  -- None is freed while a worker that posted fewer slots than before still holds more than those.
+  local credit = math.max(0, slots - redis.call('SCARD', prefix .. ':running:' .. worker_id))
+  add(pool, 'free', credit - before)
+  hand_over(pool, worker_id, take_up_to(pool, worker_id, credit, first_class), credit - before)
+end
+
+-- The wait for a slot ---------------------------------------------------------------------------
+
+-- A full queue refuses who already has his share of it, so that one cannot keep the others out.
+local function is_refused(pool, flow, length, most)
+  if length < most then
+    return false
+  end
+  local share = most * get(flow, 'share') / math.max(get(pool, 'weights'), get(flow, 'share'))
+  return get(flow, 'waiting') >= math.floor(share) or length >= LARGEST_QUEUE * most
+end
+
+-- -> position of one more request of the flow, 0 where it need not wait, and its wait in ms, or
+-- UNKNOWN_MS. Each of the flow's requests lets others by in proportion to their shares; slots
+-- become free one after another, each after the mean time that a request holds one.
+local function outlook_of(pool, flow, share, length)
+  local waiting, slots = get(flow, 'waiting'), get(pool, 'slots')
+  local is_below = is_below_share(pool, share, get(flow, 'running') + waiting)
+  if get(pool, 'free') > 0 and length == 0 and (is_below or not is_for_newcomers(pool)) then
+    return 0, 0
+  end
+  local position = 1
+  if waiting > 0 or not is_below then
+    local others = math.max(1, get(pool, 'weights') / math.max(share, 1))
+    position = math.min(length + 1, math.ceil((waiting + 1) * others))
+  end
+  local held = pool.values.held_ms
+  return position, slots > 0 and held and math.ceil(position * held / slots) or UNKNOWN_MS
+end
+
+-- Asks the worker of the batch request that began last to give its slot up.
+local function preempt_one(pool)
+  local prefix = pool.prefix
+  while true do
+    local request_id = redis.call('ZPOPMAX', prefix .. ':preemptible')[1]
+    if not request_id then
+      return
+    end
+    local fields = redis.call('HMGET', request_key(prefix, request_id), 'state', 'worker', 'attempt')
+    if fields[1] == 'running' and is_live(pool, fields[2]) then
+      redis.call('RPUSH', prefix .. ':inbox:' .. fields[2],
+        'preempt ' .. request_id .. ' ' .. fields[3] .. '\n')
+      return
+    end
+  end
+end
