@@ -128,7 +128,6 @@ class Transport:
         progress: Iterable[Progress],
         *,
         step_us: int = 0,
-        kv_tokens_used: int = 0,
     ) -> None:
         """Tell the scheduler what the open requests have really taken, in place of its estimates,
         and how long a step of the engine takes (0: unknown). Renews the lease; raises as `claim`
@@ -142,7 +141,6 @@ class Transport:
             self._worker_id,
             codec.encode(info),
             step_us,
-            kv_tokens_used,
             lines,
         )
 

@@ -22,6 +22,7 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.open_request import failure, now_ms
 from gpu_workers.open_requests import OpenRequests
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from gpu_workers.step_time import StepTime
 from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker, is_passing
 
 CLAIM_EVERY_SECONDS: Final = 1.0
@@ -262,12 +263,16 @@ class Worker:
 
     async def _settle_forever(self) -> None:
         """Real tokens for the scheduler's estimates, while there is anything to tell."""
+        loop, step_time = asyncio.get_running_loop(), StepTime()
         while True:
             await asyncio.sleep(SETTLE_EVERY_SECONDS)
-            if not (progress := self._requests.progress()):
+            progress = self._requests.progress()
+            step_us = step_time.measure(progress, loop.time())
+            if not progress:
                 continue
+            info = self._info(self._engine.load())
             try:
-                await self._transport.settle(self._info(self._engine.load()), progress)
+                await self._transport.settle(info, progress, step_us=step_us)
             except UnknownWorker:
                 continue  # the next claim registers again
             except Exception as error:

@@ -36,10 +36,11 @@ local function enqueue(keys, args)
   local flow = open_flow(pool, path)
   local length, target_ms = waiting_in(pool), tonumber(args[11])
   note_active(pool, path, flow, math.max(1, tonumber(args[6])))
-  local worker_id = worker_with_credit(pool)
-  local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'))
+  local input, output = estimate(pool, flow, tonumber(args[7]), tonumber(args[8]))
+  local worker_id = worker_with_credit(pool, input + output, args[15])
+  local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'), get(flow, 'tokens'))
   local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
-  local is_free = worker_id and length == 0 and (is_below or not is_for_newcomers(pool))
+  local is_free = worker_id and length == 0 and (is_below or not is_for_newcomers(pool, worker_id))
   local position, wait_ms = 0, 0
   if not is_free then
     position, wait_ms = outlook_of(pool, flow, get(flow, 'share'), length)
@@ -66,7 +67,7 @@ local function enqueue(keys, args)
     pass_through(pool, path, flow)
     hand_over(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id,
       attempt = attempts, prompt = tonumber(args[7]), output = tonumber(args[8]), preemptions = 0,
-      resumable = args[14], envelope = args[17] }, worker_id) }, 0)
+      resumable = args[14], adapter = args[15], envelope = args[17] }, worker_id) }, 0)
     save(pool)
     return { 'assigned', worker_id }
   end
@@ -77,7 +78,7 @@ local function enqueue(keys, args)
     -- There is headroom only: for this one, if it is below its share.
     hand_over(pool, worker_id, take_up_to(pool, worker_id, 1), 0)
   elseif class == 'interactive' and is_below_share(pool, get(flow, 'share'),
-    get(flow, 'running') + get(flow, 'waiting') - 1) then
+    get(flow, 'running') + get(flow, 'waiting') - 1, get(flow, 'tokens')) then
     preempt_one(pool)
   end
   local is_taken = worker_id and redis.call('HGET', key, 'state') == 'running'
@@ -114,6 +115,9 @@ local function claim(keys, args)
   if args[7] == '1' then
     local slots = tonumber(args[3])
     local held = redis.call('SCARD', prefix .. ':running:' .. worker_id)
+    set_kv(pool, worker_id, tonumber(args[4]))
+    set_adapters(pool, worker_id, tonumber(args[5]), args[6])
+    slots = paced_slots(pool, worker_id, slots)
     local credit = math.max(0, slots - held)
     set_slots(pool, worker_id, slots)
     set_credit(pool, worker_id, credit)
@@ -131,19 +135,20 @@ local function correct(pool, path, flow, charged_input, charged_output, input, o
   charge(pool, path, flow, cost(input - charged_input, output - charged_output))
 end
 
--- ARGV: worker_id info step_us kv_tokens_used progress [now] -> how many attempts are no longer this worker's. Progress
+-- ARGV: worker_id info step_us progress [now] -> how many attempts are no longer this worker's. Progress
 -- is a line `<request id> <attempt> <prompt tokens> <output tokens>` for each request under way.
 -- An estimate of the output stands until it is passed. Renews the lease.
 local function settle(keys, args)
-  local prefix, worker_id, now = keys[1], args[1], time_or(args[6])
+  local prefix, worker_id, now = keys[1], args[1], time_or(args[5])
   local refused = renew_lease(prefix, worker_id, args[2], now)
   if refused then
     return refused
   end
   local pool, stale = open_pool(prefix, now), 0
   retire_idle_flows(pool)
+  note_step(pool, worker_id, tonumber(args[3]))
   for request_id, attempt, input, output in
-    string.gmatch(args[5], '(%S+) (%d+) (%d+) (%d+)\n') do
+    string.gmatch(args[4], '(%S+) (%d+) (%d+) (%d+)\n') do
     local key = request_key(prefix, request_id)
     local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
       'charged_output')
@@ -157,7 +162,9 @@ local function settle(keys, args)
         local path = parse_path(fields[4])
         local flow = open_flow(pool, path)
         correct(pool, path, flow, charged_input, charged_output, input, output)
+        add(flow, 'tokens', input + output - charged_input - charged_output)
         save(flow)
+        add(pool, 'kv_used:' .. worker_id, input + output - charged_input - charged_output)
         redis.call('HSET', key, 'charged_input', input, 'charged_output', output)
       end
     end
@@ -182,7 +189,7 @@ local function finish(keys, args)
   local prefix, request_id, attempt, entry = keys[1], args[1], args[2], args[3]
   local key = request_key(prefix, request_id)
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'record', 'path', 'prompt',
-    'charged_input', 'charged_output', 'started_ms', args[6] == '1' and 'envelope' or 'state')
+    'charged_input', 'charged_output', 'started_ms', 'adapter', args[6] == '1' and 'envelope' or 'state')
   local state, worker_id = fields[1], fields[3]
   if not state then
     return -1
@@ -201,13 +208,14 @@ local function finish(keys, args)
   redis.call('ZREM', prefix .. ':open', request_id)
   redis.call('XADD', prefix .. ':usage', '*', 'record', entry)
   if args[6] == '1' then
-    keep_dead_letter(pool, request_id, fields[10], entry)
+    keep_dead_letter(pool, request_id, fields[11], entry)
   end
   if state == 'running' then
     local flow, input, output = open_flow(pool, path), tonumber(args[4]), tonumber(args[5])
-    end_attempt(pool, path, flow, request_id, worker_id)
+    local charged_input, charged_output = tonumber(fields[7]), tonumber(fields[8])
+    end_attempt(pool, path, flow, request_id, worker_id, charged_input + charged_output, fields[10])
     remember(pool, 'held_ms', pool.now - tonumber(fields[9]), POOL_HISTORY)
-    correct(pool, path, flow, tonumber(fields[7]), tonumber(fields[8]), input, output)
+    correct(pool, path, flow, charged_input, charged_output, input, output)
     learn(pool, flow, tonumber(fields[6]), input, output)
     save(flow)
     keep_flow(pool, flow)

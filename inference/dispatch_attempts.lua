@@ -1,5 +1,5 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a worker
--- that an emptied Redis forgot takes its requests back. Fourth part of the dispatch library.
+-- that an emptied Redis forgot takes its requests back. Sixth part of the dispatch library.
 
 local MOST_TRIES = 3               -- attempts that may end with the death of their worker
 
@@ -15,7 +15,7 @@ local function requeue(keys, args)
   end
   local key = request_key(prefix, request_id)
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
-    'charged_output', 'deadline_ms', 'expires_ms', 'tries', 'excluded', 'preemptions')
+    'charged_output', 'deadline_ms', 'expires_ms', 'tries', 'excluded', 'preemptions', 'adapter')
   if fields[1] ~= 'running' or fields[2] ~= attempt then
     return { 'stale' }
   end
@@ -25,8 +25,9 @@ local function requeue(keys, args)
   end
   local pool, path = open_pool(prefix, time_or(args[5])), parse_path(fields[4])
   local flow = open_flow(pool, path)
-  end_attempt(pool, path, flow, request_id, worker_id)
-  charge(pool, path, flow, -cost(tonumber(fields[5]), tonumber(fields[6])))
+  local input, output = tonumber(fields[5]), tonumber(fields[6])
+  end_attempt(pool, path, flow, request_id, worker_id, input + output, fields[12])
+  charge(pool, path, flow, -cost(input, output))
   save(flow)
   if is_lost then
     redis.call('HSET', key, 'tries', tries, 'excluded', (fields[10] or ' ') .. worker_id .. ' ')
@@ -43,7 +44,7 @@ local function requeue(keys, args)
   redis.call('ZADD', prefix .. ':queue', fields[8], request_id)
   add_waiting(pool, path, flow, request_id, fields[7])
   save(flow)
-  local other = worker_with_credit(pool)
+  local other = worker_with_credit(pool, input + output, fields[12] or '')
   if other then
     hand_over(pool, other, take_up_to(pool, other, 1), 0)
   end
@@ -53,7 +54,7 @@ end
 
 -- ARGV: worker_id [now] and, for each request that the worker holds, a line `<request id> <attempt>
 -- <class> <tenant> <project> <key> <weight> <prompt bound> <output bound> <gateway> <arrived_at_ms>
--- <ttft_target_ms> <max_wait_ms> <resumable>` and the envelope. -> ids of those that are not this
+-- <ttft_target_ms> <max_wait_ms> <resumable> [<adapter>]` and the envelope. -> ids of those that are not this
 -- worker's any more. For a worker that has registered with a Redis that knew nothing of it.
 local function adopt(keys, args)
   local prefix, worker_id, stale = keys[1], args[1], {}
@@ -79,7 +80,7 @@ local function adopt(keys, args)
       save(flow)
       keep_flow(pool, flow)
       redis.call('HSET', key, 'path', path.text, 'gateway', words[10], 'prompt', words[8], 'output',
-        words[9], 'envelope', envelope, 'resumable', words[14],
+        words[9], 'envelope', envelope, 'resumable', words[14], 'adapter', words[15] or '',
         'deadline_ms', tonumber(words[11]) + tonumber(words[12]),
         'expires_ms', tonumber(words[11]) + tonumber(words[13]))
       redis.call('ZADD', prefix .. ':open', words[11], request_id)
@@ -87,7 +88,7 @@ local function adopt(keys, args)
       add(pool, 'free', 1)
       start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1, envelope = envelope,
         prompt = tonumber(words[8]), output = tonumber(words[9]), resumable = words[14],
-        preemptions = 0 }, worker_id)
+        preemptions = 0, adapter = words[15] or '' }, worker_id)
     elseif not is_mine then
       stale[#stale + 1] = request_id
     end

@@ -1,8 +1,8 @@
 #!lua name=penstock_dispatch_3
 -- Who is served next, and what each was charged: class, then tenant, project and key by the
 -- smallest weighted counter (VTC, Sheng et al., OSDI'24), then the earliest deadline. What this
--- guarantees, and why, is in docs/fairness.md. First part of the dispatch library; after it come
--- dispatch_workers.lua, dispatch_slots.lua, dispatch_attempts.lua and dispatch.lua.
+-- guarantees, and why, is in docs/fairness.md. First part of the dispatch library, whose
+-- other parts build on it in the order that inference/redis_functions.py gives.
 --
 -- A *flow* is what one tenant has in one class. Its hash holds its counter and those of its
 -- projects and keys, so that a charge is one write. Only who has requests waiting is in a sorted
@@ -11,17 +11,9 @@
 
 local INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  -- of a token; a request's cost is counted in these units
 local CLASS_WEIGHTS = { interactive = 8, code = 4, documents = 2, batch = 1 }
-local STARVED_MS = 5000         -- a class that waits for so long is served next, whatever its counter
 local FLOW_TTL_MS = 86400000    -- what an absent tenant's debt and history are remembered for
-local ACTIVE_MS = 30000         -- an idle flow still counts when slots are shared out for so long
 local FIRST_OUTPUT_ESTIMATE = 256   -- tokens, in a pool that has finished nothing yet
 local OWN_HISTORY, POOL_HISTORY = 0.2, 0.05  -- weight of the newest request in an average
-
-local HEADROOM_MISS = 0.005     -- the part of the newcomers that may find the headroom taken
-local HEADROOM_FIRST, HEADROOM_MOST = 1 / 16, 1 / 8  -- of the pool's slots
-local HEADROOM_QUANTUM = 4096   -- units that headroom may put a flow of weight 1 ahead of others
-local HEADROOM_CANDIDATES = 16  -- flows looked at for one that may have it
-local BURST = 1 / 4             -- of what others could have: how far above its share a flow may be
 
 local CLASSES = { 'interactive', 'code', 'documents', 'batch' }
 
@@ -70,6 +62,10 @@ local function save(numbers)
   end
 end
 
+local function request_key(prefix, request_id)
+  return prefix .. ':request:' .. request_id
+end
+
 -- The scheduler's view of one pool during one call.
 local function open_pool(prefix, now)
   local key, values = prefix .. ':scheduler', {}
@@ -108,12 +104,12 @@ local function open_flow(pool, path)
   local keys_floor = 'floor:' .. path.project
   local id = flow_key(pool, path.flow)
   local found = redis.call('HMGET', id, 'counter', 'weight', 'share', 'running', 'waiting', 'output',
-    'ratio', 'floor', 'expires', project, keys_floor, key)
+    'ratio', 'floor', 'expires', project, keys_floor, key, 'tokens')
   local flow = numbers_of(id, { counter = tonumber(found[1]), weight = tonumber(found[2]),
     share = tonumber(found[3]), running = tonumber(found[4]), waiting = tonumber(found[5]),
     output = tonumber(found[6]), ratio = tonumber(found[7]), floor = tonumber(found[8]),
     expires = tonumber(found[9]), [project] = tonumber(found[10]),
-    [keys_floor] = tonumber(found[11]), [key] = tonumber(found[12]) })
+    [keys_floor] = tonumber(found[11]), [key] = tonumber(found[12]), tokens = tonumber(found[13]) })
   flow.project, flow.key_counter, flow.keys_floor = project, key, keys_floor
   return flow
 end
@@ -263,135 +259,4 @@ local function pass_through(pool, path, flow)
   set(pool, class .. ':floor', get(flow, 'counter'))
   set(flow, 'floor', get(flow, flow.project))
   set(flow, flow.keys_floor, get(flow, flow.key_counter))
-end
-
--- Shares of the slots ---------------------------------------------------------------------------
-
-local function note_active(pool, path, flow, weight)
-  local share = weight * CLASS_WEIGHTS[path.class]
-  set(flow, 'weight', weight)
-  if redis.call('ZADD', pool.prefix .. ':active', pool.now, path.flow) == 1 then
-    set(flow, 'share', share)
-    add(pool, 'weights', share)
-  elseif share ~= get(flow, 'share') then
-    add(pool, 'weights', share - get(flow, 'share'))
-    set(flow, 'share', share)
-  end
-end
-
--- After its first `save`: a hash that is not there cannot expire. Half the time is left in hand.
-local function keep_flow(pool, flow)
-  if get(flow, 'expires') < pool.now + FLOW_TTL_MS / 2 then
-    set(flow, 'expires', pool.now + FLOW_TTL_MS)
-    save(flow)
-    redis.call('PEXPIRE', flow.key, FLOW_TTL_MS)
-  end
-end
-
--- Slots are shared out among those that are there: the long idle ones leave, a few a call.
-local function retire_idle_flows(pool)
-  local active = pool.prefix .. ':active'
-  local idle = redis.call('ZRANGEBYSCORE', active, '-inf', pool.now - ACTIVE_MS, 'LIMIT', 0, 16)
-  for _, flow in ipairs(idle) do
-    local counts = redis.call('HMGET', flow_key(pool, flow), 'running', 'waiting', 'share')
-    if (tonumber(counts[1]) or 0) > 0 or (tonumber(counts[2]) or 0) > 0 then
-      redis.call('ZADD', active, pool.now, flow)
-    else
-      redis.call('ZREM', active, flow)
-      add(pool, 'weights', -(tonumber(counts[3]) or 0))
-    end
-  end
-end
-
-local function is_below_share(pool, share, running)
-  local slots, weights = get(pool, 'slots'), get(pool, 'weights')
-  local fair = weights > 0 and slots * math.min(1, share / weights) or slots
-  return running < fair + BURST * (slots - fair)
-end
-
--- Slots that only flows below their share may take: as many as newcomers have been found to need.
-local function headroom(pool)
-  local most = math.floor(get(pool, 'slots') * HEADROOM_MOST)
-  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_FIRST
-  return pool.values.headroom or math.max(0, math.min(most, math.ceil(kept)))
-end
-
-local function is_for_newcomers(pool)
-  return get(pool, 'free') <= headroom(pool)
-end
-
--- A newcomer, below its share and with nothing waiting, came to a busy pool. Each that had to wait
--- adds a slot, each that had not takes a little away, so that in the long run the part of those
--- that wait is HEADROOM_MISS, whatever the pattern of arrivals (Robbins and Monro, 1951).
-local function note_newcomer(pool, has_waited)
-  local most = get(pool, 'slots') * HEADROOM_MOST
-  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_FIRST
-  kept = kept + (has_waited and 1 - HEADROOM_MISS or -HEADROOM_MISS)
-  set(pool, 'kept', math.max(math.min(1, most), math.min(most, kept)))
-end
-
--- The choice ------------------------------------------------------------------------------------
-
--- Classes that wait: starved ones first, then the least served for its weight.
-local function waiting_classes(pool)
-  local waiting, least = {}, math.huge
-  for _, class in ipairs(CLASSES) do
-    if get(pool, class .. ':waiting') > 0 then
-      local served = get(pool, class .. ':served')
-      least = math.min(least, get(pool, class .. ':counter'))
-      waiting[#waiting + 1] = { name = class, counter = get(pool, class .. ':counter'),
-        starved = pool.now - served > STARVED_MS and served or math.huge }
-    end
-  end
-  table.sort(waiting, function(a, b)
-    if a.starved ~= b.starved then
-      return a.starved < b.starved
-    elseif a.counter ~= b.counter then
-      return a.counter < b.counter
-    end
-    return a.name < b.name
-  end)
-  return waiting, least
-end
-
-local function may_have_headroom(pool, class, tenant, ahead)
-  local flow = redis.call('HMGET', flow_key(pool, class .. ':' .. tenant), 'weight', 'share', 'running')
-  return ahead * (tonumber(flow[1]) or 1) <= HEADROOM_QUANTUM
-    and is_below_share(pool, tonumber(flow[2]) or 0, tonumber(flow[3]) or 0)
-end
-
--- -> tenant, the least counter of the class. In the headroom the least served flow that is below
--- its share, and no further ahead of the least served of all than the quantum.
-local function next_tenant(pool, class, for_newcomers)
-  local key = pool.prefix .. ':tenants:' .. class
-  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  local tenant, least = first[1], tonumber(first[2])
-  if not tenant or not for_newcomers or may_have_headroom(pool, class, tenant, 0) then
-    return tenant, least
-  end
-  local others = redis.call('ZRANGE', key, 1, HEADROOM_CANDIDATES - 1, 'WITHSCORES')
-  for index = 1, #others, 2 do
-    if may_have_headroom(pool, class, others[index], tonumber(others[index + 1]) - least) then
-      return others[index], least
-    end
-  end
-  return nil, least
-end
-
--- -> request id, its path. Takes it out of `requests`; the caller calls `note_left`.
-local function pop_request(pool, class, tenant)
-  local prefix = pool.prefix .. ':'
-  local flow = class .. ':' .. tenant
-  local project = redis.call('ZRANGE', prefix .. 'projects:' .. flow, 0, 0)[1]
-  local key = redis.call('ZRANGE', prefix .. 'keys:' .. flow .. ':' .. project, 0, 0)[1]
-  local path = make_path(class, tenant, project, key)
-  return redis.call('ZPOPMIN', prefix .. 'requests:' .. path.text)[1], path
-end
-
--- Whoever joins later is no better off than those that were the least served at this moment.
-local function note_served(pool, path, flow, least_class, least_tenant)
-  raise(pool, 'floor', least_class)
-  raise(pool, path.class .. ':floor', least_tenant)
-  raise(flow, 'floor', get(flow, flow.project))
-  raise(flow, flow.keys_floor, get(flow, flow.key_counter))
 end

@@ -1,10 +1,34 @@
--- Slots: which request gets one, what the wait for one is, and who gives his up. Third part of the
--- dispatch library, after dispatch_shares.lua (who is next) and dispatch_workers.lua (where).
+-- Slots: which request gets one, what the wait for one is, and who gives his up. Fifth part of the
+-- dispatch library.
 
 local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
 local MOST_PASSED_OVER = 16        -- requests that a worker may not have, in one call
 local MOST_PREEMPTIONS = 2         -- of one request, so that it ends some day
+local CANDIDATES = 4               -- workers with credit that are looked at for one request
 local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
+
+-- The live worker with most credit that has room for so many tokens and for the adapter, one that
+-- holds it already before others; or nil. Dead ones lose their credit on the way.
+local function worker_with_credit(pool, tokens, adapter)
+  if get(pool, 'free') <= 0 then
+    return nil
+  end
+  local found = redis.call('ZREVRANGEBYSCORE', pool.prefix .. ':free-slots', '+inf', '1', 'LIMIT', 0,
+    CANDIDATES)
+  local second
+  for _, worker_id in ipairs(found) do
+    if not is_live(pool, worker_id) then
+      bench_worker(pool, worker_id)
+    elseif has_kv_for(pool, worker_id, tokens) then
+      if adapter == '' or is_resident(pool, worker_id, adapter) then
+        return worker_id
+      elseif not second and has_adapter_slot(pool, worker_id) then
+        second = worker_id
+      end
+    end
+  end
+  return second
+end
 
 -- Charges a request, whatever it will really take, and hands it to the worker. Its credit, of which
 -- this takes one, is for the caller to write: a slot that is handed on changes nothing.
@@ -13,7 +37,11 @@ local function start_attempt(pool, path, flow, request, worker_id)
   local attempt = request.attempt + 1
   charge(pool, path, flow, cost(input, output))
   add(flow, 'running', 1)
+  add(flow, 'tokens', input + output)
   save(flow)
+  add(pool, path.class .. ':running', 1)
+  add(pool, 'kv_used:' .. worker_id, input + output)
+  note_adapter(pool, worker_id, request.adapter, 1)
   set(pool, path.class .. ':served', pool.now)
   add(pool, 'free', -1)
   redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
@@ -25,20 +53,35 @@ local function start_attempt(pool, path, flow, request, worker_id)
   return assignment(request.id, attempt, request.envelope)
 end
 
--- An attempt is over: its worker and its flow have it no more.
-local function end_attempt(pool, path, flow, request_id, worker_id)
+-- An attempt is over: its worker and its flow have it no more. `tokens` it was charged.
+local function end_attempt(pool, path, flow, request_id, worker_id, tokens, adapter)
   redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id)
+  add(pool, path.class .. ':running', -1)
+  add(pool, 'kv_used:' .. worker_id, -tokens)
+  note_adapter(pool, worker_id, adapter, -1)
   if path.class == 'batch' then
     redis.call('ZREM', pool.prefix .. ':preemptible', request_id)
   end
   add(flow, 'running', -1)
+  add(flow, 'tokens', -tokens)
+end
+
+-- Whether the worker may have a request that is next: it has not been lost with it, and has room for
+-- its tokens and its adapter.
+local function may_have(pool, worker_id, flow, request)
+  if string.find(request.excluded, ' ' .. worker_id .. ' ', 1, true) then
+    return false
+  end
+  local input, output = estimate(pool, flow, request.prompt, request.output)
+  return has_kv_for(pool, worker_id, input + output)
+    and (request.adapter == '' or may_run_adapter(pool, worker_id, request))
 end
 
 -- The next request's assignment, or nil. One that has waited too long is `withdrawn`: whoever ends
--- it finds it there, no worker is given it any more. One that must not run on this worker again goes
--- to `passed_over`, for the caller to put back. Only of one class where that is given.
+-- it finds it there, no worker is given it any more. One that this worker may not have goes to
+-- `passed_over`, for the caller to put back. Only of one class where that is given.
 local function take_next(pool, worker_id, passed_over, only_class)
-  local for_newcomers = is_for_newcomers(pool)
+  local for_newcomers = is_for_newcomers(pool, worker_id)
   local classes, least_class = waiting_classes(pool)
   for _, class in ipairs(classes) do
     local tenant, least
@@ -50,16 +93,17 @@ local function take_next(pool, worker_id, passed_over, only_class)
       redis.call('ZREM', pool.prefix .. ':queue', request_id)
       local fields = redis.call('HMGET', request_key(pool.prefix, request_id), 'state', 'expires_ms',
         'attempt', 'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions',
-        'deadline_ms')
+        'deadline_ms', 'adapter', 'passes')
       local flow = open_flow(pool, path)
       add(flow, 'waiting', -1)
       local is_due = fields[1] == 'queued' and tonumber(fields[2]) > pool.now
-      local is_excluded = fields[8] and string.find(fields[8], ' ' .. worker_id .. ' ', 1, true)
-      if is_due and not is_excluded then
+      local request = is_due and { id = request_id, attempt = tonumber(fields[3]),
+        prompt = tonumber(fields[4]), output = tonumber(fields[5]), envelope = fields[6],
+        resumable = fields[7], excluded = fields[8] or '', preemptions = tonumber(fields[9]) or 0,
+        adapter = fields[11] or '', passes = tonumber(fields[12]) or 0 }
+      if request and may_have(pool, worker_id, flow, request) then
         note_served(pool, path, flow, least_class, least)
-        local taken = start_attempt(pool, path, flow, { id = request_id, envelope = fields[6],
-          attempt = tonumber(fields[3]), prompt = tonumber(fields[4]), output = tonumber(fields[5]),
-          resumable = fields[7], preemptions = tonumber(fields[9]) or 0 }, worker_id)
+        local taken = start_attempt(pool, path, flow, request, worker_id)
         note_left(pool, path)
         return taken
       end
@@ -140,8 +184,8 @@ end
 -- become free one after another, each after the mean time that a request holds one.
 local function outlook_of(pool, flow, share, length)
   local waiting, slots = get(flow, 'waiting'), get(pool, 'slots')
-  local is_below = is_below_share(pool, share, get(flow, 'running') + waiting)
-  if get(pool, 'free') > 0 and length == 0 and (is_below or not is_for_newcomers(pool)) then
+  local is_below = is_below_share(pool, share, get(flow, 'running') + waiting, get(flow, 'tokens'))
+  if length == 0 and get(pool, 'free') > (is_below and 0 or headroom(pool)) then
     return 0, 0
   end
   local position = 1

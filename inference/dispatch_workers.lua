@@ -1,11 +1,13 @@
 -- Workers: their leases, names and free slots, and what the dead leave behind: register, leave,
--- held, reap. Second part of the dispatch library.
+-- held, reap. Third part of the dispatch library.
 --
 -- Each worker's slots and credit stand in a sorted set, their sums in the scheduler's hash; both
 -- change together, here and nowhere else, so that the sums cannot drift.
 
 local LEASE_MS = 6000              -- a worker that was silent for so long is given nothing
 local LONG_DEAD_MS = 600000        -- and after this one is forgotten
+local STEP_HISTORY = 0.3           -- weight of the newest step in its average
+local SLOW = 1.5                   -- times another's step: from here on a worker is given less
 
 -- Heartbeats: the time of the last call; below zero, minus the time of fencing.
 local function heartbeat_of(prefix, worker_id)
@@ -37,25 +39,43 @@ local function set_slots(pool, worker_id, slots)
   set_share(pool, 'slots', 'slots', worker_id, slots)
 end
 
+local function set_kv(pool, worker_id, tokens)
+  add(pool, 'kv', tokens - get(pool, 'kv:' .. worker_id))
+  set(pool, 'kv:' .. worker_id, tokens)
+end
+
 local function bench_worker(pool, worker_id)
   set_credit(pool, worker_id, nil)
   set_slots(pool, worker_id, nil)
+  set_kv(pool, worker_id, 0)
 end
 
--- The live worker with most credit, or nil. Dead ones lose theirs on the way.
-local function worker_with_credit(pool)
-  while get(pool, 'free') > 0 do
-    local best = redis.call('ZREVRANGEBYSCORE', pool.prefix .. ':free-slots', '+inf', '1', 'LIMIT', 0, 1)
-    if #best == 0 then
-      set(pool, 'free', 0)
-      break
-    end
-    if is_live(pool, best[1]) then
-      return best[1]
-    end
-    bench_worker(pool, best[1])
+-- A worker's pace ---------------------------------------------------------------------------------
+
+-- Notes how long a step of its engine takes, beside how many requests it holds.
+local function note_step(pool, worker_id, step_us)
+  if step_us > 0 then
+    remember(pool, 'step_us:' .. worker_id, step_us, STEP_HISTORY)
+    set(pool, 'load:' .. worker_id, redis.call('SCARD', pool.prefix .. ':running:' .. worker_id))
   end
-  return nil
+end
+
+-- The slots of a worker whose steps take longer than those of one that bears at least half as much:
+-- fewer by the square of that, so that of all requests few meet the slow one.
+local function paced_slots(pool, worker_id, slots)
+  local step, load = get(pool, 'step_us:' .. worker_id), get(pool, 'load:' .. worker_id)
+  local fastest = step
+  for field, other in pairs(pool.values) do
+    local other_id = string.match(field, '^step_us:(.*)$')
+    if other_id and other > 0 and other < fastest and get(pool, 'load:' .. other_id) >= load / 2
+      and is_live(pool, other_id) then
+      fastest = other
+    end
+  end
+  if step <= SLOW * fastest then
+    return slots
+  end
+  return math.min(slots, math.max(1, math.floor(slots * (fastest / step) ^ 2)))
 end
 
 local function fence(pool, worker_id)
@@ -69,7 +89,11 @@ local function forget_worker(pool, worker_id)
   bench_worker(pool, worker_id)
   redis.call('ZREM', prefix .. ':heartbeats', worker_id)
   redis.call('HDEL', prefix .. ':workers', worker_id)
-  redis.call('DEL', prefix .. ':inbox:' .. worker_id)
+  redis.call('DEL', prefix .. ':inbox:' .. worker_id, prefix .. ':adapters:' .. worker_id)
+  for _, field in ipairs({ 'kv:', 'kv_used:', 'step_us:', 'load:' }) do
+    pool.values[field .. worker_id], pool.changed[field .. worker_id] = nil, nil
+    redis.call('HDEL', pool.key, field .. worker_id)
+  end
   local name = string.match(worker_id, '^(.*)#') or worker_id
   if redis.call('HGET', prefix .. ':names', name) == worker_id then
     redis.call('HDEL', prefix .. ':names', name)
@@ -91,10 +115,6 @@ local function renew_lease(prefix, worker_id, info, now)
   redis.call('ZADD', prefix .. ':heartbeats', now, worker_id)
   redis.call('HSET', prefix .. ':workers', worker_id, info)
   return nil
-end
-
-local function request_key(prefix, request_id)
-  return prefix .. ':request:' .. request_id
 end
 
 local function assignment(request_id, attempt, envelope)

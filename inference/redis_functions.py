@@ -24,7 +24,9 @@ Call = tuple[str | bytes | int, ...]
 ADMISSION: Final = ("admission.lua",)
 DISPATCH: Final = (
     "dispatch_shares.lua",
+    "dispatch_choice.lua",
     "dispatch_workers.lua",
+    "dispatch_adapters.lua",
     "dispatch_slots.lua",
     "dispatch_attempts.lua",
     "dispatch.lua",

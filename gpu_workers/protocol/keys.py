@@ -141,15 +141,16 @@ def pool_queue(pool: str) -> str:
 def pool_scheduler(pool: str) -> str:
     """Hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of the
     active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
-    headroom, if an operator has set it. Of each class `<class>:counter`, `:floor`, `:waiting`,
-    `:served`."""
+    headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
+    `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`. Of each worker `kv:<id>` and
+    `kv_used:<id>` (tokens), `step_us:<id>`, `load:<id>` (its requests when that was measured)."""
     return f"{pool_prefix(pool)}:scheduler"
 
 
 def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
-    """Hash of what one tenant has in one class: counter, weight, share, running, waiting, output
-    and ratio (its history), floor; of its projects and keys `project:<id>`, `floor:<id>` and
-    `key:<project>:<key>`."""
+    """Hash of what one tenant has in one class: counter, weight, share, running, waiting, tokens
+    (of what runs, as charged), output and ratio (its history), floor; of its projects and keys
+    `project:<id>`, `floor:<id>` and `key:<project>:<key>`."""
     return f"{pool_prefix(pool)}:flow:{service_class}:{tenant_id}"
 
 
@@ -226,6 +227,12 @@ def pool_free_slots(pool: str) -> str:
 def pool_slots(pool: str) -> str:
     """Sorted set: worker id scored by all its slots, while it is ready and alive."""
     return f"{pool_prefix(pool)}:slots"
+
+
+def pool_worker_adapters(pool: str, worker_id: str) -> str:
+    """Hash: `slots` (adapters at once), `resident` (those it has posted, between commas),
+    `draining` (one that it starts no more), and `run:<adapter>`, the running requests of each."""
+    return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 
 def pool_worker_requests(pool: str, worker_id: str) -> str:

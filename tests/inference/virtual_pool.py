@@ -81,21 +81,31 @@ class VirtualPool:
     def register(self, worker_id: str) -> None:
         self.call(keys.FUNCTION_REGISTER, worker_id, worker_id, b"info", self.now_ms)
 
-    def claim(self, worker_id: str, slots: int, *, ready: bool = True) -> list[Started]:
-        answer = self.call(
-            keys.FUNCTION_CLAIM, worker_id, b"info", slots, 0, 0, "", int(ready), self.now_ms
-        )
+    def claim(
+        self,
+        worker_id: str,
+        slots: int,
+        *,
+        kv_tokens: int = 0,
+        adapter_slots: int = 0,
+        adapters: str = "",
+        ready: bool = True,
+    ) -> list[Started]:
+        posted = (slots, kv_tokens, adapter_slots, adapters, int(ready))
+        answer = self.call(keys.FUNCTION_CLAIM, worker_id, b"info", *posted, self.now_ms)
         return [started(message) for message in answer]
 
-    def settle(self, worker_id: str, progress: list[tuple[str, int, int, int]]) -> int:
+    def settle(
+        self, worker_id: str, progress: list[tuple[str, int, int, int]], *, step_us: int = 0
+    ) -> int:
         """`progress`: request id, attempt, prompt tokens, output tokens. How many were stale."""
-        return int(self.call(*self.settle_call(worker_id, progress)))
+        return int(self.call(*self.settle_call(worker_id, progress, step_us)))
 
     def settle_call(
-        self, worker_id: str, progress: list[tuple[str, int, int, int]]
+        self, worker_id: str, progress: list[tuple[str, int, int, int]], step_us: int = 0
     ) -> tuple[Any, ...]:
         lines = "".join(" ".join(map(str, each)) + "\n" for each in progress)
-        return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", 0, 0, lines, self.now_ms
+        return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", step_us, lines, self.now_ms
 
     def finish(self, request_id: str, attempt: int, prompt: int = 0, output: int = 0) -> bool:
         return bool(self.call(*self.finish_call(request_id, attempt, prompt, output)))

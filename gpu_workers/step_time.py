@@ -1,0 +1,29 @@
+"""How long a step of the engine takes, from outside: by what its quickest request gained."""
+
+from collections.abc import Iterable
+
+from gpu_workers.transport import Progress
+
+
+class StepTime:
+    """Measured between two looks at the open requests. A request that decodes all the time gains a
+    token at each step; with several choices or speculation more, and this is the time per token."""
+
+    def __init__(self) -> None:
+        self._looked_at: float | None = None
+        self._tokens: dict[tuple[str, int], int] = {}
+
+    def measure(self, progress: Iterable[Progress], now: float) -> int:
+        """Microseconds a step since the last look; 0 where nothing has decoded all the time.
+
+        `now` is in seconds of a monotonic clock.
+        """
+        tokens = {(each.request_id, each.attempt): each.completion_tokens for each in progress}
+        before, self._tokens = self._tokens, tokens
+        looked_at, self._looked_at = self._looked_at, now
+        if looked_at is None:
+            return 0
+        steps = max(
+            (count - before[key] for key, count in tokens.items() if key in before), default=0
+        )
+        return round((now - looked_at) / steps * 1e6) if steps > 0 else 0
