@@ -93,7 +93,7 @@ class Cost:
                 )
             )
         )
-        call[12] = b"e" * ENVELOPE_BYTES
+        call[17] = b"e" * ENVELOPE_BYTES
         return tuple(call)
 
 
