@@ -53,7 +53,8 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineLoad:
-    """The engine's own queue at this moment, in requests."""
+    """The engine's own queue, in sequences; `waiting` are those it has had no room for in a while,
+    not those that the next step will take."""
 
     running: int
     waiting: int

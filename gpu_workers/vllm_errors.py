@@ -7,6 +7,7 @@ import pydantic
 import structlog
 from vllm.entrypoints.serve import create_error_response
 from vllm.entrypoints.serve.engine.protocol import ErrorInfo
+from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from gpu_workers.engine import EngineDied, Result
@@ -19,6 +20,14 @@ _CONTEXT_OVERFLOW: Final = re.compile(
 )
 _REPORTED_ALREADY: Final = re.compile(r" \(parameter=.*\)$", re.DOTALL)
 
+_OVERLOADED: Final = WireError(
+    status=503,
+    message="The engine holds more requests than it can run soon; ask again.",
+    type="server_error",
+    code="engine_overloaded",
+    retry_after_seconds=1,
+)
+
 _log = structlog.get_logger("gpu_workers.vllm_errors")
 
 
@@ -28,6 +37,9 @@ def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
         raise EngineDied("vLLM's engine process has died", usage) from error
     if isinstance(error, EngineGenerateError) and error.__cause__ is not None:
         return result_of_error(error.__cause__, usage)
+    if isinstance(error, QueueOverflowError | MaxQueuedTokensError):
+        _log.error("engine_is_over_its_backstop", error=type(error).__name__)
+        return Result(outcome=Outcome.FAILED, usage=usage, error=_OVERLOADED)
     if isinstance(error, pydantic.ValidationError):
         return _refused(_validation_message(error), _first_location(error), usage)
     return result_of_response(create_error_response(error).error, usage, cause=error)

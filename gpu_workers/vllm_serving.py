@@ -13,6 +13,7 @@ from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.exceptions import VLLMValidationError
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.utils.gc_utils import freeze_gc_heap
@@ -25,12 +26,17 @@ from gpu_workers.vllm_arguments import command_line
 from gpu_workers.vllm_chat import PlainTextChat
 from gpu_workers.vllm_client import CountingLLM, Generation
 from gpu_workers.vllm_errors import result_of_error, result_of_response
+from gpu_workers.vllm_stats import StepStats
 
 _FRAMING_BEFORE: Final = len("data: ")
 _FRAMING_AFTER: Final = -len("\n\n")
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
+
+# What the engine may hold, times what it can run: dispatch gives it no more than that, and should
+# dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
+_BACKSTOP: Final = 16
 
 _PROBE_TOOL: Final = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
@@ -39,8 +45,9 @@ class VllmServing:
     """Answers envelopes with vLLM's chat and completion objects. Made by `load` in a thread, then
     `open`ed on the worker's event loop."""
 
-    def __init__(self, llm: CountingLLM, arguments: Any) -> None:
+    def __init__(self, llm: CountingLLM, arguments: Any, stats: list[StepStats]) -> None:
         self._llm = llm
+        self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
         self._state = State()
         self._slots: int = llm.vllm_config.scheduler_config.max_num_seqs
@@ -52,17 +59,25 @@ class VllmServing:
         arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line(config))
         engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
         vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
+        _set_backstops(vllm_config)
+        stats: list[StepStats] = []
+
+        def make_stats(config: Any, engine_index: int = 0) -> StepStats:
+            stats.append(StepStats(config, engine_index))
+            return stats[-1]
+
         llm = CountingLLM(
             vllm_config=vllm_config,
             executor_class=Executor.get_class(vllm_config),
             log_stats=True,
             log_requests=False,
             usage_context=UsageContext.OPENAI_API_SERVER,
+            stat_loggers=[make_stats],
         )
         llm.generations = {}
         # Their tracebacks repeat what a result says, and may quote a request.
         logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
-        return cls(llm, arguments)
+        return cls(llm, arguments, stats)
 
     async def open(self) -> EngineDescription:
         """Make the serving objects, exactly as vLLM's own server does."""
@@ -128,9 +143,12 @@ class VllmServing:
             await self._llm.abort_generation(generation)
 
     def load_now(self) -> EngineLoad:
-        unfinished = self._llm.get_num_unfinished_requests()
-        running = min(unfinished, self._slots)
-        return EngineLoad(running=running, waiting=unfinished - running)
+        if not self._llm.get_num_unfinished_requests():
+            return EngineLoad(running=0, waiting=0)  # no step has told of the end of the last
+        return EngineLoad(
+            running=sum(each.running for each in self._stats),
+            waiting=sum(each.waiting for each in self._stats),
+        )
 
     def check_health(self) -> None:
         if self._llm.errored:
@@ -153,11 +171,23 @@ class VllmServing:
         if envelope.api is Api.CHAT_COMPLETIONS:
             chat = ChatCompletionRequest.model_validate(body)
             generation.has_one_choice = chat.n in (None, 1)
+            self._check_sequences(chat.n or 1)
             return await self._state.openai_serving_chat.create_chat_completion(chat)
         completion = CompletionRequest.model_validate(body)
         generation.has_one_prompt = not _is_batch(completion.prompt)
         generation.has_one_choice = completion.n in (None, 1) and generation.has_one_prompt
+        prompts = 1 if generation.has_one_prompt else len(completion.prompt)
+        self._check_sequences((completion.n or 1) * prompts)
         return await self._state.openai_serving_completion.create_completion(completion)
+
+    def _check_sequences(self, sequences: int) -> None:
+        most = self._llm.vllm_config.scheduler_config.max_num_queued_reqs
+        if sequences > most:
+            raise VLLMValidationError(
+                f"n must be at most {most} over all prompts: this engine holds no more at once.",
+                parameter="n",
+                value=sequences,
+            )
 
     async def _template_overhead(self) -> int:
         """Tokens that the chat template adds to one message, measured; tools add their part."""
@@ -182,6 +212,12 @@ class VllmServing:
         """In bytes, an upper bound: byte-level vocabularies spell some bytes with two."""
         vocabulary = self._llm.renderer.get_tokenizer().get_vocab()
         return max(len(token.encode()) for token in vocabulary)
+
+
+def _set_backstops(vllm_config: Any) -> None:
+    scheduler, context = vllm_config.scheduler_config, vllm_config.model_config.max_model_len
+    scheduler.max_num_queued_reqs = _BACKSTOP * scheduler.max_num_seqs
+    scheduler.max_num_queued_tokens = _BACKSTOP * scheduler.max_num_seqs * context
 
 
 def _is_batch(prompt: Any) -> bool:

@@ -248,7 +248,11 @@ class Worker:
         info = self._info(load)
         try:
             with self._metrics.claim_seconds.time():
-                taken = await self._transport.claim(info, ready=self._state is WorkerState.READY)
+                taken = await self._transport.claim(
+                    # What waits in the engine already waits in the wrong place.
+                    structs.replace(info, slots=max(0, info.slots - load.waiting)),
+                    ready=self._state is WorkerState.READY,
+                )
         except UnknownWorker:
             self._log.warning("redis_lost_this_worker")
             await self._transport.register(info)

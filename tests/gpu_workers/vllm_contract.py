@@ -1,14 +1,16 @@
 """What holds for vLLM alone: what only a tokenizer, template or grammar can judge, and caching."""
 
+import asyncio
 import re
 from typing import Any
 
 import msgspec
 
-from gpu_workers.engine import Engine, EngineDescription
+from gpu_workers.engine import Engine, EngineDescription, EngineLoad
 from gpu_workers.protocol.messages import Outcome
 from tests.gpu_workers.engine_contract import ENDLESS, QUESTION, Clause, ask
 from tests.gpu_workers.envelopes import make_envelope
+from tests.polling import eventually
 
 TOOL = {"type": "function", "function": {"name": "gate", "parameters": {"type": "object"}}}
 
@@ -124,6 +126,36 @@ async def the_short_way_of_plain_text_streams_what_vllms_own_way_does(
         assert streams[0] == streams[1], (fields, streams)
 
 
+async def the_load_tells_what_the_engine_has_no_room_for(
+    engine: Engine, description: EngineDescription
+) -> None:
+    fields = {"n": description.slots + 4, "temperature": 1.0}
+    answer = asyncio.create_task(
+        ask(engine, make_envelope(ENDLESS | fields, stream=False, max_output_tokens=120))
+    )
+    await eventually(lambda: engine.load().waiting == 4, 20)
+    assert engine.load().running == description.slots
+    assert (await answer).result.outcome is Outcome.COMPLETED
+    assert engine.load() == EngineLoad(running=0, waiting=0)
+
+
+async def more_than_the_backstop_is_refused_as_overload(
+    engine: Engine, description: EngineDescription
+) -> None:
+    half = {"n": 8 * description.slots, "temperature": 1.0}
+    halves = [make_envelope(ENDLESS | half, stream=False, max_output_tokens=200) for _ in "ab"]
+    running = [asyncio.create_task(ask(engine, envelope)) for envelope in halves]
+    await eventually(lambda: engine.load().running == description.slots, 20)
+    answer = await ask(engine, make_envelope(QUESTION))
+    assert answer.result.outcome is Outcome.FAILED
+    assert answer.result.error is not None
+    assert answer.result.error.code == "engine_overloaded"
+    for envelope in halves:
+        await engine.abort(envelope.request_id)
+    await asyncio.gather(*running)
+    await engine.check_health()
+
+
 def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes]]:
     """A stream's text and the forms of its chunks. How many tokens share a chunk depends on how
     busy the machine is, so forms that repeat count once."""
@@ -146,5 +178,7 @@ VLLM_CLAUSES: list[Clause] = [
     what_would_harm_the_engine_is_refused,
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
+    the_load_tells_what_the_engine_has_no_room_for,
+    more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
 ]

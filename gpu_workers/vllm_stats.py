@@ -1,0 +1,38 @@
+"""What vLLM's scheduler says of its queue after each step, in place of what could be guessed."""
+
+from collections import deque
+from typing import Any, Final
+
+from vllm.v1.metrics.loggers import StatLoggerBase
+
+# Whatever waits for so many steps waits for room, and not for the next step.
+STEPS_KEPT: Final = 16
+
+
+class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
+    """One vLLM engine's last steps. Made by vLLM, which calls `record` after each of them."""
+
+    def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+        self.running = 0
+        self._waiting: deque[int] = deque(maxlen=STEPS_KEPT)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that the scheduler has had no room for in any of the last steps."""
+        return min(self._waiting) if len(self._waiting) == STEPS_KEPT else 0
+
+    def record(
+        self,
+        scheduler_stats: Any,
+        iteration_stats: Any,
+        mm_cache_stats: Any = None,
+        engine_idx: int = 0,
+    ) -> None:
+        if scheduler_stats is not None:
+            self.running = scheduler_stats.num_running_reqs
+            self._waiting.append(
+                scheduler_stats.num_waiting_reqs + scheduler_stats.num_skipped_waiting_reqs
+            )
+
+    def log_engine_initialized(self) -> None:
+        """Nothing to tell."""
