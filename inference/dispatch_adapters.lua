@@ -5,7 +5,7 @@
 -- posted, between commas), `draining` (one that it starts no more, to make room) and for each adapter
 -- `run:<adapter>`, its running requests. Only requests with an adapter look here.
 
-local MOST_PASSES = 8              -- workers without its adapter that a request lets pass
+local MOST_PASSES = 8              -- others that a request lets by where it could not run at once
 
 local function adapters_of(pool, worker_id)
   pool.adapters = pool.adapters or {}
@@ -72,8 +72,8 @@ local function is_resident_elsewhere(pool, worker_id, adapter)
 end
 
 -- Whether a worker that has a slot free may start a request that needs an adapter. One that it would
--- have to load is left to a worker that has it, MOST_PASSES times; after so many where there is no
--- room at all, room is made.
+-- have to load is left to a worker that has it, until MOST_PASSES others went by; from then on, where
+-- there is no room at all, room is made.
 local function may_run_adapter(pool, worker_id, request)
   local state = adapters_of(pool, worker_id)
   if is_resident(pool, worker_id, request.adapter) then
@@ -84,7 +84,6 @@ local function may_run_adapter(pool, worker_id, request)
     and not (is_patient and is_resident_elsewhere(pool, worker_id, request.adapter)) then
     return true
   end
-  redis.call('HINCRBY', request_key(pool.prefix, request.id), 'passes', 1)
   if not is_patient and state.distinct >= state.slots and state.slots > 0 and state.draining == '' then
     drain_one(state)
   end

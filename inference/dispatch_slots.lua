@@ -66,15 +66,18 @@ local function end_attempt(pool, path, flow, request_id, worker_id, tokens, adap
   add(flow, 'tokens', -tokens)
 end
 
--- Whether the worker may have a request that is next: it has not been lost with it, and has room for
--- its tokens and its adapter.
+-- -> whether the worker may have a request that is next: it has not been lost with it, and has room
+-- for its tokens and its adapter; whether it is to wait for that room and take no other, since enough
+-- others went by.
 local function may_have(pool, worker_id, flow, request)
   if string.find(request.excluded, ' ' .. worker_id .. ' ', 1, true) then
     return false
   end
   local input, output = estimate(pool, flow, request.prompt, request.output)
-  return has_kv_for(pool, worker_id, input + output)
-    and (request.adapter == '' or may_run_adapter(pool, worker_id, request))
+  if not has_kv_for(pool, worker_id, input + output) then
+    return false, request.passes >= MOST_PASSES
+  end
+  return request.adapter == '' or may_run_adapter(pool, worker_id, request)
 end
 
 -- The next request's assignment, or nil. One that has waited too long is `withdrawn`: whoever ends
@@ -88,7 +91,7 @@ local function take_next(pool, worker_id, passed_over, only_class)
     if not only_class or only_class == class.name then
       tenant, least = next_tenant(pool, class.name, for_newcomers)
     end
-    while tenant and #passed_over < MOST_PASSED_OVER do
+    while tenant and #passed_over < MOST_PASSED_OVER and not passed_over.is_held do
       local request_id, path = pop_request(pool, class.name, tenant)
       redis.call('ZREM', pool.prefix .. ':queue', request_id)
       local fields = redis.call('HMGET', request_key(pool.prefix, request_id), 'state', 'expires_ms',
@@ -101,7 +104,11 @@ local function take_next(pool, worker_id, passed_over, only_class)
         prompt = tonumber(fields[4]), output = tonumber(fields[5]), envelope = fields[6],
         resumable = fields[7], excluded = fields[8] or '', preemptions = tonumber(fields[9]) or 0,
         adapter = fields[11] or '', passes = tonumber(fields[12]) or 0 }
-      if request and may_have(pool, worker_id, flow, request) then
+      local may_start, is_held = false, false
+      if request then
+        may_start, is_held = may_have(pool, worker_id, flow, request)
+      end
+      if may_start then
         note_served(pool, path, flow, least_class, least)
         local taken = start_attempt(pool, path, flow, request, worker_id)
         note_left(pool, path)
@@ -111,6 +118,7 @@ local function take_next(pool, worker_id, passed_over, only_class)
       if is_due then
         passed_over[#passed_over + 1] = { id = request_id, path = path, deadline_ms = fields[10],
           expires_ms = fields[2] }
+        passed_over.is_held = is_held
       else
         redis.call('ZADD', pool.prefix .. ':withdrawn', fields[2] or 0, request_id)
       end
@@ -133,6 +141,7 @@ local function take_up_to(pool, worker_id, credit, first_class)
     only_class = nil
   end
   for _, each in ipairs(passed_over) do
+    redis.call('HINCRBY', request_key(pool.prefix, each.id), 'passes', math.max(1, #taken))
     local flow = open_flow(pool, each.path)
     put_back(pool, each.path, flow, each.id, each.deadline_ms)
     save(flow)

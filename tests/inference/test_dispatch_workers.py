@@ -60,6 +60,26 @@ def test_a_request_that_fits_no_cache_runs_alone(pool: VirtualPool) -> None:
     assert taken(pool, ONE) == ["large"]
 
 
+def test_a_large_request_is_not_starved_by_small_ones(pool: VirtualPool) -> None:
+    """Small ones of another tenant go by for a while; then the cache is left to empty."""
+    pool.register(ONE)
+    pool.claim(ONE, 64, kv_tokens=1000)
+    for number in range(100):
+        pool.enqueue(an_ask(f"s{number:03d}", prompt=50, output=50))
+    running = pool.inbox(ONE)
+    pool.enqueue(an_ask("large", tenant="globex", prompt=500, output=400))
+    for turn in range(60):
+        each = running.pop(0)
+        pool.finish(each.request_id, each.attempt, 50, 50)
+        started = pool.inbox(ONE)
+        if "large" in [one.request_id for one in started]:
+            break
+        running.extend(started)
+    else:
+        raise AssertionError("the large request never ran")
+    assert turn < 30
+
+
 def test_part_of_the_cache_is_kept_for_who_is_below_his_share(pool: VirtualPool) -> None:
     pool.register(ONE)
     pool.claim(ONE, 64, kv_tokens=1600)
