@@ -1,5 +1,5 @@
-#!lua name=penstock_admission_2
 -- What one tenant uses of its limits: at its keys, its projects and as a whole, for all gateways.
+-- Last part of the admission library, after admission_windows.lua.
 --
 -- Every function takes one key, the tenant's prefix `{t:<tenant>}`, and derives the others by the
 -- suffixes of gpu_workers/protocol/keys.py. Time is Redis TIME in milliseconds; the last argument
@@ -10,158 +10,125 @@
 -- at once and the tokens and nano-dollars of day and month are counted for each; the sliding
 -- minutes only where a limit asks for it, since they forget by themselves within a minute.
 
-local MINUTE_MS = 60000
-local DAY_MS = 86400000
-local BUCKETS = 60                  -- seconds of the token window, besides the current one
 local ASK_AGAIN_MS = 1000           -- when a request at once ends is unknown
-local DAY_TTL_SECONDS = 3 * 86400
+local DAY_TTL_SECONDS = 3 * 86400   -- this and the next from the first request of the period on
 local MONTH_TTL_SECONDS = 93 * 86400
 local NEVER = -1
 
--- Kinds of limits, as inference/limits.py numbers them.
-local REQUESTS, TOKENS, OPEN, DAY, MONTH, SPEND = 1, 2, 3, 4, 5, 6
+-- Use is a list: of each kind, after so many others, that of key, project and tenant. The same
+-- numbers stand in inference/limits.py.
+local OPEN, DAY, MONTH, SPEND, REQUESTS, TOKENS = 0, 3, 6, 9, 12, 15
 -- Places in a claim, as inference/reservations.py writes it; what follows is not read here.
 local KEY, PROJECT, CLAIMED_TOKENS, CLAIMED_NANOS = 1, 2, 3, 4
 
-local function now_ms(override)
-  if override then
-    return tonumber(override)
+-- limits -------------------------------------------------------------------------------------------
+
+local MOST_PLANS = 1024
+local plans, count_of_plans = {}, 0
+
+-- A caller's limits, given as msgpack of a list that has of each its place in the use, its value
+-- and whether it is hard: places, values, is_hard, and what a request costs there ('one', 'tokens'
+-- or 'nanos'). Then the owners whose sliding minutes they need, and `windows`, a digit for each
+-- owner: 1 where its tokens count in a minute.
+local function plan_of(packed)
+  local plan = plans[packed]
+  if plan then
+    return plan
   end
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-end
-
--- 202611 for a day since 1970-01-01, in the proleptic Gregorian calendar (H. Hinnant's algorithm:
--- years begin in March, eras have 400 of them).
-local function month_of(day)
-  local shifted = day + 719468
-  local era = math.floor(shifted / 146097)
-  local of_era = shifted - era * 146097
-  local year = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524)
-    - math.floor(of_era / 146096)) / 365)
-  local of_year = of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
-  local from_march = math.floor((5 * of_year + 2) / 153)
-  local month = from_march < 10 and from_march + 3 or from_march - 9
-  return (year + era * 400 + (month <= 2 and 1 or 0)) * 100 + month
-end
-
-local function periods(tenant, at)
-  local day = math.floor(at / DAY_MS)
-  return tenant .. ':day:' .. day, tenant .. ':month:' .. month_of(day)
-end
-
-local function owners_of(claim)
-  return { 'key:' .. claim[KEY], 'project:' .. claim[PROJECT], 'tenant' }
-end
-
--- sliding minutes ----------------------------------------------------------------------------------
-
-local function request_window(tenant, owner) return tenant .. ':requests:' .. owner end
-local function token_window(tenant, owner) return tenant .. ':tokens:' .. owner end
-
-local function requests_in(window, now)
-  redis.call('ZREMRANGEBYSCORE', window, '-inf', now - MINUTE_MS)
-  return redis.call('ZCARD', window)
-end
-
--- Tokens in buckets of a second: `sum` of those from second `from` on. The oldest bucket counts
--- whole until its last instant has left the minute, so the error is on the side of refusing. A
--- bucket lies at most BUCKETS seconds after `from`: nothing is added before this has run.
-local function tokens_in(window, now)
-  local state = redis.call('HMGET', window, 'sum', 'from')
-  if not state[1] then
-    return 0
+  plan = { count = 0, places = {}, values = {}, is_hard = {}, costs = {}, requests = {},
+    tokens = {}, windows = '' }
+  local given, is_seen = cmsgpack.unpack(packed), {}
+  for index = 1, #given, 3 do
+    local place, count = given[index], plan.count + 1
+    plan.count, plan.places[count], plan.values[count] = count, place, given[index + 1]
+    plan.is_hard[count] = given[index + 2] == 1
+    plan.costs[count] = 'tokens'
+    if place <= DAY or (place > REQUESTS and place <= TOKENS) then
+      plan.costs[count] = 'one'
+    elseif place > SPEND and place <= REQUESTS then
+      plan.costs[count] = 'nanos'
+    end
+    if place > REQUESTS and not is_seen[place] then
+      local owners = place > TOKENS and plan.tokens or plan.requests
+      owners[#owners + 1], is_seen[place] = (place - 1) % 3 + 1, true
+    end
   end
-  local sum, from = tonumber(state[1]), tonumber(state[2])
-  local first = math.floor(now / 1000) - BUCKETS
-  if from >= first then
-    return sum
+  for owner = 1, 3 do
+    plan.windows = plan.windows .. (is_seen[TOKENS + owner] and '1' or '0')
   end
-  if first > from + BUCKETS then
-    redis.call('DEL', window)
-    return 0
+  if count_of_plans == MOST_PLANS then
+    plans, count_of_plans = {}, 0
   end
-  local stale = {}
-  for second = from, first - 1 do
-    stale[#stale + 1] = second
-  end
-  for _, tokens in ipairs(redis.call('HMGET', window, unpack(stale))) do
-    sum = sum - (tonumber(tokens) or 0)
-  end
-  redis.call('HDEL', window, unpack(stale))
-  redis.call('HSET', window, 'sum', sum, 'from', first)
-  return sum
-end
-
-local function add_tokens(window, now, tokens)
-  local second = math.floor(now / 1000)
-  redis.call('HSETNX', window, 'from', second - BUCKETS)
-  redis.call('HINCRBY', window, 'sum', tokens)
-  redis.call('HINCRBY', window, second, tokens)
-  redis.call('PEXPIRE', window, MINUTE_MS + 2000)
-end
-
--- Corrects what was added at a time, if that is still in the window.
-local function correct_tokens(window, at, more)
-  local second, from = math.floor(at / 1000), redis.call('HGET', window, 'from')
-  if from and second >= tonumber(from) then
-    redis.call('HINCRBY', window, 'sum', more)
-    redis.call('HINCRBY', window, second, more)
-  end
+  plans[packed], count_of_plans = plan, count_of_plans + 1
+  return plan
 end
 
 -- use ----------------------------------------------------------------------------------------------
 
--- use[kind][owner's place]; the sliding minutes only for the owners that a limit names.
-local function read_use(tenant, owners, limits, now)
-  local day, month = periods(tenant, now)
-  local open, of_day = redis.call('HMGET', tenant .. ':open', unpack(owners)),
-    redis.call('HMGET', day, unpack(owners))
-  local of_month = redis.call('HMGET', month,
-    owners[1] .. ':tokens', owners[2] .. ':tokens', owners[3] .. ':tokens',
-    owners[1] .. ':nanos', owners[2] .. ':nanos', owners[3] .. ':nanos')
-  local use = { {}, {}, {}, {}, {}, {} }
-  for place = 1, 3 do
-    use[OPEN][place] = tonumber(open[place]) or 0
-    use[DAY][place] = tonumber(of_day[place]) or 0
-    use[MONTH][place] = tonumber(of_month[place]) or 0
-    use[SPEND][place] = tonumber(of_month[place + 3]) or 0
+-- The owners of a request, and the keys and fields that it counts at.
+local function account_of(tenant, key_id, project_id, at)
+  local key, project = 'key:' .. key_id, 'project:' .. project_id
+  local day, month = periods(tenant, at)
+  return { key, project, 'tenant', tenant = tenant, open = tenant .. ':open', day = day,
+    month = month, key_tokens = key .. ':tokens', key_nanos = key .. ':nanos',
+    project_tokens = project .. ':tokens', project_nanos = project .. ':nanos' }
+end
+
+local function read_open(account)
+  return call('HMGET', account.open, account[1], account[2], 'tenant')
+end
+
+local function read_day(account)
+  return call('HMGET', account.day, account[1], account[2], 'tenant')
+end
+
+local function read_month(account)
+  return call('HMGET', account.month, account.key_tokens, account.project_tokens, 'tenant:tokens',
+    account.key_nanos, account.project_nanos, 'tenant:nanos')
+end
+
+local function write_day(account, of_key, of_project, of_tenant)
+  call('HSET', account.day, account[1], of_key, account[2], of_project, 'tenant', of_tenant)
+end
+
+local function write_month(account, key_tokens, project_tokens, tokens, key_nanos, project_nanos,
+  nanos)
+  call('HSET', account.month, account.key_tokens, key_tokens, account.project_tokens, project_tokens,
+    'tenant:tokens', tokens, account.key_nanos, key_nanos, account.project_nanos, project_nanos,
+    'tenant:nanos', nanos)
+end
+
+-- -> the use; by owner, the tokens of this second in its window. The sliding minutes only where a
+-- limit needs them.
+local function read_use(account, plan, now)
+  local open, day, month = read_open(account), read_day(account), read_month(account)
+  local use = { tonumber(open[1]) or 0, tonumber(open[2]) or 0, tonumber(open[3]) or 0,
+    tonumber(day[1]) or 0, tonumber(day[2]) or 0, tonumber(day[3]) or 0,
+    tonumber(month[1]) or 0, tonumber(month[2]) or 0, tonumber(month[3]) or 0,
+    tonumber(month[4]) or 0, tonumber(month[5]) or 0, tonumber(month[6]) or 0 }
+  local of_second, tenant = {}, account.tenant
+  for _, owner in ipairs(plan.requests) do
+    use[REQUESTS + owner] = requests_in(request_window(tenant, account[owner]), now)
   end
-  for _, limit in ipairs(limits) do
-    local place, kind = limit[1], limit[2]
-    if not use[kind][place] then
-      use[kind][place] = kind == REQUESTS and requests_in(request_window(tenant, owners[place]), now)
-        or tokens_in(token_window(tenant, owners[place]), now)
-    end
+  for _, owner in ipairs(plan.tokens) do
+    use[TOKENS + owner], of_second[owner] = tokens_in(token_window(tenant, account[owner]), now)
   end
-  return use
+  account.is_new_day, account.is_new_month = not day[3], not month[3]
+  return use, of_second
 end
 
 -- How long until `cost` more fits under the limit, in ms, or NEVER.
-local function wait_for(tenant, owner, kind, used, cost, value, now)
-  local day = math.floor(now / DAY_MS)
+local function wait_for(account, place, used, cost, value, now)
+  local tenant, owner, day = account.tenant, account[(place - 1) % 3 + 1], math.floor(now / DAY_MS)
   if cost > value then
     return NEVER
-  elseif kind == REQUESTS then
-    local place = used + cost - value - 1
-    local leaving = redis.call('ZRANGE', request_window(tenant, owner), place, place, 'WITHSCORES')
-    return tonumber(leaving[2]) + MINUTE_MS - now
-  elseif kind == TOKENS then
-    local second = math.floor(now / 1000)
-    local too_many, oldest, buckets = used + cost - value, second - BUCKETS, {}
-    for each = oldest, second do
-      buckets[#buckets + 1] = each
-    end
-    for place, tokens in ipairs(redis.call('HMGET', token_window(tenant, owner), unpack(buckets))) do
-      too_many = too_many - (tonumber(tokens) or 0)
-      if too_many <= 0 then
-        return (oldest + place + BUCKETS) * 1000 - now
-      end
-    end
-    return MINUTE_MS
-  elseif kind == OPEN then
+  elseif place > TOKENS then
+    return room_for_tokens(token_window(tenant, owner), used + cost - value, now) - now
+  elseif place > REQUESTS then
+    return room_for_request(request_window(tenant, owner), used + cost - 1, value, now) - now
+  elseif place <= DAY then
     return ASK_AGAIN_MS
-  elseif kind == DAY then
+  elseif place <= MONTH then
     return (day + 1) * DAY_MS - now
   end
   local month, first = month_of(day), day + 1
@@ -171,18 +138,19 @@ local function wait_for(tenant, owner, kind, used, cost, value, now)
   return first * DAY_MS - now
 end
 
--- The hard limit that keeps the request out for longest: its place in `limits` and the wait.
-local function find_refusal(tenant, owners, limits, use, costs, now)
+-- The hard limit that keeps the request out for longest: which of the plan's, and the wait.
+local function find_refusal(account, plan, use, tokens, nanos, now)
   local refusing, longest = 0, 0
-  for place, limit in ipairs(limits) do
-    local kind, value = limit[2], limit[3]
-    local used, cost = use[kind][limit[1]], costs[kind]
-    if limit[4] == 1 and used + cost > value then
-      local wait = wait_for(tenant, owners[limit[1]], kind, used, cost, value, now)
+  local places, values, costs = plan.places, plan.values, plan.costs
+  for index = 1, plan.count do
+    local place, cost = places[index], costs[index]
+    cost = cost == 'tokens' and tokens or cost == 'one' and 1 or nanos
+    if use[place] + cost > values[index] and plan.is_hard[index] then
+      local wait = wait_for(account, place, use[place], cost, values[index], now)
       if wait == NEVER then
-        return place, NEVER
+        return index, NEVER
       elseif wait > longest then
-        refusing, longest = place, wait
+        refusing, longest = index, wait
       end
     end
   end
@@ -190,135 +158,165 @@ local function find_refusal(tenant, owners, limits, use, costs, now)
 end
 
 -- Writes the use of all owners with what the request adds; in one function nothing comes between.
-local function take(tenant, request_id, claim, owners, use, now)
-  local tokens, nanos = claim[CLAIMED_TOKENS], claim[CLAIMED_NANOS]
-  local day, month = periods(tenant, now)
-  local of_open, of_day, of_month, windows = {}, {}, {}, ''
-  for place, owner in ipairs(owners) do
-    of_open[2 * place - 1], of_open[2 * place] = owner, use[OPEN][place] + 1
-    of_day[2 * place - 1], of_day[2 * place] = owner, use[DAY][place] + tokens
-    of_month[4 * place - 3], of_month[4 * place - 2] = owner .. ':tokens', use[MONTH][place] + tokens
-    of_month[4 * place - 1], of_month[4 * place] = owner .. ':nanos', use[SPEND][place] + nanos
-    if use[REQUESTS][place] then
-      redis.call('ZADD', request_window(tenant, owner), now, request_id)
-      redis.call('PEXPIRE', request_window(tenant, owner), MINUTE_MS)
-    end
-    if use[TOKENS][place] then
-      add_tokens(token_window(tenant, owner), now, tokens)
-    end
-    windows = windows .. (use[TOKENS][place] and '1' or '0')
+local function take(account, plan, request_id, use, of_second, tokens, nanos, now)
+  local tenant = account.tenant
+  for _, owner in ipairs(plan.requests) do
+    add_request(request_window(tenant, account[owner]), now, request_id, use[REQUESTS + owner])
   end
-  redis.call('HSET', tenant .. ':open', unpack(of_open))
-  redis.call('HSET', day, unpack(of_day))
-  redis.call('HSET', month, unpack(of_month))
-  redis.call('EXPIRE', day, DAY_TTL_SECONDS)
-  redis.call('EXPIRE', month, MONTH_TTL_SECONDS)
-  redis.call('HSET', tenant .. ':reservations', request_id, cmsgpack.pack({ now, windows, claim }))
+  for _, owner in ipairs(plan.tokens) do
+    add_tokens(token_window(tenant, account[owner]), now, use[TOKENS + owner], of_second[owner],
+      tokens)
+  end
+  call('HSET', account.open, account[1], use[OPEN + 1] + 1, account[2], use[OPEN + 2] + 1, 'tenant',
+    use[OPEN + 3] + 1)
+  write_day(account, use[DAY + 1] + tokens, use[DAY + 2] + tokens, use[DAY + 3] + tokens)
+  write_month(account, use[MONTH + 1] + tokens, use[MONTH + 2] + tokens, use[MONTH + 3] + tokens,
+    use[SPEND + 1] + nanos, use[SPEND + 2] + nanos, use[SPEND + 3] + nanos)
+  if account.is_new_day then
+    call('EXPIRE', account.day, DAY_TTL_SECONDS)
+  end
+  if account.is_new_month then
+    call('EXPIRE', account.month, MONTH_TTL_SECONDS)
+  end
 end
 
--- functions ----------------------------------------------------------------------------------------
+-- reservations -------------------------------------------------------------------------------------
 
--- ARGV: request_id claim limits [now] -> {now, refusing limit's place or 0, wait_ms or NEVER,
--- used of each limit}. All or nothing; asking again for the same request is free. A claim is
--- msgpack of {key_id, project_id, tokens, nanos, ...}, `limits` of {owner, kind, value, is_hard}.
-local function reserve(keys, args)
-  local tenant, request_id, now = keys[1], args[1], now_ms(args[4])
-  local claim, limits = cmsgpack.unpack(args[2]), cmsgpack.unpack(args[3])
-  local owners, refusing, wait = owners_of(claim), 0, 0
-  local use = read_use(tenant, owners, limits, now)
-  if redis.call('HEXISTS', tenant .. ':reservations', request_id) == 0 then
-    local tokens, nanos = claim[CLAIMED_TOKENS], claim[CLAIMED_NANOS]
-    local costs = { 1, tokens, 1, tokens, tokens, nanos }
-    refusing, wait = find_refusal(tenant, owners, limits, use, costs, now)
-    if refusing == 0 then
-      take(tenant, request_id, claim, owners, use, now)
-    end
+-- msgpack of {at, windows, claim}; the claim is packed already.
+local function pack_reservation(at, windows, packed_claim)
+  return '\147' .. cmsgpack.pack(at, windows) .. packed_claim
+end
+
+-- -> {at, windows, claim}, its account; nil: nothing is reserved
+local function reservation_of(tenant, request_id)
+  local packed = call('HGET', tenant .. ':reservations', request_id)
+  if not packed then
+    return nil
   end
-  local answer = { now, refusing, wait }
-  for place, limit in ipairs(limits) do
-    answer[place + 3] = use[limit[2]][limit[1]]
-  end
-  return answer
+  local reservation = cmsgpack.unpack(packed)
+  local claim = reservation[3]
+  return reservation, account_of(tenant, claim[KEY], claim[PROJECT], reservation[1])
 end
 
 -- Moves an open reservation to other amounts, in the periods that it was made in.
-local function move(tenant, reservation, tokens, nanos)
+local function move(account, reservation, tokens, nanos)
   local at, windows, claim = reservation[1], reservation[2], reservation[3]
   local more_tokens, more_nanos = tokens - claim[CLAIMED_TOKENS], nanos - claim[CLAIMED_NANOS]
   if more_tokens == 0 and more_nanos == 0 then
     return
   end
-  local day, month = periods(tenant, at)
-  local has_day, has_month = redis.call('EXISTS', day) == 1, redis.call('EXISTS', month) == 1
-  for place, owner in ipairs(owners_of(claim)) do
-    if string.sub(windows, place, place) == '1' then
-      correct_tokens(token_window(tenant, owner), at, more_tokens)
+  for owner = 1, 3 do
+    if string.sub(windows, owner, owner) == '1' then
+      correct_tokens(token_window(account.tenant, account[owner]), at, more_tokens)
     end
-    if has_day then
-      redis.call('HINCRBY', day, owner, more_tokens)
-    end
-    if has_month then
-      redis.call('HINCRBY', month, owner .. ':tokens', more_tokens)
-      redis.call('HINCRBY', month, owner .. ':nanos', more_nanos)
-    end
+  end
+  local day, month = read_day(account), read_month(account)
+  if day[3] then
+    write_day(account, (tonumber(day[1]) or 0) + more_tokens, (tonumber(day[2]) or 0) + more_tokens,
+      day[3] + more_tokens)
+  end
+  if month[3] then
+    write_month(account, (tonumber(month[1]) or 0) + more_tokens,
+      (tonumber(month[2]) or 0) + more_tokens, month[3] + more_tokens,
+      (tonumber(month[4]) or 0) + more_nanos, (tonumber(month[5]) or 0) + more_nanos,
+      (tonumber(month[6]) or 0) + more_nanos)
   end
   claim[CLAIMED_TOKENS], claim[CLAIMED_NANOS] = tokens, nanos
 end
 
-local function reservation_of(tenant, request_id)
-  local packed = redis.call('HGET', tenant .. ':reservations', request_id)
-  return packed and cmsgpack.unpack(packed)
+-- One request less is open at each owner.
+local function close(account)
+  local left, gone, open = {}, {}, read_open(account)
+  for owner = 1, 3 do
+    local count = (tonumber(open[owner]) or 0) - 1
+    if count > 0 then
+      left[#left + 1], left[#left + 2] = account[owner], count
+    else
+      gone[#gone + 1] = account[owner]
+    end
+  end
+  if #left > 0 then
+    call('HSET', account.open, unpack(left))
+  end
+  if #gone > 0 then
+    call('HDEL', account.open, unpack(gone))
+  end
+end
+
+-- functions ----------------------------------------------------------------------------------------
+
+-- ARGV: request_id key_id project_id tokens nanos claim limits [now] -> {now, which limit refuses or
+-- 0, wait_ms or NEVER, used of each limit}. All or nothing; asking again for the same request is
+-- free. The claim is msgpack of {key_id, project_id, tokens, nanos, ...}.
+local function reserve(keys, args)
+  call = redis.call
+  local tenant, request_id, now = keys[1], args[1], now_ms(args[8])
+  local tokens, nanos, plan = tonumber(args[4]), tonumber(args[5]), plan_of(args[7])
+  local account, refusing, wait = account_of(tenant, args[2], args[3], now), 0, 0
+  local use, of_second = read_use(account, plan, now)
+  local reservations = tenant .. ':reservations'
+  if call('HSETNX', reservations, request_id, pack_reservation(now, plan.windows, args[6])) == 1 then
+    refusing, wait = find_refusal(account, plan, use, tokens, nanos, now)
+    if refusing == 0 then
+      take(account, plan, request_id, use, of_second, tokens, nanos, now)
+    else
+      call('HDEL', reservations, request_id)
+    end
+  end
+  local answer = { now, refusing, wait }
+  for index, place in ipairs(plan.places) do
+    answer[index + 3] = use[place]
+  end
+  return answer
 end
 
 -- ARGV: request_id tokens nanos -> 1 | 0 nothing is reserved. Never raises what is reserved.
 local function true_down(keys, args)
+  call = redis.call
   local tenant, request_id = keys[1], args[1]
-  local reservation = reservation_of(tenant, request_id)
+  local reservation, account = reservation_of(tenant, request_id)
   if not reservation then
     return 0
   end
   local claim = reservation[3]
-  move(tenant, reservation, math.min(tonumber(args[2]), claim[CLAIMED_TOKENS]),
+  move(account, reservation, math.min(tonumber(args[2]), claim[CLAIMED_TOKENS]),
     math.min(tonumber(args[3]), claim[CLAIMED_NANOS]))
-  redis.call('HSET', tenant .. ':reservations', request_id, cmsgpack.pack(reservation))
+  call('HSET', tenant .. ':reservations', request_id, cmsgpack.pack(reservation))
   return 1
 end
 
 -- ARGV: request_id tokens nanos -> 1 | 0 nothing is reserved. What was really used stays counted,
 -- nothing of it where both are 0; the request stays in its minute.
 local function settle(keys, args)
+  call = redis.call
   local tenant, request_id = keys[1], args[1]
-  local reservation = reservation_of(tenant, request_id)
+  local reservation, account = reservation_of(tenant, request_id)
   if not reservation then
     return 0
   end
-  move(tenant, reservation, tonumber(args[2]), tonumber(args[3]))
-  for _, owner in ipairs(owners_of(reservation[3])) do
-    if redis.call('HINCRBY', tenant .. ':open', owner, -1) <= 0 then
-      redis.call('HDEL', tenant .. ':open', owner)
-    end
-  end
-  return redis.call('HDEL', tenant .. ':reservations', request_id)
+  move(account, reservation, tonumber(args[2]), tonumber(args[3]))
+  close(account)
+  return call('HDEL', tenant .. ':reservations', request_id)
 end
 
 -- ARGV: key_id project_id limits [now] -> {now, used and the ms until it is all free again of each
 -- limit, the latter 0 where nothing is used or nobody knows}
 local function standing(keys, args)
-  local tenant, now, limits = keys[1], now_ms(args[4]), cmsgpack.unpack(args[3])
-  local owners = owners_of({ args[1], args[2] })
-  local use, answer = read_use(tenant, owners, limits, now), { now }
-  for _, limit in ipairs(limits) do
-    local place, kind = limit[1], limit[2]
-    local used, wait = use[kind][place], 0
-    if used > 0 and kind ~= OPEN then
-      wait = wait_for(tenant, owners[place], kind, used, used, used, now)
+  call = redis.call
+  local now, plan = now_ms(args[4]), plan_of(args[3])
+  local account = account_of(keys[1], args[1], args[2], now)
+  local use, answer = read_use(account, plan, now), { now }
+  for _, place in ipairs(plan.places) do
+    local used, wait = use[place], 0
+    if used > 0 and place > DAY then
+      wait = wait_for(account, place, used, used, used, now)
     end
     answer[#answer + 1], answer[#answer + 2] = used, wait
   end
   return answer
 end
 
-redis.register_function('penstock_reserve_2', reserve)
-redis.register_function('penstock_true_down_2', true_down)
-redis.register_function('penstock_settle_2', settle)
-redis.register_function('penstock_standing_2', standing)
+redis.register_function('penstock_reserve_3', reserve)
+redis.register_function('penstock_true_down_3', true_down)
+redis.register_function('penstock_settle_3', settle)
+redis.register_function('penstock_standing_3', standing)

@@ -21,14 +21,15 @@ REFUSED = Counter(
     "penstock_gateway_limit_refusals_total", "Requests refused by a limit.", ["limit", "scope"]
 )
 
-# How admission.lua numbers them.
-_KINDS: Final = {
-    LimitName.REQUESTS_PER_MINUTE: 1,
-    LimitName.TOKENS_PER_MINUTE: 2,
-    LimitName.CONCURRENT_REQUESTS: 3,
-    LimitName.TOKENS_PER_DAY: 4,
-    LimitName.TOKENS_PER_MONTH: 5,
-    LimitName.SPEND_PER_MONTH: 6,
+# Where the use of each kind begins in the list of all use that admission.lua makes: from there on
+# stands that of the owners, in their order.
+_USE: Final = {
+    LimitName.CONCURRENT_REQUESTS: 0,
+    LimitName.TOKENS_PER_DAY: 3,
+    LimitName.TOKENS_PER_MONTH: 6,
+    LimitName.SPEND_PER_MONTH: 9,
+    LimitName.REQUESTS_PER_MINUTE: 12,
+    LimitName.TOKENS_PER_MINUTE: 15,
 }
 _WHAT: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests a minute",
@@ -105,13 +106,13 @@ def limits_of(caller: Caller) -> list[ScopedLimit]:
 
 
 def packed(limits: Sequence[ScopedLimit]) -> bytes:
-    """The limits as admission.lua takes them: owner, kind, value, is_hard."""
-    return _encode(
-        [
-            (_OWNERS[limit.scope], _KINDS[limit.name], limit.value, int(limit.is_hard))
-            for limit in limits
-        ]
-    )
+    """The limits as admission.lua takes them, in one list: of each its place in the use, its value
+    and 1 if it is hard."""
+    numbers: list[int] = []
+    for limit in limits:
+        place = _USE[limit.name] + _OWNERS[limit.scope]
+        numbers += (place, limit.value, int(limit.is_hard))
+    return _encode(numbers)
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -8,13 +8,13 @@ two tags, so Redis Cluster works.
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
 # side by side during an upgrade.
-ADMISSION_LIBRARY = "penstock_admission_2"
+ADMISSION_LIBRARY = "penstock_admission_3"
 DISPATCH_LIBRARY = "penstock_dispatch_3"
 
-FUNCTION_RESERVE = "penstock_reserve_2"
-FUNCTION_TRUE_DOWN = "penstock_true_down_2"
-FUNCTION_SETTLE = "penstock_settle_2"
-FUNCTION_STANDING = "penstock_standing_2"
+FUNCTION_RESERVE = "penstock_reserve_3"
+FUNCTION_TRUE_DOWN = "penstock_true_down_3"
+FUNCTION_SETTLE = "penstock_settle_3"
+FUNCTION_STANDING = "penstock_standing_3"
 
 FUNCTION_ENQUEUE = "penstock_enqueue_3"
 FUNCTION_REGISTER = "penstock_register_3"
@@ -100,7 +100,8 @@ def tenant_open(tenant_id: str) -> str:
 
 
 def tenant_request_window(tenant_id: str, owner: str) -> str:
-    """Sorted set: request id scored by admission time in ms, one sliding minute."""
+    """Sorted set: request id scored by admission time in ms, one sliding minute; what is older goes
+    now and then."""
     return f"{tenant_prefix(tenant_id)}:requests:{owner}"
 
 

@@ -106,6 +106,38 @@ async def test_the_minute_of_requests_slides_to_the_millisecond(ask: Ask, time: 
     assert refused.value.retry_after_ms == 10_000
 
 
+async def test_what_has_left_a_minute_of_requests_does_not_pile_up(
+    ask: Ask, time: Time, dispatch_redis: Redis
+) -> None:
+    window = keys.tenant_request_window("acme", "tenant")
+    caller = a_caller(tier=a_tier(requests_per_minute=60, max_concurrent_requests=1_000))
+    for number in range(200):
+        await ask(f"{number:032x}", caller)
+        time.now_ms += 1_000
+    assert 60 <= await dispatch_redis.zcard(window) <= 70
+    time.now_ms += MINUTE_MS
+    await ask("after a pause 1", caller)
+    assert await dispatch_redis.zrange(window, 0, -1) == [b"after a pause 1"]
+
+
+async def test_a_sliding_minute_is_kept_for_as_long_as_it_is_used(
+    ask: Ask, time: Time, dispatch_redis: Redis
+) -> None:
+    names = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
+    caller = a_caller(limits=[a_limit(name, 10_000) for name in names])
+    windows = [
+        keys.tenant_request_window("acme", "key:key"),
+        keys.tenant_token_window("acme", "key:key"),
+    ]
+    await ask("first", caller, tokens(1))
+    for window in windows:
+        await dispatch_redis.pexpire(window, MINUTE_MS)
+    for number in range(16):
+        time.now_ms += 20_000
+        await ask(f"{number:032x}", caller, tokens(1))
+    assert all([await dispatch_redis.pttl(window) > 5 * MINUTE_MS for window in windows])
+
+
 async def test_requests_at_once_are_freed_by_their_end(ask: Ask, admission: Admission) -> None:
     caller = a_caller(tier=a_tier(max_concurrent_requests=1))
     await ask("a", caller)
