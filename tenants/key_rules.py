@@ -5,7 +5,6 @@ API. That a caller may manage keys at all is the door's to check.
 """
 
 import ipaddress
-import uuid
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import Final
@@ -17,8 +16,7 @@ from gpu_workers.protocol.policy import Scope
 from tenants.models import ApiKey, Membership
 from tenants.models.api_key import Network, parse_network
 from tenants.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Role
-from tenants.policy_rows import model_names_of
-from tenants.scoping import operator_scope
+from tenants.policy_rows import unseen_models
 
 LONGEST_OVERLAP: Final = timedelta(days=30)
 
@@ -52,7 +50,7 @@ def check_fields(key: ApiKey, changed: Collection[str]) -> None:
             if "" in names:
                 errors[name] = ["A name may not be empty."]
     if "allowed_models" in changed and key.allowed_models and "allowed_models" not in errors:
-        unseen = _unseen_models(key.tenant_id, key.allowed_models)
+        unseen = unseen_models(key.tenant_id, key.allowed_models)
         if unseen:
             errors["allowed_models"] = [
                 f"There is no model {', '.join(map(repr, unseen))} for this tenant."
@@ -163,13 +161,6 @@ def _subnet(network: Network, block: Network) -> bool:
     if isinstance(network, ipaddress.IPv4Network):
         return isinstance(block, ipaddress.IPv4Network) and network.subnet_of(block)
     return isinstance(block, ipaddress.IPv6Network) and network.subnet_of(block)
-
-
-def _unseen_models(tenant_id: uuid.UUID, names: list[str]) -> list[str]:
-    # Behind its walls a tenant sees no other's visibility: what is for another would look as if it
-    # were for everybody.
-    with operator_scope("models that a key may name"):
-        return sorted(set(names) - model_names_of(str(tenant_id)))
 
 
 def _raise(errors: _Errors) -> None:

@@ -12,6 +12,7 @@ from django.db.models import Model, Q, QuerySet
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.policy import Limit, ModelPolicy
 from tenants.models import ApiKey, PolicyChange, PolicyPart, Quota, Tenant
+from tenants.scoping import operator_scope
 
 _CHUNK = 2000
 _Row = TypeVar("_Row", bound=Model)
@@ -83,14 +84,18 @@ def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow
             yield str(tenant.id), encode(tenant.to_policy(limits=limits[tenant.id]))
 
 
-def model_names_of(tenant_id: str) -> set[str]:
-    """The models that a tenant may name. Runs in an `operator_scope`."""
-    return {
-        model.name
-        for source in _model_sources
-        for model in source()
-        if model.tenant_ids is None or tenant_id in model.tenant_ids
-    }
+def unseen_models(tenant_id: uuid.UUID, names: Iterable[str]) -> list[str]:
+    """Those of the names that are no model which the tenant may call."""
+    # Behind its walls a tenant sees no other's visibility: what is for another would look as if it
+    # were for everybody.
+    with operator_scope("models that a tenant may name"):
+        seen = {
+            model.name
+            for source in _model_sources
+            for model in source()
+            if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
+        }
+    return sorted(set(names) - seen)
 
 
 def model_rows() -> Iterator[PolicyRow]:

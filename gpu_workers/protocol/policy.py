@@ -31,6 +31,14 @@ class LimitName(StrEnum):
     SPEND_PER_MONTH = "spend_per_month"  # in nano-dollars
 
 
+class OnSaturation(StrEnum):
+    """What becomes of a project's request when the expected wait breaks its tier's TTFT target."""
+
+    WAIT = "wait"  # it is queued all the same, and its answer says so
+    REFUSE = "refuse"  # a 429 that says when to come back
+    SMALLER_MODEL = "smaller_model"  # another model answers it, at that one's price
+
+
 class Limit(Message, frozen=True):
     """One limit. A soft one is counted and alerted on, and refuses nothing."""
 
@@ -88,7 +96,7 @@ class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
 
     A revoked key stays in the snapshot with `refusal` set to the sentence that its caller is told.
     `networks` are CIDR blocks that the client's address must be in, `models` the served models
-    that it may name; None means any.
+    that it may name; None means any. `smaller_model` is empty unless its project has chosen one.
     """
 
     key_id: str
@@ -104,6 +112,8 @@ class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
     project_name: str = ""
     project_limits: list[Limit] = []
     refusal: str | None = None
+    on_saturation: OnSaturation = OnSaturation.WAIT
+    smaller_model: str = ""
 
 
 class PricePolicy(Message, frozen=True):

@@ -3,9 +3,11 @@
 import uuid
 from typing import Any, ClassVar, Final
 
+from msgspec import UNSET, UnsetType
 from rest_framework.response import Response
 
-from inference.management_api.bodies import Fields
+from gpu_workers.protocol.policy import OnSaturation
+from inference.management_api.bodies import Fields, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from tenants.models import Project
@@ -15,7 +17,15 @@ from tenants.permissions import Permission
 _ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
 
 
-class ProjectFields(Fields):
+class ProjectChange(Fields):
+    """What is left out stays. `smaller_model` goes with that choice of `on_saturation` only."""
+
+    name: str | UnsetType = UNSET
+    on_saturation: OnSaturation | UnsetType = UNSET
+    smaller_model: str | UnsetType | None = UNSET
+
+
+class NewProject(ProjectChange, kw_only=True):
     name: str
 
 
@@ -30,7 +40,7 @@ class ProjectsView(TenantView):
 
     def post(self) -> Response:
         project = Project(tenant=self.tenant)
-        project.rename(self.body(ProjectFields).name)
+        project.change(**_given(self.body(NewProject)))
         return Response(_rendered(project), status=201)
 
 
@@ -42,8 +52,12 @@ class OneProjectView(TenantView):
 
     def patch(self, project_id: uuid.UUID) -> Response:
         project = Project.objects.get(id=project_id)
-        project.rename(self.body(ProjectFields).name)
+        project.change(**_given(self.body(ProjectChange)))
         return Response(_rendered(project))
+
+
+def _given(fields: ProjectChange) -> dict[str, str]:
+    return {name: value or "" for name, value in given_fields(fields).items()}
 
 
 def _rendered(project: Project) -> dict[str, Any]:
@@ -51,5 +65,7 @@ def _rendered(project: Project) -> dict[str, Any]:
         "object": "project",
         "id": project.id,
         "name": project.name,
+        "on_saturation": project.on_saturation,
+        "smaller_model": project.smaller_model or None,
         "created_at": project.created_at,
     }

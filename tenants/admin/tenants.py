@@ -10,7 +10,11 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.admin import TabularInline
-from unfold.contrib.filters.admin import AutocompleteSelectFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import (
+    AutocompleteSelectFilter,
+    ChoicesDropdownFilter,
+    RelatedDropdownFilter,
+)
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
@@ -25,7 +29,7 @@ class ProjectInline(TabularInline):  # type: ignore[misc]
     extra = 0
     per_page = 20
     ordering = ["name"]
-    fields = ["name"]
+    fields = ["name", "on_saturation", "smaller_model"]
     show_change_link = True
     tab = True
 
@@ -242,12 +246,20 @@ def _tenants(count: int) -> str:
 
 @admin.register(Project)
 class ProjectAdmin(OperatorAdmin):
-    list_display = ["name", "tenant", "created_at"]
-    list_filter = [("tenant", AutocompleteSelectFilter)]
+    list_display = ["name", "tenant", "on_saturation", "smaller_model", "created_at"]
+    list_filter = [
+        ("tenant", AutocompleteSelectFilter),
+        ("on_saturation", ChoicesDropdownFilter),
+    ]
     search_fields = ["name", "tenant__name", "id__startswith"]
     list_select_related = ["tenant"]
     autocomplete_fields = ["tenant"]
     readonly_fields = ["id", "created_at"]
+    fieldsets = [
+        (None, {"fields": ["tenant", "name"]}),
+        ("When a model is saturated", {"fields": ["on_saturation", "smaller_model"]}),
+        ("On record", {"fields": ["id", "created_at"], "classes": ["collapse"]}),
+    ]
     ordering = ["-created_at"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:

@@ -14,7 +14,7 @@ from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, Scope
+from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, OnSaturation, Scope
 from tenants import api_keys
 from tenants.acting import Actor, ActorKind, Verb, audited_as
 from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
@@ -302,6 +302,8 @@ class ApiKey(AffectsPolicy):
             project_name=self.project.name,
             project_limits=project_limits,
             refusal="This API key has been revoked." if self.is_revoked else None,
+            on_saturation=OnSaturation(self.project.on_saturation),
+            smaller_model=self.project.smaller_model,
         )
 
     def _take_tenant(self) -> None:

@@ -1,7 +1,7 @@
 """Tenants, their projects and their people."""
 
 import uuid
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -9,7 +9,7 @@ from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import Limit, TenantPolicy
+from gpu_workers.protocol.policy import Limit, OnSaturation, TenantPolicy
 from tenants.acting import Verb, audited_as
 from tenants.errors import Conflict
 from tenants.models.policy_change import (
@@ -113,12 +113,34 @@ class Tenant(AffectsPolicy):
         return None
 
 
+_ON_SATURATION: Final = [
+    (OnSaturation.WAIT.value, "wait: queue it all the same, and say so in the answer"),
+    (OnSaturation.REFUSE.value, "refuse: a 429 that says when to come back"),
+    (OnSaturation.SMALLER_MODEL.value, "smaller model: let another model answer, at its price"),
+]
+_USES_SMALLER_MODEL: Final = models.Q(on_saturation=OnSaturation.SMALLER_MODEL.value)
+
+
 class Project(AffectsPolicy):
     """A tenant's subdivision; keys and usage belong to one."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=200, default="default")
+    on_saturation = models.CharField(
+        max_length=20,
+        choices=_ON_SATURATION,
+        default=OnSaturation.WAIT.value,
+        help_text="What becomes of a request when a model's expected wait breaks the tier's TTFT "
+        "target.",
+    )
+    # By name, as keys name models: the catalogue stands on a floor above this one.
+    smaller_model = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="The model that answers instead, where that is the choice.",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = ScopedPolicyManager()
@@ -129,6 +151,11 @@ class Project(AffectsPolicy):
             models.UniqueConstraint(fields=["tenant", "name"], name="project_name_in_tenant"),
             # What keys and quotas refer to, so that they cannot name another tenant's project.
             models.UniqueConstraint(fields=["id", "tenant"], name="project_of_tenant"),
+            models.CheckConstraint(
+                condition=_USES_SMALLER_MODEL & ~models.Q(smaller_model="")
+                | ~_USES_SMALLER_MODEL & models.Q(smaller_model=""),
+                name="project_smaller_model_if_used",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -137,11 +164,25 @@ class Project(AffectsPolicy):
     def touched(self) -> Touched:
         return Touched(PolicyPart.PROJECTS, str(self.id))
 
-    def rename(self, name: str) -> None:
-        """Of a new one too. Raises `ValidationError`."""
-        self.name = name.strip()
+    def clean(self) -> None:
+        from tenants.saturation import check_smaller_model
+
+        super().clean()
+        check_smaller_model(self, is_new_choice=self._is_new_choice())
+
+    def change(self, **fields: str) -> None:
+        """Name, and what becomes of requests at saturation; of a new one too. Another choice than
+        the smaller model forgets which it was. Raises `ValidationError`."""
+        if fields.get("on_saturation", OnSaturation.SMALLER_MODEL) != OnSaturation.SMALLER_MODEL:
+            fields.setdefault("smaller_model", "")
+        for name, value in fields.items():
+            setattr(self, name, value.strip())
         self.full_clean()
         self.save()
+
+    def _is_new_choice(self) -> bool:
+        stored = Project.objects.filter(pk=self.pk).values_list("smaller_model", flat=True)
+        return list(stored) != [self.smaller_model]
 
     @property
     def full_name(self) -> str:

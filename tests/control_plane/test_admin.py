@@ -381,10 +381,27 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
         assert Price.objects.current()["demo"].prompt == 7
 
 
+def test_an_operator_names_the_model_that_answers_instead(operator: Client, acme: Project) -> None:
+    with operator_scope("test"):
+        pool = Pool.objects.create(name="demo")
+        ServedModel.objects.create(name="small", pool=pool, context_tokens=1)
+    page = reverse("admin:tenants_project_change", args=[acme.id])
+    form = {"name": "default", "on_saturation": "smaller_model"}
+    refused = operator.post(page, form | {"smaller_model": "nonesuch"})
+    assert "There is no model &#x27;nonesuch&#x27; for this tenant." in refused.content.decode()
+    operator.post(page, form | {"smaller_model": "small"})
+    with operator_scope("test"):
+        acme.refresh_from_db()
+        assert (acme.on_saturation, acme.smaller_model) == ("smaller_model", "small")
+    listing = operator.get(reverse("admin:tenants_project_changelist"))
+    assert "small" in listing.content.decode()
+
+
 def test_an_audit_event_shows_before_and_after_until_the_names_are_erased(
     operator: Client, acme: Project
 ) -> None:
-    operator.post(reverse("admin:tenants_project_change", args=[acme.id]), {"name": "renamed"})
+    form = {"name": "renamed", "on_saturation": "wait"}
+    operator.post(reverse("admin:tenants_project_change", args=[acme.id]), form)
     with operator_scope("test"):
         seal_now()
         event = AuditEvent.objects.get(record_kind="tenants.Project", verb="changed")
@@ -453,7 +470,8 @@ def test_what_an_operator_changes_is_recorded_with_who_and_from_where(
     operator: Client, acme: Project
 ) -> None:
     page = reverse("admin:tenants_project_change", args=[acme.id])
-    operator.post(page, {"name": "renamed"}, REMOTE_ADDR="192.0.2.7")
+    form = {"name": "renamed", "on_saturation": "wait"}
+    operator.post(page, form, REMOTE_ADDR="192.0.2.7")
     with operator_scope("test"):
         seal_now()
         event = AuditEvent.objects.select_related("personal").get(

@@ -81,7 +81,11 @@ def body_for(row: Row, house: House) -> object:
         ("session", "POST"): {"email": "viewer@acme.example", "password": PASSWORD},
         ("<tenant_id>", "PATCH"): {"name": "renamed"},
         ("projects", "POST"): {"name": "new"},
-        ("<project_id>", "PATCH"): {"name": "renamed"},
+        ("<project_id>", "PATCH"): {
+            "name": "renamed",
+            "on_saturation": "smaller_model",
+            "smaller_model": house.model.name,
+        },
         ("keys", "POST"): {"project_id": str(house.project.id), "scopes": ["keys:write"]},
         ("<key_id>", "PATCH"): {"name": "renamed"},
         ("members", "POST"): {"email": "new@nowhere.example"},
@@ -211,6 +215,23 @@ def _comparable(answer: Any) -> tuple[bytes, dict[str, str]]:
     """All of an answer but its own number."""
     headers = {name: value for name, value in answer.items() if name != "X-Request-Id"}
     return answer.content, headers
+
+
+@pytest.mark.parametrize("column", ["admin", "admin key"])
+def test_globexs_model_cannot_take_acmes_requests(
+    column: str, asking: dict[str, Credential], houses: TwoTenants
+) -> None:
+    address = url("/api/v1/tenants/<tenant_id>/projects/<project_id>", houses.acme)
+
+    def set_to(model: str) -> Any:
+        body = {"on_saturation": "smaller_model", "smaller_model": model}
+        credential = asking[column]
+        return ask(credential.client(), credential, "PATCH", address, body)
+
+    theirs, unknown = set_to(houses.globex.model.name), set_to("no-such-model")
+    assert (theirs.status_code, unknown.status_code) == (400, 400)
+    name = houses.globex.model.name.encode()
+    assert theirs.content.replace(name, b"no-such-model") == unknown.content
 
 
 def test_the_operators_pages_send_everybody_else_to_sign_in(

@@ -29,7 +29,7 @@ WORDS = {
     Permission.VIEW_PEOPLE: "see the members",
     Permission.WRITE_KEYS: "make, change, rotate and revoke API keys, none wider than oneself",
     Permission.WRITE_ADAPTERS: "manage LoRA adapters",
-    Permission.WRITE_PROJECTS: "make and rename projects, rename the tenant",
+    Permission.WRITE_PROJECTS: "make and change projects, rename the tenant",
     Permission.WRITE_QUOTAS: "set quotas of projects and keys (the operator sets the tenant's)",
     Permission.WRITE_PEOPLE: "invite and remove members, change roles, none above one's own",
     Permission.EXPORT: "export the tenant's data",

@@ -10,7 +10,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key, decode_model, decode_tenant
-from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TenantPolicy
+from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, OnSaturation, TenantPolicy
 from inference.models import Pool, ServedModel
 from tenants import policy
 from tenants.default_tiers import ensure_default_tiers
@@ -108,6 +108,20 @@ def test_a_changed_tier_reaches_every_tenant_of_it(policy_redis: Redis, acme: Pr
     tier.requests_per_minute = 7
     tier.save()
     assert written_tenant(policy_redis, record).tier.requests_per_minute == 7
+
+
+def test_every_key_of_a_project_has_its_choice_at_saturation(
+    policy_redis: Redis, acme: Project
+) -> None:
+    ServedModel.objects.create(name="small", pool=a_pool("pool-a"), context_tokens=4096)
+    record = ApiKey.objects.issue(acme).record
+    written = written_key(policy_redis, record)
+    assert written is not None
+    assert (written.on_saturation, written.smaller_model) == (OnSaturation.WAIT, "")
+    acme.change(on_saturation="smaller_model", smaller_model="small")
+    written = written_key(policy_redis, record)
+    assert written is not None
+    assert (written.on_saturation, written.smaller_model) == (OnSaturation.SMALLER_MODEL, "small")
 
 
 def test_models_follow_the_catalogue_and_who_may_see_them(

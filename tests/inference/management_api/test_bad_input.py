@@ -50,7 +50,11 @@ def calls(acme: House) -> list[tuple[str, str, dict[str, Any]]]:
         ("POST", "/api/v1/session", {"email": "a@b.example", "password": "wrong"}),
         ("PATCH", "", {"name": "renamed"}),
         ("POST", "projects", {"name": "new"}),
-        ("PATCH", f"projects/{acme.project.id}", {"name": "renamed"}),
+        (
+            "PATCH",
+            f"projects/{acme.project.id}",
+            {"name": "renamed", "on_saturation": "refuse", "smaller_model": None},
+        ),
         ("POST", "keys", {"name": "new", "scopes": ["inference"], **project}),
         ("PATCH", key, {"name": "renamed", "scopes": ["inference"]}),
         ("POST", f"{key}/rotate", {"overlap_seconds": 1}),

@@ -29,6 +29,39 @@ def test_an_admin_makes_and_renames_projects(as_role: AsRole) -> None:
     assert (blank.status_code, blank.json()["error"]["param"]) == (400, "name")
 
 
+def test_an_admin_chooses_what_happens_when_a_model_is_saturated(as_role: AsRole) -> None:
+    admin = as_role("admin")
+    made = admin.post(
+        "projects",
+        {"name": "web", "on_saturation": "smaller_model", "smaller_model": "public-model"},
+    )
+    assert made.status_code == 201
+    assert made.json()["smaller_model"] == "public-model"
+    path = f"projects/{made.json()['id']}"
+    renamed = admin.patch(path, {"name": "site"}).json()
+    assert renamed == made.json() | {"name": "site"}
+    waits = admin.patch(path, {"on_saturation": "wait"}).json()
+    assert (waits["on_saturation"], waits["smaller_model"]) == ("wait", None)
+    nobody = as_role("developer").patch(path, {"on_saturation": "refuse"})
+    assert nobody.status_code == 403
+
+
+def test_a_smaller_model_is_one_that_the_tenant_sees(as_role: AsRole, globex: House) -> None:
+    admin = as_role("admin")
+    refused = [
+        admin.post(
+            "projects", {"name": "web", "on_saturation": "smaller_model", "smaller_model": model}
+        )
+        for model in (globex.model.name, "no-such-model")
+    ]
+    theirs, unknown = refused
+    assert [each.status_code for each in refused] == [400, 400]
+    assert unknown.json()["error"]["param"] == "smaller_model"
+    assert theirs.content.replace(globex.model.name.encode(), b"no-such-model") == unknown.content
+    without = admin.post("projects", {"name": "web", "on_saturation": "smaller_model"})
+    assert "Say which model answers instead." in without.json()["error"]["message"]
+
+
 def test_a_key_with_the_scope_admin_makes_projects_too(with_scopes: WithScopes) -> None:
     assert with_scopes("admin").post("projects", {"name": "web"}).status_code == 201
     assert with_scopes("keys:write").post("projects", {"name": "web"}).status_code == 403

@@ -1,0 +1,33 @@
+"""manage.py set_saturation Acme smaller_model --model org/small --project web"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from gpu_workers.protocol.policy import OnSaturation
+from tenants.management.look_up import project_named, tenant_named
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "Say what becomes of a project's requests when a model's wait breaks the TTFT target."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("on_saturation", choices=[choice.value for choice in OnSaturation])
+        parser.add_argument("--model", default="", help="which answers instead: smaller_model only")
+        parser.add_argument("--project", help="its name; not needed where there is one only")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        tenant = tenant_named(options["tenant"])
+        project = project_named(tenant, options["project"])
+        project.change(on_saturation=options["on_saturation"], smaller_model=options["model"])
+        self.report(
+            options,
+            project_id=str(project.id),
+            project=project.name,
+            tenant=tenant.name,
+            on_saturation=project.on_saturation,
+            smaller_model=project.smaller_model or None,
+        )

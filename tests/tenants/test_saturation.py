@@ -1,0 +1,102 @@
+"""What becomes of a project's requests when a model is saturated, by every door that sets it."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError
+
+from inference.models import Pool, ServedModel
+from tenants.audit import seal_now
+from tenants.export import tenant_records
+from tenants.models import AuditEvent, Project
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
+
+
+def a_model(name: str, **fields: Any) -> ServedModel:
+    pool = Pool.objects.create(name=f"pool-of-{name}")
+    return ServedModel.objects.create(name=name, pool=pool, context_tokens=2048, **fields)
+
+
+def set_saturation(*arguments: str) -> Any:
+    out = io.StringIO()
+    call_command("set_saturation", *arguments, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def test_a_project_waits_unless_it_says_otherwise(acme: Project) -> None:
+    assert (acme.on_saturation, acme.smaller_model) == ("wait", "")
+
+
+@pytest.mark.parametrize(
+    ("choice", "model", "sentence"),
+    [
+        ("smaller_model", "", "Say which model answers instead."),
+        ("smaller_model", "nonesuch", "There is no model 'nonesuch' for this tenant."),
+        ("smaller_model", "globexs", "There is no model 'globexs' for this tenant."),
+        ("smaller_model", "disabled", "There is no model 'disabled' for this tenant."),
+        ("refuse", "small", "only where on_saturation is 'smaller_model', got 'refuse'"),
+        ("panic", "", "'panic' is not a valid choice"),
+    ],
+)
+def test_a_choice_that_cannot_be_served_is_refused_with_the_reason(
+    acme: Project, globex: Project, choice: str, model: str, sentence: str
+) -> None:
+    a_model("small")
+    a_model("disabled", is_enabled=False)
+    a_model("globexs").tenants.add(globex.tenant)
+    with pytest.raises(ValidationError) as refused:
+        acme.change(on_saturation=choice, smaller_model=model)
+    assert sentence in " ".join(refused.value.messages)
+    acme.refresh_from_db()
+    assert acme.on_saturation == "wait"
+
+
+def test_another_choice_forgets_the_smaller_model(acme: Project) -> None:
+    a_model("small")
+    acme.change(on_saturation="smaller_model", smaller_model="small")
+    acme.change(on_saturation="refuse")
+    acme.refresh_from_db()
+    assert (acme.on_saturation, acme.smaller_model) == ("refuse", "")
+
+
+def test_a_model_that_went_away_does_not_stand_in_the_way_of_other_changes(acme: Project) -> None:
+    small = a_model("small")
+    acme.change(on_saturation="smaller_model", smaller_model="small")
+    small.delete()
+    acme.change(name="renamed")
+    acme.refresh_from_db()
+    assert (acme.name, acme.smaller_model) == ("renamed", "small")
+
+
+def test_postgresql_itself_keeps_choice_and_model_together(acme: Project) -> None:
+    with pytest.raises(IntegrityError, match="project_smaller_model_if_used"):
+        Project.objects.filter(id=acme.id).update(on_saturation="smaller_model")
+
+
+def test_the_command_sets_it_and_says_what_is_wrong(acme: Project) -> None:
+    a_model("small")
+    facts = set_saturation("Acme", "smaller_model", "--model", "small")
+    assert (facts["on_saturation"], facts["smaller_model"]) == ("smaller_model", "small")
+    assert set_saturation("Acme", "wait", "--project", "default")["smaller_model"] is None
+    with pytest.raises(CommandError, match="smaller model: There is no model 'big'"):
+        set_saturation("Acme", "smaller_model", "--model", "big")
+    with pytest.raises(CommandError, match="Acme has no project 'web'"):
+        set_saturation("Acme", "refuse", "--project", "web")
+
+
+def test_it_is_audited_and_exported(acme: Project) -> None:
+    a_model("small")
+    acme.change(on_saturation="smaller_model", smaller_model="small")
+    seal_now()
+    event = AuditEvent.objects.select_related("personal").get(record_id=acme.id, verb="changed")
+    assert event.changed_fields == {
+        "on_saturation": ["wait", "smaller_model"],
+        "smaller_model": ["", "small"],
+    }
+    (record,) = (each for each in tenant_records(acme.tenant) if each["kind"] == "project")
+    assert (record["on_saturation"], record["smaller_model"]) == ("smaller_model", "small")
