@@ -30,7 +30,7 @@ from inference.limits import (
     refusal,
 )
 from inference.policy_snapshot import POLL_SECONDS, PolicySnapshot
-from inference.reservations import Claim, Clock, Correction, Reservations
+from inference.reservations import Claim, Clock, Correction, Place, Reservations
 
 __all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
 
@@ -143,10 +143,17 @@ class Admission:
     # how much -----------------------------------------------------------------------------------
 
     async def reserve(
-        self, request_id: str, caller: Caller, pool: str, charge: Charge, prices: Prices
+        self,
+        request_id: str,
+        caller: Caller,
+        pool: str,
+        charge: Charge,
+        prices: Prices,
+        *,
+        instead: Place | None = None,
     ) -> Admitted:
         """Counts the request against every limit of its key, project, tenant and tier, or raises
-        `LimitReached` and counts it against none."""
+        `LimitReached` and counts it against none. `instead`: where else it may run."""
         limits, packed_limits = self._limits_of(caller)
         claim = Claim(
             key_id=caller.key.key_id,
@@ -155,6 +162,7 @@ class Admission:
             nanos=charge.nanos,
             pool=pool,
             prices=prices,
+            instead=instead,
         )
         answer = await self._reservations.reserve(
             caller.tenant_id, request_id, claim, packed_limits

@@ -25,8 +25,16 @@ _TENANTS_HINTED: Final = 100_000
 Clock = Callable[[], int]
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where a request may run, and at which prices."""
+
+    pool: str
+    prices: Prices
+
+
 class Claim(msgspec.Struct, frozen=True, array_like=True):
-    """What a request asks for. admission.lua reads and changes the first four by their places."""
+    """What a request asks for. admission.lua reads and changes the first four by their places.
+    `instead` is the place of the model that answers where the one asked for is saturated."""
 
     key_id: str
     project_id: str
@@ -34,6 +42,13 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     nanos: int
     pool: str
     prices: Prices
+    instead: Place | None = None
+
+    @property
+    def places(self) -> list[Place]:
+        """Wherever the request may be."""
+        place = Place(self.pool, self.prices)
+        return [place] if self.instead is None else [place, self.instead]
 
 
 class Reservation(msgspec.Struct, frozen=True, array_like=True):
@@ -164,24 +179,32 @@ async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None
             reservation, request_id = _decode(value), request.decode()
             if reservation.at_ms > oldest_ms:
                 continue
-            pool = reservation.claim.pool
-            if await redis.zscore(keys.pool_open_requests(pool), request_id) is not None:
+            places = reservation.claim.places
+            if await _is_open(redis, request_id, places):
                 continue
-            charge = await _charge_on_record(redis, request_id, reservation.claim)
+            charge = await _charge_on_record(redis, request_id, places)
             correction = Correction(tenant_id=tenant_id, request_id=request_id, charge=charge)
             await reservations.settle([correction])
             swept += 1
     return swept
 
 
-async def _charge_on_record(redis: Redis, request_id: str, claim: Claim) -> Charge:
-    """What the request's terminal record says, as long as the pool remembers it; a request that
-    it does not know was never run."""
-    record = await redis.hget(keys.pool_request(claim.pool, request_id), "record")
-    if not isinstance(record, bytes):
-        return NOTHING
-    entry = codec.decode_usage_entry(record)
-    return actual(entry.outcome, entry.usage, claim.prices)
+async def _is_open(redis: Redis, request_id: str, places: list[Place]) -> bool:
+    for place in places:
+        if await redis.zscore(keys.pool_open_requests(place.pool), request_id) is not None:
+            return True
+    return False
+
+
+async def _charge_on_record(redis: Redis, request_id: str, places: list[Place]) -> Charge:
+    """What the request's terminal record says, as long as its pool remembers it; a request that
+    no pool knows was never run."""
+    for place in places:
+        record = await redis.hget(keys.pool_request(place.pool, request_id), "record")
+        if isinstance(record, bytes):
+            entry = codec.decode_usage_entry(record)
+            return actual(entry.outcome, entry.usage, place.prices)
+    return NOTHING
 
 
 async def _redis_ms(redis: Redis) -> int:

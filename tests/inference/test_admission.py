@@ -16,7 +16,7 @@ from inference.charges import NOTHING, Charge, Prices, actual, worst_case
 from inference.dispatch import Dispatch, usage_entry
 from inference.errors import LimitReached, QuotaExhausted
 from inference.limits import dollars, duration
-from inference.reservations import Correction
+from inference.reservations import Correction, Place
 from tests.inference.callers import FREE, PRICES, a_caller, a_limit, tokens
 from tests.inference.cast import POOL, an_envelope
 from tests.inference.conftest import PEPPER, a_tier
@@ -398,6 +398,27 @@ async def test_the_sweeper_settles_only_what_no_pool_holds_open(
     assert (await used(admission, caller))["key tokens_per_day"] == 133
     await admission.settle(settled("ended", tokens(33)))
     assert (await used(admission, caller))["key tokens_per_day"] == 133
+
+
+async def test_the_sweeper_looks_for_a_request_wherever_it_may_be(
+    admission: Admission, dispatch_redis: Redis, time: Time
+) -> None:
+    """Its model was saturated, and the one that answers instead has another pool and price."""
+    dispatch = Dispatch(dispatch_redis)
+    caller = a_caller(limits=[a_limit(LimitName.SPEND_PER_MONTH, 10**9)])
+    smaller = Place("pool-of-small", Prices(1000, 1000, 1000, 1000))
+    await admission.reserve(
+        "a", caller, POOL, Charge(tokens=100, nanos=10**8), PRICES, instead=smaller
+    )
+    envelope = an_envelope(request_id="a", pool=smaller.pool)
+    await dispatch.enqueue(envelope, max_queue_length=10)
+    assert await reservations.sweep(dispatch_redis, age_ms=-1000, clock=time) == 0
+    usage = TokenUsage(prompt_tokens=30, completion_tokens=3)
+    await dispatch.finish(
+        usage_entry(envelope, attempt=0, outcome=Outcome.CANCELLED, error_code=None, usage=usage)
+    )
+    assert await reservations.sweep(dispatch_redis, age_ms=-1000, clock=time) == 1
+    assert (await used(admission, caller))["key spend_per_month"] == 33
 
 
 def test_amounts_round_up_where_they_are_reserved_and_down_where_they_are_settled() -> None:
