@@ -5,6 +5,7 @@ until they are rounded to nano-dollars: up where they are reserved, down where t
 Nothing is ever settled above its reservation.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +53,14 @@ def worst_case(prompt_tokens: int, output_tokens: int, prices: Prices) -> Charge
     return Charge(
         tokens=prompt_tokens + output_tokens,
         nanos=-(-picos * prices.permille // _PICOS_AND_PERMILLE),
+    )
+
+
+def dearest(charges: Iterable[Charge]) -> Charge:
+    """What covers any one of them."""
+    every = list(charges)
+    return Charge(
+        tokens=max(each.tokens for each in every), nanos=max(each.nanos for each in every)
     )
 
 

@@ -4,6 +4,7 @@ A `Generation` is what a door reads from. Its end is settled in the background, 
 door is still there: a client that leaves never takes the accounting with it.
 """
 
+import asyncio
 import hashlib
 import hmac
 import time
@@ -18,20 +19,29 @@ from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.messages import Api, Envelope
-from gpu_workers.protocol.policy import Caller, ModelPolicy
+from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission, Admitted
-from inference.charges import Prices, prices_of, worst_case
-from inference.dispatch import Dispatch, QueueFull
-from inference.errors import InferenceError, InvalidRequest, LimitReached, Unavailable
+from inference.charges import Charge, Prices, dearest, prices_of, worst_case
+from inference.dispatch import Dispatch, Enqueued, Outlook
+from inference.errors import (
+    InferenceError,
+    InvalidRequest,
+    LimitReached,
+    ModelNotFound,
+    Unavailable,
+)
 from inference.generation import Bounds, Generation
+from inference.reservations import Place
+from inference.saturation import NOT_TAKEN, notice_of, refusal
 from inference.settlement import Settlement
 from inference.token_stream import FrameHub
 from inference.worker_registry import WorkerRegistry
 
 _log = structlog.get_logger(__name__)
 
-_QUEUE_FULL_RETRY_SECONDS: Final = 5
+# How many queues one question about all of them looks at.
+MOST_OUTLOOKS: Final = 32
 _REDIS_CONNECTIONS: Final = 64
 _REDIS_WAIT_SECONDS: Final = 5
 
@@ -77,6 +87,24 @@ class InferenceRequest:
     prompts: int = 1
     templates: int = 1
     choices: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Offer:
+    """A model that may answer a request: what its pool is asked, the most that it may take, and
+    at which prices."""
+
+    envelope: Envelope
+    bounds: Bounds
+    prices: Prices
+
+    @property
+    def place(self) -> Place:
+        return Place(self.envelope.pool, self.prices)
+
+    @property
+    def worst_case(self) -> Charge:
+        return worst_case(self.bounds.prompt_tokens, self.bounds.output_tokens, self.prices)
 
 
 class Completions:
@@ -134,6 +162,19 @@ class Completions:
         await self._blocking_redis.aclose()
         await self._redis.aclose()
 
+    async def outlooks(self, caller: Caller, models: list[ModelPolicy]) -> dict[str, Outlook]:
+        """What one more request would find in each model's queue, by the model's name; of the
+        first `MOST_OUTLOOKS` pools only."""
+        pools = list(dict.fromkeys(model.pool for model in models))[:MOST_OUTLOOKS]
+        found = await asyncio.gather(
+            *(
+                self.dispatch.outlook(pool, caller.tier.service_class, caller.tenant_id)
+                for pool in pools
+            )
+        )
+        by_pool = dict(zip(pools, found, strict=True))
+        return {model.name: by_pool[model.pool] for model in models if model.pool in by_pool}
+
     # a request ----------------------------------------------------------------------------------
 
     async def begin(
@@ -145,28 +186,62 @@ class Completions:
         model = await self.admission.model(request.model, caller)
         _check_output(request, caller)
         await self._check_prompt(request, model, caller)
-        bounds = await self._bounds(request, model, caller)
-        envelope = self._envelope(caller, request, model, bounds, request_id or new_request_id())
-        admitted = await self._reserve(envelope, caller, bounds, prices_of(model, caller.tier))
-        generation = self.settlement.open(envelope, caller, admitted, bounds)
+        wanted = await self._offer(caller, request, model, request_id or new_request_id())
+        instead, why_not = await self._smaller_model(caller, request, model, wanted)
+        admitted = await self._reserve(caller, wanted, instead)
+        generation = self.settlement.open(wanted.envelope, caller, admitted, wanted.bounds)
         try:
-            await self._enqueue(generation)
+            await self._queue(generation, instead, why_not)
         except InferenceError as error:
             error.headers = admitted.headers
             raise
         generation.is_enqueued = True
         if self._is_stopping:
             generation.cancel()
-        ADMITTED.labels(envelope.api.value).inc()
+        ADMITTED.labels(request.api.value).inc()
         return generation
 
-    async def _reserve(
-        self, envelope: Envelope, caller: Caller, bounds: Bounds, prices: Prices
-    ) -> Admitted:
-        charge = worst_case(bounds.prompt_tokens, bounds.output_tokens, prices)
+    async def _offer(
+        self, caller: Caller, request: InferenceRequest, model: ModelPolicy, request_id: str
+    ) -> _Offer:
+        bounds = await self._bounds(request, model, caller)
+        return _Offer(
+            envelope=self._envelope(caller, request, model, bounds, request_id),
+            bounds=bounds,
+            prices=prices_of(model, caller.tier),
+        )
+
+    async def _smaller_model(
+        self, caller: Caller, request: InferenceRequest, model: ModelPolicy, wanted: _Offer
+    ) -> tuple[_Offer | None, str]:
+        """What the project has answer where the model is saturated, or why that cannot be."""
+        name = caller.key.smaller_model
+        if not name:
+            return None, ""
+        if name == model.name:
+            return None, "It is the project's smaller model itself."
+        try:
+            smaller = await self.admission.model(name, caller)
+        except ModelNotFound:
+            return None, "The project's smaller model is none that this API key can call."
+        overhead, context = await self._context(smaller, caller)
+        most = request.prompt_bytes + overhead * request.templates + (request.output_tokens or 1)
+        if most > context < (await self._context(model, caller))[1]:
+            return None, f"The context of {name}, which answers instead, may be too small for it."
+        return await self._offer(caller, request, smaller, wanted.envelope.request_id), ""
+
+    async def _reserve(self, caller: Caller, wanted: _Offer, instead: _Offer | None) -> Admitted:
+        """Whichever of them it will be, it is covered."""
+        envelope = wanted.envelope
+        offers = [wanted] if instead is None else [wanted, instead]
         try:
             return await self.admission.reserve(
-                envelope.request_id, caller, envelope.pool, charge, prices
+                envelope.request_id,
+                caller,
+                envelope.pool,
+                dearest(offer.worst_case for offer in offers),
+                wanted.prices,
+                instead=None if instead is None else instead.place,
             )
         except LimitReached:
             raise
@@ -175,9 +250,26 @@ class Completions:
             self.settlement.give_back(envelope)
             raise
 
-    async def _enqueue(self, generation: Generation) -> None:
+    async def _queue(self, generation: Generation, instead: _Offer | None, why_not: str) -> None:
+        """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
+        model = generation.envelope.model
+        answer = await self._enqueue(generation)
+        if not isinstance(answer, NOT_TAKEN):
+            generation.notice = notice_of(answer)
+            return
+        if instead is not None:
+            self.settlement.move(generation, instead.envelope, instead.bounds, instead.prices)
+            second = await self._enqueue(generation)
+            if not isinstance(second, NOT_TAKEN):
+                generation.notice = notice_of(second, instead_of=model)
+                return
+            why_not = f"{instead.envelope.model}, which answers instead, is saturated too."
+        self.settlement.forget(generation)
+        raise refusal(generation.caller, model, answer, because=why_not)
+
+    async def _enqueue(self, generation: Generation) -> Enqueued:
         try:
-            answer = await self.dispatch.enqueue(
+            return await self.dispatch.enqueue(
                 generation.envelope, max_queue_length=self._settings.max_queue_length
             )
         except BaseException:
@@ -185,22 +277,18 @@ class Completions:
             generation.is_enqueued = True
             generation.cancel()
             raise
-        if isinstance(answer, QueueFull):
-            self.settlement.forget(generation)
-            raise Unavailable(
-                f"The queue of this model is full: {answer.length} requests wait; try again later.",
-                code="queue_full",
-                retry_after_seconds=_QUEUE_FULL_RETRY_SECONDS,
-            )
+
+    async def _context(self, model: ModelPolicy, caller: Caller) -> tuple[int, int]:
+        """What a template adds to a message, and the context that the caller has, in tokens."""
+        overhead, context = await self.workers.prompt_bounds(model.pool, model.context_tokens)
+        return overhead, min(context, caller.tier.max_context_tokens or context)
 
     async def _bounds(
         self, request: InferenceRequest, model: ModelPolicy, caller: Caller
     ) -> Bounds:
         """The most that the request may take: no more than fits the context it has, since a
         longer one is refused unrun."""
-        overhead, context = await self.workers.prompt_bounds(model.pool, model.context_tokens)
-        if caller.tier.max_context_tokens is not None:
-            context = min(context, caller.tier.max_context_tokens)
+        overhead, context = await self._context(model, caller)
         prompt_bound = request.prompt_bound + overhead * request.templates
         asked = request.output_tokens
         output = caller.tier.default_max_output_tokens if asked is None else asked
@@ -247,6 +335,7 @@ class Completions:
             service_class=caller.tier.service_class,
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
+            on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 
     async def _check_prompt(

@@ -1,7 +1,7 @@
 """One admitted request, as its door sees it: output to read, an end to wait for or to ask for."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from prometheus_client import Histogram
@@ -9,9 +9,10 @@ from prometheus_client import Histogram
 from gpu_workers.protocol.messages import Envelope, Terminal
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admitted
-from inference.charges import Charge, actual, worst_case
+from inference.charges import Charge, Prices, actual, worst_case
 from inference.errors import InferenceError
 from inference.limits import Headers
+from inference.saturation import Notice
 from inference.token_stream import FrameHub, Progress, TokenStream
 
 TTFT = Histogram(
@@ -63,9 +64,8 @@ class Generation:
         self.is_enqueued = False
         self.started_at = self.pinged_at = time.monotonic()
         self.times_missing = 0
-        self.stream: TokenStream = settlement.hub.open(
-            envelope.request_id, self._end, self._prompt_counted
-        )
+        self.notice = Notice()
+        self.stream = self._open_stream()
 
     @property
     def request_id(self) -> str:
@@ -73,8 +73,15 @@ class Generation:
 
     @property
     def headers(self) -> Headers:
-        """What an HTTP answer tells of the caller's limits."""
-        return self._admitted.headers
+        """What an HTTP answer tells of the caller's limits, and of what it did not ask for."""
+        return self._admitted.headers + self.notice.headers
+
+    def move_to(self, envelope: Envelope, bounds: Bounds, prices: Prices) -> None:
+        """Another pool is asked for it, since the first one did not take it."""
+        self.envelope, self._bounds = envelope, bounds
+        self._admitted = replace(self._admitted, prices=prices)
+        self._settlement.hub.close(envelope.request_id)
+        self.stream = self._open_stream()
 
     async def next(self) -> Progress:
         """New output, the end, or neither after a long silence. Raises an `InferenceError` if
@@ -110,6 +117,9 @@ class Generation:
         return worst_case(
             self.stream.prompt_tokens, self._bounds.output_tokens, self._admitted.prices
         )
+
+    def _open_stream(self) -> TokenStream:
+        return self._settlement.hub.open(self.request_id, self._end, self._prompt_counted)
 
     def _end(self, terminal: Terminal) -> None:
         self._settlement.settle(self, terminal)

@@ -41,7 +41,7 @@ _WHAT: Final = {
 }
 _OF_REQUESTS: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.CONCURRENT_REQUESTS)
 # Waiting for so long is for people: clients that retry by themselves are told not to.
-_LONGEST_RETRY_MS: Final = 60_000
+LONGEST_RETRY_MS: Final = 60_000
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -196,7 +196,7 @@ def refusal(
         retry_after_seconds=seconds,
         retry_after_ms=max(1, wait_ms),
         limit=detail,
-        should_retry=False if is_exhausted or wait_ms > _LONGEST_RETRY_MS else None,
+        should_retry=False if is_exhausted or wait_ms > LONGEST_RETRY_MS else None,
         headers=headers,
     )
 

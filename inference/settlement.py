@@ -17,7 +17,7 @@ from gpu_workers.protocol.messages import Envelope, Outcome, Terminal, TokenUsag
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admission, Admitted
 from inference.background import Background
-from inference.charges import NOTHING, Charge
+from inference.charges import NOTHING, Charge, Prices
 from inference.dispatch import Dispatch, RequestState, Stranded, usage_entry
 from inference.errors import REDIS_ERRORS, Cancelled, InferenceError, Unavailable, WorkerLost
 from inference.generation import Bounds, Generation
@@ -86,6 +86,13 @@ class Settlement:
         self._open[envelope.request_id] = generation
         self._pools.add(envelope.pool)
         return generation
+
+    def move(
+        self, generation: Generation, envelope: Envelope, bounds: Bounds, prices: Prices
+    ) -> None:
+        """The pool did not take it; another one is about to be asked."""
+        generation.move_to(envelope, bounds, prices)
+        self._pools.add(envelope.pool)
 
     def cancel(self, generation: Generation) -> None:
         # What is still on its way into the queue would be unknown to the pool, and run for nobody.

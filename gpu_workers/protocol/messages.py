@@ -41,7 +41,8 @@ class Outcome(StrEnum):
 
 class LimitDetail(Message, frozen=True):
     """The limit behind a refusal, for machines. `scope` is `key`, `project`, `tenant` or `tier`;
-    `reset_seconds` None where waiting does not help."""
+    `reset_seconds` None where waiting does not help. Of `ttft_target_ms`, `used` is the expected
+    wait."""
 
     limit: str
     scope: str

@@ -1,9 +1,10 @@
 """The answer of GET /v1/limits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy
+from inference.dispatch import Outlook
 from inference.limits import Standing
 
 _UNITS: Final = {
@@ -14,24 +15,48 @@ _UNITS: Final = {
 
 
 def limits_json(
-    caller: Caller, models: Iterable[ModelPolicy], standings: Iterable[Standing]
+    caller: Caller,
+    models: Iterable[ModelPolicy],
+    standings: Iterable[Standing],
+    queues: Mapping[str, Outlook],
 ) -> dict[str, Any]:
-    """Everything that bounds the caller. Times are Unix seconds, as OpenAI has them."""
+    """Everything that bounds the caller, and what it would wait for. Times are Unix seconds, as
+    OpenAI has them; a wait is null where nobody can tell."""
     key, tenant = caller.key, caller.tenant
+    names = [model.name for model in models]
     return {
         "object": "limits",
         "tier": tenant.tier.name,
         "tenant": {"id": tenant.tenant_id, "name": tenant.name},
-        "project": {"id": key.project_id, "name": key.project_name},
+        "project": {
+            "id": key.project_id,
+            "name": key.project_name,
+            "on_saturation": key.on_saturation.value,
+            "smaller_model": key.smaller_model if key.smaller_model in names else None,
+        },
         "api_key": {
             "id": key.key_id,
             "scopes": [scope.value for scope in key.scopes],
             "expires_at": None if key.expires_at_ms is None else key.expires_at_ms // 1000,
         },
-        "models": [model.name for model in models],
+        "models": names,
+        "queues": [_queue_json(name, outlook) for name, outlook in queues.items()],
+        "ttft_target_ms": tenant.tier.ttft_target_ms,
         "max_output_tokens": tenant.tier.max_output_tokens,
         "max_context_tokens": tenant.tier.max_context_tokens,
         "data": [_limit_json(standing) for standing in standings],
+    }
+
+
+def _queue_json(model: str, outlook: Outlook) -> dict[str, Any]:
+    """What one more request would find; position 0 need not wait. `waiting` are the tenant's own:
+    how many others there are is not its business."""
+    return {
+        "object": "queue",
+        "model": model,
+        "position": outlook.position,
+        "expected_wait_ms": outlook.wait_ms,
+        "waiting": outlook.waiting,
     }
 
 

@@ -33,6 +33,7 @@ from inference.generation import Generation
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
 from inference.openai_api.responses import error_json, retry_headers
+from inference.saturation import Notice
 from inference.websocket_api.frames import (
     CancelFrame,
     FrameWriter,
@@ -191,6 +192,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         generation = request.generation = await self._completions.begin(caller, parsed)
         if request.is_cancelled:
             generation.cancel()
+        if generation.notice != Notice():
+            await self._send(writer.notice(generation.notice))
         while True:
             progress = await generation.next()
             for chunk in progress.chunks:

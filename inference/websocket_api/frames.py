@@ -10,6 +10,8 @@ From the client, at most 64 KiB each:
 
 From the server:
 
+    {"type": "notice", "id": "a", "queue": "relaxed", "expected_wait_ms": 4200}
+    {"type": "notice", "id": "a", "model_instead_of": "large"}
     {"type": "chunk", "id": "a", "data": {...}}
     {"type": "done", "id": "a", "request_id": "...", "finish_reason": "stop", "usage": {...}}
     {"type": "error", "id": "a", "error": {"message", "type", "param", "code"}}
@@ -17,13 +19,16 @@ From the server:
 An error of a limit has `penstock` besides: {"limit", "scope", "used", "limit_value",
 "reset_seconds"}, where null says that waiting does not help.
 
+A `notice` comes before all else, and only to say that the request waits for longer than its tier
+promises, or that a smaller model answers than the body named: the project's choice.
+
 `data` is a chunk of the stream, or the whole answer where the body does not ask to stream. Each
 request ends with one `done` or one `error`; one that was cancelled with a `done` whose
 `finish_reason` is `cancelled` and whose usage counts what was generated. An `error` whose id is
 null is about a frame, and ends no request.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +37,7 @@ from gpu_workers.protocol.messages import Terminal, WireError
 from inference.errors import InvalidRequest
 from inference.openai_api import parsing
 from inference.openai_api.responses import error_json
+from inference.saturation import Notice
 
 MAX_FRAME_BYTES: Final = 64 * 1024
 
@@ -81,6 +87,14 @@ class FrameWriter:
 
     def __init__(self, request_id: str | None) -> None:
         self._id = msgspec.json.encode(request_id)
+
+    def notice(self, notice: Notice) -> str:
+        told: dict[str, Any] = {"type": "notice", "id": msgspec.Raw(self._id)}
+        if notice.relaxed_wait_ms is not None:
+            told |= {"queue": "relaxed", "expected_wait_ms": notice.relaxed_wait_ms}
+        if notice.instead_of is not None:
+            told["model_instead_of"] = notice.instead_of
+        return msgspec.json.encode(told).decode()
 
     def chunk(self, data: bytes) -> str:
         return (b'{"type":"chunk","id":' + self._id + b',"data":' + data + b"}").decode()

@@ -101,14 +101,9 @@ class Snapshot:
     async def add_model(
         self, name: str, tenant_ids: list[str] | None = None, **changes: Any
     ) -> None:
+        fields: dict[str, Any] = {"pool": POOL, "context_tokens": 2048} | changes
         policy = ModelPolicy(
-            name=name,
-            pool=POOL,
-            context_tokens=2048,
-            created_at=1,
-            owned_by="penstock",
-            tenant_ids=tenant_ids,
-            **changes,
+            name=name, created_at=1, owned_by="penstock", tenant_ids=tenant_ids, **fields
         )
         await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
         await self.bump()

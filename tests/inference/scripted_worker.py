@@ -151,7 +151,10 @@ async def talk_until_cancelled(run: Run) -> None:
 class ScriptedWorker:
     """Runs `script` for each assignment until it is stopped."""
 
-    def __init__(self, redis_url: str, script: Script = count_to_three) -> None:
+    def __init__(
+        self, redis_url: str, script: Script = count_to_three, *, pool: str = POOL
+    ) -> None:
+        self.pool = pool
         self.redis = Redis.from_url(redis_url, socket_timeout=None, max_connections=10_000)
         self.script = script
         self.runs: dict[str, Run] = {}
@@ -159,8 +162,8 @@ class ScriptedWorker:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, slots: int = 64, **info: Any) -> None:
-        encoded = encoded_worker_info(WORKER_ID, slots=slots, **info)
-        await self.redis.sadd(keys.known_pools(), POOL)
+        encoded = encoded_worker_info(WORKER_ID, slots=slots, pool=self.pool, **info)
+        await self.redis.sadd(keys.known_pools(), self.pool)
         await self.call(keys.FUNCTION_REGISTER, WORKER_ID, "scripted", encoded)
         await self._handle(await self.claim(encoded, slots))
         self._tasks.append(asyncio.create_task(self._read()))
@@ -171,19 +174,19 @@ class ScriptedWorker:
     async def die(self) -> None:
         """As by kill -9, long enough ago for the lease to have run out."""
         await self._cancel_tasks()
-        await self.redis.zadd(keys.pool_heartbeats(POOL), {WORKER_ID: 1})
+        await self.redis.zadd(keys.pool_heartbeats(self.pool), {WORKER_ID: 1})
 
     async def stop(self) -> None:
         await self._cancel_tasks()
         await self.redis.aclose()
 
     async def call(self, function: str, *arguments: Any) -> Any:
-        answer: Any = await self.redis.fcall(function, 1, keys.pool_prefix(POOL), *arguments)
+        answer: Any = await self.redis.fcall(function, 1, keys.pool_prefix(self.pool), *arguments)
         return answer
 
     async def records(self) -> list[Any]:
         """The usage records so far."""
-        entries: Any = await self.redis.xrange(keys.pool_usage(POOL))
+        entries: Any = await self.redis.xrange(keys.pool_usage(self.pool))
         return [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
 
     async def _cancel_tasks(self) -> None:
@@ -195,7 +198,7 @@ class ScriptedWorker:
     async def _read(self) -> None:
         while True:
             popped: Any = await self.redis.blmpop(
-                1, 1, keys.pool_inbox(POOL, WORKER_ID), direction="LEFT", count=64
+                1, 1, keys.pool_inbox(self.pool, WORKER_ID), direction="LEFT", count=64
             )
             if popped:
                 await self._handle(popped[1])

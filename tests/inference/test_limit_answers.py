@@ -313,7 +313,7 @@ async def test_limits_are_told_whole(service: Service, worker: ScriptedWorker) -
     assert told["object"] == "limits"
     assert told["tier"] == "standard"
     assert told["tenant"] == {"id": "acme", "name": "Acme"}
-    assert told["project"] == {"id": "project-of-Acme", "name": "Web"}
+    assert (told["project"]["id"], told["project"]["name"]) == ("project-of-Acme", "Web")
     assert told["api_key"]["scopes"] == ["usage:read", "inference"]
     assert told["models"] == [MODEL]
     rows = {(each["scope"], each["limit"]): each for each in told["data"]}

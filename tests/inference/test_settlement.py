@@ -50,8 +50,8 @@ async def test_a_reservation_whose_answer_was_lost_is_given_back(
     admission = service.gateway.completions.admission
     reserve = admission.reserve
 
-    async def lose_the_answer(*args: Any) -> None:
-        await reserve(*args)
+    async def lose_the_answer(*args: Any, **options: Any) -> None:
+        await reserve(*args, **options)
         assert await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 1
         raise RedisConnectionError("away")
 
