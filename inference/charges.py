@@ -31,6 +31,15 @@ class Prices(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """The most tokens that a request may take, over all its prompts and choices."""
+
+    prompt_tokens: int
+    output_tokens: int
+    is_one_prompt: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Charge:
     """An amount that counts against limits."""
 

@@ -5,9 +5,6 @@ door is still there: a client that leaves never takes the accounting with it.
 """
 
 import asyncio
-import hashlib
-import hmac
-import time
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,21 +15,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol.messages import Api, Envelope
-from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation
+from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission, Admitted
-from inference.charges import Charge, Prices, dearest, prices_of, worst_case
+from inference.charges import dearest
 from inference.dispatch import Dispatch, Enqueued, Outlook
-from inference.errors import (
-    InferenceError,
-    InvalidRequest,
-    LimitReached,
-    ModelNotFound,
-    Unavailable,
-)
-from inference.generation import Bounds, Generation
-from inference.reservations import Place
+from inference.errors import InferenceError, LimitReached, Unavailable
+from inference.generation import Generation
+from inference.offers import InferenceRequest, Offer, Offers
 from inference.saturation import NOT_TAKEN, notice_of, refusal
 from inference.settlement import Settlement
 from inference.token_stream import FrameHub
@@ -62,49 +52,6 @@ class GatewaySettings:
     max_queue_length: int = 1_000
     max_requests_per_websocket: int = 64
     drain_seconds: float = 5.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InferenceRequest:
-    """A request as a door has validated it. `body` is the JSON for the engine, with allowed
-    fields only; `output_tokens` what the client asked for per choice, `output_param` under which
-    name; `prompt_bytes` the UTF-8 bytes of the longest prompt's text, found in `prompt_param`.
-
-    The worst case is reserved by `prompt_bound`, the most tokens that the text of all `prompts`
-    may have, `templates`, how often a template adds its part to it, and `choices`, how many
-    outputs are generated in all.
-    """
-
-    api: Api
-    model: str
-    stream: bool
-    body: bytes
-    output_tokens: int | None
-    output_param: str
-    prompt_bytes: int
-    prompt_param: str
-    prompt_bound: int
-    prompts: int = 1
-    templates: int = 1
-    choices: int = 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Offer:
-    """A model that may answer a request: what its pool is asked, the most that it may take, and
-    at which prices."""
-
-    envelope: Envelope
-    bounds: Bounds
-    prices: Prices
-
-    @property
-    def place(self) -> Place:
-        return Place(self.envelope.pool, self.prices)
-
-    @property
-    def worst_case(self) -> Charge:
-        return worst_case(self.bounds.prompt_tokens, self.bounds.output_tokens, self.prices)
 
 
 class Completions:
@@ -138,6 +85,12 @@ class Completions:
         self.dispatch = Dispatch(self._redis)
         self.hub = FrameHub(self._redis, self._blocking_redis)
         self.workers = WorkerRegistry(self._redis)
+        self._offers = Offers(
+            self.admission,
+            self.workers,
+            gateway_id=self.hub.gateway_id,
+            cache_salt_secret=settings.cache_salt_secret,
+        )
         self.settlement = Settlement(self.admission, self.dispatch, self.hub)
         self._is_stopping = False
 
@@ -183,11 +136,8 @@ class Completions:
         """Admits and queues a request; raises an `InferenceError` if that may not be."""
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
-        model = await self.admission.model(request.model, caller)
-        _check_output(request, caller)
-        await self._check_prompt(request, model, caller)
-        wanted = await self._offer(caller, request, model, request_id or new_request_id())
-        instead, why_not = await self._smaller_model(caller, request, model, wanted)
+        wanted = await self._offers.wanted(caller, request, request_id or new_request_id())
+        instead, why_not = await self._offers.smaller(caller, request, wanted)
         admitted = await self._reserve(caller, wanted, instead)
         generation = self.settlement.open(wanted.envelope, caller, admitted, wanted.bounds)
         try:
@@ -201,36 +151,7 @@ class Completions:
         ADMITTED.labels(request.api.value).inc()
         return generation
 
-    async def _offer(
-        self, caller: Caller, request: InferenceRequest, model: ModelPolicy, request_id: str
-    ) -> _Offer:
-        bounds = await self._bounds(request, model, caller)
-        return _Offer(
-            envelope=self._envelope(caller, request, model, bounds, request_id),
-            bounds=bounds,
-            prices=prices_of(model, caller.tier),
-        )
-
-    async def _smaller_model(
-        self, caller: Caller, request: InferenceRequest, model: ModelPolicy, wanted: _Offer
-    ) -> tuple[_Offer | None, str]:
-        """What the project has answer where the model is saturated, or why that cannot be."""
-        name = caller.key.smaller_model
-        if not name:
-            return None, ""
-        if name == model.name:
-            return None, "It is the project's smaller model itself."
-        try:
-            smaller = await self.admission.model(name, caller)
-        except ModelNotFound:
-            return None, "The project's smaller model is none that this API key can call."
-        overhead, context = await self._context(smaller, caller)
-        most = request.prompt_bytes + overhead * request.templates + (request.output_tokens or 1)
-        if most > context < (await self._context(model, caller))[1]:
-            return None, f"The context of {name}, which answers instead, may be too small for it."
-        return await self._offer(caller, request, smaller, wanted.envelope.request_id), ""
-
-    async def _reserve(self, caller: Caller, wanted: _Offer, instead: _Offer | None) -> Admitted:
+    async def _reserve(self, caller: Caller, wanted: Offer, instead: Offer | None) -> Admitted:
         """Whichever of them it will be, it is covered."""
         envelope = wanted.envelope
         offers = [wanted] if instead is None else [wanted, instead]
@@ -250,7 +171,7 @@ class Completions:
             self.settlement.give_back(envelope)
             raise
 
-    async def _queue(self, generation: Generation, instead: _Offer | None, why_not: str) -> None:
+    async def _queue(self, generation: Generation, instead: Offer | None, why_not: str) -> None:
         """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
         model = generation.envelope.model
         answer = await self._enqueue(generation)
@@ -258,7 +179,7 @@ class Completions:
             generation.notice = notice_of(answer)
             return
         if instead is not None:
-            self.settlement.move(generation, instead.envelope, instead.bounds, instead.prices)
+            self.settlement.move(generation, instead)
             second = await self._enqueue(generation)
             if not isinstance(second, NOT_TAKEN):
                 generation.notice = notice_of(second, instead_of=model)
@@ -277,99 +198,3 @@ class Completions:
             generation.is_enqueued = True
             generation.cancel()
             raise
-
-    async def _context(self, model: ModelPolicy, caller: Caller) -> tuple[int, int]:
-        """What a template adds to a message, and the context that the caller has, in tokens."""
-        overhead, context = await self.workers.prompt_bounds(model.pool, model.context_tokens)
-        return overhead, min(context, caller.tier.max_context_tokens or context)
-
-    async def _bounds(
-        self, request: InferenceRequest, model: ModelPolicy, caller: Caller
-    ) -> Bounds:
-        """The most that the request may take: no more than fits the context it has, since a
-        longer one is refused unrun."""
-        overhead, context = await self._context(model, caller)
-        prompt_bound = request.prompt_bound + overhead * request.templates
-        asked = request.output_tokens
-        output = caller.tier.default_max_output_tokens if asked is None else asked
-        return Bounds(
-            prompt_tokens=min(prompt_bound, context * request.prompts),
-            output_tokens=min(output, context) * request.choices,
-            is_one_prompt=request.prompts == 1,
-        )
-
-    def _envelope(
-        self,
-        caller: Caller,
-        request: InferenceRequest,
-        model: ModelPolicy,
-        bounds: Bounds,
-        request_id: str,
-    ) -> Envelope:
-        arrived_at_ms = time.time_ns() // 1_000_000
-        salt = hmac.new(
-            self._settings.cache_salt_secret, caller.tenant_id.encode(), hashlib.sha256
-        ).hexdigest()
-        return Envelope(
-            request_id=request_id,
-            tenant_id=caller.tenant_id,
-            project_id=caller.key.project_id,
-            api_key_id=caller.key.key_id,
-            tier=caller.tier.name,
-            gateway_id=self.hub.gateway_id,
-            pool=model.pool,
-            model=model.name,
-            api=request.api,
-            stream=request.stream,
-            body=request.body,
-            max_output_tokens=request.output_tokens
-            if request.output_tokens is not None
-            else caller.tier.default_max_output_tokens,
-            priority=caller.tier.priority,
-            cache_salt=salt,
-            arrived_at_ms=arrived_at_ms,
-            ttft_target_ms=caller.tier.ttft_target_ms,
-            max_wait_ms=caller.tier.max_queue_seconds * 1000,
-            max_context_tokens=caller.tier.max_context_tokens,
-            weight=caller.tier.weight,
-            service_class=caller.tier.service_class,
-            prompt_bound=bounds.prompt_tokens,
-            output_bound=bounds.output_tokens,
-            on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
-        )
-
-    async def _check_prompt(
-        self, request: InferenceRequest, model: ModelPolicy, caller: Caller
-    ) -> None:
-        """Refuses what is too long however it is tokenized; the worker judges the rest."""
-        tier = caller.tier
-        context_tokens = await self.workers.fits(
-            model.pool, request.prompt_bytes, tier.max_context_tokens
-        )
-        if context_tokens is None:
-            return
-        is_tiers = context_tokens == tier.max_context_tokens
-        whose = f"tier {tier.name}" if is_tiers else model.name
-        raise InvalidRequest(
-            f"The context of {whose} is {context_tokens} tokens; the prompt, "
-            f"{request.prompt_bytes} bytes of text, is longer however it is tokenized.",
-            param=request.prompt_param,
-            code="context_length_exceeded",
-        )
-
-
-def _check_output(request: InferenceRequest, caller: Caller) -> None:
-    asked, limit = request.output_tokens, caller.tier.max_output_tokens
-    context = caller.tier.max_context_tokens
-    if asked is not None and context is not None and asked >= context:
-        raise InvalidRequest(
-            f"{request.output_param} is {asked}; the context of tier {caller.tier.name} is "
-            f"{context} tokens, prompt and output together.",
-            param=request.output_param,
-            code="context_length_exceeded",
-        )
-    if asked is not None and asked > limit:
-        raise InvalidRequest(
-            f"{request.output_param} is {asked}; tier {caller.tier.name} allows at most {limit}.",
-            param=request.output_param,
-        )

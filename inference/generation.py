@@ -1,7 +1,7 @@
 """One admitted request, as its door sees it: output to read, an end to wait for or to ask for."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from prometheus_client import Histogram
@@ -9,9 +9,10 @@ from prometheus_client import Histogram
 from gpu_workers.protocol.messages import Envelope, Terminal
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admitted
-from inference.charges import Charge, Prices, actual, worst_case
+from inference.charges import Bounds, Charge, actual, worst_case
 from inference.errors import InferenceError
 from inference.limits import Headers
+from inference.offers import Offer
 from inference.saturation import Notice
 from inference.token_stream import FrameHub, Progress, TokenStream
 
@@ -32,15 +33,6 @@ class Keeper(Protocol):
     def settle(self, generation: "Generation", terminal: Terminal) -> None: ...
 
     def true_down(self, generation: "Generation") -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bounds:
-    """The most tokens that a request may take, over all its prompts and choices."""
-
-    prompt_tokens: int
-    output_tokens: int
-    is_one_prompt: bool
 
 
 class Generation:
@@ -76,11 +68,11 @@ class Generation:
         """What an HTTP answer tells of the caller's limits, and of what it did not ask for."""
         return self._admitted.headers + self.notice.headers
 
-    def move_to(self, envelope: Envelope, bounds: Bounds, prices: Prices) -> None:
+    def move_to(self, offer: Offer) -> None:
         """Another pool is asked for it, since the first one did not take it."""
-        self.envelope, self._bounds = envelope, bounds
-        self._admitted = replace(self._admitted, prices=prices)
-        self._settlement.hub.close(envelope.request_id)
+        self.envelope, self._bounds = offer.envelope, offer.bounds
+        self._admitted = replace(self._admitted, prices=offer.prices)
+        self._settlement.hub.close(self.request_id)
         self.stream = self._open_stream()
 
     async def next(self) -> Progress:

@@ -45,11 +45,9 @@ class Notice:
 
 def notice_of(answer: Enqueued, *, instead_of: str | None = None) -> Notice:
     """Of a request that was taken."""
-    is_relaxed = isinstance(answer, Queued) and answer.is_relaxed
-    return Notice(
-        relaxed_wait_ms=answer.wait_ms if isinstance(answer, Queued) and is_relaxed else None,
-        instead_of=instead_of,
-    )
+    if isinstance(answer, Queued) and answer.is_relaxed:
+        return Notice(relaxed_wait_ms=answer.wait_ms, instead_of=instead_of)
+    return Notice(instead_of=instead_of)
 
 
 def refusal(

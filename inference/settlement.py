@@ -17,10 +17,11 @@ from gpu_workers.protocol.messages import Envelope, Outcome, Terminal, TokenUsag
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admission, Admitted
 from inference.background import Background
-from inference.charges import NOTHING, Charge, Prices
+from inference.charges import NOTHING, Bounds, Charge
 from inference.dispatch import Dispatch, RequestState, Stranded, usage_entry
 from inference.errors import REDIS_ERRORS, Cancelled, InferenceError, Unavailable, WorkerLost
-from inference.generation import Bounds, Generation
+from inference.generation import Generation
+from inference.offers import Offer
 from inference.reservations import Correction
 from inference.token_stream import FrameHub, TokenStream
 
@@ -87,12 +88,10 @@ class Settlement:
         self._pools.add(envelope.pool)
         return generation
 
-    def move(
-        self, generation: Generation, envelope: Envelope, bounds: Bounds, prices: Prices
-    ) -> None:
+    def move(self, generation: Generation, offer: Offer) -> None:
         """The pool did not take it; another one is about to be asked."""
-        generation.move_to(envelope, bounds, prices)
-        self._pools.add(envelope.pool)
+        generation.move_to(offer)
+        self._pools.add(offer.envelope.pool)
 
     def cancel(self, generation: Generation) -> None:
         # What is still on its way into the queue would be unknown to the pool, and run for nobody.

@@ -19,7 +19,7 @@ from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, ModelPolicy, Scope
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import TICKET_SECONDS
-from inference.completions import Completions, InferenceRequest
+from inference.completions import Completions
 from inference.errors import (
     Cancelled,
     InferenceError,
@@ -30,6 +30,7 @@ from inference.errors import (
 )
 from inference.generation import Generation
 from inference.limits import Headers
+from inference.offers import InferenceRequest
 from inference.openai_api.body import ClientGone, read_body
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion

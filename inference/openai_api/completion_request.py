@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from gpu_workers.protocol.messages import Api
-from inference.completions import InferenceRequest
 from inference.errors import InvalidRequest
+from inference.offers import InferenceRequest
 from inference.openai_api import parsing
 from inference.openai_api.sampling import (
     INERT,

@@ -186,6 +186,35 @@ async def test_a_smaller_model_answers_at_its_own_pool_and_price(
     await eventually(is_settled)
 
 
+async def test_the_dearer_of_the_two_models_is_reserved(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    await service.snapshot.add_model(MODEL, price=PricePolicy(completion=1))
+    dear = PricePolicy(completion=10**9)
+    await service.snapshot.add_model(SMALL, pool=SMALL_POOL, price=dear)
+    await worker.start()
+    # Ten tokens at a thousandth of a dollar each.
+    limits = [a_limit(LimitName.SPEND_PER_MONTH, 10**7 - 1)]
+    answer = await answer_to(service, await alices(service, limits=limits, **FALL_BACK))
+    assert answer.json()["error"]["penstock"]["limit"] == "spend_per_month"
+    limits = [a_limit(LimitName.SPEND_PER_MONTH, 10**7)]
+    answer = await answer_to(service, await alices(service, limits=limits, **FALL_BACK))
+    assert answer.status_code == 200
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_request_that_nobody_takes_at_the_smaller_model_is_ended_in_time(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    impatient = a_tier(ttft_target_ms=1000, max_queue_seconds=1)
+    key = await service.snapshot.add_key("Acme", tier=impatient, **FALL_BACK)
+    async with saturated(service, worker, MODEL):
+        answer = await answer_to(service, key)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "queue_timeout")
+    assert answer.headers["x-penstock-model-instead-of"] == MODEL
+    assert await dispatch_redis.zcard(keys.pool_queue(SMALL_POOL)) == 0
+
+
 @pytest.mark.usefixtures("small")
 async def test_a_model_with_room_answers_itself(
     service: Service, worker: ScriptedWorker, small_worker: ScriptedWorker

@@ -12,8 +12,8 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.protocol.policy import Scope
 from inference import settlement
-from inference.completions import InferenceRequest
 from inference.dispatch import RequestState
+from inference.offers import InferenceRequest
 from tests.inference.cast import MODEL, POOL, an_envelope
 from tests.inference.conftest import Service
 from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled
