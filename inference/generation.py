@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import structs
 from prometheus_client import Histogram
 
 from gpu_workers.protocol.messages import Envelope, Terminal
@@ -64,7 +65,10 @@ class Generation:
         self.started_at = self.pinged_at = time.monotonic()
         self.times_missing = 0
         self.stream: TokenStream = settlement.hub.open(
-            envelope.request_id, self._end, self._prompt_counted
+            envelope.request_id,
+            self._end,
+            self._prompt_counted,
+            keeps_token_ids=envelope.stream and envelope.is_resumable,
         )
 
     @property
@@ -110,6 +114,12 @@ class Generation:
         return worst_case(
             self.stream.prompt_tokens, self._bounds.output_tokens, self._admitted.prices
         )
+
+    def resumption(self) -> Envelope | None:
+        """The envelope with which another worker goes on from what has come, None if that is
+        nothing."""
+        token_ids = list(self.stream.token_ids)
+        return structs.replace(self.envelope, resumed_token_ids=token_ids) if token_ids else None
 
     def _end(self, terminal: Terminal) -> None:
         self._settlement.settle(self, terminal)
