@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,6 +53,10 @@ async def be_silent(run: Run) -> None:
 def text_of(events: str) -> str:
     chunks = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: {")]
     return "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
+
+
+def _has_run(worker: ScriptedWorker) -> bool:
+    return bool(worker.runs)
 
 
 async def is_settled(redis: Redis) -> bool:
@@ -132,7 +137,7 @@ async def test_the_third_worker_that_dies_with_a_request_is_the_last(
                 worker_redis_url(POOL), be_silent, worker_id=f"poisoned-{number}#1"
             )
             await poisoned.start()
-            await eventually(lambda each=poisoned: each.runs)
+            await eventually(partial(_has_run, poisoned))
             await poisoned.die()
             await poisoned.stop()
         response = await asked
