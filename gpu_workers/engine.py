@@ -1,7 +1,7 @@
 """What a worker asks of an engine. vLLM and the simulated engine are held to one contract suite."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, WireError
@@ -26,6 +26,7 @@ class Output:
 
     `completion_tokens` is cumulative over all choices; `token_ids` are the new ones, empty where
     the request has several choices; `prompt_tokens` is 0 as long as not all prompts are counted.
+    An event that tells of no token, such as the role's, counts none.
     """
 
     chunks: list[bytes]
@@ -40,7 +41,8 @@ class Result:
 
     `body` is the whole answer's JSON for a request that did not stream and completed. `usage`
     holds what the engine really counted, also after an abort. `first_token_at_ms` is the Unix
-    time of the first token where no `Output` shows it, that is, without streaming.
+    time of the first token where no `Output` shows it, that is, without streaming; `token_ids`
+    are then what an aborted request with one choice has generated.
     """
 
     outcome: Outcome
@@ -49,6 +51,7 @@ class Result:
     body: bytes | None = None
     error: WireError | None = None
     first_token_at_ms: int | None = None
+    token_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +89,9 @@ class Engine(Protocol):
     ) -> AsyncIterator[Output | Result]:
         """Run one request: `Output`s while it streams, then one `Result`, never an exception
         except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`.
+
+        With `envelope.resumed_token_ids` it goes on after these: they come as the first output,
+        which holds no other token, and count as if they had been generated here.
 
         An `Output` may be given to `emit`, in its place in the order, rather than be yielded: that
         wakes no task for it.

@@ -45,6 +45,7 @@ class FrameWriter:
         self._on_flush = on_flush
         self._waiting: dict[str, list[Frame]] = {}
         self._writes: dict[str, asyncio.Task[None]] = {}
+        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
         self._loop = asyncio.get_running_loop()
 
     def append(self, gateway_id: str, frame: Frame) -> None:
@@ -66,9 +67,17 @@ class FrameWriter:
                 else:
                     await asyncio.sleep(0)
 
+    async def written(self, gateway_id: str) -> None:
+        """Wait until all that was appended for a gateway is in Redis, or the gateway is lost."""
+        if gateway_id in self._waiting or gateway_id in self._writes:
+            written = self._loop.create_future()
+            self._awaited.setdefault(gateway_id, []).append(written)
+            await written
+
     def drop(self, gateway_id: str) -> None:
         """Forget what waits for a gateway that is gone."""
         self._waiting.pop(gateway_id, None)
+        _tell(self._awaited.pop(gateway_id, []))
 
     async def close(self) -> None:
         await cancel_and_wait(self._writes.values())
@@ -81,9 +90,13 @@ class FrameWriter:
     async def _write(self, gateway_id: str) -> None:
         try:
             while frames := self._waiting.pop(gateway_id, None):
+                awaited = self._awaited.pop(gateway_id, [])
                 await self._push(gateway_id, frames)
+                _tell(awaited)
         finally:
             del self._writes[gateway_id]
+            if gateway_id not in self._waiting:
+                _tell(self._awaited.pop(gateway_id, []))
             if gateway_id in self._waiting:
                 self._loop.call_soon(self._start_write, gateway_id)
 
@@ -118,3 +131,9 @@ class FrameWriter:
         _log.warning("gateway_lost", gateway_id=gateway_id, reason=reason)
         self.drop(gateway_id)
         self._on_gateway_lost(gateway_id)
+
+
+def _tell(awaited: "list[asyncio.Future[None]]") -> None:
+    for each in awaited:
+        if not each.done():
+            each.set_result(None)

@@ -4,7 +4,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
-from gpu_workers.protocol.messages import UsageEntry
+from gpu_workers.protocol.messages import RetryReason, UsageEntry
 
 _SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 _STEP_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
@@ -27,6 +27,9 @@ COMPLETION_TOKENS = Counter(
 )
 RUNNING = Gauge("penstock_worker_running_requests", "Requests in the engine's batch.", ["model"])
 WAITING = Gauge("penstock_worker_waiting_requests", "Requests waiting in the engine.", ["model"])
+REQUEUES = Counter(
+    "penstock_worker_requeues", "Requests given back for another to go on.", ["model", "reason"]
+)
 OPEN = Gauge("penstock_worker_open_requests", "Requests that this worker holds.", ["model"])
 SLOTS = Gauge("penstock_worker_slots", "Requests that this worker takes at once.", ["model"])
 ENGINE_UP = Gauge("penstock_worker_engine_up", "1 while the engine serves.", ["model"])
@@ -74,6 +77,9 @@ class WorkerMetrics:
         self.frames = FRAMES.labels(model)
         self.flush_frames = FLUSH_FRAMES.labels(model)
         self.claim_seconds = CLAIM_SECONDS.labels(model)
+
+    def requeued(self, reason: RetryReason) -> None:
+        REQUEUES.labels(self._model, reason).inc()
 
     def flushed(self, frames: int) -> None:
         self.frames.inc(frames)

@@ -2,13 +2,16 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from gpu_workers.engine import Output, Result
 from gpu_workers.protocol.messages import (
     Delta,
     Envelope,
     Outcome,
+    RetryReason,
     Terminal,
     TokenUsage,
     UsageEntry,
@@ -36,13 +39,21 @@ class OpenRequest:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     is_aborted: bool = False
+    # Its client, or its gateway, has no use for it any more
+    is_unwanted: bool = False
+    # It makes room for another; whoever gets it next goes on from here
+    is_preempted: bool = False
     # Why the worker itself ended it, where the client had no part in that
     stopped_by_worker: WireError | None = None
+    # All that its gateway has been sent, if it is one that can go on elsewhere
+    token_ids: list[int] = field(default_factory=list)
     task: "asyncio.Task[None] | None" = None
     _seq: int = 0
 
     def delta(self, output: Output) -> Delta:
         """The next frame. Hot path: no logging, no metrics, no await."""
+        if self.envelope.is_resumable and output.completion_tokens > len(self.token_ids):
+            self.token_ids += output.token_ids  # what it goes on from is known already
         self.completion_tokens = output.completion_tokens
         self.prompt_tokens = output.prompt_tokens or self.prompt_tokens
         self.last_token_at_ms = time.time_ns() // 1_000_000
@@ -66,7 +77,31 @@ class OpenRequest:
             self.first_token_at_ms = result.first_token_at_ms
         if self.stopped_by_worker is None or result.outcome is not Outcome.CANCELLED:
             return result
-        return Result(outcome=Outcome.FAILED, usage=result.usage, error=self.stopped_by_worker)
+        return replace(result, outcome=Outcome.FAILED, error=self.stopped_by_worker)
+
+    def reason_to_retry(self, result: Result) -> RetryReason | None:
+        """Why another attempt takes the place of this one's end, None if that is final."""
+        if not self._can_be_tried_again():
+            return None
+        if result.outcome is Outcome.FAILED and self.stopped_by_worker is not None:
+            return "worker_lost"
+        if result.outcome is Outcome.CANCELLED and self.is_preempted:
+            return "preempted"
+        return None
+
+    def resumption(self, result: Result) -> Envelope | None:
+        """The envelope to go on with; None where there is nothing to go on from."""
+        # What a stream has generated and not sent would come in one piece with what was sent.
+        token_ids = self.token_ids if self.envelope.stream else result.token_ids
+        if not self.envelope.is_resumable or not token_ids:
+            return None
+        return structs.replace(self.envelope, resumed_token_ids=token_ids)
+
+    def _can_be_tried_again(self) -> bool:
+        """Whether its client would not notice: it has no output, or another worker can go on."""
+        envelope = self.envelope
+        is_unseen = not envelope.stream or not self.completion_tokens
+        return not self.is_unwanted and (is_unseen or envelope.is_resumable)
 
     def failed(self, error: WireError, usage: TokenUsage | None = None) -> Result:
         """A result for a request whose engine can give none."""

@@ -19,6 +19,8 @@ from gpu_workers.protocol.messages import (
     Cancellation,
     InboxMessage,
     Outcome,
+    Preemption,
+    Requeued,
     TokenUsage,
     WireError,
 )
@@ -27,6 +29,9 @@ from gpu_workers.transport import Progress, Transport
 EARLY_CANCELLATIONS_KEPT: Final = 1024
 
 ENGINE_FAILED: Final = failure(502, "The engine that served this request died.", "engine_failed")
+ATTEMPTS_EXHAUSTED: Final = failure(
+    502, "Every worker that took this request died with it.", "attempts_exhausted"
+)
 INTERNAL: Final = failure(500, "The worker could not serve this request.", "internal_error")
 
 _log = structlog.get_logger("gpu_workers.open_requests")
@@ -82,7 +87,9 @@ class OpenRequests:
         """Act on a message of the inbox or of a claim. A repetition is no error."""
         if isinstance(message, Cancellation):
             self._cancel(message)
-        elif isinstance(message, Assignment):
+        elif isinstance(message, Preemption):
+            self._preempt(message)
+        else:
             self._assign(message)
 
     def abort_all(self, error: WireError) -> None:
@@ -96,6 +103,7 @@ class OpenRequests:
         self._frames.drop(gateway_id)
         for request in self._open.values():
             if request.envelope.gateway_id == gateway_id:
+                request.is_unwanted = True
                 self._abort(request)
 
     async def wait_until_none(self, seconds: float, *, unless: asyncio.Event | None = None) -> None:
@@ -114,11 +122,12 @@ class OpenRequests:
             unless_set.cancel()
 
     async def give_up(self) -> None:
-        """End as failed what the dead engine itself did not end."""
-        for request in list(self._open.values()):
-            if request.task is not None:
-                request.task.cancel()
-            await self._finish(request, request.failed(ENGINE_FAILED))
+        """End what the dead engine itself did not end."""
+        left = list(self._open.values())
+        await cancel_and_wait(self._tasks())
+        for request in left:
+            request.stopped_by_worker = ENGINE_FAILED
+            await self._end(request, request.failed(ENGINE_FAILED))
 
     async def flush(self, seconds: float) -> None:
         """Wait until the gateways' frames are written; raises TimeoutError."""
@@ -140,7 +149,11 @@ class OpenRequests:
         except WireFormatError as error:
             _log.error("envelope_dropped", request_id=assignment.request_id, error=str(error))
             return
-        request = OpenRequest(envelope=envelope, attempt=assignment.attempt)
+        request = OpenRequest(
+            envelope=envelope,
+            attempt=assignment.attempt,
+            token_ids=list(envelope.resumed_token_ids),
+        )
         self._open[envelope.request_id] = request
         name = f"request:{envelope.request_id}"
         request.task = asyncio.create_task(self._serve(request), name=name)
@@ -148,12 +161,19 @@ class OpenRequests:
     def _cancel(self, cancellation: Cancellation) -> None:
         request = self._open.get(cancellation.request_id)
         if request is not None and request.attempt == cancellation.attempt:
+            request.is_unwanted = True
             self._abort(request)
             return
         # The answer of a claim may come later than a cancellation that was sent after it.
         self._cancelled_early[cancellation.request_id, cancellation.attempt] = None
         if len(self._cancelled_early) > EARLY_CANCELLATIONS_KEPT:
             self._cancelled_early.pop(next(iter(self._cancelled_early)))
+
+    def _preempt(self, preemption: Preemption) -> None:
+        request = self._open.get(preemption.request_id)
+        if request is not None and request.attempt == preemption.attempt:
+            request.is_preempted = True
+            self._abort(request)
 
     def _abort(self, request: OpenRequest) -> None:
         if not request.is_aborted:
@@ -165,7 +185,7 @@ class OpenRequests:
     async def _serve(self, request: OpenRequest) -> None:
         try:
             result = await self._generate(request)
-            await self._finish(request, result)
+            await self._end(request, result)
         except Exception:  # noqa: BLE001 - one request must not end the others
             _log.exception("request_not_finished", request_id=request.envelope.request_id)
         finally:
@@ -191,14 +211,38 @@ class OpenRequests:
                     result = request.judged(item)
         except EngineDied as error:
             self._on_engine_died(error)
+            request.stopped_by_worker = ENGINE_FAILED
             return request.failed(ENGINE_FAILED, error.usage)
         except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client is told
             _log.exception("engine_raised", request_id=envelope.request_id)
         return result
 
-    async def _finish(self, request: OpenRequest, result: Result) -> None:
+    async def _end(self, request: OpenRequest, result: Result) -> None:
+        """Lets another attempt go on where the client need not notice, else finishes."""
+        reason = request.reason_to_retry(result)
+        if reason is None:
+            await self._finish(request, result)
+            return
+        envelope = request.envelope
+        # The next attempt's frames must come after all of this one's.
+        await self._frames.written(envelope.gateway_id)
+        answer = await self._transport.requeue(
+            envelope.request_id, request.attempt, reason, request.resumption(result)
+        )
+        if answer is Requeued.EXHAUSTED:
+            exhausted = request.failed(ATTEMPTS_EXHAUSTED, result.usage)
+            await self._finish(request, exhausted, is_dead_letter=True)
+        elif answer is Requeued.STALE:
+            # Cancelled in the meantime, or another's by now: `finish` knows.
+            await self._finish(request, result)
+        else:
+            self._metrics.requeued(reason)
+
+    async def _finish(
+        self, request: OpenRequest, result: Result, *, is_dead_letter: bool = False
+    ) -> None:
         entry = request.usage_entry(result, self._worker_id)
-        if not await self._transport.finish(entry):
+        if not await self._transport.finish(entry, is_dead_letter=is_dead_letter):
             self._metrics.stale_finishes.inc()
             _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
             return

@@ -3,13 +3,13 @@
 import asyncio
 import hashlib
 import random
-import time
 from typing import Any, Literal
 
 import msgspec
 
 from gpu_workers.engine import Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage, WireError
+from gpu_workers.sim_json import AnswerJson
 
 WORDS = (  # noqa: SIM905 - easier to read
     "water gate turbine penstock river flow spill level pressure valve channel meter basin "
@@ -19,8 +19,6 @@ WORDS = (  # noqa: SIM905 - easier to read
 
 BYTES_PER_PROMPT_TOKEN = 4
 COMPLETIONS_DEFAULT_MAX_TOKENS = 16
-
-Choice = dict[str, Any]
 
 
 class SimRefusal(Exception):
@@ -63,6 +61,13 @@ class _Sequence:
     def is_ended(self) -> bool:
         return self.told >= len(self.pieces)
 
+    def resumed(self, token_ids: list[int]) -> "_Sequence":
+        """The same, after these tokens have been told."""
+        before = [(each, _piece(each, place)) for place, each in enumerate(token_ids)]
+        sequence = _Sequence([*before, *self.pieces[len(before) :]], self.finish_reason)
+        sequence.told = len(before)
+        return sequence
+
     @property
     def text(self) -> str:
         return "".join(text for _, text in self.pieces[: self.told])
@@ -82,13 +87,17 @@ class SimAnswer:
         self.changed = asyncio.Event()
         self.streams = envelope.stream
         self.priority = envelope.priority
-        self._json = _AnswerJson(envelope, request)
+        options = request.stream_options
+        self._json = AnswerJson(
+            envelope, includes_usage=options is not None and options.include_usage
+        )
         self._prompt_tokens = prompt_tokens
         self._sequences = sequences
         self._chunks: list[bytes] = []
         self._token_ids: list[int] = []
         self._first_token_at_ms: int | None = None
         self._is_cancelled = False
+        self._replay = self._told_before() if any(each.told for each in sequences) else None
 
     @property
     def is_ended(self) -> bool:
@@ -106,7 +115,8 @@ class SimAnswer:
         """One more token for each open choice."""
         if self._first_token_at_ms is None:
             self._first_token_at_ms = now_ms
-            self._chunks += self._json.opening_chunks(len(self._sequences))
+            if not self.usage().completion_tokens:
+                self._chunks += self._json.opening_chunks(len(self._sequences))
         for index, sequence in enumerate(self._sequences):
             if sequence.is_ended:
                 continue
@@ -121,7 +131,10 @@ class SimAnswer:
         self.changed.set()
 
     def take_output(self) -> Output | None:
-        """What is new since the last call."""
+        """What is new since the last call; what the request goes on from comes by itself."""
+        if self._replay is not None:
+            replay, self._replay = self._replay, None
+            return replay
         if not self._chunks:
             return None
         output = Output(
@@ -145,8 +158,10 @@ class SimAnswer:
                 outcome=Outcome.CANCELLED,
                 usage=self.usage(),
                 first_token_at_ms=self._first_token_at_ms,
+                token_ids=[] if self.streams else self._told_ids(),
             )
-        body = None if self.streams else self._json.body(self._sequences, self.usage())
+        answers = [(sequence.text, sequence.finish_reason) for sequence in self._sequences]
+        body = None if self.streams else self._json.body(answers, self.usage())
         return Result(
             outcome=Outcome.COMPLETED,
             usage=self.usage(),
@@ -154,6 +169,28 @@ class SimAnswer:
             body=body,
             first_token_at_ms=self._first_token_at_ms,
         )
+
+    def _told_before(self) -> Output:
+        """All that an earlier attempt has told, at once."""
+        (sequence,) = self._sequences
+        finish_reason = sequence.finish_reason if sequence.is_ended else None
+        chunks = self._json.opening_chunks(1)
+        chunks.append(self._json.chunk(0, sequence.text, finish_reason))
+        if self.is_ended and self._json.includes_usage:
+            chunks.append(self._json.usage_chunk(self.usage()))
+        return Output(
+            chunks=chunks,
+            completion_tokens=sequence.told,
+            token_ids=self._told_ids(),
+            prompt_tokens=self._prompt_tokens,
+        )
+
+    def _told_ids(self) -> list[int]:
+        """None where there are several choices."""
+        if len(self._sequences) > 1:
+            return []
+        (sequence,) = self._sequences
+        return [token_id for token_id, _ in sequence.pieces[: sequence.told]]
 
 
 def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -> SimAnswer:
@@ -181,6 +218,8 @@ def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -
         for prompt, count in zip(prompts, counts, strict=True)
         for choice in range(request.n or 1)
     ]
+    if envelope.resumed_token_ids:
+        sequences = [sequences[0].resumed(envelope.resumed_token_ids)]
     return SimAnswer(
         envelope=envelope, request=request, prompt_tokens=sum(counts), sequences=sequences
     )
@@ -196,12 +235,14 @@ def _plan_sequence(prompt: bytes, choice: int, request: _Request, limit: int) ->
     if request.ignore_eos:
         finish_reason = "length"
     ids = [int(draw.random() * len(WORDS)) for _ in range(min(length, limit))]
-    pieces = [
-        (each, WORDS[each] if place == 0 else f" {WORDS[each]}") for place, each in enumerate(ids)
-    ]
+    pieces = [(each, _piece(each, place)) for place, each in enumerate(ids)]
     stops = [request.stop] if isinstance(request.stop, str) else request.stop or []
     cut = _cut_at_stop(pieces, [stop for stop in stops if stop])
     return _Sequence(*cut) if cut else _Sequence(pieces, finish_reason)
+
+
+def _piece(token_id: int, place: int) -> str:
+    return f" {WORDS[token_id]}" if place else WORDS[token_id]
 
 
 def _cut_at_stop(
@@ -281,67 +322,3 @@ def _too_many_least_tokens(limit: int) -> WireError:
         code="invalid_request",
         param="min_tokens",
     )
-
-
-class _AnswerJson:
-    """OpenAI's JSON for one request, in both its shapes."""
-
-    def __init__(self, envelope: Envelope, request: _Request) -> None:
-        self._is_chat = envelope.api is Api.CHAT_COMPLETIONS
-        self._model = envelope.model
-        prefix = "chatcmpl" if self._is_chat else "cmpl"
-        self._id = f"{prefix}-{envelope.request_id}"
-        self._created = int(time.time())
-        self._encode = msgspec.json.Encoder().encode
-        options = request.stream_options
-        self.includes_usage = envelope.stream and options is not None and options.include_usage
-
-    def opening_chunks(self, choices: int) -> list[bytes]:
-        """The role of each choice; only chats have one."""
-        if not self._is_chat:
-            return []
-        delta = {"role": "assistant", "content": ""}
-        return [self._chunk_of(index, {"delta": delta}, None) for index in range(choices)]
-
-    def chunk(self, index: int, text: str, finish_reason: str | None) -> bytes:
-        content = {"delta": {"content": text}} if self._is_chat else {"text": text}
-        return self._chunk_of(index, content, finish_reason)
-
-    def usage_chunk(self, usage: TokenUsage) -> bytes:
-        return self._encode(self._head(chunk=True) | {"choices": [], "usage": _usage_json(usage)})
-
-    def body(self, sequences: list[_Sequence], usage: TokenUsage) -> bytes:
-        choices = [
-            self._choice(
-                index,
-                {"message": {"role": "assistant", "content": sequence.text}}
-                if self._is_chat
-                else {"text": sequence.text},
-                sequence.finish_reason,
-            )
-            for index, sequence in enumerate(sequences)
-        ]
-        return self._encode(
-            self._head(chunk=False) | {"choices": choices, "usage": _usage_json(usage)}
-        )
-
-    def _chunk_of(self, index: int, content: Choice, finish_reason: str | None) -> bytes:
-        choice = self._choice(index, content, finish_reason)
-        return self._encode(self._head(chunk=True) | {"choices": [choice]})
-
-    def _choice(self, index: int, content: Choice, finish_reason: str | None) -> Choice:
-        return {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
-
-    def _head(self, *, chunk: bool) -> dict[str, Any]:
-        kind = "text_completion"
-        if self._is_chat:
-            kind = "chat.completion.chunk" if chunk else "chat.completion"
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
-
-
-def _usage_json(usage: TokenUsage) -> dict[str, int]:
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }

@@ -108,13 +108,15 @@ class SimEngine:
             self._stepper = None
 
     async def _outputs(self, answer: SimAnswer) -> AsyncIterator[Output]:
-        while not answer.is_ended:
+        while True:
+            while answer.streams and (output := answer.take_output()) is not None:
+                yield output
+            if answer.is_ended:
+                return
             await answer.changed.wait()
             answer.changed.clear()
             if self._failure is not None:
                 raise EngineDied(str(self._failure), answer.usage())
-            if answer.streams and (output := answer.take_output()) is not None:
-                yield output
 
     async def _step_forever(self) -> None:
         while True:

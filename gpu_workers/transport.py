@@ -24,7 +24,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
-from gpu_workers.protocol.messages import InboxMessage, UsageEntry, WorkerInfo
+from gpu_workers.protocol.messages import (
+    Envelope,
+    InboxMessage,
+    Requeued,
+    RetryReason,
+    UsageEntry,
+    WorkerInfo,
+)
 
 _T = TypeVar("_T")
 
@@ -67,6 +74,13 @@ class Progress:
     completion_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    entry: UsageEntry
+    is_dead_letter: bool
+    accepted: "asyncio.Future[bool]"
+
+
 class Transport:
     """One worker's connection to its pool. Blocking reads have a client of their own, because
     redis-py's socket timeout would end them."""
@@ -80,7 +94,7 @@ class Transport:
         self.redis: Redis = Redis.from_url(redis_url, socket_timeout=5)
         self._inbox: Redis = Redis.from_url(redis_url, socket_timeout=None)
         self._may_have_lost_messages = False
-        self._finishes: list[tuple[UsageEntry, asyncio.Future[bool]]] = []
+        self._finishes: list[_Finish] = []
         self._finisher: asyncio.Task[None] | None = None
 
     async def register(self, info: WorkerInfo) -> list[str]:
@@ -169,14 +183,29 @@ class Transport:
                 for message in _decoded(answer[1]):
                     yield message
 
-    async def finish(self, entry: UsageEntry) -> bool:
+    async def finish(self, entry: UsageEntry, *, is_dead_letter: bool = False) -> bool:
         """Whether this attempt may end its request: the one point of truth. Requests that end in
-        the same engine step share a round trip."""
+        the same engine step share a round trip. A dead letter is kept for operators."""
         accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._finishes.append((entry, accepted))
+        self._finishes.append(_Finish(entry, is_dead_letter, accepted))
         if self._finisher is None:
             self._finisher = asyncio.create_task(self._flush_finishes(), name="finisher")
         return await accepted
+
+    async def requeue(
+        self, request_id: str, attempt: int, reason: RetryReason, envelope: Envelope | None
+    ) -> Requeued:
+        """Gives an attempt's request back to the queue, under this envelope if there is one. The
+        answer to a repetition is `STALE`."""
+        encoded = b"" if envelope is None else codec.encode(envelope)
+
+        async def call() -> list[Any]:
+            answer: list[Any] = await self._fcall(
+                keys.FUNCTION_REQUEUE, request_id, attempt, reason, encoded
+            )
+            return answer
+
+        return Requeued((await self._until_redis_answers(call))[0].decode())
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
         """Those of the gateways whose heartbeat is there."""
@@ -203,7 +232,8 @@ class Transport:
                 await asyncio.sleep(0)  # let the other requests of the same engine step join
                 batch, self._finishes = self._finishes, []
                 answers = await self._until_redis_answers(partial(self._finish_all, batch))
-                for (_, accepted), answer in zip(batch, answers, strict=True):
+                for finish, answer in zip(batch, answers, strict=True):
+                    accepted = finish.accepted
                     if accepted.done():
                         continue
                     if isinstance(answer, Exception):
@@ -213,11 +243,10 @@ class Transport:
         finally:
             self._finisher = None
 
-    async def _finish_all(
-        self, batch: list[tuple[UsageEntry, "asyncio.Future[bool]"]]
-    ) -> list[Any]:
+    async def _finish_all(self, batch: list[_Finish]) -> list[Any]:
         pipeline = self.redis.pipeline(transaction=False)
-        for entry, _ in batch:
+        for finish in batch:
+            entry = finish.entry
             pipeline.fcall(
                 keys.FUNCTION_FINISH,
                 1,
@@ -227,7 +256,7 @@ class Transport:
                 codec.encode(entry),
                 entry.usage.prompt_tokens,
                 entry.usage.completion_tokens,
-                0,
+                int(finish.is_dead_letter),
             )
         answers = await pipeline.execute(raise_on_error=False)
         for answer in answers:

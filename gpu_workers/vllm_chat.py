@@ -126,9 +126,7 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
                 yield _last_chunk(head, delta, output, fingerprint)
             elif generation.completion_tokens and (chunk := chunk_of(text)):
                 yield f"data: {chunk.decode()}\n\n"
-            if not is_diverted:
-                is_diverted = True
-                generation.divert(chunk_of)
+            is_diverted = is_diverted or generation.divert(chunk_of)
         if include_usage:
             completion_tokens = generation.completion_tokens
             usage = UsageInfo(

@@ -11,11 +11,14 @@ from typing import Any
 from vllm.exceptions import VLLMValidationError
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import SamplingParams
+from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.output_processor import RequestOutputCollector
+from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from gpu_workers.engine import Emit, Output
 from gpu_workers.protocol.messages import Envelope, TokenUsage
+from gpu_workers.vllm_resumption import resume
 
 
 class Generation:
@@ -36,12 +39,14 @@ class Generation:
         "new_token_ids",
         "prompt_tokens",
         "queue",
+        "replay",
     )
 
     def __init__(self, envelope: Envelope, emit: Emit | None = None) -> None:
         self.envelope = envelope
         self.emit = emit
         self.queue: RequestOutputCollector | None = None
+        self.replay: RequestOutput | None = None  # what the next output comes after
         self.engine_ids: list[str] = []
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -66,14 +71,17 @@ class Generation:
         taken, self.new_token_ids = self.new_token_ids, []
         return taken
 
-    def divert(self, chunk_of: Callable[[str], bytes | None]) -> None:
+    def divert(self, chunk_of: Callable[[str], bytes | None]) -> bool:
         """From now on the engine's outputs go to `emit` as they are made, without waking the
         task that asked for them. `chunk_of` makes the event of a text. The last output still goes
-        through the queue, as does everything that finds it filled, so that the order stays.
+        through the queue, as does everything that finds it filled, so that the order stays. False
+        while an output is under way that would be overtaken: ask again.
         """
         queue, emit = self.queue, self.emit
+        if self.replay is not None:
+            return False
         if queue is None or emit is None:
-            return
+            return True
         enqueue = queue.put
 
         def put(output: Any) -> None:
@@ -95,6 +103,7 @@ class Generation:
                 enqueue(error)
 
         queue.put = put
+        return True
 
     def record(self, output: RequestOutput) -> None:
         """Count one output; of a request with several choices it may hold several of them."""
@@ -146,6 +155,10 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
                 generation.started(output)
+                if generation.replay is not None:
+                    generation.record(generation.replay)
+                    yield generation.replay
+                    generation.replay = None
                 generation.record(output)
                 yield output
                 break
@@ -162,6 +175,29 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         queue = await super().add_request(request_id, *arguments, **options)
         self.generation_of(request_id).queue = queue
         return queue
+
+    async def _add_request(
+        self,
+        request: EngineCoreRequest,
+        prompt: str | None,
+        parent: ParentRequest | None,
+        index: int,
+        queue: RequestOutputCollector,
+    ) -> None:
+        """Where vLLM hands a request to its output processor and its engine."""
+        generation = self.generation_of(request.external_req_id)
+        token_ids = generation.envelope.resumed_token_ids
+        if not token_ids:
+            await super()._add_request(request, prompt, parent, index, queue)
+            return
+        processor, context = self.output_processor, self.vllm_config.model_config.max_model_len
+        processor.add_request(request, prompt, parent, index, queue)
+        resumption = resume(processor, request, token_ids, context)
+        if resumption.rest is None:
+            queue.put(resumption.replay)
+            return
+        generation.replay = resumption.replay
+        await self.engine_core.add_request_async(resumption.rest)
 
     def generation_of(self, request_id: str) -> Generation:
         """By the id that a serving object gave it."""

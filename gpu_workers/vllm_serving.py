@@ -112,6 +112,7 @@ class VllmServing:
             answer = await self._ask(generation)
             if isinstance(answer, AsyncGenerator):
                 finish_reason = None
+                tells_role = generation.has_one_choice and envelope.api is Api.CHAT_COMPLETIONS
                 async for event in answer:
                     if event.startswith(_ERROR):
                         generation.error = generation.error or RuntimeError("error in the stream")
@@ -120,12 +121,13 @@ class VllmServing:
                             finish_reason = "tool_calls"
                         yield Output(
                             chunks=[event[_FRAMING_BEFORE:_FRAMING_AFTER].encode()],
-                            completion_tokens=generation.completion_tokens,
-                            token_ids=generation.take_token_ids(),
+                            completion_tokens=0 if tells_role else generation.completion_tokens,
+                            token_ids=[] if tells_role else generation.take_token_ids(),
                             prompt_tokens=generation.prompt_tokens
                             if generation.has_one_prompt
                             else 0,
                         )
+                        tells_role = False
                 result = _result_of_stream(generation, finish_reason)
             else:
                 result = _result_of_answer(generation, answer)
@@ -257,6 +259,7 @@ def _cancelled(generation: Generation) -> Result:
         outcome=Outcome.CANCELLED,
         usage=generation.usage(),
         first_token_at_ms=generation.first_token_at_ms,
+        token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
     )
 
 

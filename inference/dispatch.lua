@@ -59,6 +59,7 @@ local function enqueue(keys, args)
   local expires_ms, attempts = pool.now + tonumber(args[12]), tonumber(args[16])
   redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
     'gateway', args[9], 'deadline_ms', pool.now + target_ms, 'expires_ms', expires_ms,
+    'wait_ms', args[12],
     'prompt', args[7], 'output', args[8], 'resumable', args[14], 'adapter', args[15],
     'envelope', args[17])
   redis.call('ZADD', prefix .. ':open', args[10], request_id)
@@ -230,12 +231,14 @@ local function finish(keys, args)
 end
 
 -- ARGV: request_id -> running | queued | terminal | unknown. A queued request is taken out of the
--- queue, so that no worker gets it between this call and the caller's `finish` of attempt 0.
+-- queue, so that no worker gets it between this call and the caller's `finish` of attempt 0. One that
+-- runs is not requeued any more.
 local function cancel(keys, args)
   local prefix, request_id = keys[1], args[1]
   local fields = redis.call('HMGET', request_key(prefix, request_id), 'state', 'attempt', 'worker',
     'path', 'expires_ms')
   if fields[1] == 'running' then
+    redis.call('HSET', request_key(prefix, request_id), 'cancelled', 1)
     redis.call('RPUSH', prefix .. ':inbox:' .. fields[3],
       'cancel ' .. request_id .. ' ' .. fields[2] .. '\n')
     return 'running'

@@ -9,7 +9,7 @@ import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, UsageEntry
+from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, TokenUsage, UsageEntry
 from inference.redis_functions import DISPATCH, FunctionLibrary
 
 _log = structlog.get_logger(__name__)
@@ -82,14 +82,6 @@ class Outlook:
     wait_ms: int | None
     waiting: int
     queue_length: int
-
-
-class Requeued(StrEnum):
-    """What became of an attempt that is to be tried again."""
-
-    REQUEUED = "requeued"
-    EXHAUSTED = "exhausted"  # it has been tried often enough, and is its caller's to finish
-    STALE = "stale"  # it is not the current attempt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

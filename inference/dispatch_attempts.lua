@@ -5,7 +5,8 @@ local MOST_TRIES = 3               -- attempts that may end with the death of th
 
 -- ARGV: request_id attempt reason(worker_lost|preempted) envelope('' keeps it) [now]
 -- -> {requeued, attempt that is over} | {exhausted, tries} | {stale}
--- The request waits with its first deadline, so at the head of its key; what the attempt was charged
+-- The request waits with its first deadline, so at the head of its key, and for as long as it might
+-- have at first, since it may have run for longer than that; what the attempt was charged
 -- is given back, since the end charges all of it once. A worker that was lost is given nothing any
 -- more, this request not even if it comes back.
 local function requeue(keys, args)
@@ -15,8 +16,9 @@ local function requeue(keys, args)
   end
   local key = request_key(prefix, request_id)
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
-    'charged_output', 'deadline_ms', 'expires_ms', 'tries', 'excluded', 'preemptions', 'adapter')
-  if fields[1] ~= 'running' or fields[2] ~= attempt then
+    'charged_output', 'deadline_ms', 'wait_ms', 'tries', 'excluded', 'preemptions', 'adapter',
+    'cancelled')
+  if fields[1] ~= 'running' or fields[2] ~= attempt or fields[13] then
     return { 'stale' }
   end
   local worker_id, tries = fields[3], (tonumber(fields[9]) or 0) + 1
@@ -37,11 +39,12 @@ local function requeue(keys, args)
     free_slot(pool, worker_id, 'interactive')
     flow = open_flow(pool, path)
   end
-  redis.call('HSET', key, 'state', 'queued', 'worker', '')
+  local expires_ms = pool.now + tonumber(fields[8])
+  redis.call('HSET', key, 'state', 'queued', 'worker', '', 'expires_ms', expires_ms)
   if args[4] ~= '' then
     redis.call('HSET', key, 'envelope', args[4])
   end
-  redis.call('ZADD', prefix .. ':queue', fields[8], request_id)
+  redis.call('ZADD', prefix .. ':queue', expires_ms, request_id)
   add_waiting(pool, path, flow, request_id, fields[7])
   save(flow)
   local other = worker_with_credit(pool, input + output, fields[12] or '')
@@ -82,7 +85,7 @@ local function adopt(keys, args)
       redis.call('HSET', key, 'path', path.text, 'gateway', words[10], 'prompt', words[8], 'output',
         words[9], 'envelope', envelope, 'resumable', words[14], 'adapter', words[15] or '',
         'deadline_ms', tonumber(words[11]) + tonumber(words[12]),
-        'expires_ms', tonumber(words[11]) + tonumber(words[13]))
+        'expires_ms', tonumber(words[11]) + tonumber(words[13]), 'wait_ms', words[13])
       redis.call('ZADD', prefix .. ':open', words[11], request_id)
       -- The worker has posted no credit yet that this could take one of.
       add(pool, 'free', 1)

@@ -160,6 +160,14 @@ class WorkerLost(InferenceError):
     code = "worker_lost"
 
 
+class AttemptsExhausted(InferenceError):
+    """Several workers died, one after another, while they held the request."""
+
+    status = 502
+    type = "server_error"
+    code = "attempts_exhausted"
+
+
 class StreamBroken(InferenceError):
     """Output was lost between worker and client, and cannot be given whole."""
 

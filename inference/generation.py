@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
+from msgspec import structs
 from prometheus_client import Histogram
 
 from gpu_workers.protocol.messages import Envelope, Terminal
@@ -111,7 +112,18 @@ class Generation:
         )
 
     def _open_stream(self) -> TokenStream:
-        return self._settlement.hub.open(self.request_id, self._end, self._prompt_counted)
+        return self._settlement.hub.open(
+            self.request_id,
+            self._end,
+            self._prompt_counted,
+            keeps_token_ids=self.envelope.stream and self.envelope.is_resumable,
+        )
+
+    def resumption(self) -> Envelope | None:
+        """The envelope with which another worker goes on from what has come, None if that is
+        nothing."""
+        token_ids = list(self.stream.token_ids)
+        return structs.replace(self.envelope, resumed_token_ids=token_ids) if token_ids else None
 
     def _end(self, terminal: Terminal) -> None:
         self._settlement.settle(self, terminal)

@@ -24,7 +24,8 @@ class InferenceRequest:
 
     The worst case is reserved by `prompt_bound`, the most tokens that the text of all `prompts`
     may have, `templates`, how often a template adds its part to it, and `choices`, how many
-    outputs are generated in all.
+    outputs are generated in all. `is_resumable`: another worker may go on with it after its first
+    token.
     """
 
     api: Api
@@ -39,6 +40,7 @@ class InferenceRequest:
     prompts: int = 1
     templates: int = 1
     choices: int = 1
+    is_resumable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,6 +172,7 @@ class Offers:
             service_class=caller.tier.service_class,
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
+            is_resumable=request.is_resumable,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 

@@ -13,13 +13,20 @@ import structlog
 from prometheus_client import Counter
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol.messages import Envelope, Outcome, Terminal, TokenUsage
+from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, TokenUsage
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admission, Admitted
 from inference.background import Background
 from inference.charges import NOTHING, Bounds, Charge
 from inference.dispatch import Dispatch, RequestState, Stranded, usage_entry
-from inference.errors import REDIS_ERRORS, Cancelled, InferenceError, Unavailable, WorkerLost
+from inference.errors import (
+    REDIS_ERRORS,
+    AttemptsExhausted,
+    Cancelled,
+    InferenceError,
+    Unavailable,
+    WorkerLost,
+)
 from inference.generation import Generation
 from inference.offers import Offer
 from inference.reservations import Correction
@@ -170,7 +177,11 @@ class Settlement:
         if generation is None:
             # It reached the queue after this gateway had given it up.
             await self._dispatch.end_unread(stranded)
-        elif stranded.state is RequestState.QUEUED:
+        elif stranded.state is RequestState.RUNNING:
+            await self._replace_worker(generation, stranded.attempt)
+        elif generation.stream.completion_tokens:
+            await self._end_here(generation, 0, Outcome.FAILED, _worker_lost())
+        else:
             waited = time.monotonic() - generation.started_at
             error = Unavailable(
                 f"No worker was free for this request within {waited:.0f} s; try again later.",
@@ -178,11 +189,39 @@ class Settlement:
                 retry_after_seconds=_EXPIRED_RETRY_SECONDS,
             )
             await self._end_here(generation, 0, Outcome.EXPIRED, error)
-        else:
-            await self._end_here(generation, stranded.attempt, Outcome.FAILED, _worker_lost())
+
+    async def _replace_worker(self, generation: Generation, attempt: int) -> None:
+        """Lets another worker go on with what a dead one held, where its reader need not notice."""
+        stream, envelope = generation.stream, generation.envelope
+        if generation.is_cancelled:
+            await self._end_here(generation, attempt, Outcome.CANCELLED, _cancelled())
+            return
+        if not stream.can_go_on:
+            await self._end_here(generation, attempt, Outcome.FAILED, _worker_lost())
+            return
+        stream.hold()  # from here on nothing may come that the next worker is not told of
+        answer, next_attempt = None, 0
+        try:
+            answer = await self._dispatch.requeue(
+                envelope.pool, envelope.request_id, attempt, generation.resumption()
+            )
+            if answer is Requeued.REQUEUED:
+                next_attempt = attempt + 1
+                _log.info("worker_replaced", request_id=envelope.request_id, attempt=attempt)
+        finally:
+            stream.release(next_attempt)
+        if answer is Requeued.EXHAUSTED:
+            error = AttemptsExhausted("Every worker that took this request died with it.")
+            await self._end_here(generation, attempt, Outcome.FAILED, error, is_dead_letter=True)
 
     async def _end_here(
-        self, generation: Generation, attempt: int, outcome: Outcome, error: InferenceError
+        self,
+        generation: Generation,
+        attempt: int,
+        outcome: Outcome,
+        error: InferenceError,
+        *,
+        is_dead_letter: bool = False,
     ) -> None:
         """Finishes a request in its worker's place, if it is still ours to finish."""
         stream = generation.stream
@@ -196,7 +235,7 @@ class Settlement:
             usage=_accepted(stream),
             ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
         )
-        if await self._dispatch.finish(entry):
+        if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
             stream.end(_end_of(generation, outcome, error))
 
     async def _ask_after_idle(self, pool: str) -> None:

@@ -21,6 +21,7 @@ from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Delta, Frame, Terminal
 from inference.background import Background
 from inference.errors import InferenceError, SlowReader, StreamBroken
+from inference.replay import Replay
 
 _log = structlog.get_logger(__name__)
 
@@ -58,10 +59,14 @@ class TokenStream:
     __slots__ = (
         "_broken",
         "_chunks",
+        "_frames_at_count",
+        "_held",
         "_is_silent",
+        "_keeps_token_ids",
         "_next_seq",
         "_on_end",
         "_on_prompt_counted",
+        "_replay",
         "_terminal",
         "_unread_bytes",
         "_waiter",
@@ -71,6 +76,7 @@ class TokenStream:
         "last_frame_at",
         "prompt_tokens",
         "request_id",
+        "token_ids",
         "worker_id",
     )
 
@@ -79,17 +85,24 @@ class TokenStream:
         request_id: str,
         on_end: Callable[[Terminal], None],
         on_prompt_counted: Callable[[], None],
+        *,
+        keeps_token_ids: bool = False,
     ) -> None:
         self.request_id = request_id
         self.attempt = 1
         self.worker_id: str | None = None
         self.prompt_tokens = 0  # 0 until the worker has counted them
         self.completion_tokens = 0
+        self.token_ids: list[int] = []  # all of them, where they are kept
         self.first_frame_at: float | None = None
         self.last_frame_at = time.monotonic()
         self._on_end = on_end
         self._on_prompt_counted = on_prompt_counted
+        self._keeps_token_ids = keeps_token_ids
         self._next_seq = 0
+        self._frames_at_count = 0  # taken since `completion_tokens` last grew
+        self._replay: Replay | None = None  # while an attempt may say what has been taken
+        self._held: list[tuple[Frame, str]] | None = None
         self._chunks: list[bytes] = []
         self._unread_bytes = 0
         self._terminal: Terminal | None = None
@@ -106,6 +119,12 @@ class TokenStream:
     def is_broken(self) -> bool:
         """Whether the output cannot be given whole any more."""
         return self._broken is not None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another attempt can go on where this one is."""
+        known = self._keeps_token_ids and len(self.token_ids) == self.completion_tokens
+        return not self.is_broken and (known or not self.completion_tokens)
 
     async def next(self) -> Progress:
         """Waits for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
@@ -124,6 +143,9 @@ class TokenStream:
 
     def feed(self, frame: Frame, worker_id: str) -> None:
         """Takes a frame in; never blocks."""
+        if self._held is not None:
+            self._held.append((frame, worker_id))
+            return
         if self._terminal is not None or frame.attempt < self.attempt:
             STALE.inc()
             return
@@ -140,8 +162,20 @@ class TokenStream:
         self.last_frame_at = time.monotonic()
         if isinstance(frame, Terminal):
             self.end(frame)
-        else:
+        elif not self._is_replayed(frame):
             self._take(frame)
+
+    def hold(self) -> None:
+        """Takes in nothing until `release`: what has come is being told to another worker."""
+        self._held = self._held or []
+
+    def release(self, attempt: int = 0) -> None:
+        """Takes in what has been held back, as far as it is of this attempt or a later one."""
+        held, self._held = self._held or [], None
+        if attempt > self.attempt:
+            self._begin_attempt(attempt)
+        for frame, worker_id in held:
+            self.feed(frame, worker_id)
 
     def end(self, terminal: Terminal) -> None:
         """Nothing comes after this. Told once to the owner, whether or not somebody reads."""
@@ -164,8 +198,23 @@ class TokenStream:
 
     def _begin_attempt(self, attempt: int) -> None:
         self.attempt, self._next_seq = attempt, 0
-        if self.has_begun:
+        if not self.has_begun:
+            return
+        if self.can_go_on:
+            self._replay = Replay(list(self.token_ids), frames=self._frames_at_count)
+        else:
             self.break_off(StreamBroken("The request began anew after output had been sent."))
+
+    def _is_replayed(self, delta: Delta) -> bool:
+        if self._replay is None:
+            return False
+        try:
+            if self._replay.covers(delta):
+                return True
+        except StreamBroken as error:
+            self.break_off(error)
+        self._replay = None
+        return False
 
     def _take(self, delta: Delta) -> None:
         if self.first_frame_at is None:
@@ -173,6 +222,10 @@ class TokenStream:
         if delta.prompt_tokens and not self.prompt_tokens:
             self.prompt_tokens = delta.prompt_tokens
             self._on_prompt_counted()
+        grows = delta.completion_tokens > self.completion_tokens
+        self._frames_at_count = 1 if grows else self._frames_at_count + 1
+        if self._keeps_token_ids:
+            self.token_ids += delta.token_ids
         self._count(delta.completion_tokens)
         if self._broken is not None:
             return
@@ -228,9 +281,11 @@ class FrameHub:
         request_id: str,
         on_end: Callable[[Terminal], None],
         on_prompt_counted: Callable[[], None],
+        *,
+        keeps_token_ids: bool = False,
     ) -> TokenStream:
         """A stream for a request that is about to be enqueued; kept until `close`."""
-        stream = TokenStream(request_id, on_end, on_prompt_counted)
+        stream = TokenStream(request_id, on_end, on_prompt_counted, keeps_token_ids=keeps_token_ids)
         self._streams[request_id] = stream
         OPEN.set(len(self._streams))
         return stream

@@ -192,10 +192,10 @@ def pool_withdrawn(pool: str) -> str:
 
 def pool_request(pool: str, request_id: str) -> str:
     """Hash: state, attempt, worker, gateway, path (class, tenant, project, key), deadline_ms (until
-    when its first token is promised), expires_ms (when it is withdrawn), prompt and output
-    (bounds), resumable, adapter, started_ms, charged_input and charged_output; tries, preemptions
-    and excluded (workers that died with it); envelope until the request is terminal, then record,
-    its encoded `messages.UsageEntry`."""
+    when its first token is promised), expires_ms (when it is withdrawn), wait_ms (how long it may
+    wait), prompt and output (bounds), resumable, adapter, started_ms, cancelled (while it ran),
+    charged_input and charged_output; tries, preemptions and excluded (workers that died with it);
+    envelope until the request is terminal, then record, its encoded `messages.UsageEntry`."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 

@@ -4,6 +4,7 @@ Times are integer milliseconds of the Unix epoch, durations milliseconds, counts
 """
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -37,6 +38,19 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # tokenizer, template or grammar judged it before the engine; unbilled
     EXPIRED = "expired"  # no worker took it before its deadline
     FAILED = "failed"  # engine or worker died, or an internal error
+
+
+# Why an attempt is over and its request goes on in another one. A lost worker counts as a try and
+# is not given the request again; preemption does neither.
+RetryReason = Literal["worker_lost", "preempted"]
+
+
+class Requeued(StrEnum):
+    """What became of an attempt that is to be tried again."""
+
+    REQUEUED = "requeued"
+    EXHAUSTED = "exhausted"  # it has been tried often enough, and is its caller's to finish
+    STALE = "stale"  # it is not the current attempt, or its client has cancelled it
 
 
 class LimitDetail(Message, frozen=True):

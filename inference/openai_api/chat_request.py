@@ -9,6 +9,7 @@ from gpu_workers.protocol.messages import Api
 from inference.errors import InvalidRequest
 from inference.offers import InferenceRequest
 from inference.openai_api import parsing
+from inference.openai_api.resumable import is_resumable
 from inference.openai_api.sampling import (
     INERT,
     REFUSED,
@@ -242,6 +243,7 @@ def parse_chat(data: bytes) -> InferenceRequest:
         prompt_bound=_prompt_bound(body),
         templates=len(body.messages),
         choices=body.n or 1,
+        is_resumable=is_resumable(body, choices=body.n or 1),
         output_tokens=asked,
         output_param=named,
         body=parsing.encode(body),

@@ -9,6 +9,7 @@ from gpu_workers.protocol.messages import Api
 from inference.errors import InvalidRequest
 from inference.offers import InferenceRequest
 from inference.openai_api import parsing
+from inference.openai_api.resumable import is_resumable
 from inference.openai_api.sampling import (
     INERT,
     MAX_CHOICES,
@@ -63,7 +64,8 @@ def parse_completion(data: bytes) -> InferenceRequest:
         raise InvalidRequest("'max_tokens' may be 0 only with 'echo': true.", param="max_tokens")
     check_sampling(body, asked, "max_tokens")
     prompts = _prompts(body.prompt)
-    if len(prompts) * (body.n or 1) > MAX_CHOICES:
+    choices = len(prompts) * (body.n or 1)
+    if choices > MAX_CHOICES:
         raise InvalidRequest(
             f"{len(prompts)} prompts with n={body.n or 1} are more than {MAX_CHOICES} choices.",
             param="prompt",
@@ -79,7 +81,8 @@ def parse_completion(data: bytes) -> InferenceRequest:
         ),
         prompts=len(prompts),
         templates=len(prompts),
-        choices=len(prompts) * (body.n or 1),
+        choices=choices,
+        is_resumable=is_resumable(body, choices=choices),
         output_tokens=asked,
         output_param="max_tokens",
         body=parsing.encode(body),

@@ -3,6 +3,7 @@ neither pytest nor the tests' servers."""
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from gpu_workers.protocol.messages import Api, Envelope
@@ -24,6 +25,9 @@ def make_envelope(
     model: str = "sim",
     priority: int = 0,
     cache_salt: str = "c2FsdA",
+    is_resumable: bool = True,
+    service_class: str = "interactive",
+    resumed_token_ids: Sequence[int] = (),
 ) -> Envelope:
     """Alice of Acme asks something."""
     if body is None:
@@ -48,4 +52,7 @@ def make_envelope(
         ttft_target_ms=500,
         max_wait_ms=60_000,
         max_context_tokens=max_context_tokens,
+        service_class=service_class,
+        is_resumable=is_resumable,
+        resumed_token_ids=list(resumed_token_ids),
     )

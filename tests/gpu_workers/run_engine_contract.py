@@ -17,6 +17,7 @@ from gpu_workers.config import WorkerConfig
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.vllm_engine import VllmEngine
 from tests.gpu_workers.engine_contract import CLAUSES
+from tests.gpu_workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.gpu_workers.vllm_contract import VLLM_CLAUSES
 
 
@@ -34,7 +35,7 @@ async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
     engine = VllmEngine(config)
     try:
         description = await engine.start()
-        for clause in [*CLAUSES, *VLLM_CLAUSES]:
+        for clause in [*CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
             with _recorded(outcomes, clause.__name__):
                 await clause(engine, description)
     finally:

@@ -12,6 +12,7 @@ from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
 from gpu_workers.sim_engine import SimEngine
 from tests.gpu_workers.engine_contract import CLAUSES, Clause
+from tests.gpu_workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.gpu_workers.vllm_contract import VLLM_CLAUSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,9 @@ async def sim() -> AsyncIterator[tuple[SimEngine, EngineDescription]]:
     await engine.stop()
 
 
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize(
+    "clause", [*CLAUSES, *RESUMPTION_CLAUSES], ids=lambda clause: clause.__name__
+)
 async def test_the_simulated_engine_keeps(
     clause: Clause, sim: tuple[SimEngine, EngineDescription]
 ) -> None:
@@ -53,7 +56,11 @@ def vllm_outcomes() -> dict[str, str | None]:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("clause", [*CLAUSES, *VLLM_CLAUSES], ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize(
+    "clause",
+    [*CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES],
+    ids=lambda clause: clause.__name__,
+)
 def test_vllm_keeps(clause: Clause, vllm_outcomes: dict[str, str | None]) -> None:
     failure = vllm_outcomes[clause.__name__]
     assert failure is None, failure

@@ -1,92 +1,24 @@
 """A worker with the simulated engine over a real Redis and the real dispatch functions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import EngineDescription
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, WorkerInfo, WorkerState
 from gpu_workers.sim_engine import SimEngine
-from gpu_workers.transport import Transport
-from gpu_workers.worker import Exit, Worker
+from gpu_workers.worker import Exit
 from tests.gpu_workers.envelopes import ACME, make_envelope
 from tests.gpu_workers.gateway import FakeGateway
+from tests.gpu_workers.running_worker import Steps, running_worker
 from tests.polling import eventually
 
 ENDLESS: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Go on for ever."}],
     "ignore_eos": True,
 }
-
-
-class Steps:
-    """The simulated engine's sleep: a step is taken when the test grants one."""
-
-    def __init__(self, granted: int = 0) -> None:
-        self._granted = asyncio.Semaphore(granted)
-
-    def grant(self, steps: int) -> None:
-        for _ in range(steps):
-            self._granted.release()
-
-    async def __call__(self, seconds: float) -> None:
-        await self._granted.acquire()
-
-
-class RunningWorker:
-    def __init__(self, redis_url: str, engine: SimEngine, name: str, **options: Any) -> None:
-        RunningWorker.count += 1
-        self.worker_id = f"{name}#{RunningWorker.count:04x}"
-        transport = Transport(redis_url, pool="sim", worker_id=self.worker_id, worker_name=name)
-        self.worker = Worker(
-            engine=engine,
-            transport=transport,
-            worker_id=self.worker_id,
-            name=name,
-            pool="sim",
-            model="sim",
-            engine_name="sim",
-            **options,
-        )
-        self.task = asyncio.create_task(self.worker.run())
-
-    count = 0
-
-    async def ready(self) -> None:
-        await eventually(lambda: self.worker.state is WorkerState.READY)
-
-    async def exit_code(self) -> Exit:
-        async with asyncio.timeout(10):
-            return await self.task
-
-
-@pytest.fixture
-def sim_redis_url(worker_redis_url: Callable[[str], str]) -> str:
-    return worker_redis_url("sim")
-
-
-@asynccontextmanager
-async def running_worker(
-    redis_url: str, engine: SimEngine, name: str = "w", **options: Any
-) -> AsyncIterator[RunningWorker]:
-    running = RunningWorker(redis_url, engine, name, **options)
-    try:
-        yield running
-    finally:
-        await cancel_and_wait([running.task])
-
-
-@pytest.fixture
-async def gateway(dispatch_redis: Redis) -> FakeGateway:
-    gateway = FakeGateway(dispatch_redis)
-    await gateway.appear()
-    return gateway
 
 
 async def worker_infos(redis: Redis) -> dict[str, WorkerInfo]:
@@ -263,12 +195,14 @@ async def _is_draining(redis: Redis) -> bool:
     return {info.state for info in (await worker_infos(redis)).values()} == {WorkerState.DRAINING}
 
 
-async def test_what_outlasts_the_drain_is_failed_with_its_tokens(
+async def test_what_outlasts_the_drain_and_cannot_go_on_elsewhere_is_failed_with_its_tokens(
     sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
     async with running_worker(sim_redis_url, engine, drain_seconds=0.05) as running:
-        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
+        request_id = await gateway.send(
+            make_envelope(ENDLESS, max_output_tokens=1000, is_resumable=False)
+        )
         await gateway.delta_of(request_id)
         running.worker.drain()
         terminal = await gateway.terminal_of(request_id)
@@ -284,7 +218,9 @@ async def test_a_second_drain_ends_open_requests_at_once(
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
     async with running_worker(sim_redis_url, engine, drain_seconds=600) as running:
-        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
+        request_id = await gateway.send(
+            make_envelope(ENDLESS, max_output_tokens=1000, is_resumable=False)
+        )
         await gateway.delta_of(request_id)
         running.worker.drain()
         running.worker.drain()
@@ -292,12 +228,14 @@ async def test_a_second_drain_ends_open_requests_at_once(
         assert await running.exit_code() is Exit.DRAINED
 
 
-async def test_an_engine_that_dies_fails_its_requests_typed_and_ends_the_worker(
+async def test_an_engine_that_dies_fails_what_cannot_go_on_typed_and_ends_the_worker(
     sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(sleep=Steps(granted=3))
     async with running_worker(sim_redis_url, engine) as running:
-        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1000))
+        request_id = await gateway.send(
+            make_envelope(ENDLESS, max_output_tokens=1000, is_resumable=False)
+        )
         await eventually(lambda: _tokens(gateway, request_id, 3))
         engine.fail("killed by a drill")
         terminal = await gateway.terminal_of(request_id)

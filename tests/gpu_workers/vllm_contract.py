@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpu_workers.engine import Engine, EngineDescription, EngineLoad
-from gpu_workers.protocol.messages import Outcome
+from gpu_workers.protocol.messages import Api, Outcome
 from tests.gpu_workers.engine_contract import ENDLESS, QUESTION, Clause, ask
 from tests.gpu_workers.envelopes import make_envelope
 from tests.polling import eventually
@@ -156,6 +156,31 @@ async def more_than_the_backstop_is_refused_as_overload(
     await engine.check_health()
 
 
+async def a_character_of_several_tokens_may_be_cut_anywhere(
+    engine: Engine, description: EngineDescription
+) -> None:
+    text = "Öl und 水 für die 🌊"
+    asked: dict[str, Any] = {"prompt": text, "max_tokens": 1, "return_token_ids": True}
+    answer = await ask(engine, make_envelope(asked, api=Api.COMPLETIONS, stream=False))
+    ids: list[int] = answer.body["choices"][0]["prompt_token_ids"]
+    assert len(ids) > len(text.split()) + 4, "the text has characters of several tokens"
+    for count in range(1, len(ids)):
+        # The next token is forced, so that the answer is known.
+        forced = {"allowed_token_ids": [ids[count]], "max_tokens": count + 1, "ignore_eos": True}
+        for fields in (QUESTION | forced, {"prompt": "A", "temperature": 0} | forced):
+            resumed = await ask(
+                engine,
+                make_envelope(
+                    fields,
+                    api=Api.COMPLETIONS if "prompt" in fields else Api.CHAT_COMPLETIONS,
+                    resumed_token_ids=ids[:count],
+                ),
+            )
+            assert text.startswith(resumed.text().strip()), (count, resumed.text())
+            assert resumed.result.usage.completion_tokens == count + 1
+    assert resumed.text().strip() == text
+
+
 def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes]]:
     """A stream's text and the forms of its chunks. How many tokens share a chunk depends on how
     busy the machine is, so forms that repeat count once."""
@@ -181,4 +206,5 @@ VLLM_CLAUSES: list[Clause] = [
     the_load_tells_what_the_engine_has_no_room_for,
     more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
+    a_character_of_several_tokens_may_be_cut_anywhere,
 ]

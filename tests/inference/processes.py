@@ -21,10 +21,12 @@ START_SECONDS = 30
 
 
 @contextlib.asynccontextmanager
-async def a_sim_worker(dispatch_redis_url: str) -> AsyncIterator[Process]:
+async def a_sim_worker(
+    dispatch_redis_url: str, name: str = "sim-of-the-tests"
+) -> AsyncIterator[Process]:
     """A ready worker of the pool with the simulated engine; its process leads a group."""
     command = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", MODEL]
-    command += ["--pool", POOL, "--name", "sim-of-the-tests", "--metrics-port", "0"]
+    command += ["--pool", POOL, "--name", name, "--metrics-port", "0"]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT,

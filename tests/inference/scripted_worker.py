@@ -48,8 +48,24 @@ class Run:
                 seq=self._next_seq() if seq is None else seq,
                 chunks=[self.chunk(word) for word in words],
                 completion_tokens=self.tokens,
-                token_ids=[],
+                token_ids=list(range(self.tokens - len(words), self.tokens)),
                 prompt_tokens=0 if self.seq > 1 else 3,
+            )
+        )
+
+    async def say_again(self, text: str) -> None:
+        """What an earlier attempt has said, as an engine that goes on from it does."""
+        token_ids = self.envelope.resumed_token_ids
+        self.tokens = len(token_ids)
+        await self.push(
+            Delta(
+                request_id=self.envelope.request_id,
+                attempt=self.attempt,
+                seq=self._next_seq(),
+                chunks=[self.chunk(text)],
+                completion_tokens=self.tokens,
+                token_ids=token_ids,
+                prompt_tokens=3,
             )
         )
 
@@ -66,7 +82,7 @@ class Run:
             attempt=self.attempt,
             outcome=outcome,
             error_code=error.code if error else None,
-            worker_id=WORKER_ID,
+            worker_id=self.worker.worker_id,
             usage=TokenUsage(prompt_tokens=3, completion_tokens=self.tokens),
         )
         accepted = await self.worker.call(
@@ -94,7 +110,7 @@ class Run:
         )
 
     async def push(self, *frames: Delta | Terminal) -> None:
-        batch = codec.encode(FrameBatch(worker_id=WORKER_ID, frames=list(frames)))
+        batch = codec.encode(FrameBatch(worker_id=self.worker.worker_id, frames=list(frames)))
         await self.worker.redis.rpush(keys.gateway_frames(self.envelope.gateway_id), batch)
 
     def chunk(self, word: str) -> bytes:
@@ -152,9 +168,15 @@ class ScriptedWorker:
     """Runs `script` for each assignment until it is stopped."""
 
     def __init__(
-        self, redis_url: str, script: Script = count_to_three, *, pool: str = POOL
+        self,
+        redis_url: str,
+        script: Script = count_to_three,
+        *,
+        pool: str = POOL,
+        worker_id: str = WORKER_ID,
     ) -> None:
         self.pool = pool
+        self.worker_id = worker_id
         self.redis = Redis.from_url(redis_url, socket_timeout=None, max_connections=10_000)
         self.script = script
         self.runs: dict[str, Run] = {}
@@ -162,19 +184,19 @@ class ScriptedWorker:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, slots: int = 64, **info: Any) -> None:
-        encoded = encoded_worker_info(WORKER_ID, slots=slots, pool=self.pool, **info)
+        encoded = encoded_worker_info(self.worker_id, slots=slots, pool=self.pool, **info)
         await self.redis.sadd(keys.known_pools(), self.pool)
-        await self.call(keys.FUNCTION_REGISTER, WORKER_ID, "scripted", encoded)
+        await self.call(keys.FUNCTION_REGISTER, self.worker_id, self.worker_id, encoded)
         await self._handle(await self.claim(encoded, slots))
         self._tasks.append(asyncio.create_task(self._read()))
 
     async def claim(self, info: bytes, slots: int) -> Any:
-        return await self.call(keys.FUNCTION_CLAIM, WORKER_ID, info, slots, 0, 0, "", 1)
+        return await self.call(keys.FUNCTION_CLAIM, self.worker_id, info, slots, 0, 0, "", 1)
 
     async def die(self) -> None:
         """As by kill -9, long enough ago for the lease to have run out."""
         await self._cancel_tasks()
-        await self.redis.zadd(keys.pool_heartbeats(self.pool), {WORKER_ID: 1})
+        await self.redis.zadd(keys.pool_heartbeats(self.pool), {self.worker_id: 1})
 
     async def stop(self) -> None:
         await self._cancel_tasks()
@@ -198,7 +220,7 @@ class ScriptedWorker:
     async def _read(self) -> None:
         while True:
             popped: Any = await self.redis.blmpop(
-                1, 1, keys.pool_inbox(self.pool, WORKER_ID), direction="LEFT", count=64
+                1, 1, keys.pool_inbox(self.pool, self.worker_id), direction="LEFT", count=64
             )
             if popped:
                 await self._handle(popped[1])

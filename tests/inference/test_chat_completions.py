@@ -233,14 +233,14 @@ async def has_length(redis: Redis, length: int) -> bool:
     return await redis.zcard(keys.pool_queue(POOL)) == length
 
 
-async def test_a_dead_worker_is_a_typed_error_event(
+async def test_a_dead_worker_is_a_typed_error_event_where_no_other_can_go_on(
     service: Service, worker: ScriptedWorker, dispatch_redis: Redis
 ) -> None:
     worker.script = talk_until_cancelled
     await worker.start()
     async with (
         service.client() as client,
-        client.stream("POST", CHAT, json=ALICE_STREAMS) as answer,
+        client.stream("POST", CHAT, json=ALICE_STREAMS | {"stop": "ten"}) as answer,
     ):
         parts = answer.aiter_text()
         assert "One" in await anext(parts)
@@ -251,23 +251,6 @@ async def test_a_dead_worker_is_a_typed_error_event(
     assert (record.outcome, record.error_code) == (Outcome.FAILED, "worker_lost")
     assert record.usage.completion_tokens == 1
     await eventually(lambda: no_reservations(dispatch_redis))
-
-
-async def test_a_worker_that_dies_before_its_first_token_is_a_502(
-    service: Service, worker: ScriptedWorker
-) -> None:
-    async def be_silent(run: Run) -> None:
-        await run.cancelled.wait()
-
-    worker.script = be_silent
-    await worker.start()
-    async with service.client() as client:
-        asked = asyncio.create_task(client.post(CHAT, json=ALICE_STREAMS))
-        await eventually(lambda: worker.runs)
-        await worker.die()
-        response = await asked
-    assert response.status_code == 502
-    assert response.json()["error"]["code"] == "worker_lost"
 
 
 async def test_a_missing_frame_ends_the_stream_typed(

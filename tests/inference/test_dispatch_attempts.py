@@ -114,6 +114,23 @@ def test_a_requeued_request_can_be_cancelled_and_finished_by_its_gateway(
     assert pool.claim(TWO, 1) == []
 
 
+def test_a_request_that_ran_for_long_may_wait_as_long_again(pool: VirtualPool) -> None:
+    a_worker(pool, ONE)
+    pool.enqueue(Ask(request_id="a", tenant="acme"))
+    pool.now_ms += 24 * 3600 * 1000
+    pool.register(TWO)
+    pool.requeue("a", 1)
+    assert pool.claim(TWO, 1) == [Started("a", 2)]
+
+
+def test_a_request_that_was_cancelled_while_it_ran_is_not_requeued(pool: VirtualPool) -> None:
+    a_worker(pool, ONE)
+    pool.enqueue(Ask(request_id="a", tenant="acme"))
+    assert pool.cancel("a") == "running"
+    assert pool.requeue("a", 1) == [b"stale"]
+    assert pool.finish("a", 1)
+
+
 def test_a_reason_that_is_none_is_refused(pool: VirtualPool) -> None:
     with pytest.raises(ResponseError, match="expected worker_lost or preempted, got boredom"):
         pool.requeue("a", 1, "boredom")

@@ -68,7 +68,7 @@ def test_a_large_request_is_not_starved_by_small_ones(pool: VirtualPool) -> None
         pool.enqueue(an_ask(f"s{number:03d}", prompt=50, output=50))
     running = pool.inbox(ONE)
     pool.enqueue(an_ask("large", tenant="globex", prompt=500, output=400))
-    for turn in range(60):
+    for _ in range(30):
         each = running.pop(0)
         pool.finish(each.request_id, each.attempt, 50, 50)
         started = pool.inbox(ONE)
@@ -77,7 +77,6 @@ def test_a_large_request_is_not_starved_by_small_ones(pool: VirtualPool) -> None
         running.extend(started)
     else:
         raise AssertionError("the large request never ran")
-    assert turn < 30
 
 
 def test_part_of_the_cache_is_kept_for_who_is_below_his_share(pool: VirtualPool) -> None:

@@ -1,6 +1,7 @@
 """A stream merges for a slow reader, up to a cap; the hub survives Redis and gateways vanish."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from redis.asyncio import Redis
@@ -12,14 +13,20 @@ from inference.token_stream import MAX_UNREAD_BYTES, FrameHub, TokenStream
 from tests.polling import eventually
 
 
-def a_delta(seq: int, *chunks: bytes, attempt: int = 1) -> Delta:
+def a_delta(
+    seq: int,
+    *chunks: bytes,
+    attempt: int = 1,
+    token_ids: Sequence[int] = (),
+    count: int | None = None,
+) -> Delta:
     return Delta(
         request_id="a",
         attempt=attempt,
         seq=seq,
         chunks=list(chunks),
-        completion_tokens=seq + 1,
-        token_ids=[],
+        completion_tokens=seq + 1 if count is None else count,
+        token_ids=list(token_ids),
     )
 
 
@@ -102,6 +109,91 @@ async def test_a_new_attempt_after_output_breaks_the_stream(stream: TokenStream)
     stream.feed(a_delta(0, b"one", attempt=2), "w")
     with pytest.raises(StreamBroken):
         await stream.next()
+
+
+@pytest.fixture
+def resumable(ends: list[Terminal]) -> TokenStream:
+    """A stream that has taken the role and three tokens."""
+    stream = TokenStream("a", ends.append, lambda: None, keeps_token_ids=True)
+    stream.feed(a_delta(0, b"role", count=0), "w")
+    for seq, chunk in enumerate((b"one", b"two", b"three"), start=1):
+        stream.feed(a_delta(seq, chunk, token_ids=[seq], count=seq), "w")
+    return stream
+
+
+async def test_an_attempt_that_goes_on_is_heard_from_its_first_new_token(
+    resumable: TokenStream, ends: list[Terminal]
+) -> None:
+    assert resumable.can_go_on
+    resumable.feed(a_delta(0, b"role", attempt=2, count=0), "v")
+    resumable.feed(a_delta(1, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    resumable.feed(a_delta(2, b"four", attempt=2, token_ids=[4], count=4), "v")
+    resumable.feed(a_delta(3, b"usage", attempt=2, count=4), "v")
+    resumable.feed(a_terminal(4, attempt=2), "v")
+    assert (await resumable.next()).chunks == [b"role", b"one", b"two", b"three", b"four", b"usage"]
+    assert resumable.token_ids == [1, 2, 3, 4]
+    assert len(ends) == 1
+
+
+async def test_a_third_attempt_goes_on_from_the_output_of_two(resumable: TokenStream) -> None:
+    resumable.feed(a_delta(0, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    resumable.feed(a_delta(1, b"four", attempt=2, token_ids=[4], count=4), "v")
+    resumable.feed(a_delta(0, b"onetothree", attempt=3, token_ids=[1, 2, 3, 4], count=4), "u")
+    resumable.feed(a_delta(1, b"five", attempt=3, token_ids=[5], count=5), "u")
+    assert (await resumable.next()).chunks[-2:] == [b"four", b"five"]
+    assert not resumable.is_broken
+
+
+async def test_what_shares_the_count_of_the_last_token_is_still_given(
+    resumable: TokenStream,
+) -> None:
+    resumable.feed(a_delta(0, b"end", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    resumable.feed(a_delta(1, b"usage", attempt=2, count=3), "v")
+    assert (await resumable.next()).chunks[-2:] == [b"three", b"usage"]
+
+
+async def test_the_role_is_given_once_where_no_token_came(ends: list[Terminal]) -> None:
+    stream = TokenStream("a", ends.append, lambda: None)
+    stream.feed(a_delta(0, b"role", count=0), "w")
+    stream.feed(a_delta(0, b"role", attempt=2, count=0), "v")
+    stream.feed(a_delta(1, b"one", attempt=2, count=1), "v")
+    assert (await stream.next()).chunks == [b"role", b"one"]
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "count"), [([1, 2, 9], 3), ([1, 2], 2), ([1, 2, 3, 4], 4), ([1], 1)]
+)
+async def test_an_attempt_that_goes_on_from_other_output_breaks_the_stream(
+    resumable: TokenStream, token_ids: list[int], count: int
+) -> None:
+    await resumable.next()
+    resumable.feed(a_delta(0, b"other", attempt=2, token_ids=token_ids, count=count), "v")
+    with pytest.raises(StreamBroken):
+        await resumable.next()
+
+
+async def test_what_comes_while_another_worker_is_told_waits_for_the_answer(
+    resumable: TokenStream,
+) -> None:
+    resumable.hold()
+    resumable.feed(a_delta(4, b"late", token_ids=[4], count=4), "w")
+    resumable.feed(a_delta(0, b"again", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    assert resumable.token_ids == [1, 2, 3]
+    resumable.release(2)
+    resumable.feed(a_delta(1, b"four", attempt=2, token_ids=[4], count=4), "v")
+    assert (await resumable.next()).chunks[-2:] == [b"three", b"four"]
+
+
+async def test_what_was_held_back_is_given_where_nobody_else_goes_on(
+    resumable: TokenStream, ends: list[Terminal]
+) -> None:
+    resumable.hold()
+    resumable.feed(a_delta(4, b"four", token_ids=[4], count=4), "w")
+    resumable.feed(a_terminal(5), "w")
+    assert not ends
+    resumable.release()
+    assert (await resumable.next()).chunks[-1] == b"four"
+    assert len(ends) == 1
 
 
 async def test_nothing_comes_after_the_end(stream: TokenStream, ends: list[Terminal]) -> None:

@@ -1,12 +1,14 @@
 """The gateway and a whole simulated worker process: the path, a disconnect, and a kill -9."""
 
 import asyncio
+import json
 import os
 import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx
 import pytest
 from redis.asyncio import Redis
 
@@ -71,10 +73,11 @@ async def test_clients_that_leave_leave_nothing_running(
     assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
 
 
-async def test_a_killed_worker_is_told_within_its_lease(
+async def test_a_killed_worker_is_told_within_its_lease_where_no_other_can_go_on(
     service: Service, sim_worker: Process, dispatch_redis: Redis
 ) -> None:
-    async with service.client() as client, client.stream("POST", CHAT, json=STREAM) as answer:
+    body = STREAM | {"stop": "ten"}
+    async with service.client() as client, client.stream("POST", CHAT, json=body) as answer:
         parts = answer.aiter_text()
         await anext(parts)
         os.killpg(sim_worker.pid, signal.SIGKILL)
@@ -84,3 +87,38 @@ async def test_a_killed_worker_is_told_within_its_lease(
     [entry] = await records(dispatch_redis)
     assert entry.outcome is Outcome.FAILED
     assert 0 < entry.usage.completion_tokens < 400
+
+
+async def test_streams_of_a_killed_worker_equal_undisturbed_ones(
+    service: Service,
+    sim_worker: Process,
+    worker_redis_url: Callable[[str], str],
+    dispatch_redis: Redis,
+) -> None:
+    async def ask(client: httpx.AsyncClient) -> tuple[str, str]:
+        """The text, and the end."""
+        text, end = "", ""
+        async with client.stream("POST", CHAT, json=body, timeout=60) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    choices = json.loads(line[6:])["choices"]
+                    text += "".join(each["delta"].get("content", "") for each in choices)
+                    begun.set()
+                end = line or end
+        return text, end
+
+    body, begun = STREAM | {"max_tokens": 120}, asyncio.Event()
+    async with service.client() as client:
+        undisturbed = await ask(client)
+        begun.clear()
+        streams = [asyncio.create_task(ask(client)) for _ in range(20)]
+        await begun.wait()
+        os.killpg(sim_worker.pid, signal.SIGKILL)
+        async with a_sim_worker(worker_redis_url(POOL), "another"):
+            answers = await asyncio.gather(*streams)
+    assert undisturbed[1] == "data: [DONE]"
+    assert set(answers) == {undisturbed}
+    entries = await records(dispatch_redis)
+    assert [entry.usage.completion_tokens for entry in entries] == [120] * 21
+    assert {entry.attempt for entry in entries[1:]} == {2}
+    assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
