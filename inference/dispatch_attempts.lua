@@ -71,7 +71,9 @@ local function adopt(keys, args)
     local key = request_key(prefix, request_id)
     local known = redis.call('HMGET', key, 'state', 'attempt', 'worker')
     local is_mine = known[1] == 'running' and tonumber(known[2]) == attempt and known[3] == worker_id
-    local is_free = not known[1] or (known[1] == 'queued' and tonumber(known[2]) <= attempt)
+    -- One that was withdrawn is for its gateway to end.
+    local is_free = not known[1] or (known[1] == 'queued' and tonumber(known[2]) <= attempt
+      and redis.call('ZSCORE', prefix .. ':queue', request_id))
     if is_free then
       local path = make_path(words[3], words[4], words[5], words[6])
       if known[1] then

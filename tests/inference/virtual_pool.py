@@ -30,6 +30,7 @@ class Ask:
     on_saturation: str = "wait"
     is_resumable: bool = False
     adapter: str = ""
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,18 @@ class Started:
 
 
 class VirtualPool:
-    """The pool `virtual` of an empty Redis. `now_ms` is what the functions take for the time."""
+    """The pool `virtual` of an empty Redis. `now_ms` is what the functions take for the time,
+    `library` the text of other functions than ours."""
 
-    def __init__(self, redis: "Redis", name: str = "virtual") -> None:
+    def __init__(
+        self, redis: "Redis", name: str = "virtual", *, library: str | None = None
+    ) -> None:
         self.redis = redis
         self.name = name
         self.now_ms = START_MS
         self._prefix = keys.pool_prefix(name)
-        redis.function_load(library_text(DISPATCH), replace=True)
+        self.library = library or library_text(DISPATCH)
+        redis.function_load(self.library, replace=True)
 
     def enqueue(self, ask: Ask, *, max_queue_length: int = 1_000_000) -> str:
         """The kind of the answer: assigned, queued, full or known."""
@@ -72,7 +77,7 @@ class VirtualPool:
             ask.on_saturation,
             int(ask.is_resumable),
             ask.adapter,
-            0,
+            ask.attempts,
             b"envelope",
             max_queue_length,
             self.now_ms,
@@ -146,6 +151,13 @@ class VirtualPool:
         self.redis.delete(key)
         return [started(each) for each in messages if each.startswith(b"preempt")]
 
+    def messages(self, worker_id: str) -> list[tuple[str, Started]]:
+        """All that a worker was told since, with the word each message begins with."""
+        key = keys.pool_inbox(self.name, worker_id)
+        found = cast(list[bytes], self.redis.lrange(key, 0, -1))
+        self.redis.delete(key)
+        return [(each.partition(b" ")[0].decode(), started(each)) for each in found]
+
     def cancel(self, request_id: str) -> str:
         return str(self.call(keys.FUNCTION_CANCEL, request_id).decode())
 
@@ -195,4 +207,5 @@ def adoption(ask: Ask, attempt: int, arrived_at_ms: int) -> str:
     milliseconds = int(ask.seconds * 1000)
     words = (ask.request_id, attempt, ask.service_class, ask.tenant, ask.project, ask.key)
     rest = (ask.weight, ask.prompt, ask.output, "gateway", arrived_at_ms, milliseconds)
-    return " ".join(map(str, (*words, *rest, milliseconds, int(ask.is_resumable))))
+    flags = (milliseconds, int(ask.is_resumable), ask.adapter)
+    return " ".join(map(str, (*words, *rest, *flags))).rstrip()
