@@ -146,6 +146,7 @@ class OpenRequest:
             finished_at_ms=now_ms(),
             queue_ms=max(0, self.received_at_ms - arrived),
             ttft_ms=None if first is None else max(0, first - arrived),
+            is_billed=envelope.is_billed,
         )
 
     def seconds_per_token(self) -> float | None:

@@ -294,6 +294,7 @@ def usage_entry(
         finished_at_ms=time.time_ns() // 1_000_000,
         queue_ms=None,
         ttft_ms=ttft_ms,
+        is_billed=envelope.is_billed,
     )
 
 

@@ -195,7 +195,9 @@ def _sort(
         if entry.data is None:
             continue  # recorded and deleted by another consumer; only the receipt was left
         try:
-            records.append((entry, _to_record(entry.pool, entry.data)))
+            usage = decode_usage_entry(entry.data)
+            if usage.is_billed:
+                records.append((entry, _to_record(entry.pool, usage)))
         except (WireFormatError, ValueError, OverflowError, OSError) as error:
             quarantined.append(_quarantine(entry, _first_line(error)))
     owners = _owners({record.api_key_id for _entry, record in records})
@@ -221,8 +223,7 @@ def _record_singly(records: list[tuple[StreamEntry, UsageRecord]]) -> list[Usage
     return quarantined
 
 
-def _to_record(pool: str, data: bytes) -> UsageRecord:
-    usage = decode_usage_entry(data)
+def _to_record(pool: str, usage: UsageEntry) -> UsageRecord:
     if usage.pool != pool:
         raise ValueError(f"the entry names the pool {usage.pool!r}, not its stream's")
     return _record_of(usage)

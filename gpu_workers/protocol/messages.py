@@ -96,7 +96,8 @@ class Envelope(Message, frozen=True, tag="request-2"):
     kept. `adapter` is empty without one.
 
     A request that `is_resumable` can go on in another worker after its first token: from
-    `resumed_token_ids`, all the output that earlier attempts have generated.
+    `resumed_token_ids`, all the output that earlier attempts have generated. One that an operator
+    runs once more `is_billed` to nobody.
     """
 
     request_id: str
@@ -125,6 +126,7 @@ class Envelope(Message, frozen=True, tag="request-2"):
     is_resumable: bool = False
     adapter: str = ""
     resumed_token_ids: list[int] = []
+    is_billed: bool = True
 
 
 class Assignment(Message, frozen=True):
@@ -260,3 +262,4 @@ class UsageEntry(Message, frozen=True, tag="usage-1"):
     finished_at_ms: int
     queue_ms: int | None
     ttft_ms: int | None
+    is_billed: bool = True

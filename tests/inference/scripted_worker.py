@@ -7,6 +7,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import (
     Api,
@@ -212,9 +213,7 @@ class ScriptedWorker:
         return [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
 
     async def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(self._tasks)
         self._tasks.clear()
 
     async def _read(self) -> None:

@@ -114,6 +114,13 @@ def test_an_entry_that_comes_twice_is_one_record(redis: Redis, api_key: ApiKey) 
     assert waiting(redis) == 0
 
 
+def test_what_an_operator_ran_once_more_is_nobodys_usage(redis: Redis, api_key: ApiKey) -> None:
+    append(redis, usage_entry(api_key, is_billed=False), usage_entry(api_key))
+    UsageCollector(redis).drain()
+    assert UsageRecord.objects.count() == 1
+    assert waiting(redis) == 0
+
+
 def test_more_than_one_batch_is_drained(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
