@@ -25,6 +25,7 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import InboxMessage, UsageEntry, WorkerInfo
+from gpu_workers.protocol.redis_url import connect_async
 
 _T = TypeVar("_T")
 
@@ -77,8 +78,8 @@ class Transport:
         self._known_pool = pool
         self._worker_id = worker_id
         self._worker_name = worker_name
-        self.redis: Redis = Redis.from_url(redis_url, socket_timeout=5)
-        self._inbox: Redis = Redis.from_url(redis_url, socket_timeout=None)
+        self.redis: Redis = connect_async(redis_url, socket_timeout=5)
+        self._inbox: Redis = connect_async(redis_url, socket_timeout=None)
         self._may_have_lost_messages = False
         self._finishes: list[tuple[UsageEntry, asyncio.Future[bool]]] = []
         self._finisher: asyncio.Task[None] | None = None
@@ -258,9 +259,13 @@ class Transport:
                 self._may_have_lost_messages = True
                 reason = f"Redis does not answer: {error or type(error).__name__}"
             except ResponseError as error:
-                if not _is_function_missing(error):
+                if _is_demoted(error):
+                    self._may_have_lost_messages = True
+                    reason = "Redis is no longer the master"
+                elif _is_function_missing(error):
+                    reason = "Redis has no dispatch functions yet; the control plane loads them"
+                else:
                     raise
-                reason = "Redis has no dispatch functions yet; the control plane loads them"
             else:
                 if told is not None:
                     _log.info("redis_is_back", worker_id=self._worker_id)
@@ -274,13 +279,16 @@ class Transport:
 
 def is_passing(error: BaseException) -> bool:
     """Whether an error of a call is one that waiting mends."""
-    if isinstance(error, ResponseError):
-        return _is_function_missing(error)
-    return isinstance(error, REDIS_AWAY)
+    return isinstance(error, REDIS_AWAY) or _is_function_missing(error) or _is_demoted(error)
 
 
-def _is_function_missing(error: ResponseError) -> bool:
-    return "Function not found" in str(error)
+def _is_function_missing(error: BaseException) -> bool:
+    return isinstance(error, ResponseError) and "Function not found" in str(error)
+
+
+def _is_demoted(error: BaseException) -> bool:
+    """What a blocked call and a stale replica answer in a failover."""
+    return isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "MASTERDOWN"))
 
 
 def _decoded(messages: Iterable[bytes]) -> Iterable[InboxMessage]:

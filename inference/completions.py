@@ -10,12 +10,13 @@ from typing import Final
 
 import structlog
 from prometheus_client import Counter
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.policy import Caller, ModelPolicy
+from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission, Admitted
 from inference.charges import dearest
@@ -62,19 +63,17 @@ class Completions:
         self._settings = settings
         # redis-py's own patience is seconds: better a quick 503 than a caller that waits.
         # A burst waits for a connection: the ordinary pool fails the 101st request at once.
-        self._redis: Redis = Redis.from_pool(
-            BlockingConnectionPool.from_url(
-                url,
-                max_connections=_REDIS_CONNECTIONS,
-                timeout=_REDIS_WAIT_SECONDS,
-                socket_timeout=5,
-                socket_connect_timeout=2,
-                retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
-            )
+        self._redis: Redis = connect_async_bounded(
+            url,
+            max_connections=_REDIS_CONNECTIONS,
+            wait_seconds=_REDIS_WAIT_SECONDS,
+            socket_timeout=5,
+            socket_connect_timeout=2,
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
         )
         # A client of its own: redis-py's socket timeout would end a blocking read. The hub's
         # supervisor does the retrying.
-        self._blocking_redis: Redis = Redis.from_url(
+        self._blocking_redis: Redis = connect_async(
             url, socket_timeout=None, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
         )
         self.admission = Admission(

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError, WatchError
 from redis.retry import Retry
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.redis_url import connect
 from tenants.models import PolicyChange, PolicyPart, PolicyVersion
 from tenants.policy_rows import (
     PolicyRow,
@@ -225,6 +226,4 @@ def _text(value: object) -> str | None:
 @cache
 def _client(url: str) -> Redis:
     # One try: whoever saves a change in the admin must not wait out a Redis that is down.
-    return Redis.from_url(
-        url, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1)
-    )
+    return connect(url, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1))
