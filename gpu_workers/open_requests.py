@@ -19,6 +19,7 @@ from gpu_workers.protocol.messages import (
     Cancellation,
     InboxMessage,
     Outcome,
+    Resend,
     TokenUsage,
     WireError,
 )
@@ -82,6 +83,8 @@ class OpenRequests:
         """Act on a message of the inbox or of a claim. A repetition is no error."""
         if isinstance(message, Cancellation):
             self._cancel(message)
+        elif isinstance(message, Resend):
+            self._frames.resend(message)
         elif isinstance(message, Assignment):
             self._assign(message)
 
@@ -169,6 +172,7 @@ class OpenRequests:
         except Exception:  # noqa: BLE001 - one request must not end the others
             _log.exception("request_not_finished", request_id=request.envelope.request_id)
         finally:
+            self._frames.end(request.envelope.request_id, request.attempt)
             if self._open.get(request.envelope.request_id) is request:
                 del self._open[request.envelope.request_id]
 

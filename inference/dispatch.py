@@ -263,6 +263,11 @@ class Dispatch:
             for request_id, state in zip(request_ids, await pipeline.execute(), strict=True)
         }
 
+    async def worker_of(self, pool: str, request_id: str) -> str | None:
+        """The worker that had the request last, also after its end; None if none had it."""
+        worker_id = await self._redis.hget(keys.pool_request(pool, request_id), "worker")
+        return worker_id.decode() if isinstance(worker_id, bytes) and worker_id else None
+
 
 _STATES: Final[dict[bytes | None, RequestState]] = {
     b"queued": RequestState.QUEUED,

@@ -111,7 +111,9 @@ class Generation:
         )
 
     def _open_stream(self) -> TokenStream:
-        return self._settlement.hub.open(self.request_id, self._end, self._prompt_counted)
+        return self._settlement.hub.open(
+            self.request_id, self._end, self._prompt_counted, pool=self.envelope.pool
+        )
 
     def _end(self, terminal: Terminal) -> None:
         self._settlement.settle(self, terminal)

@@ -216,9 +216,20 @@ class Settlement:
                 generation.times_missing = 0
                 continue
             generation.times_missing += 1
-            if generation.times_missing > 1:
+            if generation.times_missing == 1:
+                await self._ask_for_end(generation)
+            else:
                 _log.warning("end_did_not_arrive", request_id=request_id, state=state.value)
                 generation.stream.end(_end_of(generation, Outcome.FAILED, _worker_lost()))
+
+    async def _ask_for_end(self, generation: Generation) -> None:
+        """Its last frames may be lost: the worker that sent them still has them for a while."""
+        envelope, stream = generation.envelope, generation.stream
+        worker_id = stream.worker_id or await self._dispatch.worker_of(
+            envelope.pool, envelope.request_id
+        )
+        if worker_id is not None:
+            await self.hub.ask_again(envelope.pool, worker_id, stream)
 
     def _look_after_readers(self) -> None:
         """Cancels what cannot be given whole any more; lets silent streams give a sign of life."""
