@@ -36,6 +36,8 @@ class OpenRequest:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     is_aborted: bool = False
+    # Another worker has it by now: nobody is told of its end
+    is_disowned: bool = False
     # Why the worker itself ended it, where the client had no part in that
     stopped_by_worker: WireError | None = None
     task: "asyncio.Task[None] | None" = None

@@ -24,7 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
-from gpu_workers.protocol.messages import InboxMessage, UsageEntry, WorkerInfo
+from gpu_workers.protocol.messages import Envelope, InboxMessage, UsageEntry, WorkerInfo
 from gpu_workers.protocol.redis_url import connect_async
 
 _T = TypeVar("_T")
@@ -42,6 +42,7 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
 INBOX_BLOCK_SECONDS: Final = 5
 INBOX_BATCH: Final = 64
+_UNKNOWN: Final = -1
 
 _log = structlog.get_logger("gpu_workers.transport")
 
@@ -52,6 +53,10 @@ class Fenced(RuntimeError):
 
 class UnknownWorker(RuntimeError):
     """Redis has lost this worker: register again."""
+
+
+class UnknownRequest(RuntimeError):
+    """Redis has lost this request: adopt it, then ask again."""
 
 
 class NotPermitted(RuntimeError):
@@ -104,6 +109,23 @@ class Transport:
                 "The user in PENSTOCK_DISPATCH_REDIS_URL may not serve the pool "
                 f"{self._known_pool}: give that of its workers, see `manage.py redis_acl`."
             ) from error
+
+    async def adopt(self, requests: Iterable[tuple[Envelope, int]]) -> set[str]:
+        """After registering with a Redis that has lost everything: these requests and their
+        attempts are under way here. Answers the ids of those that have become another's."""
+        arguments: list[str | bytes] = []
+        for envelope, attempt in requests:
+            arguments += [_adoption(envelope, attempt), codec.encode(envelope)]
+        if not arguments:
+            return set()
+
+        async def call() -> list[bytes]:
+            stale: list[bytes] = await self._fcall(
+                keys.FUNCTION_ADOPT, self._worker_id, "", *arguments
+            )
+            return stale
+
+        return {each.decode() for each in await self._until_redis_answers(call)}
 
     async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
         """Renew the lease and ask for as many requests as there are free slots.
@@ -172,7 +194,7 @@ class Transport:
 
     async def finish(self, entry: UsageEntry) -> bool:
         """Whether this attempt may end its request: the one point of truth. Requests that end in
-        the same engine step share a round trip."""
+        the same engine step share a round trip. Raises `UnknownRequest` where Redis has lost it."""
         accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._finishes.append((entry, accepted))
         if self._finisher is None:
@@ -209,6 +231,8 @@ class Transport:
                         continue
                     if isinstance(answer, Exception):
                         accepted.set_exception(answer)
+                    elif answer == _UNKNOWN:
+                        accepted.set_exception(UnknownRequest())
                     else:
                         accepted.set_result(answer == 1)
         finally:
@@ -275,6 +299,27 @@ class Transport:
                 told = reason
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _adoption(envelope: Envelope, attempt: int) -> str:
+    """The line that `adopt` of dispatch_attempts.lua reads."""
+    words = (
+        envelope.request_id,
+        attempt,
+        envelope.service_class,
+        envelope.tenant_id,
+        envelope.project_id,
+        envelope.api_key_id,
+        envelope.weight,
+        envelope.prompt_bound,
+        envelope.output_bound or envelope.max_output_tokens,
+        envelope.gateway_id,
+        envelope.arrived_at_ms,
+        envelope.ttft_target_ms,
+        envelope.max_wait_ms,
+        int(envelope.is_resumable),
+    )
+    return " ".join(map(str, words))
 
 
 def is_passing(error: BaseException) -> bool:
