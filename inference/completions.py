@@ -5,6 +5,7 @@ door is still there: a client that leaves never takes the accounting with it.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,10 +21,11 @@ from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission, Admitted
 from inference.charges import dearest
-from inference.dispatch import Dispatch, Enqueued, Outlook
+from inference.dispatch import AlreadyKnown, Assigned, Dispatch, Enqueued, Outlook
 from inference.errors import InferenceError, LimitReached, Unavailable
 from inference.generation import Generation
 from inference.offers import InferenceRequest, Offer, Offers
+from inference.patience import patiently
 from inference.saturation import NOT_TAKEN, notice_of, refusal
 from inference.settlement import Settlement
 from inference.token_stream import FrameHub
@@ -135,12 +137,14 @@ class Completions:
         """Admits and queues a request; raises an `InferenceError` if that may not be."""
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
-        wanted = await self._offers.wanted(caller, request, request_id or new_request_id())
-        instead, why_not = await self._offers.smaller(caller, request, wanted)
-        admitted = await self._reserve(caller, wanted, instead)
+        until = time.monotonic() + caller.tier.max_queue_seconds
+        wanted, instead, why_not = await patiently(
+            lambda: self._offers_for(caller, request, request_id or new_request_id()), until=until
+        )
+        admitted = await self._reserve(caller, wanted, instead, until)
         generation = self.settlement.open(wanted.envelope, caller, admitted, wanted.bounds)
         try:
-            await self._queue(generation, instead, why_not)
+            await self._queue(generation, instead, why_not, until)
         except InferenceError as error:
             error.headers = admitted.headers
             raise
@@ -150,18 +154,29 @@ class Completions:
         ADMITTED.labels(request.api.value).inc()
         return generation
 
-    async def _reserve(self, caller: Caller, wanted: Offer, instead: Offer | None) -> Admitted:
+    async def _offers_for(
+        self, caller: Caller, request: InferenceRequest, request_id: str
+    ) -> tuple[Offer, Offer | None, str]:
+        wanted = await self._offers.wanted(caller, request, request_id)
+        return wanted, *await self._offers.smaller(caller, request, wanted)
+
+    async def _reserve(
+        self, caller: Caller, wanted: Offer, instead: Offer | None, until: float
+    ) -> Admitted:
         """Whichever of them it will be, it is covered."""
         envelope = wanted.envelope
         offers = [wanted] if instead is None else [wanted, instead]
         try:
-            return await self.admission.reserve(
-                envelope.request_id,
-                caller,
-                envelope.pool,
-                dearest(offer.worst_case for offer in offers),
-                wanted.prices,
-                instead=None if instead is None else instead.place,
+            return await patiently(
+                lambda: self.admission.reserve(
+                    envelope.request_id,
+                    caller,
+                    envelope.pool,
+                    dearest(offer.worst_case for offer in offers),
+                    wanted.prices,
+                    instead=None if instead is None else instead.place,
+                ),
+                until=until,
             )
         except LimitReached:
             raise
@@ -170,16 +185,18 @@ class Completions:
             self.settlement.give_back(envelope)
             raise
 
-    async def _queue(self, generation: Generation, instead: Offer | None, why_not: str) -> None:
+    async def _queue(
+        self, generation: Generation, instead: Offer | None, why_not: str, until: float
+    ) -> None:
         """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
         model = generation.envelope.model
-        answer = await self._enqueue(generation)
+        answer = await self._enqueue(generation, until)
         if not isinstance(answer, NOT_TAKEN):
             generation.notice = notice_of(answer)
             return
         if instead is not None:
             self.settlement.move(generation, instead)
-            second = await self._enqueue(generation)
+            second = await self._enqueue(generation, until)
             if not isinstance(second, NOT_TAKEN):
                 generation.notice = notice_of(second, instead_of=model)
                 return
@@ -187,13 +204,20 @@ class Completions:
         self.settlement.forget(generation)
         raise refusal(generation.caller, model, answer, because=why_not)
 
-    async def _enqueue(self, generation: Generation) -> Enqueued:
+    async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
         try:
-            return await self.dispatch.enqueue(
-                generation.envelope, max_queue_length=self._settings.max_queue_length
+            answer = await patiently(
+                lambda: self.dispatch.enqueue(
+                    generation.envelope, max_queue_length=self._settings.max_queue_length
+                ),
+                until=until,
             )
         except BaseException:
             # Whether it is queued is unknown: its end has to be found out.
             generation.is_enqueued = True
             generation.cancel()
             raise
+        generation.is_assigned = isinstance(answer, Assigned) or (
+            isinstance(answer, AlreadyKnown) and answer.state == "running"
+        )
+        return answer

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import structlog
 from redis.asyncio import Redis
@@ -208,6 +208,12 @@ class Dispatch:
             int(is_dead_letter),
         )
         return bool(answer == 1)
+
+    async def record_lost(self, entry: UsageEntry) -> None:
+        """Puts the end of a request on record that Redis has lost, so that `finish` cannot. Should
+        its worker come back and finish it too, the first record stands."""
+        fields: Any = {keys.USAGE_FIELD: codec.encode(entry)}
+        await self._redis.xadd(keys.pool_usage(entry.pool), fields)
 
     async def reap(
         self,
