@@ -55,6 +55,8 @@ class GatewaySettings:
     max_queue_length: int = 1_000
     max_requests_per_websocket: int = 64
     drain_seconds: float = 5.0
+    # A connection that takes in nothing for so long is ended.
+    stall_seconds: float = 30.0
 
 
 class Completions:
