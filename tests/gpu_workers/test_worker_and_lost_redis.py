@@ -1,6 +1,8 @@
 # ruff: noqa: F811
 """What a worker does when its Redis comes back without a memory."""
 
+from typing import Any
+
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
@@ -71,7 +73,7 @@ async def test_a_request_that_another_worker_has_by_then_is_ended_silently(
         request_id = await gateway.send(envelope)
         await gateway.delta_of(request_id)
         await dispatch_redis.flushdb()
-        fields = {"state": "running", "attempt": "2", "worker": "another#1"}
+        fields: dict[Any, Any] = {"state": "running", "attempt": "2", "worker": "another#1"}
         await dispatch_redis.hset(keys.pool_request("sim", request_id), mapping=fields)
         await gateway.appear()
         await eventually(lambda: engine.load().running == 0)
