@@ -12,6 +12,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from gpu_workers.protocol import redis_url
+
 DEMO_MODEL_PATH = Path(__file__).parent / "demo_model" / "model"
 
 Parser = Callable[[str], Any]
@@ -77,8 +79,10 @@ def _json_object(value: str) -> dict[str, Any]:
 
 
 def _redis_url(value: str) -> str:
-    if not value.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("expected redis://, rediss:// or unix://")
+    if value.partition("://")[0] not in redis_url.SCHEMES or "://" not in value:
+        raise ValueError(f"expected a URL of {', '.join(redis_url.SCHEMES)}")
+    if redis_url.is_sentinel(value):
+        redis_url.parse_sentinel(value)
     return value
 
 

@@ -2,7 +2,8 @@
 
 The first frame after a flush schedules the next flush behind the tasks that the same engine step
 woke, so a step's deltas leave together. While a write is under way frames gather for the next
-one: the slower Redis is, the larger the batches.
+one: the slower Redis is, the larger the batches. What was sent of late is kept, and sent again
+when a gateway misses it.
 """
 
 import asyncio
@@ -14,8 +15,9 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.frame_ring import FrameRing
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Frame, FrameBatch
+from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
 from gpu_workers.transport import REDIS_AWAY
 
 # A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
@@ -43,6 +45,7 @@ class FrameWriter:
         self._worker_id = worker_id
         self._on_gateway_lost = on_gateway_lost
         self._on_flush = on_flush
+        self._ring = FrameRing()
         self._waiting: dict[str, list[Frame]] = {}
         self._writes: dict[str, asyncio.Task[None]] = {}
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
@@ -50,6 +53,27 @@ class FrameWriter:
 
     def append(self, gateway_id: str, frame: Frame) -> None:
         """Queue a frame; frames of one request arrive in the order they were appended."""
+        self._ring.keep(gateway_id, frame)
+        self._queue(gateway_id, frame)
+
+    def end(self, request_id: str, attempt: int) -> None:
+        """Nothing more is appended for this attempt."""
+        self._ring.end(request_id, attempt)
+
+    def resend(self, resend: Resend) -> None:
+        """Queue again what a gateway misses, as far as it is still kept; otherwise nothing, and
+        the gateway's patience ends."""
+        gateway_id, frames = self._ring.since(resend.request_id, resend.attempt, resend.from_seq)
+        for frame in frames:
+            self._queue(gateway_id, frame)
+        _log.info(
+            "frames_sent_again",
+            request_id=resend.request_id,
+            from_seq=resend.from_seq,
+            frames=len(frames),
+        )
+
+    def _queue(self, gateway_id: str, frame: Frame) -> None:
         waiting = self._waiting.get(gateway_id)
         if waiting is not None:
             waiting.append(frame)

@@ -43,6 +43,8 @@ class OpenRequest:
     is_unwanted: bool = False
     # It makes room for another; whoever gets it next goes on from here
     is_preempted: bool = False
+    # Another worker has it by now: nobody is told of its end
+    is_disowned: bool = False
     # Why the worker itself ended it, where the client had no part in that
     stopped_by_worker: WireError | None = None
     # All that its gateway has been sent, if it is one that can go on elsewhere

@@ -2,7 +2,7 @@
 and ends each with `finish` before its gateway is told."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import structlog
@@ -17,14 +17,17 @@ from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
+    Envelope,
     InboxMessage,
     Outcome,
     Preemption,
     Requeued,
+    Resend,
     TokenUsage,
+    UsageEntry,
     WireError,
 )
-from gpu_workers.transport import Progress, Transport
+from gpu_workers.transport import Progress, Transport, UnknownRequest
 
 EARLY_CANCELLATIONS_KEPT: Final = 1024
 
@@ -38,7 +41,8 @@ _log = structlog.get_logger("gpu_workers.open_requests")
 
 
 class OpenRequests:
-    """`on_engine_died` is called when the engine says so in the middle of a request."""
+    """`on_engine_died` is called when the engine says so in the middle of a request, `on_forgotten`
+    when Redis turns out to have lost one, to return when the worker is known there again."""
 
     def __init__(
         self,
@@ -48,12 +52,14 @@ class OpenRequests:
         metrics: WorkerMetrics,
         worker_id: str,
         on_engine_died: Callable[[EngineDied], None],
+        on_forgotten: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
         self._transport = transport
         self._metrics = metrics
         self._worker_id = worker_id
         self._on_engine_died = on_engine_died
+        self._on_forgotten = on_forgotten
         self._open: dict[str, OpenRequest] = {}
         self._cancelled_early: dict[tuple[str, int], None] = {}
         self._aborts: set[asyncio.Task[None]] = set()
@@ -80,6 +86,10 @@ class OpenRequests:
             if request.completion_tokens
         ]
 
+    def held(self) -> list[tuple[Envelope, int]]:
+        """Each request that is under way, with its attempt."""
+        return [(request.envelope, request.attempt) for request in self._open.values()]
+
     def gateways(self) -> set[str]:
         return {request.envelope.gateway_id for request in self._open.values()}
 
@@ -89,6 +99,8 @@ class OpenRequests:
             self._cancel(message)
         elif isinstance(message, Preemption):
             self._preempt(message)
+        elif isinstance(message, Resend):
+            self._frames.resend(message)
         else:
             self._assign(message)
 
@@ -97,6 +109,14 @@ class OpenRequests:
         for request in self._open.values():
             request.stopped_by_worker = error
             self._abort(request)
+
+    def disown(self, request_ids: Iterable[str]) -> None:
+        """Abort requests that another worker has by now; nobody is told."""
+        for request_id in request_ids:
+            if (request := self._open.get(request_id)) is not None:
+                _log.warning("request_disowned", request_id=request_id, attempt=request.attempt)
+                request.is_disowned = True
+                self._abort(request)
 
     def abort_those_of(self, gateway_id: str) -> None:
         """End the requests of a gateway that is gone."""
@@ -189,6 +209,7 @@ class OpenRequests:
         except Exception:  # noqa: BLE001 - one request must not end the others
             _log.exception("request_not_finished", request_id=request.envelope.request_id)
         finally:
+            self._frames.end(request.envelope.request_id, request.attempt)
             if self._open.get(request.envelope.request_id) is request:
                 del self._open[request.envelope.request_id]
 
@@ -219,7 +240,7 @@ class OpenRequests:
 
     async def _end(self, request: OpenRequest, result: Result) -> None:
         """Lets another attempt go on where the client need not notice, else finishes."""
-        reason = request.reason_to_retry(result)
+        reason = None if request.is_disowned else request.reason_to_retry(result)
         if reason is None:
             await self._finish(request, result)
             return
@@ -242,9 +263,25 @@ class OpenRequests:
         self, request: OpenRequest, result: Result, *, is_dead_letter: bool = False
     ) -> None:
         entry = request.usage_entry(result, self._worker_id)
-        if not await self._transport.finish(entry, is_dead_letter=is_dead_letter):
+        if not await self._is_accepted(request, entry, is_dead_letter=is_dead_letter):
             self._metrics.stale_finishes.inc()
             _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
             return
         self._frames.append(request.envelope.gateway_id, request.terminal(result))
         self._metrics.ended(entry, request.seconds_per_token())
+
+    async def _is_accepted(
+        self, request: OpenRequest, entry: UsageEntry, *, is_dead_letter: bool
+    ) -> bool:
+        if request.is_disowned:
+            return False
+        try:
+            return await self._transport.finish(entry, is_dead_letter=is_dead_letter)
+        except UnknownRequest:
+            await self._on_forgotten()
+        if request.is_disowned:
+            return False
+        try:
+            return await self._transport.finish(entry, is_dead_letter=is_dead_letter)
+        except UnknownRequest:
+            return False

@@ -32,6 +32,7 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WorkerInfo,
 )
+from gpu_workers.protocol.redis_url import connect_async
 
 _T = TypeVar("_T")
 
@@ -48,6 +49,7 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
 INBOX_BLOCK_SECONDS: Final = 5
 INBOX_BATCH: Final = 64
+_UNKNOWN: Final = -1
 
 _log = structlog.get_logger("gpu_workers.transport")
 
@@ -58,6 +60,10 @@ class Fenced(RuntimeError):
 
 class UnknownWorker(RuntimeError):
     """Redis has lost this worker: register again."""
+
+
+class UnknownRequest(RuntimeError):
+    """Redis has lost this request: adopt it, then ask again."""
 
 
 class NotPermitted(RuntimeError):
@@ -91,8 +97,8 @@ class Transport:
         self._known_pool = pool
         self._worker_id = worker_id
         self._worker_name = worker_name
-        self.redis: Redis = Redis.from_url(redis_url, socket_timeout=5)
-        self._inbox: Redis = Redis.from_url(redis_url, socket_timeout=None)
+        self.redis: Redis = connect_async(redis_url, socket_timeout=5)
+        self._inbox: Redis = connect_async(redis_url, socket_timeout=None)
         self._may_have_lost_messages = False
         self._finishes: list[_Finish] = []
         self._finisher: asyncio.Task[None] | None = None
@@ -117,6 +123,23 @@ class Transport:
                 "The user in PENSTOCK_DISPATCH_REDIS_URL may not serve the pool "
                 f"{self._known_pool}: give that of its workers, see `manage.py redis_acl`."
             ) from error
+
+    async def adopt(self, requests: Iterable[tuple[Envelope, int]]) -> set[str]:
+        """After registering with a Redis that has lost everything: these requests and their
+        attempts are under way here. Answers the ids of those that have become another's."""
+        arguments: list[str | bytes] = []
+        for envelope, attempt in requests:
+            arguments += [_adoption(envelope, attempt), codec.encode(envelope)]
+        if not arguments:
+            return set()
+
+        async def call() -> list[bytes]:
+            stale: list[bytes] = await self._fcall(
+                keys.FUNCTION_ADOPT, self._worker_id, "", *arguments
+            )
+            return stale
+
+        return {each.decode() for each in await self._until_redis_answers(call)}
 
     async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
         """Renew the lease and ask for as many requests as there are free slots.
@@ -185,7 +208,8 @@ class Transport:
 
     async def finish(self, entry: UsageEntry, *, is_dead_letter: bool = False) -> bool:
         """Whether this attempt may end its request: the one point of truth. Requests that end in
-        the same engine step share a round trip. A dead letter is kept for operators."""
+        the same engine step share a round trip. A dead letter is kept for operators. Raises
+        `UnknownRequest` where Redis has lost it."""
         accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._finishes.append(_Finish(entry, is_dead_letter, accepted))
         if self._finisher is None:
@@ -238,6 +262,8 @@ class Transport:
                         continue
                     if isinstance(answer, Exception):
                         accepted.set_exception(answer)
+                    elif answer == _UNKNOWN:
+                        accepted.set_exception(UnknownRequest())
                     else:
                         accepted.set_result(answer == 1)
         finally:
@@ -287,9 +313,13 @@ class Transport:
                 self._may_have_lost_messages = True
                 reason = f"Redis does not answer: {error or type(error).__name__}"
             except ResponseError as error:
-                if not _is_function_missing(error):
+                if _is_demoted(error):
+                    self._may_have_lost_messages = True
+                    reason = "Redis is no longer the master"
+                elif _is_function_missing(error):
+                    reason = "Redis has no dispatch functions yet; the control plane loads them"
+                else:
                     raise
-                reason = "Redis has no dispatch functions yet; the control plane loads them"
             else:
                 if told is not None:
                     _log.info("redis_is_back", worker_id=self._worker_id)
@@ -301,15 +331,39 @@ class Transport:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
+def _adoption(envelope: Envelope, attempt: int) -> str:
+    """The line that `adopt` of dispatch_attempts.lua reads."""
+    words = (
+        envelope.request_id,
+        attempt,
+        envelope.service_class,
+        envelope.tenant_id,
+        envelope.project_id,
+        envelope.api_key_id,
+        envelope.weight,
+        envelope.prompt_bound,
+        envelope.output_bound or envelope.max_output_tokens,
+        envelope.gateway_id,
+        envelope.arrived_at_ms,
+        envelope.ttft_target_ms,
+        envelope.max_wait_ms,
+        int(envelope.is_resumable),
+    )
+    return " ".join(map(str, words))
+
+
 def is_passing(error: BaseException) -> bool:
     """Whether an error of a call is one that waiting mends."""
-    if isinstance(error, ResponseError):
-        return _is_function_missing(error)
-    return isinstance(error, REDIS_AWAY)
+    return isinstance(error, REDIS_AWAY) or _is_function_missing(error) or _is_demoted(error)
 
 
-def _is_function_missing(error: ResponseError) -> bool:
-    return "Function not found" in str(error)
+def _is_function_missing(error: BaseException) -> bool:
+    return isinstance(error, ResponseError) and "Function not found" in str(error)
+
+
+def _is_demoted(error: BaseException) -> bool:
+    """What a blocked call and a stale replica answer in a failover."""
+    return isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "MASTERDOWN"))
 
 
 def _decoded(messages: Iterable[bytes]) -> Iterable[InboxMessage]:

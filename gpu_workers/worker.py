@@ -100,7 +100,9 @@ class Worker:
             metrics=self._metrics,
             worker_id=worker_id,
             on_engine_died=self._engine_died,
+            on_forgotten=self._return_to_redis,
         )
+        self._return: asyncio.Task[None] | None = None
         self._drain_asked = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -203,7 +205,7 @@ class Worker:
         self._end(Exit.ENGINE_DIED, reason)
 
     async def _release(self) -> None:
-        await cancel_and_wait(self._tasks)
+        await cancel_and_wait(self._tasks if self._return is None else {*self._tasks, self._return})
         await self._requests.close()
         self._metrics.engine_up.set(0)
         await self._engine.stop()
@@ -254,8 +256,7 @@ class Worker:
                     ready=self._state is WorkerState.READY,
                 )
         except UnknownWorker:
-            self._log.warning("redis_lost_this_worker")
-            await self._transport.register(info)
+            await self._return_to_redis()
             return
         except Exception as error:
             if not is_passing(error):
@@ -264,6 +265,18 @@ class Worker:
             return
         for message in taken:
             self._requests.take(message)
+
+    async def _return_to_redis(self) -> None:
+        """Redis has lost this worker, or a request of it: be there again, with all that is open.
+        Many may ask at once; it is done once."""
+        if self._return is None or self._return.done():
+            self._return = asyncio.create_task(self._register_and_adopt(), name="return")
+        await asyncio.shield(self._return)
+
+    async def _register_and_adopt(self) -> None:
+        self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
+        await self._transport.register(self._info(self._engine.load()))
+        self._requests.disown(await self._transport.adopt(self._requests.held()))
 
     async def _settle_forever(self) -> None:
         """Real tokens for the scheduler's estimates, while there is anything to tell."""
@@ -278,7 +291,7 @@ class Worker:
             try:
                 await self._transport.settle(info, progress, step_us=step_us)
             except UnknownWorker:
-                continue  # the next claim registers again
+                await self._return_to_redis()
             except Exception as error:
                 if not is_passing(error):
                     raise

@@ -5,6 +5,7 @@ Works on Redis alone: the policy snapshot says who and how much, reservations wh
 
 import hashlib
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,7 @@ from inference.limits import (
     rate_limit_headers,
     refusal,
 )
+from inference.patience import patiently
 from inference.policy_snapshot import POLL_SECONDS, PolicySnapshot
 from inference.reservations import Claim, Clock, Correction, Place, Reservations
 
@@ -39,6 +41,9 @@ _log = structlog.get_logger(__name__)
 TICKET_SECONDS: Final = 30
 _MINUTE_MS: Final = 60_000
 _LIMITS_KEPT: Final = 10_000
+_NO_LIMITS: Final = packed([])
+# Before a caller is known, its tier's patience is not: this one's is for who it may be.
+_LOST_SNAPSHOT_SECONDS: Final = 30.0
 _SLIDING: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
 
 
@@ -98,8 +103,11 @@ class Admission:
     async def authenticate(
         self, authorization: str | None, *, address: str | None, scope: Scope | None
     ) -> Caller:
-        """See `ApiKeyCheck.authenticate`."""
-        return await self._check.authenticate(authorization, address, scope)
+        """See `ApiKeyCheck.authenticate`. A snapshot that Redis has lost is waited for."""
+        return await patiently(
+            lambda: self._check.authenticate(authorization, address, scope),
+            until=time.monotonic() + _LOST_SNAPSHOT_SECONDS,
+        )
 
     async def still(self, caller: Caller, *, address: str | None, scope: Scope | None) -> Caller:
         """See `ApiKeyCheck.still`."""
@@ -155,15 +163,7 @@ class Admission:
         """Counts the request against every limit of its key, project, tenant and tier, or raises
         `LimitReached` and counts it against none. `instead`: where else it may run."""
         limits, packed_limits = self._limits_of(caller)
-        claim = Claim(
-            key_id=caller.key.key_id,
-            project_id=caller.key.project_id,
-            tokens=charge.tokens,
-            nanos=charge.nanos,
-            pool=pool,
-            prices=prices,
-            instead=instead,
-        )
+        claim = _claim(caller, pool, charge, prices, instead)
         answer = await self._reservations.reserve(
             caller.tenant_id, request_id, claim, packed_limits
         )
@@ -186,6 +186,16 @@ class Admission:
             standings[refusing] = Standing(limit, used, now_ms + answer.wait_ms)
         headers = rate_limit_headers(standings, now_ms)
         raise refusal(caller, standings[refusing], charge, answer.wait_ms, headers)
+
+    async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
+        """Reserves once more for a request that was admitted before Redis lost it: no limit
+        refuses, and the sliding minutes have begun anew."""
+        claim = _claim(caller, pool, admitted.charge, admitted.prices)
+        await self._reservations.reserve(caller.tenant_id, request_id, claim, _NO_LIMITS)
+
+    async def is_policy_in_redis(self) -> bool:
+        """See `PolicySnapshot.is_in_redis`."""
+        return await self._snapshot.is_in_redis()
 
     async def true_down(self, corrections: Iterable[Correction]) -> None:
         """See `Reservations.true_down`."""
@@ -216,6 +226,20 @@ class Admission:
             limits = limits_of(caller)
             kept = self._limits[id(caller)] = (caller, limits, packed(limits))
         return kept[1], kept[2]
+
+
+def _claim(
+    caller: Caller, pool: str, charge: Charge, prices: Prices, instead: Place | None = None
+) -> Claim:
+    return Claim(
+        key_id=caller.key.key_id,
+        project_id=caller.key.project_id,
+        tokens=charge.tokens,
+        nanos=charge.nanos,
+        pool=pool,
+        prices=prices,
+        instead=instead,
+    )
 
 
 def _ticket_key(ticket: str) -> str:

@@ -7,10 +7,13 @@ class InferenceConfig(AppConfig):
     name = "inference"
 
     def ready(self) -> None:
+        from inference.budgets import rebuild_budgets
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
         from tenants.export import register_export
+        from tenants.policy import register_restorer
         from tenants.policy_rows import register_model_source
 
         register_model_source(visible_models)
+        register_restorer(rebuild_budgets)
         register_export("usage_record", UsageRecord.objects.of_tenant)

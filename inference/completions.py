@@ -5,24 +5,27 @@ door is still there: a client that leaves never takes the accounting with it.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 from prometheus_client import Counter
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.policy import Caller, ModelPolicy
+from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission import Admission, Admitted
 from inference.charges import dearest
-from inference.dispatch import Dispatch, Enqueued, Outlook
+from inference.dispatch import AlreadyKnown, Assigned, Dispatch, Enqueued, Outlook
 from inference.errors import InferenceError, LimitReached, Unavailable
 from inference.generation import Generation
 from inference.offers import InferenceRequest, Offer, Offers
+from inference.patience import patiently
 from inference.saturation import NOT_TAKEN, notice_of, refusal
 from inference.settlement import Settlement
 from inference.token_stream import FrameHub
@@ -52,6 +55,8 @@ class GatewaySettings:
     max_queue_length: int = 1_000
     max_requests_per_websocket: int = 64
     drain_seconds: float = 5.0
+    # A connection that takes in nothing for so long is ended.
+    stall_seconds: float = 30.0
 
 
 class Completions:
@@ -62,19 +67,17 @@ class Completions:
         self._settings = settings
         # redis-py's own patience is seconds: better a quick 503 than a caller that waits.
         # A burst waits for a connection: the ordinary pool fails the 101st request at once.
-        self._redis: Redis = Redis.from_pool(
-            BlockingConnectionPool.from_url(
-                url,
-                max_connections=_REDIS_CONNECTIONS,
-                timeout=_REDIS_WAIT_SECONDS,
-                socket_timeout=5,
-                socket_connect_timeout=2,
-                retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
-            )
+        self._redis: Redis = connect_async_bounded(
+            url,
+            max_connections=_REDIS_CONNECTIONS,
+            wait_seconds=_REDIS_WAIT_SECONDS,
+            socket_timeout=5,
+            socket_connect_timeout=2,
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
         )
         # A client of its own: redis-py's socket timeout would end a blocking read. The hub's
         # supervisor does the retrying.
-        self._blocking_redis: Redis = Redis.from_url(
+        self._blocking_redis: Redis = connect_async(
             url, socket_timeout=None, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
         )
         self.admission = Admission(
@@ -136,12 +139,14 @@ class Completions:
         """Admits and queues a request; raises an `InferenceError` if that may not be."""
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
-        wanted = await self._offers.wanted(caller, request, request_id or new_request_id())
-        instead, why_not = await self._offers.smaller(caller, request, wanted)
-        admitted = await self._reserve(caller, wanted, instead)
+        until = time.monotonic() + caller.tier.max_queue_seconds
+        wanted, instead, why_not = await patiently(
+            lambda: self._offers_for(caller, request, request_id or new_request_id()), until=until
+        )
+        admitted = await self._reserve(caller, wanted, instead, until)
         generation = self.settlement.open(wanted.envelope, caller, admitted, wanted.bounds)
         try:
-            await self._queue(generation, instead, why_not)
+            await self._queue(generation, instead, why_not, until)
         except InferenceError as error:
             error.headers = admitted.headers
             raise
@@ -151,18 +156,29 @@ class Completions:
         ADMITTED.labels(request.api.value).inc()
         return generation
 
-    async def _reserve(self, caller: Caller, wanted: Offer, instead: Offer | None) -> Admitted:
+    async def _offers_for(
+        self, caller: Caller, request: InferenceRequest, request_id: str
+    ) -> tuple[Offer, Offer | None, str]:
+        wanted = await self._offers.wanted(caller, request, request_id)
+        return wanted, *await self._offers.smaller(caller, request, wanted)
+
+    async def _reserve(
+        self, caller: Caller, wanted: Offer, instead: Offer | None, until: float
+    ) -> Admitted:
         """Whichever of them it will be, it is covered."""
         envelope = wanted.envelope
         offers = [wanted] if instead is None else [wanted, instead]
         try:
-            return await self.admission.reserve(
-                envelope.request_id,
-                caller,
-                envelope.pool,
-                dearest(offer.worst_case for offer in offers),
-                wanted.prices,
-                instead=None if instead is None else instead.place,
+            return await patiently(
+                lambda: self.admission.reserve(
+                    envelope.request_id,
+                    caller,
+                    envelope.pool,
+                    dearest(offer.worst_case for offer in offers),
+                    wanted.prices,
+                    instead=None if instead is None else instead.place,
+                ),
+                until=until,
             )
         except LimitReached:
             raise
@@ -171,16 +187,18 @@ class Completions:
             self.settlement.give_back(envelope)
             raise
 
-    async def _queue(self, generation: Generation, instead: Offer | None, why_not: str) -> None:
+    async def _queue(
+        self, generation: Generation, instead: Offer | None, why_not: str, until: float
+    ) -> None:
         """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
         model = generation.envelope.model
-        answer = await self._enqueue(generation)
+        answer = await self._enqueue(generation, until)
         if not isinstance(answer, NOT_TAKEN):
             generation.notice = notice_of(answer)
             return
         if instead is not None:
             self.settlement.move(generation, instead)
-            second = await self._enqueue(generation)
+            second = await self._enqueue(generation, until)
             if not isinstance(second, NOT_TAKEN):
                 generation.notice = notice_of(second, instead_of=model)
                 return
@@ -188,13 +206,20 @@ class Completions:
         self.settlement.forget(generation)
         raise refusal(generation.caller, model, answer, because=why_not)
 
-    async def _enqueue(self, generation: Generation) -> Enqueued:
+    async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
         try:
-            return await self.dispatch.enqueue(
-                generation.envelope, max_queue_length=self._settings.max_queue_length
+            answer = await patiently(
+                lambda: self.dispatch.enqueue(
+                    generation.envelope, max_queue_length=self._settings.max_queue_length
+                ),
+                until=until,
             )
         except BaseException:
             # Whether it is queued is unknown: its end has to be found out.
             generation.is_enqueued = True
             generation.cancel()
             raise
+        generation.is_assigned = isinstance(answer, Assigned) or (
+            isinstance(answer, AlreadyKnown) and answer.state == "running"
+        )
+        return answer

@@ -89,7 +89,7 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: DeadLetter) -> Termina
         is_billed=False,
     )
     end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
-    hub.open(envelope.request_id, end.set_result, lambda: None)
+    hub.open(envelope.request_id, end.set_result, lambda: None, pool=envelope.pool)
     answer = await dispatch.enqueue(envelope, max_queue_length=_MAX_QUEUE_LENGTH)
     if isinstance(answer, QueueFull | Saturated | AlreadyKnown):
         raise Unavailable(f"The queue of the pool {envelope.pool} is full; try again later.")

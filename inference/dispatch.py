@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import structlog
 from redis.asyncio import Redis
@@ -201,6 +201,12 @@ class Dispatch:
         )
         return bool(answer == 1)
 
+    async def record_lost(self, entry: UsageEntry) -> None:
+        """Puts the end of a request on record that Redis has lost, so that `finish` cannot. Should
+        its worker come back and finish it too, the first record stands."""
+        fields: Any = {keys.USAGE_FIELD: codec.encode(entry)}
+        await self._redis.xadd(keys.pool_usage(entry.pool), fields)
+
     async def reap(
         self,
         pool: str,
@@ -254,6 +260,11 @@ class Dispatch:
             request_id: _STATES.get(state, RequestState.UNKNOWN)
             for request_id, state in zip(request_ids, await pipeline.execute(), strict=True)
         }
+
+    async def worker_of(self, pool: str, request_id: str) -> str | None:
+        """The worker that had the request last, also after its end; None if none had it."""
+        worker_id = await self._redis.hget(keys.pool_request(pool, request_id), "worker")
+        return worker_id.decode() if isinstance(worker_id, bytes) and worker_id else None
 
 
 _STATES: Final[dict[bytes | None, RequestState]] = {

@@ -152,6 +152,16 @@ class Unavailable(InferenceError):
     code = "service_unavailable"
 
 
+class PolicyUnavailable(Unavailable):
+    """There is no policy snapshot to check anybody against."""
+
+    code = "policy_unavailable"
+
+
+class PolicyLost(PolicyUnavailable):
+    """There was one, and Redis has lost it: it will be back in a moment."""
+
+
 class WorkerLost(InferenceError):
     """The worker that held the request died."""
 

@@ -49,12 +49,14 @@ class Generation:
     ) -> None:
         self._settlement = settlement
         self._is_ttft_seen = False
-        self._admitted = admitted
+        self.admitted = admitted
         self._bounds = bounds
         self.envelope = envelope
         self.caller = caller
         self.is_cancelled = False
         self.is_enqueued = False
+        self.is_assigned = False  # by the call that queued it
+        self.is_open = True
         self.started_at = self.pinged_at = time.monotonic()
         self.times_missing = 0
         self.notice = Notice()
@@ -67,12 +69,17 @@ class Generation:
     @property
     def headers(self) -> Headers:
         """What an HTTP answer tells of the caller's limits, and of what it did not ask for."""
-        return self._admitted.headers + self.notice.headers
+        return self.admitted.headers + self.notice.headers
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a worker has it, as far as is known here."""
+        return self.is_assigned or self.stream.has_begun
 
     def move_to(self, offer: Offer) -> None:
         """Another pool is asked for it, since the first one did not take it."""
         self.envelope, self._bounds = offer.envelope, offer.bounds
-        self._admitted = replace(self._admitted, prices=offer.prices)
+        self.admitted = replace(self.admitted, prices=offer.prices)
         self._settlement.hub.close(self.request_id)
         self.stream = self._open_stream()
 
@@ -103,12 +110,12 @@ class Generation:
 
     def charge_of(self, terminal: Terminal) -> Charge:
         """What the request has cost, now that it has ended."""
-        return actual(terminal.outcome, terminal.usage, self._admitted.prices)
+        return actual(terminal.outcome, terminal.usage, self.admitted.prices)
 
     def trued_down(self) -> Charge:
         """The worst case, now that the worker has counted the prompt."""
         return worst_case(
-            self.stream.prompt_tokens, self._bounds.output_tokens, self._admitted.prices
+            self.stream.prompt_tokens, self._bounds.output_tokens, self.admitted.prices
         )
 
     def _open_stream(self) -> TokenStream:
@@ -116,6 +123,7 @@ class Generation:
             self.request_id,
             self._end,
             self._prompt_counted,
+            pool=self.envelope.pool,
             keeps_token_ids=self.envelope.stream and self.envelope.is_resumable,
         )
 

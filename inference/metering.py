@@ -24,6 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import WireFormatError, decode_model, decode_usage_entry
 from gpu_workers.protocol.messages import UsageEntry
+from gpu_workers.protocol.redis_url import connect
 from inference.models import UsageQuarantine, UsageRecord
 from tenants.models import ApiKey
 from tenants.scoping import operator_scope
@@ -300,4 +301,4 @@ def _first_line(error: Exception) -> str:
 
 def dispatch_redis() -> Redis:
     """A client for a collector, which reads without blocking."""
-    return Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10)
+    return connect(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10)

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TenantPolicy
 from inference.background import Background
-from inference.errors import Unavailable
+from inference.errors import PolicyLost, PolicyUnavailable
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -31,6 +31,7 @@ class PolicySnapshot:
         self._redis = redis
         self._background = Background()
         self._version: bytes | None = None
+        self._was_there = False
         self._keys: dict[str, ApiKeyPolicy] = {}
         self._tenants: dict[str, TenantPolicy] = {}
         self._models: dict[str, ModelPolicy] | None = None
@@ -52,14 +53,18 @@ class PolicySnapshot:
         return self._version
 
     def require(self) -> bytes:
-        """The version; `Unavailable` while there is no snapshot."""
+        """The version; `PolicyUnavailable` while there is no snapshot."""
         if self._version is None:
-            raise Unavailable(
+            error = PolicyLost if self._was_there else PolicyUnavailable
+            raise error(
                 "The service cannot check API keys yet; its control plane is starting.",
-                code="policy_unavailable",
                 retry_after_seconds=1,
             )
         return self._version
+
+    async def is_in_redis(self) -> bool:
+        """Whether the snapshot is there at this moment, whatever is kept of it here."""
+        return bool(await self._redis.exists(keys.policy_version()))
 
     async def api_key(self, public_id: str) -> ApiKeyPolicy | None:
         return await self._row(self._keys, keys.policy_api_keys(), public_id, codec.decode_api_key)
@@ -88,6 +93,9 @@ class PolicySnapshot:
         version = self._version
         data = await self._redis.hget(key, field)
         if not isinstance(data, bytes):
+            # No such row, or no snapshot any more: an emptied Redis must make no key unknown.
+            await self._read_version()
+            self.require()
             return None
         row = decode(data)
         if version == self._version and len(kept) < _ROWS_KEPT:
@@ -106,3 +114,4 @@ class PolicySnapshot:
             self._tenants.clear()
             self._models = None
             self._version = version if isinstance(version, bytes) else None
+            self._was_there = self._was_there or self._version is not None

@@ -13,7 +13,14 @@ import structlog
 from prometheus_client import Counter
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, TokenUsage
+from gpu_workers.protocol.messages import (
+    Envelope,
+    Outcome,
+    Requeued,
+    Terminal,
+    TokenUsage,
+    UsageEntry,
+)
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admission, Admitted
 from inference.background import Background
@@ -29,6 +36,7 @@ from inference.errors import (
 )
 from inference.generation import Generation
 from inference.offers import Offer
+from inference.recovery import Recovery
 from inference.reservations import Correction
 from inference.token_stream import FrameHub, TokenStream
 
@@ -65,6 +73,7 @@ class Settlement:
         self._to_settle: asyncio.Queue[Correction] = asyncio.Queue()
         self._to_true_down: dict[str, Generation] = {}
         self._all_ended = asyncio.Event()
+        self._recovery = Recovery(self, admission, dispatch)
 
     def start(self) -> None:
         self._background.supervise(self._watch, name="stranded-requests")
@@ -130,6 +139,7 @@ class Settlement:
     def _close(self, generation: Generation, charge: Charge) -> None:
         if self._open.pop(generation.request_id, None) is None:
             return
+        generation.is_open = False
         self.hub.close(generation.request_id)
         self._to_true_down.pop(generation.request_id, None)
         self._settle_to(generation.envelope, charge)
@@ -165,6 +175,10 @@ class Settlement:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for pool in list(self._pools):
+                if await self._recovery.is_due(pool):
+                    self._background.spawn(self._recovery.recover(pool), name="recovery")
+                if self._recovery.is_under_way(pool):
+                    continue
                 for stranded in await self._dispatch.reap(
                     pool, grace_ms=0, gateway_id=self.hub.gateway_id
                 ):
@@ -224,9 +238,16 @@ class Settlement:
         is_dead_letter: bool = False,
     ) -> None:
         """Finishes a request in its worker's place, if it is still ours to finish."""
+        entry = self._entry_of(generation, attempt, outcome, error)
+        if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
+            generation.stream.end(_end_of(generation, outcome, error))
+
+    def _entry_of(
+        self, generation: Generation, attempt: int, outcome: Outcome, error: InferenceError
+    ) -> UsageEntry:
         stream = generation.stream
         begun_at = stream.first_frame_at
-        entry = usage_entry(
+        return usage_entry(
             generation.envelope,
             attempt=attempt,
             outcome=outcome,
@@ -235,8 +256,6 @@ class Settlement:
             usage=_accepted(stream),
             ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
         )
-        if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
-            stream.end(_end_of(generation, outcome, error))
 
     async def _ask_after_idle(self, pool: str) -> None:
         oldest = time.monotonic() - _IDLE_SECONDS
@@ -255,9 +274,38 @@ class Settlement:
                 generation.times_missing = 0
                 continue
             generation.times_missing += 1
-            if generation.times_missing > 1:
+            if generation.times_missing == 1:
+                await self._ask_for_end(generation)
+            else:
                 _log.warning("end_did_not_arrive", request_id=request_id, state=state.value)
                 generation.stream.end(_end_of(generation, Outcome.FAILED, _worker_lost()))
+
+    async def _ask_for_end(self, generation: Generation) -> None:
+        """Its last frames may be lost: the worker that sent them still has them for a while."""
+        envelope, stream = generation.envelope, generation.stream
+        worker_id = stream.worker_id or await self._dispatch.worker_of(
+            envelope.pool, envelope.request_id
+        )
+        if worker_id is not None:
+            await self.hub.ask_again(envelope.pool, worker_id, stream)
+
+    # lost Redis ---------------------------------------------------------------------------------
+
+    def open_in(self, pool: str) -> list[Generation]:
+        """This gateway's open requests of a pool."""
+        return [each for each in self._open.values() if each.envelope.pool == pool]
+
+    async def lose(self, generation: Generation) -> None:
+        """Ends a request that Redis has lost and that cannot go on, on record all the same."""
+        outcome = Outcome.CANCELLED if generation.is_cancelled else Outcome.FAILED
+        error = _cancelled() if generation.is_cancelled else _worker_lost()
+        attempt = generation.stream.attempt
+        await self._dispatch.record_lost(self._entry_of(generation, attempt, outcome, error))
+        generation.stream.end(_end_of(generation, outcome, error))
+
+    def cancel_again(self, generation: Generation) -> None:
+        """Redis has lost that this request is to end."""
+        self._background.spawn(self._cancel(generation), name="cancel")
 
     def _look_after_readers(self) -> None:
         """Cancels what cannot be given whole any more; lets silent streams give a sign of life."""

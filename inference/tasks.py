@@ -9,6 +9,7 @@ from django.conf import settings
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.redis_url import connect_async
 from inference import dispatch, reservations
 from inference.models import Worker
 from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
@@ -64,7 +65,7 @@ async def _registered_workers(redis: Redis) -> list[PoolWorker]:
 
 def _on_dispatch_redis(work: Callable[[Redis], Awaitable[_T]]) -> _T:
     async def run() -> _T:
-        async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
+        async with connect_async(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
             return await work(redis)
 
     return asyncio.run(run())

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -18,9 +19,10 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
-from gpu_workers.protocol.messages import Delta, Frame, Terminal
+from gpu_workers.protocol.messages import Delta, Frame, Resend, Terminal
 from inference.background import Background
 from inference.errors import InferenceError, SlowReader, StreamBroken
+from inference.frame_gap import FrameGap
 from inference.replay import Replay
 
 _log = structlog.get_logger(__name__)
@@ -32,10 +34,12 @@ MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
 _BLOCK_SECONDS: Final = 2
 _DEAD_LINK_SECONDS: Final = 4 * _BLOCK_SECONDS
 _BATCHES_PER_READ: Final = 256
+_UNREAD_ASK_SECONDS: Final = 60
 
 FRAMES = Counter("penstock_gateway_frames_total", "Frames received from workers.")
 STALE = Counter("penstock_gateway_stale_frames_total", "Frames dropped: unknown or an old attempt.")
-GAPS = Counter("penstock_gateway_frame_gaps_total", "Streams broken by a missing frame.")
+GAPS = Counter("penstock_gateway_frame_gaps_total", "Frames found missing, and asked for again.")
+BROKEN = Counter("penstock_gateway_broken_streams_total", "Streams whose gap nobody filled.")
 MERGES = Counter("penstock_gateway_merged_deltas_total", "Deltas merged for a reader behind.")
 OVERFLOWS = Counter("penstock_gateway_slow_readers_total", "Streams ended: unread output too big.")
 TOKENS = Counter("penstock_gateway_output_tokens_total", "Completion tokens received.")
@@ -60,11 +64,13 @@ class TokenStream:
         "_broken",
         "_chunks",
         "_frames_at_count",
+        "_gap",
         "_held",
         "_is_silent",
         "_keeps_token_ids",
         "_next_seq",
         "_on_end",
+        "_on_gap",
         "_on_prompt_counted",
         "_replay",
         "_terminal",
@@ -85,6 +91,7 @@ class TokenStream:
         request_id: str,
         on_end: Callable[[Terminal], None],
         on_prompt_counted: Callable[[], None],
+        on_gap: Callable[["TokenStream"], None],
         *,
         keeps_token_ids: bool = False,
     ) -> None:
@@ -99,6 +106,8 @@ class TokenStream:
         self._on_end = on_end
         self._on_prompt_counted = on_prompt_counted
         self._keeps_token_ids = keeps_token_ids
+        self._on_gap = on_gap
+        self._gap = FrameGap(self._give_gap_up)
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
@@ -125,6 +134,11 @@ class TokenStream:
         """Whether another attempt can go on where this one is."""
         known = self._keeps_token_ids and len(self.token_ids) == self.completion_tokens
         return not self.is_broken and (known or not self.completion_tokens)
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the frame that has to come next in this attempt."""
+        return self._next_seq
 
     async def next(self) -> Progress:
         """Waits for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
@@ -154,16 +168,14 @@ class TokenStream:
         if frame.seq < self._next_seq:
             STALE.inc()
             return
-        if frame.seq > self._next_seq and self._broken is None:
-            GAPS.inc()
-            self.break_off(StreamBroken("Part of the output was lost on its way; ask again."))
-        self._next_seq = frame.seq + 1
         self.worker_id = worker_id
         self.last_frame_at = time.monotonic()
-        if isinstance(frame, Terminal):
-            self.end(frame)
-        elif not self._is_replayed(frame):
-            self._take(frame)
+        if frame.seq > self._next_seq and self._broken is None:
+            self._hold_back(frame)
+            return
+        self._accept(frame)
+        while self._gap.is_open and (held := self._gap.take(self._next_seq)) is not None:
+            self._accept(held)
 
     def hold(self) -> None:
         """Takes in nothing until `release`: what has come is being told to another worker."""
@@ -181,6 +193,7 @@ class TokenStream:
         """Nothing comes after this. Told once to the owner, whether or not somebody reads."""
         if self._terminal is not None:
             return
+        self._gap.close()
         self._count(terminal.usage.completion_tokens)
         self._terminal = terminal
         self._on_end(terminal)
@@ -196,7 +209,28 @@ class TokenStream:
         self._is_silent = True
         self._wake()
 
+    def _accept(self, frame: Frame) -> None:
+        self._next_seq = frame.seq + 1
+        if isinstance(frame, Terminal):
+            self.end(frame)
+        elif not self._is_replayed(frame):
+            self._take(frame)
+
+    def _hold_back(self, frame: Frame) -> None:
+        if not self._gap.is_open:
+            GAPS.inc()
+            self._on_gap(self)
+        self._gap.hold(frame)
+
+    def _give_gap_up(self) -> None:
+        """Nobody has what is missing. What came behind it counts, and ends the request."""
+        BROKEN.inc()
+        self.break_off(StreamBroken("Part of the output was lost on its way; ask again."))
+        for frame in self._gap.close():
+            self._accept(frame)
+
     def _begin_attempt(self, attempt: int) -> None:
+        self._gap.close()
         self.attempt, self._next_seq = attempt, 0
         if not self.has_begun:
             return
@@ -282,10 +316,17 @@ class FrameHub:
         on_end: Callable[[Terminal], None],
         on_prompt_counted: Callable[[], None],
         *,
+        pool: str,
         keeps_token_ids: bool = False,
     ) -> TokenStream:
         """A stream for a request that is about to be enqueued; kept until `close`."""
-        stream = TokenStream(request_id, on_end, on_prompt_counted, keeps_token_ids=keeps_token_ids)
+        stream = TokenStream(
+            request_id,
+            on_end,
+            on_prompt_counted,
+            partial(self._gap_in, pool),
+            keeps_token_ids=keeps_token_ids,
+        )
         self._streams[request_id] = stream
         OPEN.set(len(self._streams))
         return stream
@@ -293,6 +334,23 @@ class FrameHub:
     def close(self, request_id: str) -> None:
         self._streams.pop(request_id, None)
         OPEN.set(len(self._streams))
+
+    async def ask_again(self, pool: str, worker_id: str, stream: TokenStream) -> None:
+        """Has the worker send the stream's frames again, from the next one on."""
+        resend = Resend(
+            request_id=stream.request_id, attempt=stream.attempt, from_seq=stream.next_seq
+        )
+        inbox = keys.pool_inbox(pool, worker_id)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.rpush(inbox, codec.encode_resend(resend))
+        # So that nothing stays behind where the worker is gone.
+        pipeline.expire(inbox, _UNREAD_ASK_SECONDS)
+        await pipeline.execute()
+
+    def _gap_in(self, pool: str, stream: TokenStream) -> None:
+        if stream.worker_id is not None:
+            asking = self.ask_again(pool, stream.worker_id, stream)
+            self._background.spawn(asking, name="ask-again")
 
     async def _beat(self) -> None:
         key = keys.gateway_heartbeat(self.gateway_id)

@@ -8,7 +8,7 @@ follows a newer one. A Redis that has no version of ours gets the whole snapshot
 the old one and put in its place at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from redis.exceptions import RedisError, WatchError
 from redis.retry import Retry
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.redis_url import connect
 from tenants.models import PolicyChange, PolicyPart, PolicyVersion
 from tenants.policy_rows import (
     PolicyRow,
@@ -36,6 +37,9 @@ from tenants.policy_rows import (
 from tenants.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
+
+# Fills a Redis that has lost everything, in an `operator_scope`; must bear repetition.
+Restorer = Callable[[Redis], object]
 
 # What redis-py takes for fields and values.
 _Text = bytes | bytearray | memoryview | str | int | float
@@ -50,6 +54,16 @@ _NEXT: Final = {
     keys.policy_api_keys(): keys.policy_next_api_keys(),
     keys.policy_tenants(): keys.policy_next_tenants(),
 }
+
+
+_restorers: list[Restorer] = []
+
+
+def register_restorer(restore: Restorer) -> None:
+    """Say what has to be in Redis before a snapshot lets callers in again. Usage stands on a floor
+    above this one, so it registers itself when its app is ready."""
+    if restore not in _restorers:
+        _restorers.append(restore)
 
 
 def publish_after_commit() -> None:
@@ -136,6 +150,9 @@ def _write_whole() -> str:
         ]
         for _ in range(_ATTEMPTS):
             seen = written_version()
+            if seen is None:
+                for restore in _restorers:
+                    restore(policy_redis())
             version = str(PolicyVersion.current())
             changes = [] if version == base else PolicyChange.objects.after(base)
             if changes is None or _is_everything(changes):
@@ -225,6 +242,4 @@ def _text(value: object) -> str | None:
 @cache
 def _client(url: str) -> Redis:
     # One try: whoever saves a change in the admin must not wait out a Redis that is down.
-    return Redis.from_url(
-        url, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1)
-    )
+    return connect(url, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1))

@@ -12,6 +12,7 @@ from gpu_workers.protocol.messages import (
     InboxMessage,
     Message,
     Preemption,
+    Resend,
     UsageEntry,
     WorkerInfo,
 )
@@ -46,8 +47,9 @@ def decode_envelope(data: bytes) -> Envelope:
 
 def decode_inbox(data: bytes) -> InboxMessage:
     """Inbox messages are put together by the dispatch functions in Lua, so they are plain text:
-    `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n` or
-    `preempt <request id> <attempt>\\n`.
+    `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
+    `preempt <request id> <attempt>\\n` or, from a gateway,
+    `resend <request id> <attempt> <from seq>\\n`.
     """
     head, _, envelope = data.partition(b"\n")
     match head.split(b" "):
@@ -59,7 +61,14 @@ def decode_inbox(data: bytes) -> InboxMessage:
             return Cancellation(request_id=request_id.decode(), attempt=int(attempt))
         case [b"preempt", request_id, attempt] if attempt.isdigit():
             return Preemption(request_id=request_id.decode(), attempt=int(attempt))
+        case [b"resend", request_id, attempt, seq] if attempt.isdigit() and seq.isdigit():
+            return Resend(request_id=request_id.decode(), attempt=int(attempt), from_seq=int(seq))
     raise WireFormatError(f"expected an inbox message of wire version 1, got: {head[:40]!r}")
+
+
+def encode_resend(resend: Resend) -> bytes:
+    """The inbox message that `decode_inbox` reads."""
+    return f"resend {resend.request_id} {resend.attempt} {resend.from_seq}\n".encode()
 
 
 def decode_frames(data: bytes) -> FrameBatch:

@@ -120,6 +120,11 @@ def tenant_month(tenant_id: str, month: int) -> str:
     return f"{tenant_prefix(tenant_id)}:month:{month}"
 
 
+def tenant_restored(tenant_id: str) -> str:
+    """String with a time to live: the counters of day and month were rebuilt from the records."""
+    return f"{tenant_prefix(tenant_id)}:restored"
+
+
 def tenants_with_reservations() -> str:
     """Set of tenant ids, a hint for the sweeper; it may name a tenant with nothing open."""
     return "tenants-with-reservations"

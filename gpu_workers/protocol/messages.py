@@ -151,7 +151,16 @@ class Preemption(Message, frozen=True):
     attempt: int
 
 
-InboxMessage = Assignment | Cancellation | Preemption
+class Resend(Message, frozen=True):
+    """Inbox: send the frames of this attempt again, from this sequence number on; some are
+    missing at its gateway."""
+
+    request_id: str
+    attempt: int
+    from_seq: int
+
+
+InboxMessage = Assignment | Cancellation | Preemption | Resend
 
 
 class TokenUsage(Message, frozen=True):

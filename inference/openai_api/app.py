@@ -8,6 +8,7 @@ GET  /v1/limits                       the caller's limits and what is used of th
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -47,6 +48,7 @@ from inference.openai_api.responses import (
     send_part,
     start_stream,
 )
+from inference.stalled import Stalled, send_unless_stalled
 
 REQUESTS = Counter(
     "penstock_gateway_http_requests_total", "Answers by route and status.", ["route", "status"]
@@ -60,9 +62,12 @@ _MODELS: Final = "/v1/models"
 class OpenAIApi:
     """The application. One instance serves every request of a process."""
 
-    def __init__(self, completions: Completions, *, max_body_bytes: int) -> None:
+    def __init__(
+        self, completions: Completions, *, max_body_bytes: int, stall_seconds: float
+    ) -> None:
         self._completions = completions
         self._max_body_bytes = max_body_bytes
+        self._stall_seconds = stall_seconds
         self._routes: dict[str, tuple[str, _Handler]] = {
             _MODELS: ("GET", self._list_models),
             "/v1/chat/completions": ("POST", partial(self._complete, parse_chat)),
@@ -84,6 +89,7 @@ class OpenAIApi:
         method, handler = (
             ("GET", self._show_model) if is_model else self._routes.get(path, ("", None))
         )
+        send = partial(send_unless_stalled, send, self._stall_seconds)
         exchange = _Exchange(scope, receive, send, route if handler else "unknown")
         try:
             if handler is None:
@@ -92,7 +98,7 @@ class OpenAIApi:
                 exchange.allow = method
                 raise MethodNotAllowed(f"{route} takes {method}, got {scope['method'][:20]}.")
             await handler(exchange)
-        except ClientGone:
+        except (ClientGone, Stalled):
             return
         except asyncio.CancelledError:
             # The server's time to shut down is over: the last moment to tell the client.
@@ -192,7 +198,8 @@ class _Exchange:
             headers = headers or error.headers
             error = error.to_wire()
         if self.has_begun:
-            await send_part(self.send, event(error_json(error)), is_last=True)
+            with contextlib.suppress(Stalled):
+                await send_part(self.send, event(error_json(error)), is_last=True)
             return
         self._begin(error.status)
         await send_error(self.send, self.request_id, error, allow=self.allow, more_headers=headers)

@@ -27,5 +27,9 @@ def create_gateway(settings: GatewaySettings) -> Gateway:
     return Gateway(
         settings=settings,
         completions=completions,
-        http=OpenAIApi(completions, max_body_bytes=settings.max_body_bytes),
+        http=OpenAIApi(
+            completions,
+            max_body_bytes=settings.max_body_bytes,
+            stall_seconds=settings.stall_seconds,
+        ),
     )

@@ -7,6 +7,7 @@ connection.
 """
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -34,6 +35,7 @@ from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
 from inference.openai_api.responses import error_json, retry_headers
 from inference.saturation import Notice
+from inference.stalled import send_unless_stalled
 from inference.websocket_api.frames import (
     CancelFrame,
     FrameWriter,
@@ -92,6 +94,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """However the connection ends, also by the server's own shutdown, its requests end too."""
+        send = partial(send_unless_stalled, send, self._settings.stall_seconds)
         try:
             await super().__call__(scope, receive, send)
         finally:

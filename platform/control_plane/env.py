@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
+from gpu_workers.protocol import redis_url
+
 MIN_SECRET_CHARACTERS = 32
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -44,6 +46,8 @@ class GatewayEnvironment:
     allow_clear_text: bool
     # Largest request body that the gateway reads, in bytes.
     max_body_bytes: int
+    # How long a client may take in nothing before its connection is ended, in seconds.
+    stall_seconds: int
     # One line an event: `console` for people, `json` for collectors.
     log_format: str
     # DEBUG, INFO, WARNING, ERROR or CRITICAL.
@@ -74,7 +78,8 @@ class Settings(GatewayEnvironment):
     owner_database_url: str = field(repr=False)
     # PostgreSQL as a superuser, for `manage.py create_database_roles` alone.
     admin_database_url: str = field(repr=False)
-    # Redis that bears queues, streams and the policy snapshot, as the control plane's user.
+    # Redis that bears queues, streams and the policy snapshot, as the control plane's user; with
+    # Sentinels redis+sentinel://user:password@host:port,host:port/<master name>/0.
     dispatch_redis_url: str = field(repr=False)
     # Redis for Celery, Channels and the cache; must not be the dispatch one in production.
     redis_url: str = field(repr=False)
@@ -100,7 +105,7 @@ class Settings(GatewayEnvironment):
             "admin_database_url": reader.optional_url(
                 "PENSTOCK_ADMIN_DATABASE_URL", schemes=("postgresql", "postgres"), needs_path=True
             ),
-            "dispatch_redis_url": reader.url(_DISPATCH_REDIS_URL, schemes=_REDIS_SCHEMES),
+            "dispatch_redis_url": reader.redis_url(_DISPATCH_REDIS_URL),
             "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=_REDIS_SCHEMES),
         }
         reader.raise_if_bad()
@@ -119,8 +124,8 @@ def _gateway_values(reader: "_Reader") -> dict[str, object]:
     has_own_user = reader.is_given(_GATEWAY_REDIS_URL)
     return {
         "api_key_pepper": reader.strong_secret("PENSTOCK_API_KEY_PEPPER").encode(),
-        "gateway_redis_url": reader.url(
-            _GATEWAY_REDIS_URL if has_own_user else _DISPATCH_REDIS_URL, schemes=_REDIS_SCHEMES
+        "gateway_redis_url": reader.redis_url(
+            _GATEWAY_REDIS_URL if has_own_user else _DISPATCH_REDIS_URL
         ),
         "previous_api_key_peppers": tuple(
             pepper.encode() for pepper in reader.strong_secrets("PENSTOCK_PREVIOUS_API_KEY_PEPPERS")
@@ -130,6 +135,7 @@ def _gateway_values(reader: "_Reader") -> dict[str, object]:
         "trusted_proxies": reader.networks("PENSTOCK_TRUSTED_PROXIES"),
         "allow_clear_text": reader.flag("PENSTOCK_ALLOW_CLEAR_TEXT", default=False),
         "max_body_bytes": reader.positive("PENSTOCK_MAX_BODY_BYTES", default=4 * 1024 * 1024),
+        "stall_seconds": reader.positive("PENSTOCK_STALL_SECONDS", default=30),
         "log_format": reader.choice("PENSTOCK_LOG_FORMAT", LOG_FORMATS, default="console"),
         "log_level": reader.choice("PENSTOCK_LOG_LEVEL", LOG_LEVELS, default="INFO"),
     }
@@ -175,6 +181,11 @@ class _Reader:
     ) -> str:
         """A URL, which may bear a password: so it is never repeated in a problem."""
         text = default if default and not self.is_given(name) else self._secret(name)
+        return self._check_url(name, text, schemes=schemes, needs_path=needs_path)
+
+    def _check_url(
+        self, name: str, text: str, *, schemes: tuple[str, ...], needs_path: bool = False
+    ) -> str:
         parts = _split(text)
         # PostgreSQL's socket folder may be given as ?host=/path.
         has_place = parts is not None and bool(
@@ -186,6 +197,17 @@ class _Reader:
             self._problems.append(f"{name} must be a URL like {schemes[0]}://host:port")
         elif needs_path and parts.path.strip("/") == "":
             self._problems.append(f"{name} must name a database: {schemes[0]}://host:port/name")
+        return text
+
+    def redis_url(self, name: str) -> str:
+        """A URL of one Redis, or of the Sentinels that know its master."""
+        text = self._secret(name)
+        if not redis_url.is_sentinel(text):
+            return self._check_url(name, text, schemes=_REDIS_SCHEMES)
+        try:
+            redis_url.parse_sentinel(text)
+        except ValueError as problem:
+            self._problems.append(f"{name}: {problem}")
         return text
 
     def optional_url(self, name: str, *, schemes: tuple[str, ...], needs_path: bool) -> str:

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import WireFormatError, decode_model
 from gpu_workers.protocol.policy import ModelPolicy
+from gpu_workers.protocol.redis_url import connect_async
 from inference.worker_registry import PoolWorker, WorkerRegistry
 
 TIMEOUT_SECONDS: Final = 2.0
@@ -220,7 +221,7 @@ async def _pool(redis: Redis, registry: WorkerRegistry, name: str) -> PoolState:
 
 
 def _client(url: str) -> Redis:
-    return Redis.from_url(
+    return connect_async(
         url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
     )
 

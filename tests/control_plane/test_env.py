@@ -159,3 +159,14 @@ def test_lists_are_separated_by_commas() -> None:
         *("10.0.0.0/8", "192.0.2.1/32", "fd00::/8")
     ]
     assert settings.allowed_origins == ("https://a.example", "http://localhost:3000")
+
+
+def test_the_dispatch_redis_may_be_named_by_its_sentinels() -> None:
+    url = "redis+sentinel://:secret@a:26379,b:26379/penstock/0"
+    settings = Settings.from_environ(GOOD | {"PENSTOCK_DISPATCH_REDIS_URL": url})
+    assert settings.gateway_redis_url == settings.dispatch_redis_url == url
+    with pytest.raises(InvalidSettings, match="PENSTOCK_DISPATCH_REDIS_URL: expected") as caught:
+        Settings.from_environ(
+            GOOD | {"PENSTOCK_DISPATCH_REDIS_URL": url.replace("/penstock/0", "")}
+        )
+    assert "secret" not in str(caught.value)

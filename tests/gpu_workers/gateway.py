@@ -5,7 +5,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Delta, Envelope, Terminal, UsageEntry
+from gpu_workers.protocol.messages import Delta, Envelope, Resend, Terminal, UsageEntry
 from tests.polling import eventually
 
 
@@ -57,6 +57,10 @@ class FakeGateway:
             keys.FUNCTION_CANCEL, 1, keys.pool_prefix(self._pool), request_id
         )
         return answer
+
+    async def ask_again(self, worker_id: str, resend: Resend) -> None:
+        inbox = keys.pool_inbox(self._pool, worker_id)
+        await self._redis.rpush(inbox, codec.encode_resend(resend))
 
     async def read(self) -> None:
         """Take in all frames that have arrived."""

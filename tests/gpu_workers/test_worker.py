@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.engine import EngineDescription
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, WorkerInfo, WorkerState
+from gpu_workers.protocol.messages import Outcome, Resend, WorkerInfo, WorkerState
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.gpu_workers.envelopes import ACME, make_envelope
@@ -67,6 +67,25 @@ async def test_the_deltas_of_one_step_share_one_write(
             await gateway.terminal_of(request_id)
     assert max(gateway.batches) >= 30
     assert len(gateway.batches) < 32
+
+
+async def test_what_a_gateway_misses_is_sent_again_also_after_the_end(
+    sim_redis_url: str, gateway: FakeGateway
+) -> None:
+    steps = Steps(granted=1)
+    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
+        await running.ready()
+        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=20))
+        await gateway.delta_of(request_id)
+        steps.grant(200)
+        terminal = await gateway.terminal_of(request_id)
+        sent = gateway.deltas.pop(request_id)
+        del gateway.terminals[request_id]
+        for attempt in (2, 1):
+            resend = Resend(request_id=request_id, attempt=attempt, from_seq=1)
+            await gateway.ask_again(running.worker_id, resend)
+        assert await gateway.terminal_of(request_id) == terminal
+    assert gateway.deltas[request_id] == sent[1:]
 
 
 async def test_a_request_that_does_not_stream_comes_back_whole(

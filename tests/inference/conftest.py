@@ -56,6 +56,7 @@ class Snapshot:
         self._version = 0
         self._keys: dict[str, ApiKeyPolicy] = {}
         self._tenants: dict[str, TenantPolicy] = {}
+        self._models: dict[str, ModelPolicy] = {}
 
     async def add_key(self, tenant: str, **changes: Any) -> str:
         """A fresh key of a tenant; returns the key."""
@@ -105,7 +106,18 @@ class Snapshot:
         policy = ModelPolicy(
             name=name, created_at=1, owned_by="penstock", tenant_ids=tenant_ids, **fields
         )
+        self._models[name] = policy
         await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
+        await self.bump()
+
+    async def write_again(self) -> None:
+        """All of it, into a Redis that has lost it."""
+        for public_id, key in self._keys.items():
+            await self._redis.hset(keys.policy_api_keys(), public_id, codec.encode(key))
+        for tenant_id, tenant in self._tenants.items():
+            await self._redis.hset(keys.policy_tenants(), tenant_id, codec.encode(tenant))
+        for name, model in self._models.items():
+            await self._redis.hset(keys.policy_models(), name, codec.encode(model))
         await self.bump()
 
     async def bump(self) -> None:

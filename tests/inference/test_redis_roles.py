@@ -22,10 +22,10 @@ CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}]}
 
 
 async def test_a_gateway_whose_redis_lost_its_functions_answers_again_once_they_are_back(
-    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+    impatient_service: Service, worker: ScriptedWorker, dispatch_redis: Redis
 ) -> None:
     await worker.start()
-    async with service.client() as client:
+    async with impatient_service.client() as client:
         await dispatch_redis.function_flush("SYNC")
         lost = await client.post("/v1/chat/completions", json=CHAT)
         assert lost.status_code == 503

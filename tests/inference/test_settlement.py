@@ -45,9 +45,9 @@ async def test_a_cancellation_is_repeated_until_the_pool_has_heard_it(
 
 
 async def test_a_reservation_whose_answer_was_lost_is_given_back(
-    service: Service, dispatch_redis: Redis, monkeypatch: pytest.MonkeyPatch
+    impatient_service: Service, dispatch_redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admission = service.gateway.completions.admission
+    admission = impatient_service.gateway.completions.admission
     reserve = admission.reserve
 
     async def lose_the_answer(*args: Any, **options: Any) -> None:
@@ -56,7 +56,7 @@ async def test_a_reservation_whose_answer_was_lost_is_given_back(
         raise RedisConnectionError("away")
 
     monkeypatch.setattr(admission, "reserve", lose_the_answer)
-    async with service.client() as client:
+    async with impatient_service.client() as client:
         assert (await client.post("/v1/chat/completions", json=ASK)).status_code == 503
 
     async def is_given_back() -> bool:

@@ -8,8 +8,10 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Delta, FrameBatch, Outcome, Terminal, TokenUsage
+from inference import frame_gap
 from inference.errors import SlowReader, StreamBroken
 from inference.token_stream import MAX_UNREAD_BYTES, FrameHub, TokenStream
+from tests.inference.cast import POOL
 from tests.polling import eventually
 
 
@@ -46,8 +48,14 @@ def ends() -> list[Terminal]:
 
 
 @pytest.fixture
-def stream(ends: list[Terminal]) -> TokenStream:
-    return TokenStream("a", ends.append, lambda: None)
+def gaps() -> list[int]:
+    """The number of the frame that was missing, at each time of asking."""
+    return []
+
+
+@pytest.fixture
+def stream(ends: list[Terminal], gaps: list[int]) -> TokenStream:
+    return TokenStream("a", ends.append, lambda: None, lambda stream: gaps.append(stream.next_seq))
 
 
 async def test_what_gathers_between_two_reads_comes_at_once(
@@ -88,12 +96,47 @@ async def test_unread_output_has_a_cap_and_the_end_is_still_taken(
     assert len(ends) == 1
 
 
-async def test_a_gap_breaks_the_stream_after_what_came_before_it(stream: TokenStream) -> None:
+async def test_what_comes_after_a_gap_waits_until_the_gap_is_filled(
+    stream: TokenStream, gaps: list[int], ends: list[Terminal]
+) -> None:
+    stream.feed(a_delta(0, b"one"), "w")
+    for frame in (a_delta(3, b"four"), a_terminal(4)):
+        stream.feed(frame, "w")
+    assert gaps == [1], "asked once"
+    assert (await stream.next()).chunks == [b"one"]
+    assert not ends
+    for frame in (a_delta(1, b"two"), a_delta(2, b"three"), a_delta(3, b"four"), a_terminal(4)):
+        stream.feed(frame, "w")
+    progress = await stream.next()
+    assert progress.chunks == [b"two", b"three", b"four"]
+    assert [progress.end] == ends
+
+
+async def test_a_second_gap_is_asked_for_too(stream: TokenStream, gaps: list[int]) -> None:
+    for seq in (1, 0, 3, 2):
+        stream.feed(a_delta(seq, str(seq).encode()), "w")
+    assert gaps == [0, 2]
+    assert (await stream.next()).chunks == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_it(
+    stream: TokenStream, ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_gap, "PATIENCE_SECONDS", 0)
     stream.feed(a_delta(0, b"one"), "w")
     stream.feed(a_delta(2, b"three"), "w")
+    stream.feed(a_terminal(3), "w")
     assert (await stream.next()).chunks == [b"one"]
     with pytest.raises(StreamBroken):
         await stream.next()
+    assert len(ends) == 1
+
+
+async def test_a_new_attempt_forgets_the_gap_of_the_old_one(stream: TokenStream) -> None:
+    stream.feed(a_delta(1, b"old"), "w")
+    stream.feed(a_delta(0, b"one", attempt=2), "w")
+    stream.feed(a_delta(1, b"two", attempt=2), "w")
+    assert (await stream.next()).chunks == [b"one", b"two"]
 
 
 async def test_a_new_attempt_before_any_output_is_unseen(stream: TokenStream) -> None:
@@ -114,7 +157,7 @@ async def test_a_new_attempt_after_output_breaks_the_stream(stream: TokenStream)
 @pytest.fixture
 def resumable(ends: list[Terminal]) -> TokenStream:
     """A stream that has taken the role and three tokens."""
-    stream = TokenStream("a", ends.append, lambda: None, keeps_token_ids=True)
+    stream = TokenStream("a", ends.append, lambda: None, lambda stream: None, keeps_token_ids=True)
     stream.feed(a_delta(0, b"role", count=0), "w")
     for seq, chunk in enumerate((b"one", b"two", b"three"), start=1):
         stream.feed(a_delta(seq, chunk, token_ids=[seq], count=seq), "w")
@@ -153,7 +196,7 @@ async def test_what_shares_the_count_of_the_last_token_is_still_given(
 
 
 async def test_the_role_is_given_once_where_no_token_came(ends: list[Terminal]) -> None:
-    stream = TokenStream("a", ends.append, lambda: None)
+    stream = TokenStream("a", ends.append, lambda: None, lambda stream: None)
     stream.feed(a_delta(0, b"role", count=0), "w")
     stream.feed(a_delta(0, b"role", attempt=2, count=0), "v")
     stream.feed(a_delta(1, b"one", attempt=2, count=1), "v")
@@ -210,7 +253,7 @@ async def test_the_hub_beats_reads_and_takes_its_keys_with_it(
     blocking = Redis.from_url(dispatch_redis_url, socket_timeout=None)
     hub = FrameHub(dispatch_redis, blocking)
     await hub.start()
-    stream = hub.open("a", lambda terminal: None, lambda: None)
+    stream = hub.open("a", lambda terminal: None, lambda: None, pool=POOL)
     frames = keys.gateway_frames(hub.gateway_id)
     batch = FrameBatch(worker_id="w", frames=[a_delta(0, b"one")])
     await dispatch_redis.rpush(frames, b"not a frame", codec.encode(batch))
@@ -228,7 +271,7 @@ async def test_the_hub_reads_on_after_its_connection_broke(
     blocking = Redis.from_url(dispatch_redis_url, socket_timeout=None, client_name="the-hub")
     hub = FrameHub(dispatch_redis, blocking)
     await hub.start()
-    stream = hub.open("a", lambda terminal: None, lambda: None)
+    stream = hub.open("a", lambda terminal: None, lambda: None, pool=POOL)
 
     async def is_blocked() -> bool:
         clients = await dispatch_redis.client_list()

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry
+from inference import token_stream
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
 from tests.inference.processes import a_sim_worker
@@ -71,6 +72,31 @@ async def test_clients_that_leave_leave_nothing_running(
     await eventually(all_are_recorded)
     assert {entry.outcome for entry in await records(dispatch_redis)} == {Outcome.CANCELLED}
     assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
+
+
+async def test_frames_that_are_lost_on_their_way_are_sent_again(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    body = {**STREAM, "max_tokens": 150}
+    async with service.client() as client:
+        undisturbed = (await client.post(CHAT, json=body)).text
+        gaps = token_stream.GAPS._value.get()
+        stealing = asyncio.create_task(_steal_frames(dispatch_redis, service))
+        disturbed = (await client.post(CHAT, json=body)).text
+    await stealing
+    assert token_stream.GAPS._value.get() > gaps
+    assert _words(disturbed) == _words(undisturbed)
+
+
+async def _steal_frames(redis: Redis, service: Service) -> None:
+    """Takes a batch from the gateway's list, as a connection does that breaks with it."""
+    await redis.blpop([keys.gateway_frames(service.gateway.completions.hub.gateway_id)])
+
+
+def _words(answer: str) -> list[str]:
+    events = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
+    choices = [event["choices"][0] for event in events if event["choices"]]
+    return [choice["delta"].get("content", "") for choice in choices]
 
 
 async def test_a_killed_worker_is_told_within_its_lease_where_no_other_can_go_on(

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
-from redis.asyncio import Redis
 
+from gpu_workers.protocol.redis_url import connect_async
 from inference.redis_functions import LIBRARIES, FunctionLibrary
 from tenants.management.reporting import ReportingCommand
 
@@ -22,7 +22,7 @@ class Command(ReportingCommand):
 
 
 async def _load() -> None:
-    async with Redis.from_url(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
+    async with connect_async(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
         for files in LIBRARIES:
             if not await FunctionLibrary(redis, files).load():
                 raise CommandError(

@@ -13,6 +13,7 @@ from control_plane.local_stack.services import LOOPBACK, ServiceError
 from control_plane.local_stack.supervisor import ProgramState, Supervisor
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerState
+from gpu_workers.protocol.redis_url import connect
 
 TIMEOUT_SECONDS = 900.0
 TELL_EVERY_SECONDS = 5.0
@@ -49,7 +50,7 @@ class FirstCompletion:
         url = self._demo_env["PENSTOCK_DISPATCH_REDIS_URL"]
         pool = self._demo_env["PENSTOCK_MODEL"]
         try:
-            with redis.Redis.from_url(url, socket_timeout=5) as client:
+            with connect(url, socket_timeout=5) as client:
                 described = client.hgetall(keys.pool_workers(pool))
         except redis.RedisError:
             return False

@@ -1,0 +1,90 @@
+"""The frames that a worker has sent of late, so that a gateway that misses some can ask again.
+
+Of each request the newest are kept, up to a number of bytes, and for a while after its end: what
+is lost may be the last frame. In all there is a bound too, beyond which a request keeps no more
+than the frame it has just sent.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from gpu_workers.protocol.messages import Delta, Frame
+
+MOST_BYTES_OF_A_REQUEST: Final = 256 * 1024
+MOST_BYTES: Final = 64 * 1024 * 1024
+KEPT_AFTER_END_SECONDS: Final = 10.0
+# What a frame takes besides its texts and its tokens, roughly.
+_FRAME_BYTES: Final = 200
+_TOKEN_BYTES: Final = 8
+
+
+class _Sent:
+    __slots__ = ("frames", "gateway_id", "size")
+
+    def __init__(self, gateway_id: str) -> None:
+        self.gateway_id = gateway_id
+        self.frames: deque[tuple[int, Frame]] = deque()
+        self.size = 0
+
+
+class FrameRing:
+    """All that one worker may be asked to send again. `keep` is on the hot path."""
+
+    def __init__(
+        self,
+        *,
+        most_bytes_of_a_request: int = MOST_BYTES_OF_A_REQUEST,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._most_bytes_of_a_request = most_bytes_of_a_request
+        self._most_bytes = most_bytes
+        self._sent: dict[tuple[str, int], _Sent] = {}
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept, roughly."""
+        return self._size
+
+    def keep(self, gateway_id: str, frame: Frame) -> None:
+        sent = self._sent.get((frame.request_id, frame.attempt))
+        if sent is None:
+            sent = self._sent[frame.request_id, frame.attempt] = _Sent(gateway_id)
+        size = _size_of(frame)
+        sent.frames.append((size, frame))
+        sent.size += size
+        self._size += size
+        while len(sent.frames) > 1 and (
+            sent.size > self._most_bytes_of_a_request or self._size > self._most_bytes
+        ):
+            oldest, _ = sent.frames.popleft()
+            sent.size -= oldest
+            self._size -= oldest
+
+    def since(self, request_id: str, attempt: int, seq: int) -> tuple[str, list[Frame]]:
+        """The gateway of an attempt and its frames from this number on, none where that one is
+        gone."""
+        sent = self._sent.get((request_id, attempt))
+        if sent is None or sent.frames[0][1].seq > seq:
+            return "", []
+        return sent.gateway_id, [frame for _, frame in sent.frames if frame.seq >= seq]
+
+    def end(self, request_id: str, attempt: int) -> None:
+        """The attempt has sent its last frame: what is kept of it goes in a while."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(KEPT_AFTER_END_SECONDS, self.forget, request_id, attempt)
+
+    def forget(self, request_id: str, attempt: int) -> None:
+        sent = self._sent.pop((request_id, attempt), None)
+        if sent is not None:
+            self._size -= sent.size
+
+
+def _size_of(frame: Frame) -> int:
+    if isinstance(frame, Delta):
+        size = _FRAME_BYTES + _TOKEN_BYTES * len(frame.token_ids)
+        for chunk in frame.chunks:
+            size += len(chunk)
+        return size
+    return _FRAME_BYTES + len(frame.body or b"")

@@ -1,0 +1,54 @@
+"""Waiting out a Redis that is away, or that came back empty and is being filled again."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from inference.errors import REDIS_ERRORS, PolicyLost, Unavailable
+
+_T = TypeVar("_T")
+
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_RETRY_AFTER_SECONDS: Final = 2
+_PASSING: Final = (
+    RedisConnectionError,
+    RedisTimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    PolicyLost,
+    OSError,
+)
+
+
+async def patiently(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
+    """The answer of `call`, which may be repeated, as soon as Redis gives one. Raises `Unavailable`
+    once `until` (of `time.monotonic`) would pass, and whatever waiting does not mend at once."""
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return await call()
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            REDIS_ERRORS.inc()
+            if time.monotonic() + pause > until:
+                raise Unavailable(
+                    "The service could not reach its queue in time; ask again.",
+                    retry_after_seconds=_RETRY_AFTER_SECONDS,
+                ) from error
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether waiting mends it: Redis restarts, fails over, or has not been filled again yet."""
+    if isinstance(error, ResponseError) and not isinstance(error, _PASSING):
+        text = str(error)
+        return "Function not found" in text or text.startswith(("UNBLOCKED", "MASTERDOWN"))
+    return isinstance(error, _PASSING)

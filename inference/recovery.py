@@ -1,0 +1,144 @@
+"""What a gateway does for its open requests when the dispatch Redis has lost everything.
+
+Reservations are made again, whatever the limits say by now. What waited is queued again at once.
+What a worker held is left to it for a while: workers come back by themselves and adopt what they
+hold. What nobody adopted is queued again if its client has seen nothing of it yet.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import structlog
+from msgspec import structs
+
+from gpu_workers.protocol.messages import Envelope
+from inference.admission import Admission
+from inference.dispatch import Dispatch, RequestState
+from inference.generation import Generation
+
+_log = structlog.get_logger(__name__)
+
+ADOPTION_SECONDS: Final = 2.0
+# Budgets and snapshot come back together, from a control plane that looks every few seconds.
+_SNAPSHOT_SECONDS: Final = 30.0
+_SNAPSHOT_PAUSE_SECONDS: Final = 0.1
+# It was in the queue already: there is no refusing it now.
+_NO_CAP: Final = 1_000_000_000
+
+
+class Owner(Protocol):
+    """What is asked of the settlement whose requests these are."""
+
+    def open_in(self, pool: str) -> list[Generation]: ...
+
+    def give_back(self, envelope: Envelope) -> None: ...
+
+    async def lose(self, generation: Generation) -> None: ...
+
+    def cancel_again(self, generation: Generation) -> None: ...
+
+
+class Recovery:
+    """Follows the epoch of each pool's Redis."""
+
+    def __init__(self, owner: Owner, admission: Admission, dispatch: Dispatch) -> None:
+        self._owner = owner
+        self._admission = admission
+        self._dispatch = dispatch
+        self._epochs: dict[str, str] = {}
+        self._under_way: set[str] = set()
+
+    def is_under_way(self, pool: str) -> bool:
+        return pool in self._under_way
+
+    async def is_due(self, pool: str) -> bool:
+        """Whether Redis has lost the pool since this was last asked."""
+        epoch = await self._dispatch.epoch(pool, secrets.token_hex(8))
+        known = self._epochs.setdefault(pool, epoch)
+        if epoch == known or pool in self._under_way:
+            return False
+        self._epochs[pool] = epoch
+        self._under_way.add(pool)
+        return True
+
+    async def recover(self, pool: str) -> None:
+        """All that was open goes on, or ends with a typed error. Where Redis is lost once more
+        meanwhile, this is due again."""
+        try:
+            await self._recover(pool)
+        except BaseException:
+            self._epochs[pool] = ""
+            raise
+        finally:
+            self._under_way.discard(pool)
+
+    async def _recover(self, pool: str) -> None:
+        await self._wait_for_snapshot()
+        held = self._owner.open_in(pool)
+        await self._reserve_again(held)
+        waiting = [
+            each for each in held if each.is_enqueued and not (each.is_running or each.is_cancelled)
+        ]
+        await self._enqueue_again(waiting)
+        await asyncio.sleep(ADOPTION_SECONDS)
+        left = await self._unknown_of(pool, held)
+        to_begin = [each for each in left if not (each.stream.has_begun or each.is_cancelled)]
+        await self._enqueue_again(to_begin)
+        lost = [each for each in left if each not in to_begin]
+        for generation in lost:
+            await self._owner.lose(generation)
+        for generation in self._owner.open_in(pool):
+            if generation.is_cancelled:
+                self._owner.cancel_again(generation)
+        _log.warning(
+            "recovered_from_lost_redis",
+            pool=pool,
+            open=len(held),
+            queued_again=len(waiting) + len(to_begin),
+            lost=len(lost),
+        )
+
+    async def _wait_for_snapshot(self) -> None:
+        until = time.monotonic() + _SNAPSHOT_SECONDS
+        while time.monotonic() < until:
+            if await self._admission.is_policy_in_redis():
+                return
+            await asyncio.sleep(_SNAPSHOT_PAUSE_SECONDS)
+
+    async def _reserve_again(self, held: list[Generation]) -> None:
+        await asyncio.gather(
+            *(
+                self._admission.restore(
+                    each.request_id, each.caller, each.envelope.pool, each.admitted
+                )
+                for each in held
+            )
+        )
+        for generation in held:
+            if not generation.is_open:  # it ended meanwhile
+                self._owner.give_back(generation.envelope)
+
+    async def _enqueue_again(self, generations: Iterable[Generation]) -> None:
+        """As one attempt more than the stream has seen: a frame of an earlier one, which may be on
+        its way, is never taken for one of this."""
+        await asyncio.gather(
+            *(
+                self._dispatch.enqueue(
+                    structs.replace(each.envelope, on_saturation="wait"),
+                    max_queue_length=_NO_CAP,
+                    attempts=each.stream.attempt,
+                )
+                for each in generations
+            )
+        )
+
+    async def _unknown_of(self, pool: str, held: list[Generation]) -> list[Generation]:
+        """Those that are still open here and that the pool knows nothing of."""
+        asked = [each for each in held if each.is_open and each.is_enqueued]
+        if not asked:
+            return []
+        states = await self._dispatch.states(pool, [each.request_id for each in asked])
+        return [each for each in asked if states[each.request_id] is RequestState.UNKNOWN]

@@ -1,0 +1,162 @@
+"""Budgets come back from the records, before the snapshot lets anybody in."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Api, Outcome
+from gpu_workers.protocol.request_id import new_request_id
+from inference import budgets
+from inference.budgets import rebuild_budgets
+from inference.models import UsageRecord
+from tenants import policy
+from tenants.default_tiers import ensure_default_tiers
+from tenants.models import ApiKey, Price, Project, Tenant, Tier
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("operators_session"),
+]
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+YESTERDAY = NOW - timedelta(days=1)
+MODEL = "penstock-demo"
+
+
+@pytest.fixture
+def api_key(operators_session: None) -> ApiKey:
+    ensure_default_tiers()
+    Tier.objects.filter(name="premium").update(price_multiplier="1.500")
+    tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
+    return ApiKey.objects.issue(Project.objects.create(tenant=tenant)).record
+
+
+@pytest.fixture
+def redis(dispatch_redis_url: str, api_key: ApiKey) -> Iterator[Redis]:
+    """Empty again: making the key has written the snapshot."""
+    with Redis.from_url(dispatch_redis_url) as redis:
+        redis.flushdb()
+        yield redis
+
+
+def record(
+    api_key: ApiKey, arrived_at: datetime = NOW, outcome: Outcome = Outcome.COMPLETED
+) -> None:
+    UsageRecord.objects.create(
+        request_id=uuid.UUID(new_request_id()),
+        tenant_id=api_key.tenant_id,
+        project_id=api_key.project_id,
+        api_key=api_key,
+        tier="premium",
+        pool="pool",
+        model=MODEL,
+        api=Api.CHAT_COMPLETIONS.value,
+        stream=True,
+        attempt=1,
+        outcome=outcome.value,
+        prompt_tokens=100,
+        cached_tokens=40,
+        completion_tokens=10,
+        arrived_at=arrived_at,
+        finished_at=arrived_at,
+    )
+
+
+def a_price(created_at: datetime, completion: int) -> None:
+    price = Price.objects.create(
+        model=MODEL,
+        prompt_micros_per_million_tokens=1_000_000,
+        cached_micros_per_million_tokens=500_000,
+        completion_micros_per_million_tokens=completion,
+    )
+    Price.objects.filter(id=price.id).update(created_at=created_at)
+
+
+def counters(redis: Redis, api_key: ApiKey) -> tuple[dict[str, int], dict[str, int]]:
+    """Of the day and of the month, by owner and unit, the ids left out."""
+    tenant_id = str(api_key.tenant_id)
+    day = redis.hgetall(keys.tenant_day(tenant_id, int(NOW.timestamp()) // 86_400))
+    month = redis.hgetall(keys.tenant_month(tenant_id, 202611))
+    return _named(day), _named(month)
+
+
+def _named(counts: object) -> dict[str, int]:
+    named: dict[str, int] = {}
+    for field, count in cast(dict[bytes, bytes], counts).items():
+        words = field.decode().split(":")
+        named[":".join(word for word in words if len(word) < 30)] = int(count)
+    return named
+
+
+def test_day_and_month_are_counted_for_key_project_and_tenant(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    a_price(NOW - timedelta(days=90), completion=2_000_000)
+    record(api_key)
+    record(api_key, YESTERDAY)
+    record(api_key, NOW - timedelta(days=30))
+    assert rebuild_budgets(redis, NOW) == 1
+    day, month = counters(redis, api_key)
+    assert day == {"key": 110, "project": 110, "tenant": 110}
+    # Per request (60 + 40 / 2 + 10 * 2) micro-dollars, and half as much again for the tier.
+    nanos = 2 * 150_000
+    assert month == {
+        "key:tokens": 220, "project:tokens": 220, "tenant:tokens": 220,
+        "key:nanos": nanos, "project:nanos": nanos, "tenant:nanos": nanos,
+    }  # fmt: skip
+
+
+def test_a_request_costs_what_held_when_it_arrived(redis: Redis, api_key: ApiKey) -> None:
+    a_price(YESTERDAY - timedelta(hours=1), completion=2_000_000)
+    a_price(NOW - timedelta(hours=1), completion=4_000_000)
+    record(api_key, NOW - timedelta(days=3))
+    record(api_key, YESTERDAY)
+    record(api_key, NOW)
+    rebuild_budgets(redis, NOW)
+    assert counters(redis, api_key)[1]["tenant:nanos"] == 0 + 150_000 + 180_000
+
+
+def test_what_was_never_run_counts_nothing(redis: Redis, api_key: ApiKey) -> None:
+    record(api_key, outcome=Outcome.REFUSED)
+    record(api_key, outcome=Outcome.EXPIRED)
+    assert rebuild_budgets(redis, NOW) == 0
+    record(api_key, outcome=Outcome.CANCELLED)
+    rebuild_budgets(redis, NOW)
+    assert counters(redis, api_key)[0]["tenant"] == 110
+
+
+def test_rebuilding_twice_counts_once_and_adds_to_what_is_open(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    record(api_key)
+    redis.hincrby(keys.tenant_month(str(api_key.tenant_id), 202611), "tenant:tokens", 5)
+    assert rebuild_budgets(redis, NOW) == 1
+    assert rebuild_budgets(redis, NOW) == 0
+    assert counters(redis, api_key)[1]["tenant:tokens"] == 115
+
+
+def test_the_snapshot_comes_back_after_the_budgets_and_only_to_an_empty_redis(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+    monkeypatch.setattr(policy, "_restorers", [lambda redis: seen.append(policy.written_version())])
+    policy.rebuild_policy()
+    assert seen == [None]
+    policy.rebuild_policy()
+    ApiKey.objects.issue(api_key.project)
+    policy.reconcile_policy()
+    assert seen == [None]
+
+
+def test_the_reconciler_rebuilds_them_after_a_loss(redis: Redis, api_key: ApiKey) -> None:
+    record(api_key, datetime.now(UTC))
+    policy.reconcile_policy()
+    redis.flushdb()
+    assert policy.reconcile_policy()
+    day = int(datetime.now(UTC).timestamp()) // 86_400
+    assert redis.hget(keys.tenant_day(str(api_key.tenant_id), day), "tenant") == b"110"
+    assert budgets.rebuild_budgets(redis) == 0, "it was done before the snapshot"
