@@ -9,7 +9,14 @@ import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, TokenUsage, UsageEntry
+from gpu_workers.protocol.messages import (
+    Envelope,
+    Outcome,
+    Requeued,
+    RetryReason,
+    TokenUsage,
+    UsageEntry,
+)
 from inference.redis_functions import DISPATCH, FunctionLibrary
 
 _log = structlog.get_logger(__name__)
@@ -159,16 +166,22 @@ class Dispatch:
         )
 
     async def requeue(
-        self, pool: str, request_id: str, attempt: int, envelope: Envelope | None = None
+        self,
+        pool: str,
+        request_id: str,
+        attempt: int,
+        envelope: Envelope | None = None,
+        *,
+        reason: RetryReason = "worker_lost",
     ) -> Requeued:
-        """An attempt's worker is dead: another one gets the request, with this envelope if one is
-        given."""
+        """Another attempt gets the request, with this envelope if one is given. A worker that still
+        holds it is told to stop."""
         answer = await self._functions.call(
             keys.FUNCTION_REQUEUE,
             keys.pool_prefix(pool),
             request_id,
             attempt,
-            "worker_lost",
+            reason,
             b"" if envelope is None else codec.encode(envelope),
         )
         return Requeued(answer[0].decode())

@@ -3,16 +3,16 @@
 
 local MOST_TRIES = 3               -- attempts that may end with the death of their worker
 
--- ARGV: request_id attempt reason(worker_lost|preempted) envelope('' keeps it) [now]
+-- ARGV: request_id attempt reason(worker_lost|frames_lost|preempted) envelope('' keeps it) [now]
 -- -> {requeued, attempt that is over} | {exhausted, tries} | {stale}
 -- The request waits with its first deadline, so at the head of its key, and for as long as it might
 -- have at first, since it may have run for longer than that; what the attempt was charged
 -- is given back, since the end charges all of it once. A worker that was lost is given nothing any
--- more, this request not even if it comes back.
+-- more, this request not even if it comes back; one whose frames were lost is told to stop.
 local function requeue(keys, args)
-  local prefix, request_id, attempt, is_lost = keys[1], args[1], args[2], args[3] == 'worker_lost'
-  if not is_lost and args[3] ~= 'preempted' then
-    return redis.error_reply('ERR expected worker_lost or preempted, got ' .. args[3])
+  local prefix, request_id, attempt, reason = keys[1], args[1], args[2], args[3]
+  if reason ~= 'worker_lost' and reason ~= 'frames_lost' and reason ~= 'preempted' then
+    return redis.error_reply('ERR expected worker_lost, frames_lost or preempted, got ' .. reason)
   end
   local key = request_key(prefix, request_id)
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
@@ -22,7 +22,7 @@ local function requeue(keys, args)
     return { 'stale' }
   end
   local worker_id, tries = fields[3], (tonumber(fields[9]) or 0) + 1
-  if is_lost and tries >= MOST_TRIES then
+  if reason ~= 'preempted' and tries >= MOST_TRIES then
     return { 'exhausted', tries }
   end
   local pool, path = open_pool(prefix, time_or(args[5])), parse_path(fields[4])
@@ -31,9 +31,14 @@ local function requeue(keys, args)
   end_attempt(pool, path, flow, request_id, worker_id, input + output, fields[12])
   charge(pool, path, flow, -cost(input, output))
   save(flow)
-  if is_lost then
+  if reason == 'worker_lost' then
     redis.call('HSET', key, 'tries', tries, 'excluded', (fields[10] or ' ') .. worker_id .. ' ')
     bench_worker(pool, worker_id)
+  elseif reason == 'frames_lost' then
+    redis.call('HSET', key, 'tries', tries)
+    redis.call('RPUSH', prefix .. ':inbox:' .. worker_id, 'cancel ' .. request_id .. ' ' .. attempt .. '\n')
+    free_slot(pool, worker_id)
+    flow = open_flow(pool, path)
   else
     redis.call('HSET', key, 'preemptions', (tonumber(fields[11]) or 0) + 1)
     free_slot(pool, worker_id, 'interactive')

@@ -2,7 +2,8 @@
 
 Reservations are made again, whatever the limits say by now. What waited is queued again at once.
 What a worker held is left to it for a while: workers come back by themselves and adopt what they
-hold. What nobody adopted is queued again if its client has seen nothing of it yet.
+hold. What nobody adopted is queued again if its client has seen nothing of it yet, or if another
+worker can go on with it.
 """
 
 import asyncio
@@ -85,9 +86,9 @@ class Recovery:
         await self._enqueue_again(waiting)
         await asyncio.sleep(ADOPTION_SECONDS)
         left = await self._unknown_of(pool, held)
-        to_begin = [each for each in left if not (each.stream.has_begun or each.is_cancelled)]
-        await self._enqueue_again(to_begin)
-        lost = [each for each in left if each not in to_begin]
+        to_go_on = [each for each in left if each.stream.can_go_on and not each.is_cancelled]
+        await self._enqueue_again(to_go_on)
+        lost = [each for each in left if each not in to_go_on]
         for generation in lost:
             await self._owner.lose(generation)
         for generation in self._owner.open_in(pool):
@@ -97,7 +98,7 @@ class Recovery:
             "recovered_from_lost_redis",
             pool=pool,
             open=len(held),
-            queued_again=len(waiting) + len(to_begin),
+            queued_again=len(waiting) + len(to_go_on),
             lost=len(lost),
         )
 
@@ -124,16 +125,20 @@ class Recovery:
     async def _enqueue_again(self, generations: Iterable[Generation]) -> None:
         """As one attempt more than the stream has seen: a frame of an earlier one, which may be on
         its way, is never taken for one of this."""
-        await asyncio.gather(
-            *(
-                self._dispatch.enqueue(
-                    structs.replace(each.envelope, on_saturation="wait"),
-                    max_queue_length=_NO_CAP,
-                    attempts=each.stream.attempt,
-                )
-                for each in generations
+        await asyncio.gather(*(self._go_on(each) for each in generations))
+
+    async def _go_on(self, generation: Generation) -> None:
+        stream = generation.stream
+        envelope = generation.resumption() or generation.envelope
+        stream.hold()
+        try:
+            await self._dispatch.enqueue(
+                structs.replace(envelope, on_saturation="wait"),
+                max_queue_length=_NO_CAP,
+                attempts=stream.attempt,
             )
-        )
+        finally:
+            stream.release(stream.attempt + 1)
 
     async def _unknown_of(self, pool: str, held: list[Generation]) -> list[Generation]:
         """Those that are still open here and that the pool knows nothing of."""

@@ -17,6 +17,7 @@ from gpu_workers.protocol.messages import (
     Envelope,
     Outcome,
     Requeued,
+    RetryReason,
     Terminal,
     TokenUsage,
     UsageEntry,
@@ -38,7 +39,7 @@ from inference.generation import Generation
 from inference.offers import Offer
 from inference.recovery import Recovery
 from inference.reservations import Correction
-from inference.token_stream import FrameHub, TokenStream
+from inference.token_stream import FrameHub, TokenStream, frames_lost
 
 _log = structlog.get_logger(__name__)
 
@@ -184,6 +185,10 @@ class Settlement:
                 ):
                     await self._end_stranded(stranded)
                 await self._ask_after_idle(pool)
+            for generation in list(self._open.values()):
+                if generation.stream.is_torn:
+                    attempt = generation.stream.attempt
+                    await self._replace_worker(generation, attempt, "frames_lost")
             self._look_after_readers()
 
     async def _end_stranded(self, stranded: Stranded) -> None:
@@ -204,8 +209,10 @@ class Settlement:
             )
             await self._end_here(generation, 0, Outcome.EXPIRED, error)
 
-    async def _replace_worker(self, generation: Generation, attempt: int) -> None:
-        """Lets another worker go on with what a dead one held, where its reader need not notice."""
+    async def _replace_worker(
+        self, generation: Generation, attempt: int, reason: RetryReason = "worker_lost"
+    ) -> None:
+        """Lets another attempt go on where this one cannot, if its reader need not notice."""
         stream, envelope = generation.stream, generation.envelope
         if generation.is_cancelled:
             await self._end_here(generation, attempt, Outcome.CANCELLED, _cancelled())
@@ -217,13 +224,24 @@ class Settlement:
         answer, next_attempt = None, 0
         try:
             answer = await self._dispatch.requeue(
-                envelope.pool, envelope.request_id, attempt, generation.resumption()
+                envelope.pool,
+                envelope.request_id,
+                attempt,
+                generation.resumption(),
+                reason=reason,
             )
             if answer is Requeued.REQUEUED:
                 next_attempt = attempt + 1
-                _log.info("worker_replaced", request_id=envelope.request_id, attempt=attempt)
+                _log.info(
+                    "attempt_replaced",
+                    request_id=envelope.request_id,
+                    attempt=attempt,
+                    reason=reason,
+                )
         finally:
             stream.release(next_attempt)
+        if answer is Requeued.STALE and reason == "frames_lost":
+            stream.break_off(frames_lost())
         if answer is Requeued.EXHAUSTED:
             error = AttemptsExhausted("Every worker that took this request died with it.")
             await self._end_here(generation, attempt, Outcome.FAILED, error, is_dead_letter=True)

@@ -29,6 +29,9 @@ async def send_unless_stalled(send: Any, seconds: float, message: Any) -> None:
     uvicorn waits before it writes, so what was interrupted there may be sent again.
     """
     transport = getattr(getattr(send, "__self__", None), "transport", None)
+    if transport is not None and not transport.get_write_buffer_size():
+        await send(message)  # all went out so far: nothing to wait for
+        return
     while True:
         unread = _unread_bytes(transport)
         try:
@@ -56,6 +59,6 @@ def _unread_bytes(transport: Any) -> int:
     connection = transport.get_extra_info("socket")
     try:
         queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    except (OSError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         return unread  # not on this system, or closed by now
     return unread + int.from_bytes(queued, sys.byteorder)

@@ -79,6 +79,7 @@ class TokenStream:
         "attempt",
         "completion_tokens",
         "first_frame_at",
+        "is_torn",
         "last_frame_at",
         "prompt_tokens",
         "request_id",
@@ -108,6 +109,7 @@ class TokenStream:
         self._keeps_token_ids = keeps_token_ids
         self._on_gap = on_gap
         self._gap = FrameGap(self._give_gap_up)
+        self.is_torn = False  # only another attempt can say what is missing
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
@@ -184,6 +186,7 @@ class TokenStream:
     def release(self, attempt: int = 0) -> None:
         """Takes in what has been held back, as far as it is of this attempt or a later one."""
         held, self._held = self._held or [], None
+        self.is_torn = False
         if attempt > self.attempt:
             self._begin_attempt(attempt)
         for frame, worker_id in held:
@@ -223,9 +226,15 @@ class TokenStream:
         self._gap.hold(frame)
 
     def _give_gap_up(self) -> None:
-        """Nobody has what is missing. What came behind it counts, and ends the request."""
+        """Nobody has what is missing. Another attempt may say it; else what came behind it counts,
+        and the request ends."""
         BROKEN.inc()
-        self.break_off(StreamBroken("Part of the output was lost on its way; ask again."))
+        if self.can_go_on:
+            self._gap.close()
+            self.hold()
+            self.is_torn = True
+            return
+        self.break_off(frames_lost())
         for frame in self._gap.close():
             self._accept(frame)
 
@@ -281,6 +290,10 @@ class TokenStream:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def frames_lost() -> StreamBroken:
+    return StreamBroken("Part of the output was lost on its way; ask again.")
 
 
 class FrameHub:

@@ -41,8 +41,8 @@ class Outcome(StrEnum):
 
 
 # Why an attempt is over and its request goes on in another one. A lost worker counts as a try and
-# is not given the request again; preemption does neither.
-RetryReason = Literal["worker_lost", "preempted"]
+# is not given the request again; lost frames count as a try; preemption does neither.
+RetryReason = Literal["worker_lost", "frames_lost", "preempted"]
 
 
 class Requeued(StrEnum):

@@ -132,8 +132,22 @@ def test_a_request_that_was_cancelled_while_it_ran_is_not_requeued(pool: Virtual
 
 
 def test_a_reason_that_is_none_is_refused(pool: VirtualPool) -> None:
-    with pytest.raises(ResponseError, match="expected worker_lost or preempted, got boredom"):
+    with pytest.raises(ResponseError, match="expected worker_lost, frames_lost or preempted, got"):
         pool.requeue("a", 1, "boredom")
+
+
+def test_a_worker_whose_frames_were_lost_is_told_to_stop_and_may_try_again(
+    pool: VirtualPool,
+) -> None:
+    a_worker(pool, ONE)
+    pool.enqueue(Ask(request_id="a", tenant="acme"))
+    pool.redis.delete(keys.pool_inbox(pool.name, ONE))
+    assert pool.requeue("a", 1, "frames_lost") == [b"requeued", 1]
+    stop, again = cast(list[bytes], pool.redis.lrange(keys.pool_inbox(pool.name, ONE), 0, -1))
+    assert stop == b"cancel a 1\n"
+    assert again.startswith(b"assign a 2")
+    assert not pool.finish("a", 1)
+    assert pool.finish("a", 2)
 
 
 # preemption ---------------------------------------------------------------------------------------

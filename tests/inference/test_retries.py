@@ -193,12 +193,12 @@ async def test_a_redis_that_does_not_answer_loses_no_output(
     dispatch = service.gateway.completions.dispatch
     requeue, attempts = dispatch.requeue, 0
 
-    async def heard_at_last(*arguments: Any) -> Any:
+    async def heard_at_last(*arguments: Any, **options: Any) -> Any:
         nonlocal attempts
         attempts += 1
         if attempts < 3:
             raise OSError("away")
-        return await requeue(*arguments)
+        return await requeue(*arguments, **options)
 
     monkeypatch.setattr(dispatch, "requeue", heard_at_last)
     worker.script = say_one

@@ -129,7 +129,7 @@ def measured(engine: TimedEngine, seed: int, repeats: int) -> tuple[list[Step], 
 
 def fitted(steps: list[Step], lengths: list[float]) -> list[float]:
     """The four constants, with the least sum of absolute relative errors (by reweighting)."""
-    import numpy
+    import numpy  # type: ignore[import-not-found]
 
     rows, wanted = numpy.array([step.row for step in steps]), numpy.array(lengths)
     weights = 1 / wanted
