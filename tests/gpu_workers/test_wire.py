@@ -154,11 +154,11 @@ FRAMES_BEFORE_PROMPT_TOKENS = (
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc001ba9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc001ca9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
         "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
-        "c2a090",
+        "c2a090c3",
     ),
     (
         FRAMES,
@@ -175,16 +175,16 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         ENTRY,
-        "dc0014a775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
+        "dc0015a775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
         "74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696dab63"
         "6f6d706c6574696f6e73c201a3772331a9636f6d706c65746564a473746f70c0930c0403cf00000199c82cc000cf"
-        "00000199c82cc1900329",
+        "00000199c82cc1900329c3",
     ),
     (
         API_KEY,
-        "9ea56b65792d32b0616c69636530303030303030303030319192c40400000000c0ab74656e616e742d61636d65a9"
+        "dc0010a56b65792d32b0616c69636530303030303030303030319192c40400000000c0ab74656e616e742d61636d65a9"
         "70726f6a6563742d3191a9696e666572656e6365c091aa31302e302e302e302f38c0c09193af7370656e645f7065"
-        "725f6d6f6e7468cf00000002540be400c2a090c0",
+        "725f6d6f6e7468cf00000002540be400c2a090c0a477616974a0",
     ),
     (
         TENANT,
@@ -216,14 +216,14 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_messages_of_before_a_field_was_appended_are_understood() -> None:
-    appended = len("a477616974c2a090")
+    appended = len("a477616974c2a090c3")
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     assert codec.decode_frames(bytes.fromhex(FRAMES_BEFORE_PROMPT_TOKENS)) == FRAMES
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x1c" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x1d" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 
