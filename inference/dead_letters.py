@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 from redis import Redis
-from redis.asyncio import Redis as AsyncRedis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, UsageEntry
+from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.protocol.request_id import new_request_id
 from inference.dispatch import (
     AlreadyKnown,
@@ -87,8 +87,8 @@ async def run_again(redis_url: str, letter: Letter) -> Terminal:
     """Runs the request once more and answers how that ended. Raises `Unavailable` if its pool's
     queue is full."""
     async with (
-        AsyncRedis.from_url(redis_url, socket_timeout=10) as redis,
-        AsyncRedis.from_url(redis_url, socket_timeout=None) as blocking_redis,
+        connect_async(redis_url, socket_timeout=10) as redis,
+        connect_async(redis_url, socket_timeout=None) as blocking_redis,
     ):
         hub = FrameHub(redis, blocking_redis)
         await hub.start()
