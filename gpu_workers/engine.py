@@ -18,6 +18,9 @@ class EngineDescription:
     kv_cache_tokens: int
     template_overhead_tokens: int
     max_token_bytes: int
+    # Whether text follows from tokens alone and each token from those before: see
+    # `Envelope.is_resumable`
+    can_resume: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -97,6 +97,7 @@ class VllmServing:
             kv_cache_tokens=(cache.num_gpu_blocks or 0) * cache.block_size,
             template_overhead_tokens=await self._template_overhead(),
             max_token_bytes=self._longest_token(),
+            can_resume=not self._arguments.reasoning_parser and not self._has_own_penalty(),
         )
         # As vLLM's server does: a collection must not walk what will never be garbage.
         freeze_gc_heap()
@@ -209,6 +210,11 @@ class VllmServing:
             raise ValueError(rendered.error.message)
         _, (engine_input,) = rendered
         return len(engine_input["prompt_token_ids"])
+
+    def _has_own_penalty(self) -> bool:
+        """Whether the model's own configuration has tokens depend on which were output before."""
+        defaults = self._llm.vllm_config.model_config.get_diff_sampling_param()
+        return bool(defaults.get("repetition_penalty", 1.0) != 1.0)
 
     def _longest_token(self) -> int:
         """In bytes, an upper bound: byte-level vocabularies spell some bytes with two."""

@@ -158,6 +158,7 @@ class Worker:
             kv_cache_tokens=known.kv_cache_tokens,
             template_overhead_tokens=known.template_overhead_tokens,
             max_token_bytes=known.max_token_bytes,
+            can_resume=known.can_resume,
         )
         self._state = WorkerState.READY
         self._metrics.slots.set(self._base_info.slots)

@@ -1,11 +1,12 @@
 """Operators' pages for the catalogue, the fleet and the usage records."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import (
     AutocompleteSelectFilter,
@@ -14,9 +15,12 @@ from unfold.contrib.filters.admin import (
     RangeDateTimeFilter,
     RelatedDropdownFilter,
 )
-from unfold.decorators import display
+from unfold.decorators import action, display
 
+from inference import dead_letters, tasks
+from inference.metering import dispatch_redis
 from inference.models import (
+    DeadLetter,
     Pool,
     PoolTenant,
     ServedModel,
@@ -141,6 +145,62 @@ class WorkerAdmin(ReadOnlyAdmin):
     )
     def condition(self, worker: Worker) -> str:
         return worker.state
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(ReadOnlyAdmin):
+    """Never shows a prompt: the table has none."""
+
+    list_display = ["request_id", "pool", "model", "attempts", "died_at", "is_kept", "retry_end"]
+    list_filter = ["pool", "is_kept"]
+    search_fields = ["request_id__exact", "model", "last_worker_id"]
+    search_help_text = "A whole request id, a model or a worker id"
+    actions_detail: ClassVar = ["retry_one", "discard_one"]
+
+    def has_decide_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("inference.change_deadletter")
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        if DeadLetter.objects.filter(pk=object_id, is_kept=True).exists():
+            actions: list[Any] = super().get_actions_detail(request, object_id)
+            return actions
+        return []
+
+    @action(description="Retry", url_path="retry", permissions=["decide"], icon="replay")
+    def retry_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        letter = get_object_or_404(DeadLetter, pk=object_id)
+        if self.is_sure(request):
+            tasks.retry_dead_letter.delay(letter.request_id.hex)
+            self.log_change(request, letter, "Retried.")
+            messages.success(request, "It runs once more; how that ends will stand here.")
+            return self.back_to(letter)
+        return self.ask_first(
+            request,
+            title=f"Retry {letter}",
+            text="The request runs once more, billed to nobody. Its answer is thrown away; if it "
+            "ends well, so is the letter. It may cost another worker.",
+            button="Retry",
+        )
+
+    @action(description="Discard", url_path="discard", permissions=["decide"], icon="delete")
+    def discard_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        letter = get_object_or_404(DeadLetter, pk=object_id)
+        if self.is_sure(request):
+            with dispatch_redis() as redis:
+                kept = dead_letters.letter_of(redis, letter.request_id.hex)
+                if kept is not None:
+                    dead_letters.discard(redis, kept)
+            DeadLetter.objects.filter(pk=letter.pk).update(is_kept=False)
+            self.log_change(request, letter, "Discarded.")
+            messages.success(request, "The request and its prompt are deleted.")
+            return self.back_to(letter)
+        return self.ask_first(
+            request,
+            title=f"Discard {letter}",
+            text="The request is deleted with its prompt, and cannot be run again.",
+            button="Discard",
+            is_final=True,
+        )
 
 
 class ModelFilter(DropdownFilter):  # type: ignore[misc]

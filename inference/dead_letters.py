@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 from redis import Redis
-from redis.asyncio import Redis as AsyncRedis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, UsageEntry
+from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.protocol.request_id import new_request_id
 from inference.dispatch import (
     AlreadyKnown,
@@ -27,6 +27,7 @@ from inference.dispatch import (
     usage_entry,
 )
 from inference.errors import Unavailable
+from inference.models.dead_letter import DeadLetterFacts
 from inference.token_stream import FrameHub
 
 _WATCH_SECONDS: Final = 0.5
@@ -34,7 +35,7 @@ _MAX_QUEUE_LENGTH: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeadLetter:
+class Letter:
     """One such request. `entry_id` is its place in the stream of its pool."""
 
     pool: str
@@ -50,25 +51,44 @@ class DeadLetter:
     def died_at(self) -> datetime:
         return datetime.fromtimestamp(self.record.finished_at_ms / 1000, UTC)
 
+    def facts(self) -> DeadLetterFacts:
+        """What may be told of it."""
+        record = self.record
+        return DeadLetterFacts(
+            request_id=record.request_id,
+            pool=self.pool,
+            model=record.model,
+            api=record.api.value,
+            attempts=record.attempt,
+            last_worker_id=record.worker_id or "",
+            died_at=self.died_at,
+        )
 
-def dead_letters(redis: Redis) -> list[DeadLetter]:
+
+def kept_letters(redis: Redis) -> list[Letter]:
     """Those of every pool, the latest first."""
     pools = cast("set[bytes]", redis.smembers(keys.known_pools()))
     found = [letter for pool in pools for letter in _of_pool(redis, pool.decode())]
     return sorted(found, key=lambda letter: letter.died_at, reverse=True)
 
 
-def discard(redis: Redis, letter: DeadLetter) -> bool:
+def letter_of(redis: Redis, request_id: str) -> Letter | None:
+    """That of one request, if it is kept."""
+    found = (letter for letter in kept_letters(redis) if letter.request_id == request_id)
+    return next(found, None)
+
+
+def discard(redis: Redis, letter: Letter) -> bool:
     """Deletes it with its payload; False if somebody has before."""
     return bool(redis.xdel(keys.pool_dead_letters(letter.pool), letter.entry_id))
 
 
-async def run_again(redis_url: str, letter: DeadLetter) -> Terminal:
+async def run_again(redis_url: str, letter: Letter) -> Terminal:
     """Runs the request once more and answers how that ended. Raises `Unavailable` if its pool's
     queue is full."""
     async with (
-        AsyncRedis.from_url(redis_url, socket_timeout=10) as redis,
-        AsyncRedis.from_url(redis_url, socket_timeout=None) as blocking_redis,
+        connect_async(redis_url, socket_timeout=10) as redis,
+        connect_async(redis_url, socket_timeout=None) as blocking_redis,
     ):
         hub = FrameHub(redis, blocking_redis)
         await hub.start()
@@ -78,7 +98,7 @@ async def run_again(redis_url: str, letter: DeadLetter) -> Terminal:
             await hub.stop()
 
 
-async def _run(dispatch: Dispatch, hub: FrameHub, letter: DeadLetter) -> Terminal:
+async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
     envelope = structs.replace(
         letter.envelope,
         request_id=new_request_id(),
@@ -129,10 +149,10 @@ async def _end(dispatch: Dispatch, envelope: Envelope, stranded: Stranded) -> Te
     )
 
 
-def _of_pool(redis: Redis, pool: str) -> list[DeadLetter]:
+def _of_pool(redis: Redis, pool: str) -> list[Letter]:
     rows: Any = redis.xrange(keys.pool_dead_letters(pool))
     return [
-        DeadLetter(
+        Letter(
             pool=pool,
             entry_id=entry_id.decode(),
             envelope=codec.decode_envelope(fields[b"envelope"]),

@@ -110,7 +110,14 @@ class Offers:
         bounds = await self._bounds(request, model, caller)
         return Offer(
             model=model,
-            envelope=self._envelope(caller, request, model, bounds, request_id),
+            envelope=self._envelope(
+                caller,
+                request,
+                model,
+                bounds,
+                request_id,
+                is_resumable=request.is_resumable and await self._workers.can_resume(model.pool),
+            ),
             bounds=bounds,
             prices=prices_of(model, caller.tier),
         )
@@ -142,6 +149,8 @@ class Offers:
         model: ModelPolicy,
         bounds: Bounds,
         request_id: str,
+        *,
+        is_resumable: bool,
     ) -> Envelope:
         arrived_at_ms = time.time_ns() // 1_000_000
         salt = hmac.new(
@@ -172,7 +181,7 @@ class Offers:
             service_class=caller.tier.service_class,
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
-            is_resumable=request.is_resumable,
+            is_resumable=is_resumable,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 

@@ -6,12 +6,16 @@ from typing import Final, TypeVar
 
 from celery import shared_task
 from django.conf import settings
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_url import connect_async
-from inference import dispatch, reservations
-from inference.models import Worker
+from inference import dead_letters, dispatch, reservations
+from inference.dead_letters import Letter
+from inference.errors import InferenceError
+from inference.metering import dispatch_redis
+from inference.models import DeadLetter, Worker
 from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
 from inference.worker_registry import PoolWorker, WorkerRegistry
 from tenants.scoping import operator_scope
@@ -47,6 +51,38 @@ def copy_workers() -> int:
     with operator_scope("copy of the worker registry"):
         Worker.objects.see(live)
     return len(live)
+
+
+@shared_task(name="inference.copy_dead_letters", expires=10)  # type: ignore[untyped-decorator]
+def copy_dead_letters() -> int:
+    """Copy what is told of dead letters into the table that operators see; returns how many."""
+    with dispatch_redis() as redis:
+        letters = dead_letters.kept_letters(redis)
+    with operator_scope("copy of the dead letters"):
+        DeadLetter.objects.see(letter.facts() for letter in letters)
+    return len(letters)
+
+
+@shared_task(name="inference.retry_dead_letter")  # type: ignore[untyped-decorator]
+def retry_dead_letter(request_id: str) -> str:
+    """Run one once more, note how it ended, and discard it if that was well."""
+    with dispatch_redis() as redis:
+        letter = dead_letters.letter_of(redis, request_id)
+        end = "not kept any more" if letter is None else _run_again(redis, letter)
+    with operator_scope("retry of a dead letter"):
+        DeadLetter.objects.note_retry(request_id, end)
+    return end
+
+
+def _run_again(redis: SyncRedis, letter: Letter) -> str:
+    try:
+        terminal = asyncio.run(dead_letters.run_again(settings.PENSTOCK_DISPATCH_REDIS_URL, letter))
+    except InferenceError as error:
+        return f"not run: {error.to_wire().code}"
+    if terminal.error is not None:
+        return f"{terminal.outcome.value}: {terminal.error.code}"
+    dead_letters.discard(redis, letter)
+    return terminal.outcome.value
 
 
 async def _load_lost_functions(redis: Redis) -> int:

@@ -65,6 +65,10 @@ class WorkerRegistry:
             max(info.context_tokens for info in started),
         )
 
+    async def can_resume(self, pool: str) -> bool:
+        """Whether any worker of the pool can go on from the output of any other."""
+        return all(worker.info.can_resume for worker in await self.workers(pool) if worker.is_live)
+
     async def fits(
         self, pool: str, text_bytes: int, max_context_tokens: int | None = None
     ) -> int | None:

@@ -219,7 +219,8 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
 
     `template_overhead_tokens` bounds what the chat template adds to the text of a request,
     `max_token_bytes` is the longest token of the vocabulary in UTF-8 bytes: together they let a
-    gateway bound prompts without a tokenizer.
+    gateway bound prompts without a tokenizer. `can_resume`: its engine goes on from another's
+    output where a request `is_resumable`.
     """
 
     worker_id: str
@@ -242,6 +243,7 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     metrics_url: str
     adapter_slots: int = 0
     adapters: list[str] = []
+    can_resume: bool = True
 
 
 class UsageEntry(Message, frozen=True, tag="usage-1"):

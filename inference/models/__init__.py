@@ -1,9 +1,11 @@
 from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, ServedModelTenant
+from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Worker
 from inference.models.usage import UsageQuarantine, UsageRecord
 
 __all__ = [
     "Capability",
+    "DeadLetter",
     "Pool",
     "PoolTenant",
     "ServedModel",

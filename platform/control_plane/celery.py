@@ -52,6 +52,10 @@ app.conf.beat_schedule = {
         "task": "inference.sweep_reservations",
         "schedule": 20.0,
     },
+    "operators see the dead letters": {
+        "task": "inference.copy_dead_letters",
+        "schedule": 10.0,
+    },
     "operators see the workers": {
         "task": "inference.copy_workers",
         "schedule": 5.0,

@@ -33,6 +33,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("inference.ServedModel", "neurology"),
             ("inference.Pool", "stacks"),
             ("inference.Worker", "dns"),
+            ("inference.DeadLetter", "mail_off"),
             ("tenants.PolicyVersion", "sync"),
         ),
     ),

@@ -27,7 +27,7 @@ def _engine_worker(tree: list[int]) -> int:
 
 
 @pytest.mark.parametrize("victim", [_main, _engine_core, _engine_worker])
-def test_a_killed_process_ends_the_stream_typed_and_leaves_no_orphan(
+def test_a_killed_process_ends_what_cannot_go_on_typed_and_leaves_no_orphan(
     live_stack: LiveStack, victim: Callable[[list[int]], int]
 ) -> None:
     tree = live_stack.worker_process_tree()
@@ -37,6 +37,7 @@ def test_a_killed_process_ends_the_stream_typed_and_leaves_no_orphan(
         "max_tokens": 1900,
         "ignore_eos": True,
         "stream": True,
+        "stop": "no such text",  # a stop string keeps another worker from going on with it
     }
     with httpx.stream(
         "POST",

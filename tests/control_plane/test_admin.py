@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from control_plane.sidebar import linked_models
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Permission
 from django.template.response import TemplateResponse
@@ -15,7 +16,16 @@ from django.urls import reverse
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from inference.models import Pool, PoolTenant, ServedModel, UsageQuarantine, UsageRecord, Worker
+from inference import tasks
+from inference.models import (
+    DeadLetter,
+    Pool,
+    PoolTenant,
+    ServedModel,
+    UsageQuarantine,
+    UsageRecord,
+    Worker,
+)
 from tenants import api_keys
 from tenants.audit import seal_now
 from tenants.default_tiers import ensure_default_tiers
@@ -83,6 +93,10 @@ def _one_of_each(acme: Project) -> None:
             tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
             outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2,
             arrived_at=NOW, finished_at=NOW,
+        )  # fmt: skip
+        DeadLetter.objects.create(
+            request_id=uuid.uuid4(), pool="demo", model="demo", api="completions", attempts=3,
+            died_at=NOW, is_kept=True,
         )  # fmt: skip
         Worker.objects.create(
             worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
@@ -418,16 +432,47 @@ def test_an_audit_event_shows_before_and_after_until_the_names_are_erased(
 
 
 @pytest.mark.usefixtures("_one_of_each")
-@pytest.mark.parametrize("name", ["usagerecord", "worker", "usagequarantine"])
+@pytest.mark.parametrize("name", ["usagerecord", "worker", "usagequarantine", "deadletter"])
 def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name: str) -> None:
     assert operator.get(reverse(f"admin:inference_{name}_add")).status_code == 403
-    model = {"usagerecord": UsageRecord, "worker": Worker, "usagequarantine": UsageQuarantine}[name]
+    model = apps.get_model(f"inference.{name}")
     with operator_scope("test"):
-        record = model.objects.get()  # type: ignore[attr-defined]
+        record = model._default_manager.get()
     change = reverse(f"admin:inference_{name}_change", args=[record.pk])
     assert operator.post(change, {"pool": "mine"}).status_code == 403
     delete = reverse(f"admin:inference_{name}_delete", args=[record.pk])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.usefixtures("_one_of_each")
+def test_a_dead_letter_is_retried_and_discarded_after_a_question(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with operator_scope("test"):
+        letter = DeadLetter.objects.get()
+    asked: list[str] = []
+    monkeypatch.setattr(tasks.retry_dead_letter, "delay", asked.append)
+    page = reverse("admin:inference_deadletter_retry_one", args=[letter.pk])
+    assert "Its answer is thrown away" in operator.get(page).content.decode()
+    assert asked == []
+    operator.post(page, {"sure": "yes"})
+    assert asked == [letter.request_id.hex]
+    page = reverse("admin:inference_deadletter_discard_one", args=[letter.pk])
+    operator.post(page, {"sure": "yes"})
+    with operator_scope("test"):
+        assert not DeadLetter.objects.get().is_kept
+
+
+@pytest.mark.usefixtures("_one_of_each")
+def test_who_may_only_look_at_a_dead_letter_may_not_retry_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.force_login(_somebody_who_may("view_deadletter"))
+    with operator_scope("test"):
+        letter = DeadLetter.objects.get()
+    monkeypatch.setattr(tasks.retry_dead_letter, "delay", pytest.fail)
+    page = reverse("admin:inference_deadletter_retry_one", args=[letter.pk])
+    assert client.post(page, {"sure": "yes"}).status_code in (302, 403)
 
 
 @pytest.mark.usefixtures("_one_of_each")

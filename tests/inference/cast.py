@@ -48,6 +48,7 @@ def a_worker_info(
     slots: int = 4,
     context_tokens: int = 2048,
     max_token_bytes: int = 8,
+    can_resume: bool = True,
 ) -> WorkerInfo:
     return WorkerInfo(
         worker_id=worker_id,
@@ -68,6 +69,7 @@ def a_worker_info(
         host="localhost",
         pid=1,
         metrics_url="",
+        can_resume=can_resume,
     )
 
 

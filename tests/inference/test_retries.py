@@ -103,6 +103,19 @@ async def test_after_its_first_token_a_stream_goes_on_where_it_was(
     await eventually(lambda: is_settled(dispatch_redis))
 
 
+async def test_no_stream_goes_on_in_a_pool_whose_engines_cannot(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    worker.script = say_one
+    await worker.start(can_resume=False)
+    async with service.client() as client, client.stream("POST", CHAT, json=STREAMS) as answer:
+        parts = answer.aiter_text()
+        await anext(parts)
+        await worker.die()
+        rest = "".join([part async for part in parts])
+    assert '"worker_lost"' in rest
+
+
 async def test_what_a_replaced_worker_still_says_is_not_delivered(
     service: Service, worker: ScriptedWorker, second: ScriptedWorker
 ) -> None:

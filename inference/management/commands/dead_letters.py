@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from redis import Redis
 
 from inference import dead_letters
-from inference.dead_letters import DeadLetter
+from inference.dead_letters import Letter
 from inference.errors import Unavailable
 from inference.metering import dispatch_redis
 from tenants.management.reporting import Fact, ReportingCommand
@@ -35,7 +35,7 @@ class Command(ReportingCommand):
             raise CommandError(f"dead_letters {action} {wanted}; `dead_letters list` shows them.")
         with dispatch_redis() as redis:
             if action == "list":
-                letters = dead_letters.dead_letters(redis)
+                letters = dead_letters.kept_letters(redis)
                 self.report_rows(options, [_row(letter) for letter in letters])
                 return
             letter = _letter(redis, request_id)
@@ -46,7 +46,7 @@ class Command(ReportingCommand):
             else:
                 self._retry(redis, letter, options)
 
-    def _retry(self, redis: Redis, letter: DeadLetter, options: dict[str, Any]) -> None:
+    def _retry(self, redis: Redis, letter: Letter, options: dict[str, Any]) -> None:
         url = settings.PENSTOCK_DISPATCH_REDIS_URL
         try:
             end = asyncio.run(dead_letters.run_again(url, letter))
@@ -65,16 +65,16 @@ class Command(ReportingCommand):
         )
 
 
-def _letter(redis: Redis, request_id: str) -> DeadLetter:
-    for letter in dead_letters.dead_letters(redis):
-        if letter.request_id == request_id:
-            return letter
+def _letter(redis: Redis, request_id: str) -> Letter:
+    letter = dead_letters.letter_of(redis, request_id)
+    if letter is not None:
+        return letter
     raise CommandError(
         f"There is no dead letter {request_id!r}; they are kept for a day, see `dead_letters list`."
     )
 
 
-def _row(letter: DeadLetter) -> dict[str, Fact]:
+def _row(letter: Letter) -> dict[str, Fact]:
     return {
         "request_id": letter.request_id,
         "died_at": letter.died_at,
@@ -85,7 +85,7 @@ def _row(letter: DeadLetter) -> dict[str, Fact]:
     }
 
 
-def _facts(letter: DeadLetter) -> dict[str, Fact]:
+def _facts(letter: Letter) -> dict[str, Fact]:
     record, envelope = letter.record, letter.envelope
     return {
         **_row(letter),
