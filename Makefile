@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness bench-idle-pool planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -34,6 +34,15 @@ bench-keys: environments
 # What one tenant notices of another that floods the real stack; about nine minutes.
 bench-live-fairness: environments
 	@$(PY) -m tests.benchmarks.live_fairness $(ARGS)
+
+# What reserve, dispatch and return add to the time to first token where nobody else is there.
+bench-idle-pool: environments
+	@$(PY) -m tests.benchmarks.idle_pool $(ARGS)
+
+# Ten bugs in the dispatch functions; the state machine must find each. Under two minutes.
+planted-bugs:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.inference.planted_bugs
 
 # The scheduler against five others in virtual time; writes docs/fairness/.
 bench-fairness:

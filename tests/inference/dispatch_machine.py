@@ -80,7 +80,7 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
         on_saturation=st.sampled_from(["wait", "wait", "refuse"]),
         is_resumable=st.sampled_from([True, True, False]),
         adapter=st.sampled_from(["", "", "a", "b", "c"]),
-        count=st.integers(1, 12),
+        count=st.sampled_from([1, 1, 2, 5, 12]),
     )
     def enqueue(
         self,
@@ -143,7 +143,7 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
         if request is None:
             return
         assert self.pool.cancel(request.ask.request_id) == request.state
-        request.is_cancelled |= request.state == "queued"
+        request.is_cancelled = True
 
     @rule(number=numbers)
     def finish_what_is_cancelled(self, number: int) -> None:
@@ -152,6 +152,9 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
             self.finish_by_gateway(found[number % len(found)])
 
     @rule()
+    def look_for_what_is_overdue(self) -> None:
+        self.reap()
+
     def reap(self) -> None:
         """Gateways end what waited too long and requeue what dead workers held."""
         for request_id, attempt in self.pool.reap():
@@ -197,9 +200,7 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
                 stale += 1
             progress.append((request_id, attempt, request.real_prompt, max(1, request.output)))
         assert self.pool.settle(worker.worker_id, progress) == stale
-        worker.heartbeat_ms = self.pool.now_ms
-        for request in [each for each in self.model.held_by(worker.worker_id) if each.gives_way]:
-            self.give_way(worker, request)
+        self.is_there(worker)
 
     @rule(number=numbers, count=st.integers(1, 8))
     def finish(self, number: int, count: int) -> None:
@@ -233,13 +234,19 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
     @rule(
         which=which_worker,
         trouble=st.sampled_from(["paused"] * 3 + ["killed", "killed", "no Redis"]),
+        is_noticed=st.sampled_from([True, True, False]),
+        comes_back=st.booleans(),
     )
-    def have_trouble(self, which: int, trouble: str) -> None:
+    def have_trouble(self, which: int, trouble: str, is_noticed: bool, comes_back: bool) -> None:
         """A worker is paused or cut off, and goes on later from where it was; or it dies and starts
-        anew under its name, so that the earlier process is fenced; or Redis is emptied."""
-        worker = self.model.workers[which]
+        anew under its name, so that the earlier process is fenced; or Redis is emptied. Gateways
+        may do what they do then before the worker comes back."""
+        worker, other = self.model.workers[which], self.model.workers[1 - which]
         if trouble == "paused":
             worker.is_silent = True
+            if is_noticed:
+                self.time_passes(LEASE_MS + 1_000)
+                self.reap()
         elif trouble == "killed":
             worker.incarnation += 1
             worker.hands.clear()
@@ -247,15 +254,18 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
             self.register(worker)
         else:
             self.lose_redis()
+            if is_noticed:
+                self.come_back(other)
+                self.post_slots(other, SLOTS)
+                for request in self.model.all("lost"):
+                    self.enqueue_again_after_loss(request)
+        if comes_back:
+            self.come_back(worker)
+            self.post_slots(worker, SLOTS)
 
     @rule(milliseconds=st.sampled_from([1, 50, 400, 3_000, 3_000, 7_000, 40_000]))
-    def time_passes(self, milliseconds: int) -> None:
-        """Whoever is there lets it be known."""
-        self.pool.now_ms += milliseconds
-        for worker in self.model.workers:
-            if worker.is_known and not worker.is_silent:
-                self.pool.settle(worker.worker_id, [])
-                worker.heartbeat_ms = self.pool.now_ms
+    def let_time_pass(self, milliseconds: int) -> None:
+        self.time_passes(milliseconds)
 
     # how ------------------------------------------------------------------------------------------
 
@@ -274,6 +284,14 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
             worker.is_known = False
         open_requests = [each.ask for each in self.model.all("lost")]
         self.reserving.reserve_again(open_requests, self.pool.now_ms)
+
+    def time_passes(self, milliseconds: int) -> None:
+        """Whoever is there lets it be known."""
+        self.pool.now_ms += milliseconds
+        for worker in self.model.workers:
+            if worker.is_known and not worker.is_silent:
+                self.pool.settle(worker.worker_id, [])
+                self.is_there(worker)
 
     def register(self, worker: Worker) -> None:
         self.pool.call(
@@ -340,35 +358,52 @@ class DispatchMachine(Invariants, RuleBasedStateMachine):
             assert self.finish_code(request, attempt, 7, 7) == 0
             del worker.hands[request_id]
 
+    def is_there(self, worker: Worker) -> None:
+        """It has renewed its lease, and does as it was asked to."""
+        worker.heartbeat_ms = self.pool.now_ms
+        for request in [each for each in self.model.held_by(worker.worker_id) if each.gives_way]:
+            self.give_way(worker, request)
+
     def give_way(self, worker: Worker, request: Request) -> None:
         """A worker that was asked to hands a batch request back, with all that it has made."""
+        request.gives_way = False
         answer = self.requeue(request, "preempted")
+        if request.is_cancelled:
+            assert answer == [b"stale"]
+            return
         assert answer == [b"requeued", request.attempt]
         del worker.hands[request.ask.request_id]
         self.wait_again(request)
 
     def requeue_lost(self, request: Request) -> None:
-        holder = request.worker
+        """A gateway has another worker try what a dead one held, where there is a point in it."""
+        before, charged = self.pool.counter(*request.place), self.charged_to(request)
+        was_waiting = bool(self.waiting_ids(*request.place))
         answer = self.requeue(request, "worker_lost")
-        request.tries += 1
-        if request.tries >= MOST_TRIES:
-            assert answer == [b"exhausted", MOST_TRIES]
-            request.tries -= 1
-            self.end(request, request.attempt, dead_letter=1)
+        if request.is_cancelled or request.tries + 1 == MOST_TRIES:
+            assert answer == ([b"stale"] if request.is_cancelled else [b"exhausted", MOST_TRIES])
+            self.end(request, request.attempt, dead_letter=int(not request.is_cancelled))
             return
         assert answer == [b"requeued", request.attempt]
-        request.excluded.add(holder)
+        request.tries += 1
+        request.excluded.add(request.worker)
         if not request.ask.is_resumable:
             self.model.serve(request, -request.service)
             request.output = 0
-        self.wait_again(request)
+        started = [each for each in self.wait_again(request) if each.place == request.place]
+        if was_waiting:
+            refunded = max(0.0, before - charged / request.ask.weight)
+            charged = sum(self.charged_to(each) for each in started) / request.ask.weight
+            assert self.pool.counter(*request.place) == pytest.approx(refunded + charged)
 
     def requeue(self, request: Request, reason: str) -> list[Any]:
         return self.pool.requeue(request.ask.request_id, request.attempt, reason)
 
-    def wait_again(self, request: Request) -> None:
-        request.state, request.worker, request.gives_way = "queued", "", False
-        self.read_inboxes()
+    def wait_again(self, request: Request) -> list[Request]:
+        """What others were handed in the same call."""
+        request.state, request.worker = "queued", ""
+        request.expires_ms = self.pool.now_ms + int(request.ask.seconds * 1000)
+        return self.read_inboxes()
 
     def finish_by_gateway(self, request: Request) -> None:
         assert self.finish_code(request, 0, 0, request.output) == 1

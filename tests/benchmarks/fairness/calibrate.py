@@ -129,15 +129,16 @@ def measured(engine: TimedEngine, seed: int, repeats: int) -> tuple[list[Step], 
 
 def fitted(steps: list[Step], lengths: list[float]) -> list[float]:
     """The four constants, with the least sum of absolute relative errors (by reweighting)."""
-    import numpy  # type: ignore[import-not-found]
+    import torch
 
-    rows, wanted = numpy.array([step.row for step in steps]), numpy.array(lengths)
-    weights = 1 / wanted
-    constants = numpy.zeros(4)
+    rows = torch.tensor([step.row for step in steps], dtype=torch.float64)
+    wanted = torch.tensor(lengths, dtype=torch.float64)
+    rows, wanted = rows / wanted[:, None], torch.ones_like(wanted)
+    weights, constants = torch.ones_like(wanted), torch.zeros(4)
     for _ in range(50):
-        constants = numpy.linalg.lstsq(rows * weights[:, None], wanted * weights, rcond=None)[0]
-        errors = numpy.abs(rows @ constants / wanted - 1)
-        weights = 1 / wanted / numpy.sqrt(numpy.maximum(errors, 1e-3))
+        weighted = (rows * weights[:, None], (wanted * weights)[:, None])
+        constants = torch.linalg.lstsq(*weighted).solution[:, 0]
+        weights = (rows @ constants - wanted).abs().clamp(min=1e-3).rsqrt()
     return [float(each) for each in constants]
 
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from tests.benchmarks.fairness.engine import Engine, Request
-from tests.inference.virtual_pool import START_MS, Ask, VirtualPool, started
+from tests.benchmarks.fairness.engine import Engine, EngineModel, Request
+from tests.inference.virtual_pool import START_MS, Ask, Started, VirtualPool, started
 
 WORKER = "worker#1"
 SETTLE_EVERY_MS, CLAIM_EVERY_MS = 200, 1_000
@@ -217,7 +217,7 @@ class Penstock:
         if now_ms - self._claimed_ms >= CLAIM_EVERY_MS:
             self._claimed_ms = now_ms
             taken = self._answers(calls)
-            taken += [each.request_id for each in pool.claim(WORKER, engine.model.slots)]
+            taken += [each.request_id for each in self._claim(engine.model)]
         elif calls:
             taken = self._answers(calls)
         begun = [self._requests[request_id] for request_id in taken]
@@ -227,6 +227,11 @@ class Penstock:
 
     def waiting(self) -> Mapping[str, int]:
         return self._counts
+
+    def _claim(self, model: EngineModel) -> list[Started]:
+        return self.pool.claim(
+            WORKER, model.slots, kv_tokens=model.kv_tokens, adapter_slots=model.adapter_slots
+        )
 
     def _answers(self, calls: list[tuple[object, ...]]) -> list[str]:
         inbox = keys.pool_inbox(self.pool.name, WORKER)
@@ -248,6 +253,7 @@ class Penstock:
             service_class=tenant.service_class,
             prompt=request.prompt,
             output=2 * request.output,
+            adapter=request.adapter,
             seconds=100_000,
         )
 

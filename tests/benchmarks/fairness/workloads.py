@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from tests.benchmarks.fairness.engine import Request
+from tests.benchmarks.fairness.engine import EngineModel, Request
 from tests.benchmarks.fairness.policies import Tenant
 
-# Requests a second of the usual shape (128 tokens in, 128 out) that the engine's 64 slots serve.
-CAPACITY = 64.0
 USUAL = (128, 128)
+# Requests a second of the usual shape (128 tokens in, 128 out) that the engine's slots serve.
+CAPACITY = EngineModel().requests_per_second(*USUAL)
 
 Rate = Callable[[float], float]  # requests a second at a time in seconds
 
@@ -26,6 +26,7 @@ class Client:
     output: Callable[[float], int] = lambda _: USUAL[1]
     is_poisson: bool = True
     keys: int = 1
+    adapters: tuple[str, ...] = ("",)
     spread: float = 0.5  # sizes are drawn from mean * [1 - spread, 1 + spread]
 
 
@@ -114,6 +115,7 @@ class Arrivals:
             prompt=draw(client.prompt(now)),
             output=draw(client.output(now)),
             key=f"key-{self._random.randrange(client.keys)}",
+            adapter=self._random.choice(client.adapters),
         )
 
 
@@ -239,6 +241,11 @@ def flood_workloads(seconds: float) -> list[Workload]:
             seconds=seconds,
         )
 
+    adapted = [
+        Client(tenant=each.tenant, rate=each.rate, adapters=(f"of-{each.tenant.name}",))
+        for each in calm
+    ]
+    cold = tuple(f"adapter-{number}" for number in range(64 - len(adapted)))
     flood = steady(20 * share)
     return [
         made("20x flood", Client(tenant=flooder, rate=flood), calm),
@@ -250,6 +257,11 @@ def flood_workloads(seconds: float) -> list[Workload]:
             "20x flood, long outputs", Client(tenant=flooder, rate=flood, output=fixed(512)), calm
         ),
         made("20x flood, 3x bursts", Client(tenant=flooder, rate=flood), bursty),
+        made(
+            "20x flood, 64 adapters on 4 slots",
+            Client(tenant=flooder, rate=flood, adapters=cold),
+            adapted,
+        ),
     ]
 
 
