@@ -56,6 +56,6 @@ def _unread_bytes(transport: Any) -> int:
     connection = transport.get_extra_info("socket")
     try:
         queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    except (OSError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         return unread  # not on this system, or closed by now
     return unread + int.from_bytes(queued, sys.byteorder)
