@@ -136,6 +136,11 @@ class Settlement:
         """The worker has counted the prompt: less than the worst case is needed, soon."""
         self._to_true_down[generation.request_id] = generation
 
+    def replace_worker(self, generation: Generation) -> None:
+        """Its worker has not what is missing of its output: another one makes it again."""
+        replacing = self._replace_worker(generation, generation.stream.attempt)
+        self._background.spawn(replacing, name="replace-worker")
+
     def _close(self, generation: Generation, charge: Charge) -> None:
         if self._open.pop(generation.request_id, None) is None:
             return

@@ -72,6 +72,7 @@ class TokenStream:
         "_on_end",
         "_on_gap",
         "_on_prompt_counted",
+        "_on_unfilled",
         "_replay",
         "_terminal",
         "_unread_bytes",
@@ -93,6 +94,7 @@ class TokenStream:
         on_prompt_counted: Callable[[], None],
         on_gap: Callable[["TokenStream"], None],
         *,
+        on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
     ) -> None:
         self.request_id = request_id
@@ -107,6 +109,7 @@ class TokenStream:
         self._on_prompt_counted = on_prompt_counted
         self._keeps_token_ids = keeps_token_ids
         self._on_gap = on_gap
+        self._on_unfilled = on_unfilled
         self._gap = FrameGap(self._give_gap_up)
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
@@ -223,10 +226,15 @@ class TokenStream:
         self._gap.hold(frame)
 
     def _give_gap_up(self) -> None:
-        """Nobody has what is missing. What came behind it counts, and ends the request."""
+        """Nobody has what is missing. Another worker may make it again, unless the end has come
+        behind it; otherwise what came counts, and the reader is told."""
+        held = self._gap.close()
+        if self.can_go_on and not any(isinstance(frame, Terminal) for frame in held):
+            self._on_unfilled()
+            return
         BROKEN.inc()
         self.break_off(StreamBroken("Part of the output was lost on its way; ask again."))
-        for frame in self._gap.close():
+        for frame in held:
             self._accept(frame)
 
     def _begin_attempt(self, attempt: int) -> None:
@@ -317,6 +325,7 @@ class FrameHub:
         on_prompt_counted: Callable[[], None],
         *,
         pool: str,
+        on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
     ) -> TokenStream:
         """A stream for a request that is about to be enqueued; kept until `close`."""
@@ -325,6 +334,7 @@ class FrameHub:
             on_end,
             on_prompt_counted,
             partial(self._gap_in, pool),
+            on_unfilled=on_unfilled,
             keeps_token_ids=keeps_token_ids,
         )
         self._streams[request_id] = stream
