@@ -35,6 +35,8 @@ class Keeper(Protocol):
 
     def true_down(self, generation: "Generation") -> None: ...
 
+    def replace_worker(self, generation: "Generation") -> None: ...
+
 
 class Generation:
     """One admitted request, as its door sees it."""
@@ -124,6 +126,7 @@ class Generation:
             self._end,
             self._prompt_counted,
             pool=self.envelope.pool,
+            on_unfilled=self._gap_unfilled,
             keeps_token_ids=self.envelope.stream and self.envelope.is_resumable,
         )
 
@@ -135,6 +138,9 @@ class Generation:
 
     def _end(self, terminal: Terminal) -> None:
         self._settlement.settle(self, terminal)
+
+    def _gap_unfilled(self) -> None:
+        self._settlement.replace_worker(self)
 
     def _prompt_counted(self) -> None:
         if self._bounds.is_one_prompt:

@@ -2,8 +2,7 @@
 
 Reservations are made again, whatever the limits say by now. What waited is queued again at once.
 What a worker held is left to it for a while: workers come back by themselves and adopt what they
-hold. What nobody adopted is queued again if its client has seen nothing of it yet, or if another
-worker can go on with it.
+hold. What nobody adopted is queued again, to go on where it was, as far as that is possible.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from msgspec import structs
 
 from gpu_workers.protocol.messages import Envelope
 from inference.admission import Admission
-from inference.dispatch import Dispatch, RequestState
+from inference.dispatch import Assigned, Dispatch, RequestState
 from inference.generation import Generation
 
 _log = structlog.get_logger(__name__)
@@ -123,22 +122,25 @@ class Recovery:
                 self._owner.give_back(generation.envelope)
 
     async def _enqueue_again(self, generations: Iterable[Generation]) -> None:
-        """As one attempt more than the stream has seen: a frame of an earlier one, which may be on
-        its way, is never taken for one of this."""
-        await asyncio.gather(*(self._go_on(each) for each in generations))
+        await asyncio.gather(*(self._enqueue_one(each) for each in generations))
 
-    async def _go_on(self, generation: Generation) -> None:
-        stream = generation.stream
-        envelope = generation.resumption() or generation.envelope
+    async def _enqueue_one(self, generation: Generation) -> None:
+        """As one attempt more than the stream has seen: a frame of an earlier one, which may be on
+        its way, is never taken for one of this. Nothing comes that this attempt is not told of."""
+        stream, next_attempt = generation.stream, 0
         stream.hold()
         try:
-            await self._dispatch.enqueue(
+            envelope = generation.resumption() or generation.envelope
+            answer = await self._dispatch.enqueue(
                 structs.replace(envelope, on_saturation="wait"),
                 max_queue_length=_NO_CAP,
                 attempts=stream.attempt,
             )
+            # One that waits may still be adopted as the attempt that it was.
+            if isinstance(answer, Assigned):
+                next_attempt = stream.attempt + 1
         finally:
-            stream.release(stream.attempt + 1)
+            stream.release(next_attempt)
 
     async def _unknown_of(self, pool: str, held: list[Generation]) -> list[Generation]:
         """Those that are still open here and that the pool knows nothing of."""

@@ -137,6 +137,16 @@ class Settlement:
         """The worker has counted the prompt: less than the worst case is needed, soon."""
         self._to_true_down[generation.request_id] = generation
 
+    def replace_worker(self, generation: Generation) -> None:
+        """Its worker has not what is missing of its output: another attempt makes it again."""
+        self._background.spawn(self._make_again(generation), name="make-again")
+
+    async def _make_again(self, generation: Generation) -> None:
+        try:
+            await self._replace_worker(generation, generation.stream.attempt, "frames_lost")
+        finally:
+            generation.stream.release()  # what is left of it: the gap is asked for once more
+
     def _close(self, generation: Generation, charge: Charge) -> None:
         if self._open.pop(generation.request_id, None) is None:
             return
@@ -185,10 +195,6 @@ class Settlement:
                 ):
                     await self._end_stranded(stranded)
                 await self._ask_after_idle(pool)
-            for generation in list(self._open.values()):
-                if generation.stream.is_torn:
-                    attempt = generation.stream.attempt
-                    await self._replace_worker(generation, attempt, "frames_lost")
             self._look_after_readers()
 
     async def _end_stranded(self, stranded: Stranded) -> None:

@@ -72,6 +72,7 @@ class TokenStream:
         "_on_end",
         "_on_gap",
         "_on_prompt_counted",
+        "_on_unfilled",
         "_replay",
         "_terminal",
         "_unread_bytes",
@@ -79,7 +80,6 @@ class TokenStream:
         "attempt",
         "completion_tokens",
         "first_frame_at",
-        "is_torn",
         "last_frame_at",
         "prompt_tokens",
         "request_id",
@@ -94,6 +94,7 @@ class TokenStream:
         on_prompt_counted: Callable[[], None],
         on_gap: Callable[["TokenStream"], None],
         *,
+        on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
     ) -> None:
         self.request_id = request_id
@@ -108,8 +109,8 @@ class TokenStream:
         self._on_prompt_counted = on_prompt_counted
         self._keeps_token_ids = keeps_token_ids
         self._on_gap = on_gap
+        self._on_unfilled = on_unfilled
         self._gap = FrameGap(self._give_gap_up)
-        self.is_torn = False  # only another attempt can say what is missing
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
@@ -186,7 +187,6 @@ class TokenStream:
     def release(self, attempt: int = 0) -> None:
         """Takes in what has been held back, as far as it is of this attempt or a later one."""
         held, self._held = self._held or [], None
-        self.is_torn = False
         if attempt > self.attempt:
             self._begin_attempt(attempt)
         for frame, worker_id in held:
@@ -226,16 +226,16 @@ class TokenStream:
         self._gap.hold(frame)
 
     def _give_gap_up(self) -> None:
-        """Nobody has what is missing. Another attempt may say it; else what came behind it counts,
-        and the request ends."""
-        BROKEN.inc()
-        if self.can_go_on:
-            self._gap.close()
+        """Nobody has what is missing. Another worker may make it again, unless the end has come
+        behind it; otherwise what came counts, and the reader is told."""
+        held = self._gap.close()
+        if self.can_go_on and not any(isinstance(frame, Terminal) for frame in held):
             self.hold()
-            self.is_torn = True
+            self._on_unfilled()
             return
+        BROKEN.inc()
         self.break_off(frames_lost())
-        for frame in self._gap.close():
+        for frame in held:
             self._accept(frame)
 
     def _begin_attempt(self, attempt: int) -> None:
@@ -330,6 +330,7 @@ class FrameHub:
         on_prompt_counted: Callable[[], None],
         *,
         pool: str,
+        on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
     ) -> TokenStream:
         """A stream for a request that is about to be enqueued; kept until `close`."""
@@ -338,6 +339,7 @@ class FrameHub:
             on_end,
             on_prompt_counted,
             partial(self._gap_in, pool),
+            on_unfilled=on_unfilled,
             keeps_token_ids=keeps_token_ids,
         )
         self._streams[request_id] = stream

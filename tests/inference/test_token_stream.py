@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
@@ -130,6 +131,22 @@ async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_
     with pytest.raises(StreamBroken):
         await stream.next()
     assert len(ends) == 1
+
+
+async def test_a_gap_that_nobody_fills_is_made_again_where_that_is_possible(
+    ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_gap, "PATIENCE_SECONDS", 0)
+    unfilled = asyncio.Event()
+    stream = TokenStream(
+        "a", ends.append, lambda: None, lambda _: None,
+        on_unfilled=unfilled.set, keeps_token_ids=True,
+    )  # fmt: skip
+    stream.feed(structs.replace(a_delta(0, b"one"), token_ids=[7]), "w")
+    stream.feed(a_delta(2, b"three"), "w")
+    await asyncio.wait_for(unfilled.wait(), 5)
+    assert not stream.is_broken
+    assert (stream.token_ids, stream.completion_tokens) == ([7], 1), "as the next attempt is told"
 
 
 async def test_a_new_attempt_forgets_the_gap_of_the_old_one(stream: TokenStream) -> None:
