@@ -9,6 +9,7 @@ import structlog
 _log = structlog.get_logger(__name__)
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
+_CANCEL_AGAIN_SECONDS: Final = 0.2
 
 
 class Background:
@@ -28,11 +29,13 @@ class Background:
         self._keep(asyncio.create_task(_supervised(run, name), name=name))
 
     async def stop(self) -> None:
-        """Cancels what is left and waits for it."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancels what is left until all of it has ended. Once is not enough: Python 3.11's
+        `wait_for`, which redis-py sends with, swallows a cancellation that meets the end of what
+        it waits for, and a supervised task would go on for ever."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=_CANCEL_AGAIN_SECONDS)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
