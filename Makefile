@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness bench-idle-pool planted-bugs down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness bench-idle-pool planted-bugs chaos down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -48,6 +48,11 @@ planted-bugs:
 bench-fairness:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.benchmarks.fairness $(ARGS)
+
+# What breaks is broken under load: workers, gateways, Redis. About six minutes.
+chaos:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.chaos $(ARGS)
 
 down:
 	@if [ -x $(PY) ]; then $(STACK) down; else echo "Penstock is not installed here; nothing runs."; fi

@@ -84,8 +84,8 @@ class TestServers:
         return user.url(LOOPBACK, self.dispatch_redis.port)
 
     def start(self) -> None:
-        for server in (self.dispatch_redis, self.redis):
-            self._start(server)
+        self._dispatch = self._start(self.dispatch_redis)
+        self._start(self.redis)
         for server in (self.dispatch_redis, self.redis):
             server.wait()
 
@@ -95,6 +95,17 @@ class TestServers:
             self._postgres_started = True
             self._postgres = self._start(self.postgres)
             self.postgres.wait()
+
+    def kill_dispatch_redis(self) -> None:
+        """As by kill -9: all that it held is lost."""
+        self._dispatch.kill()
+        self._dispatch.wait()
+        self._running.remove(self._dispatch)
+
+    def start_dispatch_redis(self) -> None:
+        """Again, empty, on the same port and with the same users."""
+        self._dispatch = self._start(self.dispatch_redis)
+        self.dispatch_redis.wait()
 
     def stop_postgres(self) -> None:
         """For good: what is asked of it from now on fails, as when its machine is gone."""

@@ -1,0 +1,164 @@
+"""Streams in closed loop, each compared with what an undisturbed one says."""
+
+import asyncio
+import json
+import re
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.benchmarks.load_client import _CHUNK_HEAD
+from tests.places import LOOPBACK
+
+PROMPTS = [f"Tell me of river {number}." for number in range(8)]
+TOKENS = 100
+_TOKEN = re.compile(rb'"content":"[^"]')
+_REQUEST_ID = re.compile(rb"x-request-id: ([0-9a-f]{32})")
+_SILENCE_SECONDS = 90.0
+
+
+@dataclass(kw_only=True, slots=True)
+class Answer:
+    """What came of one request. `error` is its typed code, or what became of the connection."""
+
+    prompt: str
+    request_id: str | None = None
+    status: int | None = None
+    text: str = ""
+    is_complete: bool = False
+    error: str | None = None
+    retry_after: bool = False
+    ended_at: float = field(default_factory=time.monotonic)
+
+
+class Load:
+    """`streams` at once over the gateways' ports, until `stop`."""
+
+    def __init__(self, ports: list[int], key: str, model: str, *, streams: int) -> None:
+        self.ports = ports
+        self.answers: list[Answer] = []
+        self.expected: dict[str, str] = {}
+        self._key, self._model, self._streams = key, model, streams
+        self._tokens: deque[tuple[float, int]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+
+    async def learn(self) -> None:
+        """What each prompt is answered undisturbed."""
+        for prompt in PROMPTS:
+            answer = await self.ask(prompt, self.ports[0])
+            if not answer.is_complete:
+                raise RuntimeError(f"an undisturbed stream did not end well: {answer}")
+            self.expected[prompt] = answer.text
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._stream(n)) for n in range(self._streams)]
+
+    async def stop(self) -> None:
+        """Every stream that is open comes to its end first."""
+        self._is_stopping = True
+        await asyncio.gather(*self._tasks)
+
+    def rate(self, begin: float, end: float) -> float:
+        """Tokens a second that clients got between two moments of `time.monotonic`."""
+        return sum(n for at, n in self._tokens if begin <= at < end) / (end - begin)
+
+    def outcomes(self) -> Counter[str]:
+        return Counter("complete" if each.is_complete else str(each.error) for each in self.answers)
+
+    def wrong(self) -> list[Answer]:
+        """Those that say anything else, or anything twice: a whole one has to be the expected, a
+        broken one its beginning."""
+        return [
+            each
+            for each in self.answers
+            if (
+                each.text != self.expected[each.prompt]
+                if each.is_complete
+                else not self.expected[each.prompt].startswith(each.text)
+            )
+        ]
+
+    async def ask(self, prompt: str, port: int, *, tokens: int = TOKENS) -> Answer:
+        answer = Answer(prompt=prompt)
+        received = bytearray()
+        writer = None
+        try:
+            reader, writer = await asyncio.open_connection(LOOPBACK, port)
+            writer.write(self.request(prompt, port, tokens))
+            while data := await asyncio.wait_for(reader.read(65_536), _SILENCE_SECONDS):
+                received += data
+                if tokens_in := len(_TOKEN.findall(data)):
+                    self._tokens.append((time.monotonic(), tokens_in))
+        except TimeoutError:
+            answer.error = "silence"
+        except OSError:
+            pass
+        finally:
+            if writer is not None:
+                writer.close()
+        _read(answer, bytes(received))
+        return answer
+
+    def request(self, prompt: str, port: int, tokens: int = TOKENS) -> bytes:
+        body = json.dumps(
+            {
+                "model": self._model,
+                "messages": [{"role": "user", "content": prompt}],
+                "stream": True,
+                "temperature": 0,
+                "max_tokens": tokens,
+                "ignore_eos": True,
+            }
+        ).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\n"
+        head += f"Authorization: Bearer {self._key}\r\nContent-Type: application/json\r\n"
+        head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    async def _stream(self, number: int) -> None:
+        # Not all at once: a whole load that begins and ends in step says nothing of a rate.
+        await asyncio.sleep(4 * number / self._streams)
+        turn = number
+        while not self._is_stopping:
+            answer = await self.ask(
+                PROMPTS[turn % len(PROMPTS)], self.ports[turn % len(self.ports)]
+            )
+            self.answers.append(answer)
+            turn += 1
+            if answer.error is not None:
+                await asyncio.sleep(0.2)
+
+
+def _read(answer: Answer, received: bytes) -> None:
+    answer.ended_at = time.monotonic()
+    head, _, body = received.partition(b"\r\n\r\n")
+    if (found := re.match(rb"HTTP/1.1 (\d{3})", head)) is None:
+        answer.error = answer.error or "connection_lost"
+        return
+    answer.status = int(found[1])
+    answer.retry_after = b"retry-after:" in head
+    if (named := _REQUEST_ID.search(head)) is not None:
+        answer.request_id = named[1].decode()
+    if answer.status != 200:
+        answer.error = _code(body[body.find(b"{") : body.rfind(b"}") + 1])
+        return
+    for line in _CHUNK_HEAD.sub(b"", body).split(b"\n"):
+        if line == b"data: [DONE]":
+            answer.is_complete = True
+        elif line.startswith(b"data: {") and line.endswith(b"}"):
+            event: dict[str, Any] = json.loads(line[6:])
+            if "error" in event:
+                answer.error = event["error"]["code"]
+            elif event["choices"]:
+                answer.text += event["choices"][0]["delta"].get("content") or ""
+    if not answer.is_complete:
+        answer.error = answer.error or "connection_lost"
+
+
+def _code(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["code"])
+    except (ValueError, KeyError):
+        return "unreadable"

@@ -1,0 +1,106 @@
+"""The processes that the drills kill, stop and wait for: each leads a group, and ends with us."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Awaitable, Callable
+
+import httpx
+from control_plane.local_stack.services import guarded
+
+from tests.places import LOOPBACK, ROOT, free_port
+
+START_SECONDS = 60.0
+STEP_MS = 50
+SLOTS = 100
+
+
+class Processes:
+    """Started by `start`, ended by `stop`; `environ` is that of all of them."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        paths = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
+        self._environ = {**os.environ, **environ, "PYTHONPATH": paths}
+        self._started: list[Process] = []
+
+    async def start(self, *command: str, **environ: str) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            *guarded([sys.executable, *command]),
+            cwd=ROOT,
+            env={**self._environ, **environ},
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            process_group=0,
+        )
+        self._started.append(process)
+        return process
+
+    async def worker(self, name: str, redis_url: str, model: str) -> "SimWorker":
+        """A worker with the simulated engine, one step in `STEP_MS`, `SLOTS` at once."""
+        port = free_port()
+        command = ["-m", "gpu_workers", "--engine", "sim", "--model", model, "--name", name]
+        command += ["--slots", str(SLOTS), "--sim-step-ms", str(STEP_MS)]
+        command += ["--metrics-port", str(port)]
+        process = await self.start(*command, PENSTOCK_DISPATCH_REDIS_URL=redis_url)
+        return SimWorker(process, f"http://{LOOPBACK}:{port}")
+
+    async def gateway(self, **environ: str) -> "Gateway":
+        port = free_port()
+        command = ["-m", "uvicorn", "control_plane.gateway:application", "--host", LOOPBACK]
+        command += ["--port", str(port), "--log-level", "error", "--no-proxy-headers"]
+        gateway = Gateway(await self.start(*command, **environ), f"http://{LOOPBACK}:{port}")
+        await until(gateway.answers)
+        return gateway
+
+    async def stop(self) -> None:
+        for process in self._started:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in self._started:
+            await process.wait()
+
+
+class SimWorker:
+    def __init__(self, process: Process, url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def signal(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+
+class Gateway:
+    def __init__(self, process: Process, url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def answers(self) -> bool:
+        async with httpx.AsyncClient(base_url=self.url) as client:
+            try:
+                return (await client.get("/v1/models")).status_code in (401, 503)
+            except httpx.TransportError:
+                return False
+
+
+async def metric(url: str, name: str) -> float:
+    """The sum over a metric's labels."""
+    async with httpx.AsyncClient(base_url=url) as client:
+        lines = (await client.get("/metrics")).text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+async def until(is_so: Callable[[], Awaitable[bool]], seconds: float = START_SECONDS) -> float:
+    """How many seconds it took; raises TimeoutError."""
+    started = time.monotonic()
+    while not await is_so():
+        if time.monotonic() - started > seconds:
+            raise TimeoutError(f"{is_so.__qualname__} was not so within {seconds:g} s")
+        await asyncio.sleep(0.05)
+    return time.monotonic() - started

@@ -1,0 +1,45 @@
+"""Figures beside their bars."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One thing that was measured. `most` None: it is told and held to nothing."""
+
+    drill: str
+    what: str
+    value: float
+    unit: str = ""
+    most: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        return self.most is None or self.value <= self.most
+
+
+@dataclass(kw_only=True)
+class Report:
+    figures: list[Figure] = field(default_factory=list)
+
+    @property
+    def is_met(self) -> bool:
+        return all(figure.is_met for figure in self.figures)
+
+    def add(
+        self, drill: str, what: str, value: float, unit: str = "", *, most: float | None = None
+    ) -> None:
+        figure = Figure(drill=drill, what=what, value=value, unit=unit, most=most)
+        self.figures.append(figure)
+        print(f"  {_row(figure)}", flush=True)
+
+    def table(self) -> str:
+        rows = ["| drill | figure | measured | bar | met |", "| --- | --- | --- | --- | --- |"]
+        return "\n".join(rows + [f"| {figure.drill} {_row(figure)}" for figure in self.figures])
+
+
+def _row(figure: Figure) -> str:
+    bar = "" if figure.most is None else f"<= {figure.most:g} {figure.unit}".strip()
+    met = "" if figure.most is None else ("yes" if figure.is_met else "NO")
+    measured = f"{figure.value:.4g} {figure.unit}".strip()
+    return f"| {figure.what} | {measured} | {bar} | {met} |"

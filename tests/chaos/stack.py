@@ -1,0 +1,161 @@
+"""A whole Penstock of small processes: PostgreSQL, two Redis, control plane, two gateways, three
+workers with the simulated engine."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+# Before Django's settings: it puts the servers' addresses into the environment.
+from tests.servers import servers
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
+os.environ["PENSTOCK_LOG_LEVEL"] = "warning"
+
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import keys
+from tests.chaos.processes import Gateway, Processes, SimWorker, until
+
+MODEL = "chaos"
+WORKERS = 3
+GATEWAYS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    outcome: str
+    finished_at: datetime
+    tokens: int
+
+
+class Stack:
+    """`start` first; `stop` at the end, whatever happened."""
+
+    def __init__(self) -> None:
+        self.servers = servers()
+        self.processes = Processes(self.servers.environ())
+        self.redis = Redis.from_url(self.servers.dispatch_redis.url, socket_timeout=5)
+        self.workers: list[SimWorker] = []
+        self.gateways: list[Gateway] = []
+        self.key = ""
+        self.tenant_id = ""
+        self._names = 0
+
+    async def start(self) -> None:
+        await asyncio.to_thread(_prepare_database)
+        celery = ["-m", "celery", "--app", "control_plane.celery", "worker", "--beat"]
+        celery += ["--pool", "solo", "--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
+        celery += ["--schedule", str(self.servers.folder / "beat")]
+        await self.processes.start(*celery)
+        await self.processes.start("manage.py", "collect_usage")
+        await until(self._has_functions)
+        self.key, self.tenant_id = await _make_caller()
+        self.worker_url = await asyncio.to_thread(self.servers.worker_redis_url, MODEL)
+        # Kept over a restart, as the users of a deployment are.
+        await self.redis.acl_save()
+        for _ in range(WORKERS):
+            await self.add_worker()
+        for _ in range(GATEWAYS):
+            await self.add_gateway()
+        await until(self.is_ready)
+
+    async def stop(self) -> None:
+        await self.processes.stop()
+        await self.redis.aclose()
+
+    async def add_worker(self) -> SimWorker:
+        self._names += 1
+        worker = await self.processes.worker(f"sim-{self._names}", self.worker_url, MODEL)
+        self.workers.append(worker)
+        return worker
+
+    async def add_gateway(self) -> Gateway:
+        gateway = await self.processes.gateway()
+        self.gateways.append(gateway)
+        return gateway
+
+    @property
+    def ports(self) -> list[int]:
+        return [int(gateway.url.rpartition(":")[2]) for gateway in self.gateways]
+
+    async def is_ready(self) -> bool:
+        """Every worker of ours has slots to give."""
+        return int(await self.redis.zcard(keys.pool_slots(MODEL))) >= len(self.workers)
+
+    async def is_empty(self) -> bool:
+        """Nothing is queued, held or reserved."""
+        counts = (
+            await self.redis.zcard(keys.pool_open_requests(MODEL)),
+            await self.redis.hlen(keys.tenant_reservations(self.tenant_id)),
+            await self.redis.xlen(keys.pool_usage(MODEL)),
+        )
+        return not any(counts)
+
+    async def records(self, request_ids: Iterable[str]) -> dict[str, Record]:
+        """What PostgreSQL has of these requests."""
+        return await sync_to_async(_records)(list(request_ids))
+
+    async def _has_functions(self) -> bool:
+        return len(await self.redis.function_list()) == 2
+
+
+def _prepare_database() -> None:
+    import django
+    from django.core.management import call_command
+
+    servers().start_postgres()
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+@sync_to_async
+def _make_caller() -> tuple[str, str]:
+    from inference.models import Pool, ServedModel
+    from tenants.models import ApiKey, Price, Project, Tenant, Tier
+    from tenants.scoping import operator_scope
+
+    with operator_scope("chaos drills"):
+        tier = Tier.objects.create(
+            name="chaos",
+            priority=0,
+            weight=1,
+            ttft_target_ms=5_000,
+            max_queue_seconds=30,
+            requests_per_minute=1_000_000,
+            max_concurrent_requests=10_000,
+            default_max_output_tokens=256,
+            max_output_tokens=1024,
+        )
+        tenant = Tenant.objects.create(name="Chaos", tier=tier)
+        key = ApiKey.objects.issue(Project.objects.create(tenant=tenant)).key
+        pool = Pool.objects.create(name=MODEL)
+        ServedModel.objects.create(name=MODEL, pool=pool, context_tokens=2048)
+        Price.objects.create(
+            model=MODEL,
+            prompt_micros_per_million_tokens=1_000_000,
+            cached_micros_per_million_tokens=500_000,
+            completion_micros_per_million_tokens=2_000_000,
+        )
+    return key, str(tenant.id)
+
+
+def _records(request_ids: list[str]) -> dict[str, Record]:
+    from inference.models import UsageRecord
+    from tenants.scoping import operator_scope
+
+    with operator_scope("chaos drills"):
+        rows: Any = UsageRecord.objects.filter(
+            request_id__in=[uuid.UUID(each) for each in request_ids]
+        )
+        return {
+            row.request_id.hex: Record(
+                outcome=row.outcome, finished_at=row.finished_at, tokens=row.total_tokens
+            )
+            for row in rows
+        }
