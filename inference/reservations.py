@@ -18,7 +18,7 @@ from inference.charges import NOTHING, Charge, Prices, actual
 from inference.redis_functions import ADMISSION, FunctionLibrary
 
 # How old a reservation must be before the sweeper asks whether its request still exists.
-SWEEP_AGE_MS: Final = 60_000
+SWEEP_AGE_MS: Final = 30_000
 _HINT_SECONDS: Final = 30.0
 _TENANTS_HINTED: Final = 100_000
 

@@ -31,7 +31,7 @@ def keep_functions() -> int:
     return _on_dispatch_redis(_load_lost_functions)
 
 
-@shared_task(name="inference.sweep_reservations", expires=30)  # type: ignore[untyped-decorator]
+@shared_task(name="inference.sweep_reservations", expires=10)  # type: ignore[untyped-decorator]
 def sweep_reservations() -> int:
     """Settle what requests reserved that are no more; returns how many."""
     return _on_dispatch_redis(reservations.sweep)

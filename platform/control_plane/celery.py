@@ -50,7 +50,7 @@ app.conf.beat_schedule = {
     },
     "reservations without a request are released": {
         "task": "inference.sweep_reservations",
-        "schedule": 20.0,
+        "schedule": 10.0,
     },
     "operators see the dead letters": {
         "task": "inference.copy_dead_letters",
