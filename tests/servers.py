@@ -103,8 +103,8 @@ class TestServers:
         self._running.remove(self._dispatch)
 
     def start_dispatch_redis(self) -> None:
-        """Again, empty, on the same port and with the same users."""
-        self._dispatch = self._start(self.dispatch_redis)
+        """Again, empty, on the same port and with the users of its file."""
+        self._dispatch = self._run(self.dispatch_redis)
         self.dispatch_redis.wait()
 
     def stop_postgres(self) -> None:
@@ -145,6 +145,9 @@ class TestServers:
 
     def _start(self, server: PostgresServer | RedisServer) -> subprocess.Popen[bytes]:
         server.prepare()
+        return self._run(server)
+
+    def _run(self, server: PostgresServer | RedisServer) -> subprocess.Popen[bytes]:
         with (self.folder / f"{server.folder.name}.log").open("ab") as log:
             # A process group of its own: Ctrl-C reaches the tests, and the servers through stop().
             process = subprocess.Popen(

@@ -81,6 +81,7 @@ async def lose_redis(stack: Stack, report: Report) -> None:
     await asyncio.to_thread(stack.servers.kill_dispatch_redis)
     await asyncio.sleep(2)
     await asyncio.to_thread(stack.servers.start_dispatch_redis)
+    await stack.redis.connection_pool.disconnect()
     back_at = time.monotonic()
     seconds = await until(lambda: _completes(load, back_at))
     report.add(drill, "until a request completed again", seconds, "s", most=15)

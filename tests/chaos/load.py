@@ -46,11 +46,11 @@ class Load:
 
     async def learn(self) -> None:
         """What each prompt is answered undisturbed."""
-        for prompt in PROMPTS:
-            answer = await self.ask(prompt, self.ports[0])
+        asked = (self.ask(prompt, self.ports[0]) for prompt in PROMPTS)
+        for answer in await asyncio.gather(*asked):
             if not answer.is_complete:
                 raise RuntimeError(f"an undisturbed stream did not end well: {answer}")
-            self.expected[prompt] = answer.text
+            self.expected[answer.prompt] = answer.text
 
     def start(self) -> None:
         self._tasks = [asyncio.create_task(self._stream(n)) for n in range(self._streams)]

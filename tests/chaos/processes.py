@@ -14,6 +14,8 @@ from control_plane.local_stack.services import guarded
 from tests.places import LOOPBACK, ROOT, free_port
 
 START_SECONDS = 60.0
+# Of the last run, to be read when it failed.
+LOGS = ROOT / "var" / "chaos-log"
 STEP_MS = 50
 SLOTS = 100
 
@@ -27,15 +29,17 @@ class Processes:
         self._started: list[Process] = []
 
     async def start(self, *command: str, **environ: str) -> Process:
-        process = await asyncio.create_subprocess_exec(
-            *guarded([sys.executable, *command]),
-            cwd=ROOT,
-            env={**self._environ, **environ},
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            process_group=0,
-        )
+        LOGS.mkdir(parents=True, exist_ok=True)
+        with (LOGS / f"{len(self._started)}-{command[1].rpartition('.')[2]}.log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *guarded([sys.executable, *command]),
+                cwd=ROOT,
+                env={**self._environ, **environ},
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
         self._started.append(process)
         return process
 
