@@ -3,13 +3,16 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
+from httpx import Response
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome
 from inference.redis_functions import LIBRARIES, library_text
+from inference.settlement import Settlement
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service, a_tier
 from tests.inference.processes import a_sim_worker
@@ -94,27 +97,53 @@ async def test_what_waited_is_queued_again_and_served(
     assert [each.outcome for each in await worker.records()] == [Outcome.COMPLETED]
 
 
-async def test_a_stream_that_nobody_adopts_ends_typed_and_is_on_record(
+async def _lose_a_stream_that_has_begun(
+    service: Service, worker: ScriptedWorker, redis: Redis, asked: "asyncio.Task[Response]"
+) -> None:
+    """Its worker, which is a scripted one, does not come back."""
+    settlement = service.gateway.completions.settlement
+    await eventually(lambda: asked.done() or _has_begun(settlement))
+    await eventually(lambda: redis.exists(keys.pool_epoch(POOL)))
+    await lose_everything(redis)
+    await come_back(redis, service)
+
+
+def _has_begun(settlement: Settlement) -> bool:
+    return any(each.stream.has_begun for each in settlement.open_in(POOL))
+
+
+async def say_one_word(run: Run) -> None:
+    await run.say("One")
+
+
+async def test_a_stream_that_cannot_go_on_elsewhere_ends_typed_and_is_on_record(
     service: Service, worker: ScriptedWorker, dispatch_redis: Redis
 ) -> None:
-    has_begun = asyncio.Event()
-
-    async def begin(run: Run) -> None:
-        await run.say("One")
-        has_begun.set()
-
-    worker.script = begin
+    worker.script = say_one_word
     await worker.start()
     async with service.client() as client:
-        asked = asyncio.create_task(client.post(CHAT, json=STREAM))
-        await has_begun.wait()
-        await eventually(lambda: dispatch_redis.exists(keys.pool_epoch(POOL)))
-        await lose_everything(dispatch_redis)
-        await come_back(dispatch_redis, service)
+        asked = asyncio.create_task(client.post(CHAT, json={**STREAM, "seed": 1}))
+        await _lose_a_stream_that_has_begun(service, worker, dispatch_redis, asked)
         answer = (await asked).text
     assert '"worker_lost"' in answer
     [record] = await worker.records()
     assert (record.outcome, record.usage.completion_tokens) == (Outcome.FAILED, 1)
+
+
+async def test_a_stream_that_nobody_adopts_waits_to_go_on_from_what_its_client_has(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    worker.script = say_one_word
+    await worker.start()
+    async with service.client() as client:
+        asked = asyncio.create_task(client.post(CHAT, json=STREAM))
+        await _lose_a_stream_that_has_begun(service, worker, dispatch_redis, asked)
+        await eventually(lambda: dispatch_redis.zcard(keys.pool_queue(POOL)))
+        queued: Any = await dispatch_redis.zrange(keys.pool_queue(POOL), 0, -1)
+        key = keys.pool_request(POOL, queued[0].decode())
+        envelope: Any = await dispatch_redis.hget(key, "envelope")
+        asked.cancel()
+    assert len(codec.decode_envelope(envelope).resumed_token_ids) == 1
 
 
 async def test_a_request_in_the_gap_waits_to_its_deadline_and_then_is_told_when_to_retry(
