@@ -223,7 +223,15 @@ class Invariants:
         key = keys.pool_request(self.pool.name, request.ask.request_id)
         return bool(self.redis.exists(key))
 
+    def is_waiting(self, ask: Ask) -> bool:
+        key = keys.pool_waiting_tenants(self.pool.name, ask.service_class)
+        return self.redis.zscore(key, ask.tenant) is not None
+
     def level_of_those_that_wait(self, ask: Ask) -> float:
-        """What the counter of one that comes to an empty queue is lifted to at least."""
-        tenants = self.scores(keys.pool_waiting_tenants(self.pool.name, ask.service_class))
-        return min(tenants.values()) if tenants and ask.tenant not in tenants else 0.0
+        """What the counter of one that comes to an empty queue is lifted to at least: the least of
+        those that wait, or where nobody does, that of the last one served."""
+        if self.is_waiting(ask):
+            return 0.0
+        key = keys.pool_waiting_tenants(self.pool.name, ask.service_class)
+        tenants = self.scores(key).values()
+        return min(tenants, default=self.pool.scheduler().get(f"{ask.service_class}:floor", 0.0))

@@ -87,9 +87,9 @@ BUGS: Final = [
         wrong="",
     ),
     PlantedBug(
-        name="a worker that comes back takes what another one runs",
-        right="    if is_free then\n      local path = make_path(words[3]",
-        wrong="    if not is_mine then\n      local path = make_path(words[3]",
+        name="what a worker takes back counts as another attempt",
+        right="start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1,",
+        wrong="start_attempt(pool, path, flow, { id = request_id, attempt = attempt,",
     ),
 ]
 
