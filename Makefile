@@ -39,7 +39,7 @@ bench-live-fairness: environments
 bench-idle-pool: environments
 	@$(PY) -m tests.benchmarks.idle_pool $(ARGS)
 
-# Ten bugs in the dispatch functions; the state machine must find each. Under two minutes.
+# Ten bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.inference.planted_bugs
