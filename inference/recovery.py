@@ -17,7 +17,7 @@ from msgspec import structs
 
 from gpu_workers.protocol.messages import Envelope
 from inference.admission import Admission
-from inference.dispatch import Dispatch, RequestState
+from inference.dispatch import Assigned, Dispatch, RequestState
 from inference.generation import Generation
 
 _log = structlog.get_logger(__name__)
@@ -128,17 +128,20 @@ class Recovery:
         await asyncio.gather(*(self._go_on(each) for each in generations))
 
     async def _go_on(self, generation: Generation) -> None:
-        stream = generation.stream
+        stream, next_attempt = generation.stream, 0
         envelope = generation.resumption() or generation.envelope
         stream.hold()
         try:
-            await self._dispatch.enqueue(
+            answer = await self._dispatch.enqueue(
                 structs.replace(envelope, on_saturation="wait"),
                 max_queue_length=_NO_CAP,
                 attempts=stream.attempt,
             )
+            # What waits, or is known, may have been adopted as the attempt that it was.
+            if isinstance(answer, Assigned):
+                next_attempt = stream.attempt + 1
         finally:
-            stream.release(stream.attempt + 1)
+            stream.release(next_attempt)
 
     async def _unknown_of(self, pool: str, held: list[Generation]) -> list[Generation]:
         """Those that are still open here and that the pool knows nothing of."""

@@ -186,7 +186,9 @@ class Settlement:
                     await self._end_stranded(stranded)
                 await self._ask_after_idle(pool)
             for generation in list(self._open.values()):
-                if generation.stream.is_torn:
+                # A pool that Redis has lost knows nothing of any attempt until it is back.
+                is_known = not self._recovery.is_under_way(generation.envelope.pool)
+                if generation.stream.is_torn and is_known:
                     attempt = generation.stream.attempt
                     await self._replace_worker(generation, attempt, "frames_lost")
             self._look_after_readers()
