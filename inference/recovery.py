@@ -136,7 +136,7 @@ class Recovery:
                 max_queue_length=_NO_CAP,
                 attempts=stream.attempt,
             )
-            # One that waits may still be adopted as the attempt that it was.
+            # What waits, or is known, may have been adopted as the attempt that it was.
             if isinstance(answer, Assigned):
                 next_attempt = stream.attempt + 1
         finally:

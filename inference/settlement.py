@@ -143,7 +143,9 @@ class Settlement:
 
     async def _make_again(self, generation: Generation) -> None:
         try:
-            await self._replace_worker(generation, generation.stream.attempt, "frames_lost")
+            # A pool that Redis has lost knows nothing of any attempt until it is back.
+            if not self._recovery.is_under_way(generation.envelope.pool):
+                await self._replace_worker(generation, generation.stream.attempt, "frames_lost")
         finally:
             generation.stream.release()  # what is left of it: the gap is asked for once more
 
