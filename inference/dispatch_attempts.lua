@@ -2,6 +2,7 @@
 -- that an emptied Redis forgot takes its requests back. Sixth part of the dispatch library.
 
 local MOST_TRIES = 3               -- attempts that may end with the death of their worker
+local ATTEMPT_GAP = 100            -- as in inference/recovery.py: what is queued again begins so much later
 
 -- ARGV: request_id attempt reason(worker_lost|frames_lost|preempted) envelope('' keeps it) [now]
 -- -> {requeued, attempt that is over} | {exhausted, tries} | {stale}
@@ -77,7 +78,8 @@ local function adopt(keys, args)
     local known = redis.call('HMGET', key, 'state', 'attempt', 'worker')
     local is_mine = known[1] == 'running' and tonumber(known[2]) == attempt and known[3] == worker_id
     -- One that was withdrawn is for its gateway to end.
-    local is_free = not known[1] or (known[1] == 'queued' and tonumber(known[2]) <= attempt
+    local is_free = not known[1] or (known[1] == 'queued'
+      and tonumber(known[2]) <= attempt + ATTEMPT_GAP
       and redis.call('ZSCORE', prefix .. ':queue', request_id))
     if is_free then
       local path = make_path(words[3], words[4], words[5], words[6])

@@ -26,6 +26,10 @@ ADOPTION_SECONDS: Final = 2.0
 _SNAPSHOT_SECONDS: Final = 30.0
 _SNAPSHOT_PAUSE_SECONDS: Final = 0.1
 # It was in the queue already: there is no refusing it now.
+# How many attempts a request may have had, in the Redis that was lost, that no frame told of. What
+# is queued again begins that much later, so that no number is ever given out twice; dispatch.lua
+# lets a worker adopt what it holds as an attempt that is at most this much older.
+ATTEMPT_GAP: Final = 100
 _NO_CAP: Final = 1_000_000_000
 
 
@@ -125,20 +129,21 @@ class Recovery:
         await asyncio.gather(*(self._enqueue_one(each) for each in generations))
 
     async def _enqueue_one(self, generation: Generation) -> None:
-        """As one attempt more than the stream has seen: a frame of an earlier one, which may be on
-        its way, is never taken for one of this. Nothing comes that this attempt is not told of."""
+        """As an attempt that none before was: a frame of an earlier one, which may be on its way,
+        is never taken for one of this. Nothing comes that this attempt is not told of."""
         stream, next_attempt = generation.stream, 0
+        attempts = stream.attempt + ATTEMPT_GAP
         stream.hold()
         try:
             envelope = generation.resumption() or generation.envelope
             answer = await self._dispatch.enqueue(
                 structs.replace(envelope, on_saturation="wait"),
                 max_queue_length=_NO_CAP,
-                attempts=stream.attempt,
+                attempts=attempts,
             )
             # What waits, or is known, may have been adopted as the attempt that it was.
             if isinstance(answer, Assigned):
-                next_attempt = stream.attempt + 1
+                next_attempt = attempts + 1
         finally:
             stream.release(next_attempt)
 

@@ -265,7 +265,7 @@ async def test_a_missing_frame_ends_the_stream_typed(
     worker.script = lose_one
     await worker.start()
     async with service.client() as client:
-        response = await client.post(CHAT, json=ALICE_STREAMS)
+        response = await client.post(CHAT, json=ALICE_STREAMS | {"stop": "ten"})
     assert '"stream_broken"' in response.text
     assert "three" not in response.text
     assert "[DONE]" not in response.text
