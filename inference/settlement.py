@@ -249,7 +249,10 @@ class Settlement:
         finally:
             stream.release(next_attempt)
         if answer is Requeued.STALE and reason == "frames_lost":
-            stream.break_off(frames_lost())
+            states = await self._dispatch.states(envelope.pool, [envelope.request_id])
+            # What a lost Redis does not know is recovery's: its worker may adopt it yet.
+            if states[envelope.request_id] is not RequestState.UNKNOWN:
+                stream.break_off(frames_lost())
         if answer is Requeued.EXHAUSTED:
             error = AttemptsExhausted("Every worker that took this request died with it.")
             await self._end_here(generation, attempt, Outcome.FAILED, error, is_dead_letter=True)

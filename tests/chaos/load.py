@@ -29,6 +29,7 @@ class Answer:
     is_complete: bool = False
     error: str | None = None
     retry_after: bool = False
+    begun_at: float = field(default_factory=time.monotonic)
     ended_at: float = field(default_factory=time.monotonic)
 
 
