@@ -3,14 +3,16 @@
     python -m tests.benchmarks.dispatch_cost [--tenants 10000] [--queued 100000]
 
 Each function is called alone many times between two readings, in the steady state: the pool full,
-everybody waiting, each finish handing its slot on to the next (which is the claim). The figures
-are CPU time of its main thread, reading and answering the calls included.
+everybody waiting, each finish handing its slot on to the next (which is the claim). Two figures:
+the time of the functions as commandstats has it, on the clock; and the CPU time of Redis's main
+thread, reading and answering the calls included.
 """
 
 import argparse
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -28,6 +30,32 @@ from tests.servers import servers
 
 WORKER, SLOTS, CALLS, BATCH = "worker#1", 64, 10_000, 500
 ENVELOPE_BYTES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Microseconds: of the functions, and of the main thread's CPU."""
+
+    functions: float
+    cpu: float
+
+    def since(self, before: "Reading", calls: int) -> "Reading":
+        return Reading((self.functions - before.functions) / calls, (self.cpu - before.cpu) / calls)
+
+    def times(self, factor: float) -> "Reading":
+        return Reading(self.functions * factor, self.cpu * factor)
+
+
+def read(redis: "Redis") -> Reading:
+    stats, cpu = redis.info("commandstats"), redis.info("cpu")
+    seconds = cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"]
+    return Reading(stats.get("cmdstat_fcall", {}).get("usec", 0), seconds * 1e6)
+
+
+def medians(readings: list[Reading]) -> Reading:
+    return Reading(
+        median(each.functions for each in readings), median(each.cpu for each in readings)
+    )
 
 
 class Cost:
@@ -68,14 +96,14 @@ class Cost:
             self.pool.call_all([self.pool.finish_call(name, 1, 100, 120) for name in names])
             self.running.extend(each.request_id for each in self.pool.inbox(WORKER))
 
-    def microseconds(self, work: Callable[[int], None], count: int, calls: int) -> float:
-        """Of Redis, a call: the median of batches of `count`, all of `calls`."""
+    def cost(self, work: Callable[[int], None], count: int, calls: int) -> "Reading":
+        """Of Redis, a call: the medians of batches of `count`, all of `calls`."""
         found = []
         for _ in range(0, calls, count):
-            before = _cpu_seconds(self.redis)
+            before = read(self.redis)
             work(count)
-            found.append((_cpu_seconds(self.redis) - before) / count * 1e6)
-        return median(found)
+            found.append(read(self.redis).since(before, count))
+        return medians(found)
 
     def _ask(self) -> tuple[Any, ...]:
         self._number += 1
@@ -97,8 +125,8 @@ class Cost:
         return tuple(call)
 
 
-def reserve_cost(redis: "Redis", tenants: int) -> float:
-    """Microseconds of Redis a `reserve` with six limits at three levels."""
+def reserve_cost(redis: "Redis", tenants: int) -> Reading:
+    """Of Redis, a `reserve` with six limits at three levels."""
     scopes = [
         (LimitScope.TIER, LimitName.REQUESTS_PER_MINUTE),
         (LimitScope.TIER, LimitName.CONCURRENT_REQUESTS),
@@ -114,7 +142,7 @@ def reserve_cost(redis: "Redis", tenants: int) -> float:
     )  # fmt: skip
     arguments = (claim.key_id, claim.project_id, claim.tokens, claim.nanos)
     redis.function_load(library_text(ADMISSION), replace=True)
-    found: list[float] = []
+    found: list[Reading] = []
     # Each tenant's first request, of its day, is not looked at.
     for first in range(-tenants, CALLS, BATCH):
         pipeline = redis.pipeline(transaction=False)
@@ -124,18 +152,11 @@ def reserve_cost(redis: "Redis", tenants: int) -> float:
                 keys.FUNCTION_RESERVE, 1, prefix, f"{number + tenants:032x}", *arguments,
                 msgspec.msgpack.encode(claim), limits,
             )  # fmt: skip
-        before = _cpu_seconds(redis)
+        before = read(redis)
         pipeline.execute()
         if first >= 0:
-            found.append((_cpu_seconds(redis) - before) / BATCH * 1e6)
-    return median(found)
-
-
-def _cpu_seconds(redis: "Redis") -> float:
-    """Of the thread that runs commands: what commandstats tells is the time on the clock, in which
-    a busy machine runs other processes too."""
-    cpu: dict[str, float] = redis.info("cpu")
-    return cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"]
+            found.append(read(redis).since(before, BATCH))
+    return medians(found)
 
 
 def main() -> None:
@@ -151,17 +172,20 @@ def main() -> None:
         waiting, now_ms = cost.pool.waiting(), cost.pool.now_ms - START_MS
         print(f"{waiting:,} wait, of {arguments.tenants:,} tenants, at {now_ms} ms")
         figures = {
-            "enqueue": cost.microseconds(cost.enqueue, BATCH, CALLS),
-            "finish and claim of the next": cost.microseconds(cost.finish, 8 * SLOTS, CALLS),
+            "enqueue": cost.cost(cost.enqueue, BATCH, CALLS),
+            "finish and claim of the next": cost.cost(cost.finish, 8 * SLOTS, CALLS),
         }
-        per_settle = cost.microseconds(cost.settle, BATCH // 4, BATCH)
+        per_settle = cost.cost(cost.settle, BATCH // 4, BATCH)
         # A request of 120 tokens at 10 ms is under way for 1.2 s: six settles.
-        figures["settle, its share"] = 6 * per_settle / SLOTS
+        settle = per_settle.times(6 / SLOTS)
         figures["reserve"] = reserve_cost(redis, arguments.tenants)
         redis.flushall()
-    for name, microseconds in figures.items():
-        print(f"{name:32}{microseconds:8.1f} us")
-    print(f"{'together':32}{sum(figures.values()):8.1f} us")
+    together = Reading(
+        sum(each.functions for each in figures.values()), sum(each.cpu for each in figures.values())
+    )
+    print(f"{'microseconds a request':32}{'functions':>12}{'CPU':>10}")
+    for name, reading in (*figures.items(), ("together", together), ("settle, its share", settle)):
+        print(f"{name:32}{reading.functions:12.1f}{reading.cpu:10.1f}")
 
 
 if __name__ == "__main__":
