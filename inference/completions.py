@@ -23,12 +23,12 @@ from inference.admission import Admission, Admitted
 from inference.charges import dearest
 from inference.dispatch import AlreadyKnown, Assigned, Dispatch, Enqueued, Outlook
 from inference.errors import InferenceError, LimitReached, Unavailable
+from inference.frame_hub import FrameHub
 from inference.generation import Generation
 from inference.offers import InferenceRequest, Offer, Offers
 from inference.patience import patiently
 from inference.saturation import NOT_TAKEN, notice_of, refusal
 from inference.settlement import Settlement
-from inference.token_stream import FrameHub
 from inference.worker_registry import WorkerRegistry
 
 _log = structlog.get_logger(__name__)

@@ -27,8 +27,8 @@ from inference.dispatch import (
     usage_entry,
 )
 from inference.errors import Unavailable
+from inference.frame_hub import FrameHub
 from inference.models.dead_letter import DeadLetterFacts
-from inference.token_stream import FrameHub
 
 _WATCH_SECONDS: Final = 0.5
 _MAX_QUEUE_LENGTH: Final = 1_000

@@ -183,9 +183,9 @@ local function keep_dead_letter(pool, request_id, envelope, entry)
 end
 
 -- ARGV: request_id attempt usage_entry prompt_tokens output_tokens dead_letter(1|0) [now]
--- -> 1 accepted | 0 | -1 the request is unknown. Attempt 0 means "no worker has it". A repetition of the accepted call (an answer lost with its
--- connection) is accepted again and recorded once. The record stays with the request for late
--- questions, such as the sweeper's.
+-- -> 1 accepted | 0 | -1 the request is unknown. Attempt 0 means "no worker has it". A repetition of
+-- the accepted call (an answer lost with its connection) is accepted again and recorded once. The
+-- record stays with the request for late questions, such as the sweeper's.
 local function finish(keys, args)
   local prefix, request_id, attempt, entry = keys[1], args[1], args[2], args[3]
   local key = request_key(prefix, request_id)

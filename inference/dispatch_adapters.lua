@@ -2,7 +2,7 @@
 -- library.
 --
 -- A worker's hash `adapters:<worker>` has `slots` (adapters at once), `resident` (those it has
--- posted, between commas), `draining` (one that it starts no more, to make room) and for each adapter
+-- posted, between commas), `draining` (those that it starts no more, to make room) and for each adapter
 -- `run:<adapter>`, its running requests. Only requests with an adapter look here.
 
 local MOST_PASSES = 8              -- others that a request lets by where it could not run at once
@@ -11,7 +11,7 @@ local function adapters_of(pool, worker_id)
   pool.adapters = pool.adapters or {}
   local state = pool.adapters[worker_id]
   if not state then
-    state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, resident = ',', draining = '',
+    state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, resident = ',', draining = ',',
       running = {}, distinct = 0 }
     local found = redis.call('HGETALL', state.key)
     for index = 1, #found, 2 do
@@ -36,9 +36,13 @@ local function set_adapters(pool, worker_id, slots, resident)
   end
 end
 
+local function is_draining(state, adapter)
+  return string.find(state.draining, ',' .. adapter .. ',', 1, true) ~= nil
+end
+
 local function is_resident(pool, worker_id, adapter)
   local state = adapters_of(pool, worker_id)
-  return state.draining ~= adapter and (state.running[adapter] ~= nil
+  return not is_draining(state, adapter) and (state.running[adapter] ~= nil
     or state.distinct < state.slots and string.find(state.resident, ',' .. adapter .. ',', 1, true) ~= nil)
 end
 
@@ -47,17 +51,25 @@ local function has_adapter_slot(pool, worker_id)
   return state.distinct < state.slots
 end
 
--- Of the adapters that run here the one with fewest requests starts no more of them.
-local function drain_one(state)
-  local least
+-- Of the adapters that run here the hottest, the one with most requests, starts no more of them; once
+-- for a request, and never do all drain.
+local function drain_one(pool, state, request)
+  local draining = select(2, string.gsub(state.draining, '[^,]+', ''))
+  if draining > 0 and draining >= state.slots - 1
+    or redis.call('HSETNX', request_key(pool.prefix, request.id), 'drained', 1) == 0 then
+    return
+  end
+  local hottest
   for adapter, count in pairs(state.running) do
-    if not least or count < state.running[least]
-      or (count == state.running[least] and adapter < least) then
-      least = adapter
+    if not is_draining(state, adapter) and (not hottest or count > state.running[hottest]
+      or (count == state.running[hottest] and adapter < hottest)) then
+      hottest = adapter
     end
   end
-  state.draining = least or ''
-  redis.call('HSET', state.key, 'draining', state.draining)
+  if hottest then
+    state.draining = state.draining .. hottest .. ','
+    redis.call('HSET', state.key, 'draining', state.draining)
+  end
 end
 
 local function is_resident_elsewhere(pool, worker_id, adapter)
@@ -73,19 +85,22 @@ end
 
 -- Whether a worker that has a slot free may start a request that needs an adapter. One that it would
 -- have to load is left to a worker that has it, until MOST_PASSES others went by; from then on, where
--- there is no room at all, room is made.
-local function may_run_adapter(pool, worker_id, request)
+-- there is no room at all, room is made. A place is taken or made only for the first in the order that
+-- needs one: those behind it run with what is there.
+local function may_run_adapter(pool, worker_id, request, is_first)
   local state = adapters_of(pool, worker_id)
   if is_resident(pool, worker_id, request.adapter) then
     return true
+  elseif not is_first then
+    return false
   end
   local is_patient = request.passes < MOST_PASSES
-  if state.draining ~= request.adapter and state.distinct < state.slots
+  if not is_draining(state, request.adapter) and state.distinct < state.slots
     and not (is_patient and is_resident_elsewhere(pool, worker_id, request.adapter)) then
     return true
   end
-  if not is_patient and state.distinct >= state.slots and state.slots > 0 and state.draining == '' then
-    drain_one(state)
+  if not is_patient and state.distinct >= state.slots and state.slots > 0 then
+    drain_one(pool, state, request)
   end
   return false
 end
@@ -104,9 +119,9 @@ local function note_adapter(pool, worker_id, adapter, change)
   else
     state.running[adapter] = nil
     redis.call('HDEL', state.key, 'run:' .. adapter)
-    if state.draining == adapter then
-      state.draining = ''
-      redis.call('HSET', state.key, 'draining', '')
+    if is_draining(state, adapter) then
+      state.draining = string.gsub(state.draining, ',' .. string.gsub(adapter, '%p', '%%%0') .. ',', ',', 1)
+      redis.call('HSET', state.key, 'draining', state.draining)
     end
   end
   state.distinct = state.distinct + (before == 0 and count > 0 and 1 or 0)

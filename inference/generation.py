@@ -12,10 +12,11 @@ from gpu_workers.protocol.policy import Caller
 from inference.admission import Admitted
 from inference.charges import Bounds, Charge, actual, worst_case
 from inference.errors import InferenceError
+from inference.frame_hub import FrameHub
 from inference.limits import Headers
 from inference.offers import Offer
 from inference.saturation import Notice
-from inference.token_stream import FrameHub, Progress, TokenStream
+from inference.token_stream import Progress, TokenStream
 
 TTFT = Histogram(
     "penstock_gateway_time_to_first_token_seconds",

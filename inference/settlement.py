@@ -19,27 +19,30 @@ from gpu_workers.protocol.messages import (
     Requeued,
     RetryReason,
     Terminal,
-    TokenUsage,
-    UsageEntry,
 )
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admission, Admitted
 from inference.background import Background
 from inference.charges import NOTHING, Bounds, Charge
-from inference.dispatch import Dispatch, RequestState, Stranded, usage_entry
+from inference.dispatch import Dispatch, RequestState, Stranded
+from inference.endings import (
+    cancelled,
+    end_of,
+    entry_of,
+    exhausted,
+    not_taken,
+    worker_lost,
+)
 from inference.errors import (
     REDIS_ERRORS,
-    AttemptsExhausted,
-    Cancelled,
     InferenceError,
-    Unavailable,
-    WorkerLost,
 )
+from inference.frame_hub import FrameHub
 from inference.generation import Generation
 from inference.offers import Offer
 from inference.recovery import Recovery
 from inference.reservations import Correction
-from inference.token_stream import FrameHub, TokenStream, frames_lost
+from inference.token_stream import frames_lost
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +54,6 @@ TRUE_DOWN_SECONDS: Final = 0.2
 SILENCE_SECONDS: Final = 15.0
 # A running request without a frame for so long is asked after: its last frames may be lost.
 _IDLE_SECONDS: Final = 3.0
-_EXPIRED_RETRY_SECONDS: Final = 5
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 10.0
 
@@ -173,9 +175,9 @@ class Settlement:
             try:
                 state = await self._dispatch.cancel(envelope.pool, envelope.request_id)
                 if state is RequestState.QUEUED:
-                    await self._end_here(generation, 0, Outcome.CANCELLED, _cancelled())
+                    await self._end_here(generation, 0, Outcome.CANCELLED, cancelled())
                 elif state is RequestState.UNKNOWN:
-                    generation.stream.end(_end_of(generation, Outcome.CANCELLED, _cancelled()))
+                    generation.stream.end(end_of(generation, Outcome.CANCELLED, cancelled()))
                 return
             except (RedisError, OSError):
                 REDIS_ERRORS.inc()
@@ -207,15 +209,9 @@ class Settlement:
         elif stranded.state is RequestState.RUNNING:
             await self._replace_worker(generation, stranded.attempt)
         elif generation.stream.completion_tokens:
-            await self._end_here(generation, 0, Outcome.FAILED, _worker_lost())
+            await self._end_here(generation, 0, Outcome.FAILED, worker_lost())
         else:
-            waited = time.monotonic() - generation.started_at
-            error = Unavailable(
-                f"No worker was free for this request within {waited:.0f} s; try again later.",
-                code="queue_timeout",
-                retry_after_seconds=_EXPIRED_RETRY_SECONDS,
-            )
-            await self._end_here(generation, 0, Outcome.EXPIRED, error)
+            await self._end_here(generation, 0, Outcome.EXPIRED, not_taken(generation))
 
     async def _replace_worker(
         self, generation: Generation, attempt: int, reason: RetryReason = "worker_lost"
@@ -223,10 +219,10 @@ class Settlement:
         """Lets another attempt go on where this one cannot, if its reader need not notice."""
         stream, envelope = generation.stream, generation.envelope
         if generation.is_cancelled:
-            await self._end_here(generation, attempt, Outcome.CANCELLED, _cancelled())
+            await self._end_here(generation, attempt, Outcome.CANCELLED, cancelled())
             return
         if not stream.can_go_on:
-            await self._end_here(generation, attempt, Outcome.FAILED, _worker_lost())
+            await self._end_here(generation, attempt, Outcome.FAILED, worker_lost())
             return
         stream.hold()  # from here on nothing may come that the next worker is not told of
         answer, next_attempt = None, 0
@@ -254,8 +250,9 @@ class Settlement:
             if states[envelope.request_id] is not RequestState.UNKNOWN:
                 stream.break_off(frames_lost())
         if answer is Requeued.EXHAUSTED:
-            error = AttemptsExhausted("Every worker that took this request died with it.")
-            await self._end_here(generation, attempt, Outcome.FAILED, error, is_dead_letter=True)
+            await self._end_here(
+                generation, attempt, Outcome.FAILED, exhausted(), is_dead_letter=True
+            )
 
     async def _end_here(
         self,
@@ -267,24 +264,9 @@ class Settlement:
         is_dead_letter: bool = False,
     ) -> None:
         """Finishes a request in its worker's place, if it is still ours to finish."""
-        entry = self._entry_of(generation, attempt, outcome, error)
+        entry = entry_of(generation, attempt, outcome, error)
         if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
-            generation.stream.end(_end_of(generation, outcome, error))
-
-    def _entry_of(
-        self, generation: Generation, attempt: int, outcome: Outcome, error: InferenceError
-    ) -> UsageEntry:
-        stream = generation.stream
-        begun_at = stream.first_frame_at
-        return usage_entry(
-            generation.envelope,
-            attempt=attempt,
-            outcome=outcome,
-            error_code=error.to_wire().code,
-            worker_id=stream.worker_id,
-            usage=_accepted(stream),
-            ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
-        )
+            generation.stream.end(end_of(generation, outcome, error))
 
     async def _ask_after_idle(self, pool: str) -> None:
         oldest = time.monotonic() - _IDLE_SECONDS
@@ -307,7 +289,7 @@ class Settlement:
                 await self._ask_for_end(generation)
             else:
                 _log.warning("end_did_not_arrive", request_id=request_id, state=state.value)
-                generation.stream.end(_end_of(generation, Outcome.FAILED, _worker_lost()))
+                generation.stream.end(end_of(generation, Outcome.FAILED, worker_lost()))
 
     async def _ask_for_end(self, generation: Generation) -> None:
         """Its last frames may be lost: the worker that sent them still has them for a while."""
@@ -327,10 +309,10 @@ class Settlement:
     async def lose(self, generation: Generation) -> None:
         """Ends a request that Redis has lost and that cannot go on, on record all the same."""
         outcome = Outcome.CANCELLED if generation.is_cancelled else Outcome.FAILED
-        error = _cancelled() if generation.is_cancelled else _worker_lost()
+        error = cancelled() if generation.is_cancelled else worker_lost()
         attempt = generation.stream.attempt
-        await self._dispatch.record_lost(self._entry_of(generation, attempt, outcome, error))
-        generation.stream.end(_end_of(generation, outcome, error))
+        await self._dispatch.record_lost(entry_of(generation, attempt, outcome, error))
+        generation.stream.end(end_of(generation, outcome, error))
 
     def cancel_again(self, generation: Generation) -> None:
         """Redis has lost that this request is to end."""
@@ -399,31 +381,3 @@ class Settlement:
                     )
                     for each in counted.values()
                 )
-
-
-def _accepted(stream: TokenStream) -> TokenUsage:
-    """What this gateway has of a request whose worker does not tell any more."""
-    return TokenUsage(
-        prompt_tokens=stream.prompt_tokens, completion_tokens=stream.completion_tokens
-    )
-
-
-def _worker_lost() -> WorkerLost:
-    return WorkerLost("The worker that held this request died; ask again.", retry_after_seconds=1)
-
-
-def _cancelled() -> Cancelled:
-    return Cancelled("The request was cancelled.")
-
-
-def _end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> Terminal:
-    """The end that a gateway makes up: with what it had accepted."""
-    stream = generation.stream
-    return Terminal(
-        request_id=stream.request_id,
-        attempt=stream.attempt,
-        seq=0,
-        outcome=outcome,
-        usage=_accepted(stream),
-        error=error.to_wire(),
-    )

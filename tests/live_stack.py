@@ -45,6 +45,7 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
             database_url=demo_env["PENSTOCK_DATABASE_URL"],
             dispatch_redis_url=demo_env["PENSTOCK_DISPATCH_REDIS_URL"],
             var_folder=stack.var,
+            environ=stack.environ,
         )
     finally:
         stack.down(_say)

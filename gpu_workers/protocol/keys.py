@@ -237,7 +237,7 @@ def pool_slots(pool: str) -> str:
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
     """Hash: `slots` (adapters at once), `resident` (those it has posted, between commas),
-    `draining` (one that it starts no more), and `run:<adapter>`, the running requests of each."""
+    `draining` (those that it starts no more), and `run:<adapter>`, the running requests of each."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 

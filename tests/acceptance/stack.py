@@ -1,6 +1,9 @@
 """A running stack as a test sees it: its address, its tenants' keys, its records, its processes."""
 
-from dataclasses import dataclass
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from psycopg.rows import dict_row
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from tests.places import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,12 @@ class LiveStack:
     database_url: str
     dispatch_redis_url: str
     var_folder: Path
+    environ: dict[str, str] = field(repr=False)
+
+    def manage(self, *arguments: str) -> None:
+        """A command of manage.py, as an operator gives it in `make shell`."""
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        subprocess.run(command, check=True, env={**os.environ, **self.environ})
 
     @property
     def slots(self) -> int:

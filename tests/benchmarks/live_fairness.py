@@ -2,7 +2,8 @@
 
 A victim asks 4 times a second for 32 tokens, on schedule whatever becomes of the answers, first of
 an idle pool, then while another tenant keeps 256 streams of 256 tokens open in closed loop. The
-phases take turns. The flooder has the higher tier, so weight is not what helps the victim.
+phases take turns. The engine has 64 slots. Both tenants have the same tier, so that neither weight
+nor class is what decides; with --tiers the flooder has the higher one.
 """
 
 import argparse
@@ -21,6 +22,7 @@ PROMPTS = ["What is Penstock?", "What is a tenant?", "What is a lease?"]
 FLOODING_STREAMS, FLOODING_TOKENS = 256, 256
 VICTIM_TOKENS, REQUESTS_PER_SECOND = 32, 4
 SECONDS_TO_FILL = 5.0
+SLOTS = 64
 
 
 @asynccontextmanager
@@ -74,9 +76,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=340, help="of the victim, a phase and round")
+    parser.add_argument("--tiers", action="store_true", help="Acme premium, Globex standard")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
-    with run_live_stack() as stack:
+    with run_live_stack(PENSTOCK_MAX_NUM_SEQS=str(SLOTS)) as stack:
+        if not arguments.tiers:
+            stack.manage("set_tier", "Globex", "premium")
         victim = Target(name="victim", url=stack.url, model=stack.model, api_key=stack.globex_key)
         flooder = Target(name="flooder", url=stack.url, model=stack.model, api_key=stack.acme_key)
         figures = asyncio.run(

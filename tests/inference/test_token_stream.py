@@ -11,7 +11,8 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Delta, FrameBatch, Outcome, Terminal, TokenUsage
 from inference import frame_gap
 from inference.errors import SlowReader, StreamBroken
-from inference.token_stream import MAX_UNREAD_BYTES, FrameHub, TokenStream
+from inference.frame_hub import FrameHub
+from inference.token_stream import MAX_UNREAD_BYTES, TokenStream
 from tests.inference.cast import POOL
 from tests.polling import eventually
 
