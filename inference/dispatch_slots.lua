@@ -3,7 +3,7 @@
 
 local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
 local MOST_PASSED_OVER = 32        -- requests that a worker may not have, in one call
-local MOST_OF_A_FLOW = 3           -- of them of one flow, which is then left alone in this call
+local MOST_OF_A_FLOW = 3           -- of one flow for want of room: it is then left alone in this call
 local MOST_PREEMPTIONS = 2         -- of one request, so that it ends some day
 local CANDIDATES = 4               -- workers with credit that are looked at for one request
 local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
@@ -70,18 +70,20 @@ end
 -- -> whether the worker may have a request that is next: it has not been lost with it, and has room
 -- for its tokens and its adapter; whether it is to wait for that room and take no other, since enough
 -- others went by.
-local function may_have(pool, worker_id, flow, request, passed_over)
+local function may_have(pool, worker_id, path, flow, request, passed_over)
   if string.find(request.excluded, ' ' .. worker_id .. ' ', 1, true) then
     return false
   end
   local input, output = estimate(pool, flow, request.prompt, request.output)
   if not has_kv_for(pool, worker_id, input + output) then
+    passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
     return false, request.passes >= MOST_PASSES
   end
   if request.adapter == '' or may_run_adapter(pool, worker_id, request, not passed_over.for_adapter) then
     return true
   end
   passed_over.for_adapter = true
+  passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
   return false
 end
 
@@ -111,7 +113,7 @@ local function take_next(pool, worker_id, passed_over, only_class)
         adapter = fields[11] or '', passes = tonumber(fields[12]) or 0 }
       local may_start, is_held = false, false
       if request then
-        may_start, is_held = may_have(pool, worker_id, flow, request, passed_over)
+        may_start, is_held = may_have(pool, worker_id, path, flow, request, passed_over)
       end
       if may_start then
         note_served(pool, path, flow, least_class, least)
@@ -121,7 +123,6 @@ local function take_next(pool, worker_id, passed_over, only_class)
       end
       save(flow)
       if is_due then
-        passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
         passed_over[#passed_over + 1] = { id = request_id, path = path, deadline_ms = fields[10],
           expires_ms = fields[2] }
         passed_over.is_held = is_held
