@@ -49,7 +49,7 @@ bench-fairness:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.benchmarks.fairness $(ARGS)
 
-# What breaks is broken under load: workers, gateways, Redis. About six minutes.
+# What breaks is broken under load: workers, gateways, Redis. About seven minutes.
 chaos:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.chaos $(ARGS)

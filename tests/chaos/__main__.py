@@ -1,6 +1,6 @@
 """Drills: what breaks is broken under load, and what must hold then is measured beside its bar.
 
-`make chaos` calls it; about six minutes, on loopback, with processes and servers of its own.
+`make chaos` calls it; about seven minutes, on loopback, with processes and servers of its own.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from tests.chaos.stack import Stack
 
 DRILLS = {
     "worker": drills.kill_a_worker,
+    "slow": drills.slow_a_worker,
     "pause": drills.pause_a_worker,
     "gateway": drills.kill_a_gateway,
     "cancel": drills.cancel,

@@ -37,6 +37,29 @@ async def kill_a_worker(stack: Stack, report: Report) -> None:
     await until(stack.is_ready)
 
 
+async def slow_a_worker(stack: Stack, report: Report) -> None:
+    """One of three workers takes four times as long for a step; what the others' clients notice."""
+    drill = "a worker at a quarter of the speed"
+    load = await _load(stack, streams=STREAMS // 2)
+    await asyncio.sleep(STEADY_SECONDS)
+    usual = (time.monotonic() - STEADY_SECONDS, time.monotonic())
+    stack.workers.pop(0).signal(signal.SIGTERM)
+    slow = await stack.add_worker(step_ms=4 * STEP_MS)
+    await until(stack.is_ready)
+    await asyncio.sleep(STEADY_SECONDS)  # by now it has been found out
+    since = time.monotonic()
+    await asyncio.sleep(2 * STEADY_SECONDS)
+    slowed = (since, time.monotonic())
+    await _end(stack, load, drill, report)
+    before, after = (_p99_seconds(load, *window) for window in (usual, slowed))
+    report.add(drill, "p99 of a stream before", before, "s")
+    report.add(drill, "p99 of a stream beside it", after, "s", most=1.1 * before)
+    stack.workers.remove(slow)
+    slow.signal(signal.SIGTERM)
+    await stack.add_worker()
+    await until(stack.is_ready)
+
+
 async def pause_a_worker(stack: Stack, report: Report) -> None:
     """SIGSTOP for half a minute, then SIGCONT: its lease has run out long ago."""
     drill = "SIGSTOP of a worker"
@@ -185,6 +208,12 @@ def _seconds_to_full_rate(load: Load, killed_at: float, before: float) -> float:
         if load.rate(killed_at + n / 10, killed_at + n / 10 + 1) >= 0.95 * before
     )
     return next(recovered, float("inf"))
+
+
+def _p99_seconds(load: Load, begin: float, end: float) -> float:
+    """Of the streams that began between two moments."""
+    streams = [each for each in load.answers if begin <= each.begun_at < end]
+    return quantiles([each.ended_at - each.begun_at for each in streams], n=100)[98]
 
 
 async def _compare_budget(stack: Stack, load: Load, drill: str, report: Report) -> None:

@@ -43,11 +43,13 @@ class Processes:
         self._started.append(process)
         return process
 
-    async def worker(self, name: str, redis_url: str, model: str) -> "SimWorker":
-        """A worker with the simulated engine, one step in `STEP_MS`, `SLOTS` at once."""
+    async def worker(
+        self, name: str, redis_url: str, model: str, *, step_ms: int = STEP_MS
+    ) -> "SimWorker":
+        """A worker with the simulated engine, one step in `step_ms`, `SLOTS` at once."""
         port = free_port()
         command = ["-m", "gpu_workers", "--engine", "sim", "--model", model, "--name", name]
-        command += ["--slots", str(SLOTS), "--sim-step-ms", str(STEP_MS)]
+        command += ["--slots", str(SLOTS), "--sim-step-ms", str(step_ms)]
         command += ["--metrics-port", str(port)]
         process = await self.start(*command, PENSTOCK_DISPATCH_REDIS_URL=redis_url)
         return SimWorker(process, f"http://{LOOPBACK}:{port}")

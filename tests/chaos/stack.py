@@ -20,7 +20,7 @@ os.environ["PENSTOCK_LOG_LEVEL"] = "warning"
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
-from tests.chaos.processes import Gateway, Processes, SimWorker, until
+from tests.chaos.processes import STEP_MS, Gateway, Processes, SimWorker, until
 
 MODEL = "chaos"
 WORKERS = 3
@@ -69,9 +69,10 @@ class Stack:
         await self.processes.stop()
         await self.redis.aclose()
 
-    async def add_worker(self) -> SimWorker:
+    async def add_worker(self, *, step_ms: int = STEP_MS) -> SimWorker:
         self._names += 1
-        worker = await self.processes.worker(f"sim-{self._names}", self.worker_url, MODEL)
+        name = f"sim-{self._names}"
+        worker = await self.processes.worker(name, self.worker_url, MODEL, step_ms=step_ms)
         self.workers.append(worker)
         return worker
 
