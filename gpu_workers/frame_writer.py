@@ -119,10 +119,10 @@ class FrameWriter:
                 _tell(awaited)
         finally:
             del self._writes[gateway_id]
-            if gateway_id not in self._waiting:
-                _tell(self._awaited.pop(gateway_id, []))
             if gateway_id in self._waiting:
                 self._loop.call_soon(self._start_write, gateway_id)
+            else:
+                _tell(self._awaited.pop(gateway_id, []))
 
     async def _push(self, gateway_id: str, frames: list[Frame]) -> None:
         self._on_flush(len(frames))

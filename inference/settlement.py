@@ -13,30 +13,14 @@ import structlog
 from prometheus_client import Counter
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol.messages import (
-    Envelope,
-    Outcome,
-    Requeued,
-    RetryReason,
-    Terminal,
-)
+from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, RetryReason, Terminal
 from gpu_workers.protocol.policy import Caller
 from inference.admission import Admission, Admitted
 from inference.background import Background
 from inference.charges import NOTHING, Bounds, Charge
 from inference.dispatch import Dispatch, RequestState, Stranded
-from inference.endings import (
-    cancelled,
-    end_of,
-    entry_of,
-    exhausted,
-    not_taken,
-    worker_lost,
-)
-from inference.errors import (
-    REDIS_ERRORS,
-    InferenceError,
-)
+from inference.endings import cancelled, end_of, entry_of, exhausted, not_taken, worker_lost
+from inference.errors import REDIS_ERRORS, InferenceError
 from inference.frame_hub import FrameHub
 from inference.generation import Generation
 from inference.offers import Offer
