@@ -128,7 +128,8 @@ class WorkerConfig:
     tensor_parallel_size: int = _setting("PENSTOCK_TENSOR_PARALLEL_SIZE", _integer(1, 1024), 1)
     # GPUs that the layers are dealt out to
     pipeline_parallel_size: int = _setting("PENSTOCK_PIPELINE_PARALLEL_SIZE", _integer(1, 1024), 1)
-    # Type of the weights: auto, bfloat16, float16, float32
+    # Type of the weights: bfloat16, float16, float32; auto: the model's own, but float32 on a CPU
+    # that does not compute in bfloat16
     dtype: str = _setting("PENSTOCK_DTYPE", _text, "auto")
     # Quantization method, where the model's own configuration does not say it
     quantization: str | None = _setting("PENSTOCK_QUANTIZATION", _text, None)

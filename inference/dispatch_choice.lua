@@ -5,8 +5,8 @@
 local CLASS_CEILINGS = { interactive = 1, code = 7 / 8, documents = 3 / 4, batch = 1 / 2 }
 local STARVED_MS = 5000         -- a class that waits for so long is served next, whatever its counter
 local ACTIVE_MS = 30000         -- an idle flow still counts when slots are shared out for so long
-local HEADROOM_MISS = 0.005     -- the part of the newcomers that may find the headroom taken
-local HEADROOM_FIRST, HEADROOM_MOST = 1 / 16, 1 / 8  -- of the pool's slots
+local HEADROOM_MISS = 0.002     -- the part of the newcomers that may find the headroom taken
+local HEADROOM_MOST = 1 / 8     -- of the pool's slots
 local KV_HEADROOM = 1 / 16      -- of each worker's KV cache
 local HEADROOM_QUANTUM = 4096   -- units that headroom may put a flow of weight 1 ahead of others
 local HEADROOM_CANDIDATES = 16  -- flows looked at for one that may have it
@@ -83,7 +83,7 @@ end
 -- Slots that only flows below their share may take: as many as newcomers have been found to need.
 local function headroom(pool)
   local most = math.floor(get(pool, 'slots') * HEADROOM_MOST)
-  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_FIRST
+  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_MOST
   return pool.values.headroom or math.max(0, math.min(most, math.ceil(kept)))
 end
 
@@ -96,7 +96,7 @@ end
 -- that wait is HEADROOM_MISS, whatever the pattern of arrivals (Robbins and Monro, 1951).
 local function note_newcomer(pool, has_waited)
   local most = get(pool, 'slots') * HEADROOM_MOST
-  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_FIRST
+  local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_MOST
   kept = kept + (has_waited and 1 - HEADROOM_MISS or -HEADROOM_MISS)
   set(pool, 'kept', math.max(math.min(1, most), math.min(most, kept)))
 end

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import httpx
 
+from gpu_workers.config import WorkerConfig
+from gpu_workers.vllm_arguments import weights_type
 from tests.places import LOOPBACK, ROOT, free_port
 
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
 START_TIMEOUT_SECONDS = 240
+ENGINE = WorkerConfig.from_environ({"PENSTOCK_DISPATCH_REDIS_URL": "redis://127.0.0.1"})
 
 
 @contextmanager
@@ -34,6 +37,7 @@ def reference_vllm(
         *("--host", LOOPBACK, "--port", str(port)),
         *("--model", str(model_path), "--served-model-name", model),
         *("--max-num-seqs", str(max_num_seqs), "--enforce-eager"),
+        *("--dtype", weights_type(ENGINE)),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         "--disable-uvicorn-access-log",
     ]

@@ -21,17 +21,16 @@ from tests.live_stack import run_live_stack
 PROMPTS = ["What is Penstock?", "What is a tenant?", "What is a lease?"]
 FLOODING_STREAMS, FLOODING_TOKENS = 256, 256
 VICTIM_TOKENS, REQUESTS_PER_SECOND = 32, 4
-SECONDS_TO_FILL = 5.0
+SECONDS_TO_FILL, SECONDS_TO_EMPTY = 5.0, 2.0
 SLOTS = 64
 
 
 @asynccontextmanager
 async def flood(target: Target) -> AsyncIterator[None]:
-    """Every stream that ends is followed by another, until the block ends."""
-    is_over = asyncio.Event()
+    """Every stream that ends is followed by another; all are hung up on when the block ends."""
 
     async def stream(number: int) -> None:
-        while not is_over.is_set():
+        while True:
             try:
                 await one_stream(target, PROMPTS[number % len(PROMPTS)], FLOODING_TOKENS)
             except LoadError:
@@ -42,8 +41,10 @@ async def flood(target: Target) -> AsyncIterator[None]:
         await asyncio.sleep(SECONDS_TO_FILL)
         yield
     finally:
-        is_over.set()
-        await asyncio.gather(*streams)
+        for each in streams:
+            each.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+        await asyncio.sleep(SECONDS_TO_EMPTY)
 
 
 async def ask_on_schedule(target: Target, samples: int) -> list[float]:
