@@ -149,6 +149,9 @@ class OpenRequest:
             queue_ms=max(0, self.received_at_ms - arrived),
             ttft_ms=None if first is None else max(0, first - arrived),
             is_billed=envelope.is_billed,
+            service_class=envelope.service_class,
+            adapter=envelope.adapter,
+            prices=envelope.prices,
         )
 
     def seconds_per_token(self) -> float | None:

@@ -15,9 +15,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope, is_visible_to
 from inference.api_key_check import ApiKeyCheck
-from inference.charges import Charge, Prices
+from inference.charges import Charge
 from inference.errors import InferenceError, ModelNotFound, Unauthenticated
 from inference.key_uses import KeyUses
 from inference.limits import (

@@ -20,9 +20,9 @@ from django.utils import timezone
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage
+from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import PricePolicy
-from inference.charges import Charge, Prices, actual
+from inference.charges import Charge, actual
 from inference.models import UsageRecord
 from tenants.models import Price, Tier
 

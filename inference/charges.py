@@ -9,25 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
-from gpu_workers.protocol.messages import Outcome, TokenUsage
+from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import ModelPolicy, TierPolicy
 
 _PICOS_AND_PERMILLE: Final = 1_000_000
 
 # Ends before the engine: nothing was run, nothing is charged.
 _NEVER_RUN: Final = (Outcome.REFUSED, Outcome.EXPIRED)
-
-
-class Prices(msgspec.Struct, frozen=True, array_like=True):
-    """Pico-dollars a token at list price, and the tier's multiplier: what a request was admitted
-    at, kept with its reservation."""
-
-    prompt: int
-    cached: int
-    completion: int
-    permille: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

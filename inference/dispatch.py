@@ -319,6 +319,9 @@ def usage_entry(
         queue_ms=None,
         ttft_ms=ttft_ms,
         is_billed=envelope.is_billed,
+        service_class=envelope.service_class,
+        adapter=envelope.adapter,
+        prices=envelope.prices,
     )
 
 

@@ -7,10 +7,10 @@ import hmac
 import time
 from dataclasses import dataclass
 
-from gpu_workers.protocol.messages import Api, Envelope
+from gpu_workers.protocol.messages import Api, Envelope, Prices
 from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation
 from inference.admission import Admission
-from inference.charges import Bounds, Charge, Prices, prices_of, worst_case
+from inference.charges import Bounds, Charge, prices_of, worst_case
 from inference.errors import InvalidRequest, ModelNotFound
 from inference.reservations import Place
 from inference.worker_registry import WorkerRegistry
@@ -45,13 +45,15 @@ class InferenceRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offer:
-    """A model that may answer a request: what its pool is asked, the most that it may take, and
-    at which prices."""
+    """A model that may answer a request: what its pool is asked, and the most that it may take."""
 
     model: ModelPolicy
     envelope: Envelope
     bounds: Bounds
-    prices: Prices
+
+    @property
+    def prices(self) -> Prices:
+        return self.envelope.prices
 
     @property
     def place(self) -> Place:
@@ -119,7 +121,6 @@ class Offers:
                 is_resumable=request.is_resumable and await self._workers.can_resume(model.pool),
             ),
             bounds=bounds,
-            prices=prices_of(model, caller.tier),
         )
 
     async def _context(self, model: ModelPolicy, caller: Caller) -> tuple[int, int]:
@@ -182,6 +183,7 @@ class Offers:
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
             is_resumable=is_resumable,
+            prices=prices_of(model, caller.tier),
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 

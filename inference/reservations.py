@@ -14,7 +14,8 @@ import msgspec
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from inference.charges import NOTHING, Charge, Prices, actual
+from gpu_workers.protocol.messages import Prices
+from inference.charges import NOTHING, Charge, actual
 from inference.redis_functions import ADMISSION, FunctionLibrary
 
 # How old a reservation must be before the sweeper asks whether its request still exists.

@@ -42,6 +42,8 @@ INSTALLED_APPS = [
     "channels",
     "django_ratelimit",
     "tenants.apps.TenantsConfig",
+    "tenants.billing.apps.BillingConfig",
+    "tenants.webhooks.apps.WebhooksConfig",
     "inference.apps.InferenceConfig",
     "control_plane.apps.ControlPlaneConfig",
 ]

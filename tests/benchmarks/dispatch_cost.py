@@ -20,8 +20,8 @@ import msgspec
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
-from inference.charges import Prices
 from inference.limits import LimitScope, ScopedLimit, packed
 from inference.redis_functions import ADMISSION, library_text
 from inference.reservations import Claim

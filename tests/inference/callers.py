@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import (
     ApiKeyPolicy,
     Caller,
@@ -11,7 +12,7 @@ from gpu_workers.protocol.policy import (
     TenantPolicy,
     TierPolicy,
 )
-from inference.charges import Charge, Prices
+from inference.charges import Charge
 from tests.inference.conftest import a_tier
 
 PRICES = Prices(1_000_000, 500_000, 2_000_000, 1000)

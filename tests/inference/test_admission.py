@@ -8,11 +8,11 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage
+from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import Caller, LimitName
 from inference import reservations
 from inference.admission import Admission
-from inference.charges import NOTHING, Charge, Prices, actual, worst_case
+from inference.charges import NOTHING, Charge, actual, worst_case
 from inference.dispatch import Dispatch, usage_entry
 from inference.errors import LimitReached, QuotaExhausted
 from inference.limits import dollars, duration

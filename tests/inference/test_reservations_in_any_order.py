@@ -21,11 +21,11 @@ from hypothesis.stateful import (
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage
+from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import Caller, Limit, LimitName
 from inference import reservations
 from inference.admission import Admission
-from inference.charges import NOTHING, Charge, Prices, actual, worst_case
+from inference.charges import NOTHING, Charge, actual, worst_case
 from inference.dispatch import usage_entry
 from inference.errors import LimitReached
 from inference.limits import ScopedLimit, cost, limits_of

@@ -7,8 +7,8 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
-from inference.charges import Prices
 from inference.limits import packed
 from inference.reservations import Claim, Reservations
 from tenants.models import ApiKey, Project, Quota, QuotaAlert

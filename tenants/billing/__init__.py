@@ -1,0 +1,1 @@
+"""What it cost: the price book, the ledger and invoices."""

@@ -1,0 +1,8 @@
+"""Django application configuration."""
+
+from django.apps import AppConfig
+
+
+class WebhooksConfig(AppConfig):
+    name = "tenants.webhooks"
+    label = "webhooks"
