@@ -23,6 +23,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.calls import adoption_arguments
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Envelope,
@@ -129,7 +130,7 @@ class Transport:
         attempts are under way here. Answers the ids of those that have become another's."""
         arguments: list[str | bytes] = []
         for envelope, attempt in requests:
-            arguments += [_adoption(envelope, attempt), codec.encode(envelope)]
+            arguments += adoption_arguments(envelope, attempt)
         if not arguments:
             return set()
 
@@ -329,27 +330,6 @@ class Transport:
                 told = reason
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def _adoption(envelope: Envelope, attempt: int) -> str:
-    """The line that `adopt` of dispatch_attempts.lua reads."""
-    words = (
-        envelope.request_id,
-        attempt,
-        envelope.service_class,
-        envelope.tenant_id,
-        envelope.project_id,
-        envelope.api_key_id,
-        envelope.weight,
-        envelope.prompt_bound,
-        envelope.output_bound or envelope.max_output_tokens,
-        envelope.gateway_id,
-        envelope.arrived_at_ms,
-        envelope.ttft_target_ms,
-        envelope.max_wait_ms,
-        int(envelope.is_resumable),
-    )
-    return " ".join(map(str, words))
 
 
 def is_passing(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.calls import enqueue_arguments
 from gpu_workers.protocol.messages import (
     Envelope,
     Outcome,
@@ -122,24 +123,7 @@ class Dispatch:
         answer = await self._functions.call(
             keys.FUNCTION_ENQUEUE,
             keys.pool_prefix(envelope.pool),
-            envelope.request_id,
-            envelope.service_class,
-            envelope.tenant_id,
-            envelope.project_id,
-            envelope.api_key_id,
-            envelope.weight,
-            envelope.prompt_bound,
-            envelope.output_bound or envelope.max_output_tokens,
-            envelope.gateway_id,
-            envelope.arrived_at_ms,
-            envelope.ttft_target_ms,
-            envelope.max_wait_ms,
-            envelope.on_saturation,
-            int(envelope.is_resumable),
-            envelope.adapter,
-            attempts,
-            codec.encode(envelope),
-            max_queue_length,
+            *enqueue_arguments(envelope, max_queue_length=max_queue_length, attempts=attempts),
         )
         match answer:
             case [b"assigned", worker_id]:

@@ -87,6 +87,21 @@ local function may_have(pool, worker_id, path, flow, request, passed_over)
   return false
 end
 
+-- The tenant's first request, taken out of the queue, and its path. `is_due`: it may still start.
+local function pop_waiting(pool, class, tenant)
+  local request_id, path = pop_request(pool, class, tenant)
+  redis.call('ZREM', pool.prefix .. ':queue', request_id)
+  local fields = redis.call('HMGET', request_key(pool.prefix, request_id), 'state', 'expires_ms',
+    'deadline_ms', 'attempt', 'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions',
+    'adapter', 'passes')
+  local expires_ms = tonumber(fields[2]) or 0
+  return { id = request_id, path = path, is_due = fields[1] == 'queued' and expires_ms > pool.now,
+    expires_ms = expires_ms, deadline_ms = fields[3], attempt = tonumber(fields[4]),
+    prompt = tonumber(fields[5]), output = tonumber(fields[6]), envelope = fields[7],
+    resumable = fields[8], excluded = fields[9] or '', preemptions = tonumber(fields[10]) or 0,
+    adapter = fields[11] or '', passes = tonumber(fields[12]) or 0 }, path
+end
+
 -- The next request's assignment, or nil. One that has waited too long is `withdrawn`: whoever ends
 -- it finds it there, no worker is given it any more. One that this worker may not have goes to
 -- `passed_over`, for the caller to put back. Only of one class where that is given.
@@ -99,20 +114,11 @@ local function take_next(pool, worker_id, passed_over, only_class)
       tenant, least = next_tenant(pool, class.name, for_newcomers)
     end
     while tenant and #passed_over < MOST_PASSED_OVER and not passed_over.is_held do
-      local request_id, path = pop_request(pool, class.name, tenant)
-      redis.call('ZREM', pool.prefix .. ':queue', request_id)
-      local fields = redis.call('HMGET', request_key(pool.prefix, request_id), 'state', 'expires_ms',
-        'attempt', 'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions',
-        'deadline_ms', 'adapter', 'passes')
+      local request, path = pop_waiting(pool, class.name, tenant)
       local flow = open_flow(pool, path)
       add(flow, 'waiting', -1)
-      local is_due = fields[1] == 'queued' and tonumber(fields[2]) > pool.now
-      local request = is_due and { id = request_id, attempt = tonumber(fields[3]),
-        prompt = tonumber(fields[4]), output = tonumber(fields[5]), envelope = fields[6],
-        resumable = fields[7], excluded = fields[8] or '', preemptions = tonumber(fields[9]) or 0,
-        adapter = fields[11] or '', passes = tonumber(fields[12]) or 0 }
       local may_start, is_held = false, false
-      if request then
+      if request.is_due then
         may_start, is_held = may_have(pool, worker_id, path, flow, request, passed_over)
       end
       if may_start then
@@ -122,12 +128,11 @@ local function take_next(pool, worker_id, passed_over, only_class)
         return taken
       end
       save(flow)
-      if is_due then
-        passed_over[#passed_over + 1] = { id = request_id, path = path, deadline_ms = fields[10],
-          expires_ms = fields[2] }
+      if request.is_due then
+        passed_over[#passed_over + 1] = request
         passed_over.is_held = is_held
       else
-        redis.call('ZADD', pool.prefix .. ':withdrawn', fields[2] or 0, request_id)
+        redis.call('ZADD', pool.prefix .. ':withdrawn', request.expires_ms, request.id)
       end
       note_left(pool, path)
       if (passed_over[path.flow] or 0) >= MOST_OF_A_FLOW then

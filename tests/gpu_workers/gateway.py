@@ -5,6 +5,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.calls import enqueue_arguments
 from gpu_workers.protocol.messages import Delta, Envelope, Resend, Terminal, UsageEntry
 from tests.polling import eventually
 
@@ -31,24 +32,7 @@ class FakeGateway:
             keys.FUNCTION_ENQUEUE,
             1,
             keys.pool_prefix(self._pool),
-            envelope.request_id,
-            envelope.service_class,
-            envelope.tenant_id,
-            envelope.project_id,
-            envelope.api_key_id,
-            envelope.weight,
-            envelope.prompt_bound,
-            envelope.output_bound or envelope.max_output_tokens,
-            envelope.gateway_id,
-            envelope.arrived_at_ms,
-            envelope.ttft_target_ms,
-            envelope.max_wait_ms,
-            envelope.on_saturation,
-            int(envelope.is_resumable),
-            envelope.adapter,
-            0,
-            codec.encode(envelope),
-            1000,
+            *enqueue_arguments(envelope, max_queue_length=1000),
         )
         return envelope.request_id
 

@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.sim_engine import SimEngine
+from gpu_workers.transport import Transport
 from tests.gpu_workers.engine_contract import ENDLESS
 from tests.gpu_workers.envelopes import make_envelope
 from tests.gpu_workers.gateway import FakeGateway
 from tests.gpu_workers.running_worker import Steps, running_worker
+from tests.inference.cast import a_worker_info
 from tests.polling import eventually
 
 
@@ -73,3 +76,23 @@ async def test_a_request_that_another_worker_has_by_then_is_ended_silently(
         await eventually(lambda: engine.load().running == 0)
     assert request_id not in gateway.terminals
     assert await gateway.usage_entries() == []
+
+
+async def test_an_adopted_request_takes_the_place_of_its_adapter(
+    dispatch_redis: Redis,
+    sim_redis_url: str,
+    gateway: FakeGateway,
+) -> None:
+    worker = replace(a_worker_info(pool="sim"), adapter_slots=1)
+    transport = Transport(sim_redis_url, pool="sim", worker_id=worker.worker_id, worker_name="one")
+    try:
+        await transport.register(worker)
+        adopted = replace(make_envelope(), adapter="poems")
+        assert await transport.adopt([(adopted, 1)]) == set()
+        await gateway.send(replace(make_envelope(), adapter="recipes"))
+        assert await transport.claim(worker, ready=True) == []
+        again = await gateway.send(replace(make_envelope(), adapter="poems"))
+        (assignment,) = await transport.claim(worker, ready=True)
+        assert assignment.request_id == again
+    finally:
+        await transport.close()

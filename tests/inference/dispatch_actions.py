@@ -32,12 +32,6 @@ class Actions(Invariants):
             self.requeue_lost(request)
 
     def lose_redis(self) -> None:
-        """Who holds an earlier attempt than the last has let it go by then: an empty Redis cannot
-        tell it from the last one."""
-        for worker in self.model.workers:
-            for request_id, attempt in list(worker.hands.items()):
-                if not self.is_current(self.model.requests[request_id], worker, attempt):
-                    del worker.hands[request_id]
         self.redis.flushall()
         self.redis.function_flush()
         self.redis.function_load(self.pool.library, replace=True)
