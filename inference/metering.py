@@ -1,8 +1,7 @@
-"""Usage streams become records: every terminal record of every pool, once, whatever fails.
+"""Usage streams are read: every terminal record of every pool, whatever fails.
 
-An entry leaves its stream only after the commit that made it a record, so a crash or an outage
-means reading it again, and the request id as the primary key makes that harmless. What cannot
-become a record goes to quarantine in the same transaction.
+An entry leaves its stream only after the commit that made it a record (`usage_intake`), so a crash
+or an outage means reading it again, which is harmless.
 """
 
 import os
@@ -10,24 +9,18 @@ import secrets
 import socket
 import threading
 import time
-import uuid
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, cast
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
+from django.db import DatabaseError, connection
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.codec import WireFormatError, decode_model, decode_usage_entry
-from gpu_workers.protocol.messages import UsageEntry
+from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_url import connect
-from inference.models import UsageQuarantine, UsageRecord
-from tenants.models import ApiKey
-from tenants.scoping import operator_scope
+from inference.usage_intake import StreamEntry, record_entries
 
 log = structlog.get_logger(__name__)
 
@@ -39,15 +32,6 @@ CLAIM_EVERY_SECONDS: Final = 10.0
 FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
 MIN_BACKOFF_SECONDS: Final = 0.2
 MAX_BACKOFF_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamEntry:
-    """An entry as it was read. `data` is None if it has gone from the stream since."""
-
-    pool: str
-    stream_id: str
-    data: bytes | None
 
 
 class UsageCollector:
@@ -169,105 +153,6 @@ class UsageCollector:
         self._groups.clear()
         self._last_claim.clear()
         connection.close()
-
-
-def record_entries(entries: list[StreamEntry]) -> None:
-    """Entries to records, in one transaction; those that cannot be are quarantined."""
-    with operator_scope("usage collector"):
-        records, quarantined = _sort(entries)
-        try:
-            with transaction.atomic():
-                UsageRecord.objects.bulk_create(
-                    [record for _entry, record in records], ignore_conflicts=True
-                )
-        except (DataError, IntegrityError, ValueError):
-            quarantined += _record_singly(records)
-        UsageQuarantine.objects.bulk_create(quarantined, ignore_conflicts=True)
-    for row in quarantined:
-        log.error("usage_quarantined", pool=row.pool, stream_id=row.stream_id, reason=row.reason)
-
-
-def _sort(
-    entries: list[StreamEntry],
-) -> tuple[list[tuple[StreamEntry, UsageRecord]], list[UsageQuarantine]]:
-    records: list[tuple[StreamEntry, UsageRecord]] = []
-    quarantined: list[UsageQuarantine] = []
-    for entry in entries:
-        if entry.data is None:
-            continue  # recorded and deleted by another consumer; only the receipt was left
-        try:
-            usage = decode_usage_entry(entry.data)
-            if usage.is_billed:
-                records.append((entry, _to_record(entry.pool, usage)))
-        except (WireFormatError, ValueError, OverflowError, OSError) as error:
-            quarantined.append(_quarantine(entry, _first_line(error)))
-    owners = _owners({record.api_key_id for _entry, record in records})
-    known: list[tuple[StreamEntry, UsageRecord]] = []
-    for entry, record in records:
-        if owners.get(record.api_key_id) == (record.project_id, record.tenant_id):
-            known.append((entry, record))
-        else:
-            reason = f"no API key {record.api_key_id} of this project and tenant"
-            quarantined.append(_quarantine(entry, reason))
-    return known, quarantined
-
-
-def _record_singly(records: list[tuple[StreamEntry, UsageRecord]]) -> list[UsageQuarantine]:
-    """One bad value fails a whole batch: find it, and record the others."""
-    quarantined: list[UsageQuarantine] = []
-    for entry, record in records:
-        try:
-            with transaction.atomic():
-                UsageRecord.objects.bulk_create([record], ignore_conflicts=True)
-        except (DataError, IntegrityError, ValueError) as error:
-            quarantined.append(_quarantine(entry, _first_line(error)))
-    return quarantined
-
-
-def _to_record(pool: str, usage: UsageEntry) -> UsageRecord:
-    if usage.pool != pool:
-        raise ValueError(f"the entry names the pool {usage.pool!r}, not its stream's")
-    return _record_of(usage)
-
-
-def _record_of(usage: UsageEntry) -> UsageRecord:
-    return UsageRecord(
-        request_id=uuid.UUID(usage.request_id),
-        tenant_id=uuid.UUID(usage.tenant_id),
-        project_id=uuid.UUID(usage.project_id),
-        api_key_id=uuid.UUID(usage.api_key_id),
-        tier=usage.tier,
-        pool=usage.pool,
-        model=usage.model,
-        api=usage.api.value,
-        stream=usage.stream,
-        attempt=usage.attempt,
-        worker_id=usage.worker_id,
-        outcome=usage.outcome.value,
-        finish_reason=usage.finish_reason,
-        error_code=usage.error_code,
-        prompt_tokens=usage.usage.prompt_tokens,
-        cached_tokens=usage.usage.cached_tokens,
-        completion_tokens=usage.usage.completion_tokens,
-        arrived_at=datetime.fromtimestamp(usage.arrived_at_ms / 1000, UTC),
-        finished_at=datetime.fromtimestamp(usage.finished_at_ms / 1000, UTC),
-        queue_ms=usage.queue_ms,
-        ttft_ms=usage.ttft_ms,
-    )
-
-
-def _owners(api_key_ids: set[uuid.UUID]) -> dict[uuid.UUID, tuple[uuid.UUID, uuid.UUID]]:
-    rows = ApiKey.objects.filter(id__in=api_key_ids).values_list("id", "project_id", "tenant_id")
-    return {api_key: (project, tenant) for api_key, project, tenant in rows}
-
-
-def _quarantine(entry: StreamEntry, reason: str) -> UsageQuarantine:
-    return UsageQuarantine(
-        pool=entry.pool,
-        stream_id=entry.stream_id,
-        entry=entry.data or b"",
-        reason=reason.replace("\0", "")[:500],
-    )
 
 
 _Row = tuple[bytes, dict[bytes, bytes] | None]
