@@ -14,6 +14,7 @@ from gpu_workers.protocol.messages import (
     Preemption,
     Resend,
     UsageEntry,
+    WasteEntry,
     WorkerInfo,
 )
 from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, ModelPolicy, TenantPolicy
@@ -30,6 +31,7 @@ _envelope = msgspec.msgpack.Decoder(Envelope)
 _frames = msgspec.msgpack.Decoder(FrameBatch)
 _worker_info = msgspec.msgpack.Decoder(WorkerInfo)
 _usage_entry = msgspec.msgpack.Decoder(UsageEntry)
+_waste_entry = msgspec.msgpack.Decoder(WasteEntry)
 _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
 _tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
@@ -81,6 +83,10 @@ def decode_worker_info(data: bytes) -> WorkerInfo:
 
 def decode_usage_entry(data: bytes) -> UsageEntry:
     return _decode(_usage_entry, data, "a usage entry")
+
+
+def decode_waste_entry(data: bytes) -> WasteEntry:
+    return _decode(_waste_entry, data, "a waste entry")
 
 
 def decode_api_key(data: bytes) -> ApiKeyPolicy:

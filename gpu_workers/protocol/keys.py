@@ -280,6 +280,7 @@ def known_pools() -> str:
 
 USAGE_CONSUMER_GROUP = "control-plane"
 USAGE_FIELD = "record"
+WASTE_FIELD = "waste"
 
 
 # gateway -----------------------------------------------------------------------------------------

@@ -307,8 +307,12 @@ class WasteEntry(Message, frozen=True, tag="waste-1"):
     request_id: str
     attempt: int
     tenant_id: str
+    project_id: str
+    api_key_id: str
+    tier: str
     pool: str
     model: str
+    adapter: str
     worker_id: str | None
     completion_tokens: int
     reason: str
