@@ -26,6 +26,13 @@ AUDIT_LOCKS = (
     ("tenants_personaldetail", "erase_only"),
     ("tenants_auditchain", "heads_stay"),
 )
+LOCKS = (
+    *AUDIT_LOCKS,
+    ("billing_ledgertransaction", "append_only"),
+    ("billing_ledgerentry", "append_only"),
+    ("billing_ledgerhead", "heads_stay"),
+    ("billing_ledgeraccount", "accounts_stay"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +63,13 @@ def _empty_tables_as_their_owner() -> None:
                 [["django_migrations", "django_content_type", "auth_permission"]],
             )
             tables = ", ".join(name for (name,) in rows.fetchall())
-            # The audit log refuses, until its triggers are off: the owner of a table may do that.
+            # Audit log and ledger refuse, until their triggers are off: the owner of a table may do
+            # that.
             with owner.transaction():
-                for table, trigger in AUDIT_LOCKS:
+                for table, trigger in LOCKS:
                     owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
                 owner.execute(f"TRUNCATE {tables} CASCADE")
-                for table, trigger in AUDIT_LOCKS:
+                for table, trigger in LOCKS:
                     owner.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}")
 
     TransactionTestCase._fixture_teardown = empty  # type: ignore[attr-defined]
