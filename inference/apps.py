@@ -1,4 +1,7 @@
+from typing import Any
+
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class InferenceConfig(AppConfig):
@@ -17,3 +20,12 @@ class InferenceConfig(AppConfig):
         register_model_source(visible_models)
         register_restorer(rebuild_budgets)
         register_export("usage_record", UsageRecord.objects.of_tenant)
+        post_migrate.connect(_make_partitions_ahead, sender=self)
+
+
+def _make_partitions_ahead(*, using: str, **_: Any) -> None:
+    """At the end of each `migrate`, so that a new deployment has somewhere to write."""
+    from inference.usage_partitions import is_partitioned, make_partitions_ahead
+
+    if is_partitioned(using=using):
+        make_partitions_ahead(using=using)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date
 from types import SimpleNamespace
 
 import psycopg
@@ -16,6 +17,7 @@ from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
+from inference.usage_partitions import make_partitions
 from tenants import scoping
 from tenants.database_roles import OPERATOR_ROLE
 from tenants.scoping import Scope, operator_scope
@@ -48,6 +50,8 @@ def django_db_setup(test_servers: TestServers, django_db_blocker: DjangoDbBlocke
     test_servers.start_postgres()
     with django_db_blocker.unblock():
         call_command("migrate", verbosity=0)
+        # Tests that need a day in the past take one of this month.
+        make_partitions([date(2026, 1, 1)], using="owner")
         connections["owner"].close()
 
 

@@ -3,7 +3,6 @@
 All that is Globex's bears a canary in its name: no answer to Acme may hold it.
 """
 
-import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Any
 
 from django.contrib.auth.hashers import make_password
 
+from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
@@ -92,8 +92,8 @@ def _house(name: str, tier: str, word: str) -> House:
     Quota.objects.create(tenant=tenant, limit="spend_per_month", value=10**9)
     QuotaAlert.objects.create(tenant=tenant, quota=quota, period="2026-01-02", percent=50, used=501)
     UsageRecord.objects.create(
-        request_id=uuid.uuid4(), tenant=tenant, project=project, api_key=key, tier=tier,
-        pool=pool.name, model=model.name, api="completions", stream=True, attempt=1,
+        request_id=new_request_id(int(DAY.timestamp() * 1000)), tenant=tenant, project=project,
+        api_key=key, tier=tier, pool=pool.name, model=model.name, api="completions", stream=True, attempt=1,
         outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
         arrived_at=DAY, finished_at=DAY,
     )  # fmt: skip

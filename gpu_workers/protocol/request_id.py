@@ -15,3 +15,15 @@ def new_request_id(now_ms: int | None = None) -> str:
     value |= 0b10 << 62
     value |= random & (1 << 62) - 1
     return uuid.UUID(int=value).hex
+
+
+def made_at_ms(request_id: uuid.UUID) -> int:
+    """When an id was made, in Unix milliseconds. Raises `ValueError` for one that is no UUIDv7."""
+    if request_id.version != 7:
+        raise ValueError(f"{request_id} is no UUID of version 7")
+    return request_id.int >> 80
+
+
+def lowest_request_id(at_ms: int) -> uuid.UUID:
+    """Below every id made at that millisecond or later, above all earlier ones."""
+    return uuid.UUID(int=at_ms << 80)

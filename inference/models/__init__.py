@@ -1,7 +1,7 @@
 from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Worker
-from inference.models.usage import UsageQuarantine, UsageRecord
+from inference.models.usage import UsageQuarantine, UsageRecord, WastedAttempt
 
 __all__ = [
     "Capability",
@@ -12,5 +12,6 @@ __all__ = [
     "ServedModelTenant",
     "UsageQuarantine",
     "UsageRecord",
+    "WastedAttempt",
     "Worker",
 ]

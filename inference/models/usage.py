@@ -2,19 +2,33 @@
 
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time
-from typing import Any
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
 
 from django.db import models
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
+from gpu_workers.protocol.request_id import lowest_request_id
 from tenants.models import ApiKey, Project, Tenant
 from tenants.scoping import ScopedManager
 
+# How far the arrival that a record tells may be from the time in its request id.
+ID_TOLERANCE: Final = timedelta(minutes=5)
+
 
 class UsageQuerySet(models.QuerySet["UsageRecord"]):
+    def arrived_between(self, begin: datetime, end: datetime) -> "models.QuerySet[UsageRecord]":
+        """Of what arrived from `begin` on and before `end`. Only the partitions that may hold it
+        are read."""
+        return self.filter(
+            arrived_at__gte=begin,
+            arrived_at__lt=end,
+            request_id__gte=lowest_request_id(_ms(begin - ID_TOLERANCE)),
+            request_id__lt=lowest_request_id(_ms(end + ID_TOLERANCE)),
+        )
+
     def totals(self, first: date, last: date) -> "models.QuerySet[Any, Any]":
         """Sums by `day` (UTC) and `project_id`, of what arrived on these days, both included."""
         begin = datetime.combine(first, time.min, UTC)
@@ -43,9 +57,11 @@ UsageRecordManager = ScopedManager.from_queryset(UsageQuerySet)
 
 
 class UsageRecord(models.Model):
-    """How one admitted request ended, with the engine's own token counts. Written once.
+    """How one admitted request ended, with the engine's own token counts and what it cost at the
+    prices that it was admitted at (pico-dollars a token, and a permille on all). Written once.
 
-    The key is the UUIDv7 request id: unique, in time order, and fit to partition by month.
+    The key is the UUIDv7 request id, and the table is partitioned by it, a month (UTC) each: see
+    usage_partitions.sql.
     """
 
     is_audited = False
@@ -56,8 +72,10 @@ class UsageRecord(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False)
     api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, db_index=False)
     tier = models.CharField(max_length=40)
+    service_class = models.CharField(max_length=40, default="interactive")
     pool = models.CharField(max_length=100)
     model = models.CharField(max_length=200)
+    adapter = models.CharField(max_length=200, default="", blank=True)
     api = models.CharField(max_length=40, choices=[(api.value, api.value) for api in Api])
     stream = models.BooleanField()
     attempt = models.PositiveSmallIntegerField(help_text="0 if no worker took the request.")
@@ -70,10 +88,20 @@ class UsageRecord(models.Model):
     prompt_tokens = models.PositiveIntegerField()
     cached_tokens = models.PositiveIntegerField()
     completion_tokens = models.PositiveIntegerField()
+    reasoning_tokens = models.PositiveIntegerField(default=0)
+    wasted_tokens = models.PositiveIntegerField(default=0)
+    waste_reason = models.CharField(max_length=80, default="", blank=True)
+    price_prompt = models.PositiveBigIntegerField(default=0)
+    price_cached = models.PositiveBigIntegerField(default=0)
+    price_completion = models.PositiveBigIntegerField(default=0)
+    price_permille = models.PositiveIntegerField(default=1000)
+    cost_nanos = models.PositiveBigIntegerField("cost (nano-dollars)", default=0)
     arrived_at = models.DateTimeField()
     finished_at = models.DateTimeField()
     queue_ms = models.PositiveIntegerField("queued (ms)", null=True, blank=True)
     ttft_ms = models.PositiveIntegerField("TTFT (ms)", null=True, blank=True)
+    itl_p50_ms = models.FloatField("pause between tokens, p50 (ms)", null=True, blank=True)
+    itl_p95_ms = models.FloatField("pause between tokens, p95 (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = UsageRecordManager()
@@ -91,6 +119,40 @@ class UsageRecord(models.Model):
     @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+
+class WastedAttempt(models.Model):
+    """What an attempt generated that did not end its request: nobody is billed for it. Written
+    once."""
+
+    is_audited = False
+
+    request_id = models.UUIDField(editable=False)
+    attempt = models.PositiveSmallIntegerField()
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False)
+    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, db_index=False)
+    tier = models.CharField(max_length=40)
+    pool = models.CharField(max_length=100)
+    model = models.CharField(max_length=200)
+    adapter = models.CharField(max_length=200, default="", blank=True)
+    worker_id = models.CharField(max_length=200, null=True, blank=True)
+    completion_tokens = models.PositiveIntegerField()
+    reason = models.CharField(max_length=80)
+    ended_at = models.DateTimeField()
+    recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager["WastedAttempt"]()
+
+    class Meta:
+        ordering = ["-request_id", "attempt"]
+        constraints = [
+            models.UniqueConstraint(fields=["request_id", "attempt"], name="wasted_attempt_once")
+        ]
+        indexes = [models.Index(fields=["tenant", "ended_at"], name="waste_tenant_ended")]
+
+    def __str__(self) -> str:
+        return f"{self.request_id.hex} attempt {self.attempt}"
 
 
 class UsageQuarantine(models.Model):
@@ -113,3 +175,8 @@ class UsageQuarantine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.pool} {self.stream_id}"
+
+
+def _ms(moment: datetime) -> int:
+    """Unix milliseconds that an id can hold."""
+    return max(0, min(int(moment.timestamp() * 1000), (1 << 48) - 1))

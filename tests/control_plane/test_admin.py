@@ -16,6 +16,7 @@ from django.urls import reverse
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.request_id import new_request_id
 from inference import tasks
 from inference.models import (
     DeadLetter,
@@ -89,7 +90,7 @@ def _one_of_each(acme: Project) -> None:
         )
         UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
         UsageRecord.objects.create(
-            request_id=uuid.uuid4(), tenant=acme.tenant, project=acme, api_key=key,
+            request_id=new_request_id(), tenant=acme.tenant, project=acme, api_key=key,
             tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
             outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2,
             arrived_at=NOW, finished_at=NOW,

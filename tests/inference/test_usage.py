@@ -18,6 +18,7 @@ from gpu_workers.protocol.request_id import new_request_id
 from inference import metering
 from inference.metering import UsageCollector
 from inference.models import UsageQuarantine, UsageRecord
+from inference.usage_intake import StreamEntry, record_entries
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 from tests.polling import eventually_sync
@@ -259,12 +260,11 @@ class TestRunning:
     def test_an_outage_of_postgresql_loses_nothing(
         self, redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch, collector: None
     ) -> None:
-        record_entries = metering.record_entries
         refused = threading.Event()
         is_down = threading.Event()
         is_down.set()
 
-        def sometimes(entries: list[metering.StreamEntry]) -> None:
+        def sometimes(entries: list[StreamEntry]) -> None:
             if is_down.is_set():
                 refused.set()
                 raise OperationalError("the database is gone")
