@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_workers.protocol import keys
+from inference.recovery import ATTEMPT_GAP
 from inference.redis_functions import ADMISSION, library_text
 from tests.inference.dispatch_invariants import Invariants
 from tests.inference.dispatch_model import MOST_TRIES, Request, Worker
@@ -32,6 +33,12 @@ class Actions(Invariants):
             self.requeue_lost(request)
 
     def lose_redis(self) -> None:
+        """Who holds an earlier attempt than the last has let it go by then: an empty Redis cannot
+        tell it from the last one."""
+        for worker in self.model.workers:
+            for request_id, attempt in list(worker.hands.items()):
+                if not self.is_current(self.model.requests[request_id], worker, attempt):
+                    del worker.hands[request_id]
         self.redis.flushall()
         self.redis.function_flush()
         self.redis.function_load(self.pool.library, replace=True)
@@ -111,7 +118,7 @@ class Actions(Invariants):
             request = self.model.requests[request_id]
             is_free = request.state == "lost" or (
                 request.state == "queued"
-                and request.attempt <= attempt
+                and request.attempt <= attempt + ATTEMPT_GAP
                 and self.redis.zscore(keys.pool_queue(self.pool.name), request_id) is not None
             )
             if is_free:
@@ -130,6 +137,7 @@ class Actions(Invariants):
 
     def enqueue_again_after_loss(self, request: Request) -> None:
         """What a gateway does for each of its open requests when Redis was emptied."""
+        request.attempt += ATTEMPT_GAP
         request.ask = replace(request.ask, attempts=request.attempt, on_saturation="wait")
         request.state = "queued"
         request.expires_ms = self.pool.now_ms + int(request.ask.seconds * 1000)
