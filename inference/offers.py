@@ -6,14 +6,19 @@ import hashlib
 import hmac
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from gpu_workers.protocol.messages import Api, Envelope, Prices
-from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation
+from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation, TierPolicy
 from inference.admission import Admission
 from inference.charges import Bounds, Charge, prices_of, worst_case
 from inference.errors import InvalidRequest, ModelNotFound
 from inference.reservations import Place
 from inference.worker_registry import WorkerRegistry
+
+# The engine runs them in this order where it cannot run them all.
+_CLASSES: Final = ("interactive", "code", "documents", "batch")
+_PRIORITIES: Final = 1 << 16  # a tier's is a small integer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +177,7 @@ class Offers:
             max_output_tokens=request.output_tokens
             if request.output_tokens is not None
             else caller.tier.default_max_output_tokens,
-            priority=caller.tier.priority,
+            priority=_engine_priority(caller.tier),
             cache_salt=salt,
             arrived_at_ms=arrived_at_ms,
             ttft_target_ms=caller.tier.ttft_target_ms,
@@ -205,6 +210,11 @@ class Offers:
             param=request.prompt_param,
             code="context_length_exceeded",
         )
+
+
+def _engine_priority(tier: TierPolicy) -> int:
+    """vLLM's priority, smaller runs first: by class, within one by the tier's."""
+    return _CLASSES.index(tier.service_class) * _PRIORITIES + tier.priority
 
 
 def _check_output(request: InferenceRequest, caller: Caller) -> None:

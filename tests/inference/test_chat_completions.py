@@ -88,6 +88,26 @@ async def test_the_envelope_tells_the_scheduler_weight_class_and_bounds(
     assert 0 < envelope.prompt_bound < 200
 
 
+async def test_the_engine_runs_class_after_class_and_within_one_by_the_tiers_priority(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    await worker.start()
+    tiers = [
+        a_tier(service_class="interactive", priority=-32768),
+        a_tier(service_class="interactive", priority=32767),
+        a_tier(service_class="code", priority=-32768),
+        a_tier(service_class="documents", priority=0),
+        a_tier(service_class="batch", priority=-1),
+    ]
+    for number, tier in enumerate(tiers):
+        key = await service.snapshot.add_key(f"Tenant {number}", tier=tier)
+        async with service.client(key) as client:
+            await client.post(CHAT, json=ALICE_ASKS)
+    priorities = [run.envelope.priority for run in worker.runs.values()]
+    assert len(priorities) == 5
+    assert priorities == sorted(set(priorities))
+
+
 async def test_completions_take_a_prompt(service: Service, worker: ScriptedWorker) -> None:
     await worker.start()
     async with service.client() as client:
