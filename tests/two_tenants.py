@@ -93,8 +93,8 @@ def _house(name: str, tier: str, word: str) -> House:
     QuotaAlert.objects.create(tenant=tenant, quota=quota, period="2026-01-02", percent=50, used=501)
     UsageRecord.objects.create(
         request_id=new_request_id(int(DAY.timestamp() * 1000)), tenant=tenant, project=project,
-        api_key=key, tier=tier, pool=pool.name, model=model.name, api="completions", stream=True, attempt=1,
-        outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
+        api_key=key, tier=tier, pool=pool.name, model=model.name, api="completions", stream=True,
+        attempt=1, outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
         arrived_at=DAY, finished_at=DAY,
     )  # fmt: skip
     return House(
