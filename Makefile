@@ -14,7 +14,7 @@ up: environments
 	@$(STACK) up
 
 test: environments
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 2 --dist loadgroup
 
 check:
 	@$(BOOTSTRAP) --control-plane-only

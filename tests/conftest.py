@@ -23,6 +23,7 @@ from tenants.database_roles import OPERATOR_ROLE
 from tenants.scoping import Scope, operator_scope
 from tests.servers import TestServers, servers
 
+LONG_FILES = ("test_planted_bugs.py", "test_dispatch_machine.py", "test_edges.py")
 AUDIT_LOCKS = (
     ("tenants_auditevent", "append_only"),
     ("tenants_personaldetail", "erase_only"),
@@ -35,6 +36,22 @@ LOCKS = (
     ("billing_ledgerhead", "heads_stay"),
     ("billing_ledgeraccount", "accounts_stay"),
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Processes of a run (`make test` has two) share the tests out file by file, but only one of
+    them has the real vLLM. The longest come first."""
+
+    def length(item: pytest.Item) -> int:
+        if item.get_closest_marker("engine"):
+            return 0
+        return 1 if item.path.name in LONG_FILES else 2
+
+    items.sort(key=length)
+    for item in items:
+        group = "engine" if length(item) == 0 else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
