@@ -63,8 +63,8 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request that has waited too long is started",
-        right="local is_due = fields[1] == 'queued' and tonumber(fields[2]) > pool.now",
-        wrong="local is_due = fields[1] == 'queued'",
+        right="is_due = fields[1] == 'queued' and expires_ms > pool.now",
+        wrong="is_due = fields[1] == 'queued'",
     ),
     PlantedBug(
         name="a silent worker is given requests",
