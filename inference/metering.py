@@ -24,7 +24,7 @@ from inference.usage_intake import StreamEntry, record_entries
 
 log = structlog.get_logger(__name__)
 
-BATCH: Final = 500
+BATCH: Final = 2000
 IDLE_PAUSE_SECONDS: Final = 0.2
 # What another consumer has held for this long without acknowledging it is taken over.
 CLAIM_AFTER_MS: Final = 30_000
@@ -175,8 +175,11 @@ def _entries(pool: str, rows: list[_Row]) -> list[StreamEntry]:
 def _data(fields: dict[bytes, bytes] | None) -> bytes | None:
     if not fields:
         return None
-    # Without the one field that an entry has, all of it goes on, into quarantine.
-    return fields.get(keys.USAGE_FIELD.encode(), repr(fields).encode())
+    for name in (keys.USAGE_FIELD, keys.WASTE_FIELD):
+        if (data := fields.get(name.encode())) is not None:
+            return data
+    # Without a field that entries have, all of it goes on, into quarantine.
+    return repr(fields).encode()
 
 
 def _first_line(error: Exception) -> str:

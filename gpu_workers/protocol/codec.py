@@ -31,7 +31,7 @@ _envelope = msgspec.msgpack.Decoder(Envelope)
 _frames = msgspec.msgpack.Decoder(FrameBatch)
 _worker_info = msgspec.msgpack.Decoder(WorkerInfo)
 _usage_entry = msgspec.msgpack.Decoder(UsageEntry)
-_waste_entry = msgspec.msgpack.Decoder(WasteEntry)
+_usage = msgspec.msgpack.Decoder(UsageEntry | WasteEntry)
 _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
 _tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
@@ -85,8 +85,10 @@ def decode_usage_entry(data: bytes) -> UsageEntry:
     return _decode(_usage_entry, data, "a usage entry")
 
 
-def decode_waste_entry(data: bytes) -> WasteEntry:
-    return _decode(_waste_entry, data, "a waste entry")
+def decode_usage(data: bytes) -> UsageEntry | WasteEntry:
+    """Any entry of a usage stream."""
+    entry: UsageEntry | WasteEntry = _decode(_usage, data, "a usage or waste entry")
+    return entry
 
 
 def decode_api_key(data: bytes) -> ApiKeyPolicy:

@@ -1,10 +1,12 @@
 from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Worker
+from inference.models.rollup import DailyUsage, UsageRollup
 from inference.models.usage import UsageQuarantine, UsageRecord, WastedAttempt
 
 __all__ = [
     "Capability",
+    "DailyUsage",
     "DeadLetter",
     "Pool",
     "PoolTenant",
@@ -12,6 +14,7 @@ __all__ = [
     "ServedModelTenant",
     "UsageQuarantine",
     "UsageRecord",
+    "UsageRollup",
     "WastedAttempt",
     "Worker",
 ]
