@@ -14,6 +14,7 @@ from django.utils import timezone
 from tenants.acting import Verb, audited_as
 from tenants.audit import seal_now
 from tenants.models import ApiKey, Membership, PersonalDetail, Project, Tenant, User
+from tenants.webhooks.deliveries import forget_tenant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,8 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
         tenant.name = f"closed-{tenant.id}"
         tenant.closed_at = timezone.now()
         tenant.save(update_fields=["name", "closed_at"])
+        # Addresses of its own, and e-mails to its people.
+        forget_tenant(tenant)
         leaving = list(_people_of_nowhere_else(tenant).values_list("id", flat=True))
         closed = ClosedTenant(
             name=tenant.name,

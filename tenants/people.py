@@ -76,6 +76,16 @@ def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]
     return membership
 
 
+def set_alerts(
+    membership: Membership, gets_alerts: bool, *, by: frozenset[Permission]
+) -> Membership:
+    """Whether they get e-mails of what their role is told of. Raises `NotPermitted`."""
+    membership = _locked(membership, by)
+    membership.gets_alerts = gets_alerts
+    membership.save(update_fields=["gets_alerts"])
+    return membership
+
+
 def remove(membership: Membership, *, by: frozenset[Permission]) -> None:
     """Raises as `change_role` does. The user remains, with their other tenants."""
     membership = _locked(membership, by)

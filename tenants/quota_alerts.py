@@ -1,5 +1,6 @@
-"""Notes when a half, four fifths or all of a quota of a day or a month is used: once each in a
-period. Counters are admission's, in Redis: what open requests have reserved counts with them."""
+"""Tells a tenant when shares of a quota of a day or a month are used: once each in a period, by
+webhooks and e-mail. Counters are admission's, in Redis: what open requests have reserved counts
+with them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -11,9 +12,10 @@ import structlog
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.policy import LimitName
 from tenants.models import Quota, QuotaAlert
-from tenants.models.quota import ALERT_PERCENTS
 from tenants.policy import policy_redis
 from tenants.scoping import operator_scope
+from tenants.webhooks.event_types import EventType
+from tenants.webhooks.events import publish
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +29,11 @@ def raise_quota_alerts(now: datetime | None = None) -> int:
     now = (now or datetime.now(UTC)).astimezone(UTC)
     raised = 0
     with operator_scope("quota alerts"):
-        quotas = Quota.objects.filter(limit__in=(*_OF_A_DAY, *_OF_A_MONTH)).order_by()
+        quotas = (
+            Quota.objects.filter(limit__in=(*_OF_A_DAY, *_OF_A_MONTH))
+            .select_related("project", "api_key")
+            .order_by()
+        )
         for chunk in _chunks(quotas.iterator(chunk_size=_CHUNK)):
             raised += _raise_for(chunk, now)
     return raised
@@ -43,7 +49,7 @@ def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
             used=used,
         )
         for quota, used in zip(quotas, _used(quotas, now), strict=True)
-        for percent in ALERT_PERCENTS
+        for percent in quota.alert_percents
         if used * 100 >= quota.value * percent
     ]
     if not due:
@@ -57,6 +63,7 @@ def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
     # Another process may be at it at the same time: the table holds each of them once.
     QuotaAlert.objects.bulk_create(new, ignore_conflicts=True)
     for alert in new:
+        _tell(alert, now)
         log.warning(
             "quota_used_up_to",
             percent=alert.percent,
@@ -66,6 +73,30 @@ def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
             period=alert.period,
         )
     return len(new)
+
+
+def _tell(alert: QuotaAlert, now: datetime) -> None:
+    quota = alert.quota
+    is_spend = quota.limit == LimitName.SPEND_PER_MONTH
+    unit = "_nanos" if is_spend else "_tokens"
+    publish(
+        alert.tenant_id,
+        EventType.QUOTA_THRESHOLD_REACHED,
+        {
+            "quota_id": quota.pk,
+            "scope": quota.scope,
+            "project": quota.project and {"id": quota.project.pk, "name": quota.project.name},
+            "api_key": quota.api_key and {"id": quota.api_key.pk, "masked": quota.api_key.masked},
+            "limit": quota.limit,
+            "is_hard": quota.is_hard,
+            "period": alert.period,
+            "percent": alert.percent,
+            f"quota{unit}": quota.value,
+            f"used{unit}": alert.used,
+        },
+        key=f"{quota.pk} {alert.period} {alert.percent}",
+        occurred_at=now,
+    )
 
 
 def _used(quotas: Sequence[Quota], now: datetime) -> list[int]:

@@ -2,6 +2,7 @@
 it has agreed with the operator. Call these inside the tenant's scope."""
 
 import uuid
+from collections.abc import Sequence
 
 from django.core.exceptions import ValidationError
 from django.db.models import Q
@@ -20,6 +21,7 @@ def add_quota(
     is_hard: bool,
     project_id: uuid.UUID | None = None,
     api_key_id: uuid.UUID | None = None,
+    alert_percents: Sequence[int] | None = None,
 ) -> Quota:
     """Raises `ValidationError`, `NotPermitted` for the whole tenant, and `Conflict` where there is
     one of that limit."""
@@ -37,6 +39,8 @@ def add_quota(
         value=value,
         is_hard=is_hard,
     )
+    if alert_percents is not None:
+        quota.alert_percents = list(alert_percents)
     quota.full_clean(validate_constraints=False)
     place = Q(project=project_id) & Q(api_key=api_key_id)
     if Quota.objects.filter(place, limit=limit.value).exists():
@@ -48,15 +52,23 @@ def add_quota(
     return quota
 
 
-def change_quota(quota: Quota, *, value: int | None = None, is_hard: bool | None = None) -> Quota:
+def change_quota(
+    quota: Quota,
+    *,
+    value: int | None = None,
+    is_hard: bool | None = None,
+    alert_percents: Sequence[int] | None = None,
+) -> Quota:
     """What is None stays. Raises as `add_quota` does."""
     _check_changeable(quota)
     if value is not None:
         quota.value = value
     if is_hard is not None:
         quota.is_hard = is_hard
+    if alert_percents is not None:
+        quota.alert_percents = list(alert_percents)
     quota.full_clean(validate_constraints=False)
-    quota.save(update_fields=["value", "is_hard"])
+    quota.save(update_fields=["value", "is_hard", "alert_percents"])
     return quota
 
 

@@ -36,6 +36,18 @@ app.conf.beat_schedule = {
         "task": "tenants.raise_quota_alerts",
         "schedule": 60.0,
     },
+    "tenants are told what happened": {
+        "task": "webhooks.tell_tenants",
+        "schedule": 5.0,
+    },
+    "tenants' people are told by e-mail": {
+        "task": "webhooks.send_emails",
+        "schedule": 20.0,
+    },
+    "what tenants were told long ago goes": {
+        "task": "webhooks.forget_old",
+        "schedule": crontab(hour=3, minute=41),
+    },
     "old notes of policy changes go": {
         "task": "tenants.forget_old_changes",
         "schedule": 3600.0,

@@ -6,6 +6,7 @@ given as `<NAME>_FILE`, the path of a file that holds it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Self
@@ -83,6 +84,18 @@ class Settings(GatewayEnvironment):
     dispatch_redis_url: str = field(repr=False)
     # Redis for Celery, Channels and the cache; must not be the dispatch one in production.
     redis_url: str = field(repr=False)
+    # Django's secrets before it, with commas between: what they signed is valid, and the secrets of
+    # webhooks that they made are known, for as long as they stand here.
+    previous_secret_keys: tuple[str, ...] = field(repr=False)
+    # Let webhooks go to this machine, over http too; for development and tests only.
+    webhook_allow_loopback: bool
+    # Public addresses and networks that webhooks may not be sent to: the operator's own.
+    webhook_denied_networks: tuple[Network, ...]
+    # Mail server for alerts: smtps://user:password@host:465, smtp+starttls://…:587, or smtp://host:25
+    # for one that needs neither; default: e-mails are written to the log of the Celery worker.
+    email_url: str = field(repr=False)
+    # Who e-mails are from.
+    email_from: str
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
@@ -107,11 +120,17 @@ class Settings(GatewayEnvironment):
             ),
             "dispatch_redis_url": reader.redis_url(_DISPATCH_REDIS_URL),
             "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=_REDIS_SCHEMES),
+            "previous_secret_keys": tuple(reader.strong_secrets("PENSTOCK_PREVIOUS_SECRET_KEYS")),
+            "webhook_allow_loopback": reader.flag("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", default=False),
+            "webhook_denied_networks": reader.networks("PENSTOCK_WEBHOOK_DENIED_NETWORKS"),
+            "email_url": reader.mail_url("PENSTOCK_EMAIL_URL"),
+            "email_from": reader.mailbox("PENSTOCK_EMAIL_FROM", default="penstock@localhost"),
         }
         reader.raise_if_bad()
         return cls(**values)  # type: ignore[arg-type]
 
 
+_MAIL_SCHEMES = ("smtps", "smtp+starttls", "smtp")
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 _DISPATCH_REDIS_URL = "PENSTOCK_DISPATCH_REDIS_URL"
 _GATEWAY_REDIS_URL = "PENSTOCK_GATEWAY_REDIS_URL"
@@ -214,6 +233,22 @@ class _Reader:
         if not self.is_given(name):
             return ""
         return self.url(name, schemes=schemes, needs_path=needs_path)
+
+    def mail_url(self, name: str) -> str:
+        """A mail server's; its password goes nowhere without TLS."""
+        url = self.optional_url(name, schemes=_MAIL_SCHEMES, needs_path=False)
+        parts = _split(url)
+        if parts is not None and parts.scheme == "smtp" and parts.password:
+            self._problems.append(
+                f"{name} would send its password in clear text: use smtps:// or smtp+starttls://"
+            )
+        return url
+
+    def mailbox(self, name: str, *, default: str) -> str:
+        text = self._text(name) or default
+        if parseaddr(text)[1].count("@") != 1 or "\n" in text:
+            self._problems.append(f"{name} must be an address like Penstock <alerts@host>")
+        return text
 
     def origins(self, name: str) -> tuple[str, ...]:
         origins = self.words(name)

@@ -24,7 +24,11 @@ PENSTOCK_PUBLIC_URL = ENV.public_url
 PENSTOCK_ALLOWED_ORIGINS = ENV.allowed_origins
 PENSTOCK_MAX_BODY_BYTES = ENV.max_body_bytes
 
+PENSTOCK_WEBHOOK_ALLOW_LOOPBACK = ENV.webhook_allow_loopback
+PENSTOCK_WEBHOOK_DENIED_NETWORKS = ENV.webhook_denied_networks
+
 SECRET_KEY = ENV.secret_key
+SECRET_KEY_FALLBACKS = list(ENV.previous_secret_keys)
 DEBUG = ENV.debug
 ALLOWED_HOSTS = list(ENV.allowed_hosts)
 
@@ -134,10 +138,25 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "penstock"
+# They wait for other people's servers, and hold up nothing of ours: see tenants/webhooks/tasks.py.
+CELERY_TASK_ROUTES = {"webhooks.*": {"queue": "webhooks"}}
 CELERY_TASK_TIME_LIMIT = 120
 CELERY_TASK_SOFT_TIME_LIMIT = 90
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+
+# E-mail ------------------------------------------------------------------------------------------
+
+_mail = urlsplit(ENV.email_url)
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if ENV.email_url else 'console'}.EmailBackend"
+EMAIL_HOST = _mail.hostname or ""
+EMAIL_USE_SSL = _mail.scheme == "smtps"
+EMAIL_USE_TLS = _mail.scheme == "smtp+starttls"
+EMAIL_PORT = _mail.port or {"smtps": 465, "smtp+starttls": 587}.get(_mail.scheme, 25)
+EMAIL_HOST_USER = unquote(_mail.username or "")
+EMAIL_HOST_PASSWORD = unquote(_mail.password or "")
+EMAIL_TIMEOUT = 15
+DEFAULT_FROM_EMAIL = ENV.email_from
 
 # People ------------------------------------------------------------------------------------------
 

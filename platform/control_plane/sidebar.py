@@ -44,6 +44,15 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("inference.UsageQuarantine", "report"),
         ),
     ),
+    (
+        "Alerts",
+        (
+            ("webhooks.Endpoint", "webhook"),
+            ("webhooks.Event", "campaign"),
+            ("webhooks.Delivery", "outbox"),
+            ("webhooks.EmailNotice", "mail"),
+        ),
+    ),
     ("Audit", (("tenants.AuditEvent", "history"),)),
 )
 

@@ -58,7 +58,7 @@ class QuotaAdmin(OperatorAdmin):
     list_select_related = ["tenant"]
     autocomplete_fields = ["tenant", "project", "api_key"]
     fieldsets = [
-        (None, {"fields": [("limit", "value"), "is_hard"]}),
+        (None, {"fields": [("limit", "value"), "is_hard", "alert_percents"]}),
         (
             "Of",
             {

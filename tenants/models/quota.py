@@ -2,8 +2,9 @@
 
 import uuid
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -19,7 +20,11 @@ from tenants.models.policy_change import (
 from tenants.models.tenant import Project, Tenant
 from tenants.scoping import ScopedManager
 
-ALERT_PERCENTS = (50, 80, 100)
+MAX_ALERT_PERCENTS = 10
+
+
+def default_alert_percents() -> list[int]:
+    return [50, 80, 100]
 
 
 class Quota(AffectsPolicy):
@@ -42,6 +47,19 @@ class Quota(AffectsPolicy):
     is_hard = models.BooleanField(
         default=True, help_text="A soft quota is counted and alerted on, and refuses nothing."
     )
+
+    # More than 100 is for soft ones, which may be passed.
+    alert_percents = ArrayField(
+        models.PositiveSmallIntegerField(
+            validators=[MinValueValidator(1), MaxValueValidator(1000)]
+        ),
+        default=default_alert_percents,
+        blank=True,
+        size=MAX_ALERT_PERCENTS,
+        help_text="Shares of a day's or a month's quota at which the tenant is told, in percent.",
+    )
+
+    beside_policy = frozenset({"alert_percents"})
 
     objects = ScopedPolicyManager()
 
@@ -78,6 +96,7 @@ class Quota(AffectsPolicy):
         for place in (self.project, self.api_key):
             if place is not None and place.tenant_id != self.tenant_id:
                 raise ValidationError("Project and key must be of the quota's tenant.")
+        self.alert_percents = sorted(set(self.alert_percents))
 
     @property
     def scope(self) -> str:
@@ -106,7 +125,7 @@ class QuotaAlert(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quota_alerts")
     quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="alerts")
     period = models.CharField(max_length=10, help_text="The day (2026-01-31) or month (2026-01).")
-    percent = models.PositiveSmallIntegerField(help_text="Of the quota: 50, 80 or 100.")
+    percent = models.PositiveSmallIntegerField(help_text="Of the quota.")
     used = models.PositiveBigIntegerField()
     raised_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -203,6 +203,9 @@ class Membership(models.Model):
     role = models.CharField(
         max_length=20, choices=[(role.value, role.value) for role in Role], default=Role.VIEWER
     )
+    gets_alerts = models.BooleanField(
+        "gets alerts by e-mail", default=True, help_text="Those that are for this role."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = ScopedManager["Membership"]()

@@ -1,8 +1,19 @@
-"""Django application configuration."""
-
 from django.apps import AppConfig
 
 
 class WebhooksConfig(AppConfig):
+    """What tenants are told, by webhooks and by e-mail."""
+
     name = "tenants.webhooks"
     label = "webhooks"
+
+    def ready(self) -> None:
+        from tenants.export import register_export
+        from tenants.fsck import register_check
+        from tenants.webhooks.deliveries import overdue_problems
+        from tenants.webhooks.models import Delivery, Endpoint, Event
+
+        register_check("webhooks", overdue_problems)
+        register_export("webhook_endpoint", lambda tenant: Endpoint.objects.filter(tenant=tenant))
+        register_export("webhook_event", lambda tenant: Event.objects.filter(tenant=tenant))
+        register_export("webhook_delivery", lambda tenant: Delivery.objects.filter(tenant=tenant))

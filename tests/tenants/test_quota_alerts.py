@@ -13,6 +13,7 @@ from inference.limits import packed
 from inference.reservations import Claim, Reservations
 from tenants.models import ApiKey, Project, Quota, QuotaAlert
 from tenants.quota_alerts import raise_quota_alerts
+from tenants.webhooks.models import Event
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -79,6 +80,50 @@ def test_each_share_is_told_once_in_a_period(
     use(dispatch_redis_url, api_key, tokens=60, at=NEXT_DAY)
     assert raise_quota_alerts(NEXT_DAY) == 1
     assert raised()[-1] == (place, "2026-12-01", 50, 60)
+
+
+def test_a_quota_is_told_of_at_its_own_shares_and_what_is_told_goes_out(
+    dispatch_redis_url: str, api_key: ApiKey
+) -> None:
+    quota = Quota.objects.create(
+        tenant_id=api_key.tenant_id,
+        project=api_key.project,
+        limit=LimitName.SPEND_PER_MONTH,
+        value=1000,
+        is_hard=False,
+        alert_percents=[30, 120],
+    )
+    use(dispatch_redis_url, api_key, tokens=1, nanos=900)
+    assert raise_quota_alerts(NOON) == 1
+    use(dispatch_redis_url, api_key, tokens=1, nanos=301)
+    assert raise_quota_alerts(NOON) == 1
+    assert raise_quota_alerts(NOON) == 0
+    first, second = Event.objects.order_by("created_at")
+    assert (first.type, first.tenant_id) == ("quota.threshold_reached", api_key.tenant_id)
+    assert first.data == {
+        "quota_id": str(quota.pk),
+        "scope": "project",
+        "project": {"id": str(api_key.project_id), "name": "default"},
+        "api_key": None,
+        "limit": "spend_per_month",
+        "is_hard": False,
+        "period": "2026-11",
+        "percent": 30,
+        "quota_nanos": 1000,
+        "used_nanos": 900,
+    }
+    assert (second.data["percent"], second.data["used_nanos"]) == (120, 1201)
+
+
+def test_a_quota_without_shares_is_told_of_to_nobody(
+    dispatch_redis_url: str, api_key: ApiKey
+) -> None:
+    Quota.objects.create(
+        tenant_id=api_key.tenant_id, limit=LimitName.TOKENS_PER_DAY, value=1, alert_percents=[]
+    )
+    use(dispatch_redis_url, api_key, tokens=50)
+    assert raise_quota_alerts(NOON) == 0
+    assert not Event.objects.exists()
 
 
 def test_spend_and_tokens_of_a_month_are_told_apart(

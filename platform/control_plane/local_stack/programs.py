@@ -78,8 +78,13 @@ def celery_programs(schedule_file: Path) -> list[Program]:
         "--pidfile",
         "",
     ]
+    # Threads: it waits for other people's servers.
+    telling = [*celery, "worker", "--queues", "webhooks", "--pool", "threads", "--concurrency", "2"]
+    telling += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
+    telling += ["--hostname", "webhooks@penstock"]
     return [
         Program(name="celery", command=guarded(worker)),
+        Program(name="webhooks", command=guarded(telling)),
         Program(name="beat", command=guarded(beat)),
     ]
 

@@ -20,6 +20,13 @@ class Command(ReportingCommand):
         parser.add_argument("limit", choices=[name.value for name in LimitName])
         parser.add_argument("value", type=dollars, help="a number; spend_per_month in dollars")
         parser.add_argument("--soft", action="store_true", help="alert only, refuse nothing")
+        parser.add_argument(
+            "--alert-at",
+            type=int,
+            action="append",
+            metavar="PERCENT",
+            help="tell the tenant at this share, may be repeated (default: 50, 80 and 100)",
+        )
         place = parser.add_mutually_exclusive_group()
         place.add_argument("--project", help="only of this project")
         place.add_argument("--api-key", help="only of this key, by id or public id")
@@ -34,6 +41,8 @@ class Command(ReportingCommand):
         quota = Quota.objects.filter(tenant=tenant, limit=limit, **place).first()
         quota = quota or Quota(tenant=tenant, limit=limit, **place)
         quota.value, quota.is_hard = int(value), not options["soft"]
+        if options["alert_at"]:
+            quota.alert_percents = options["alert_at"]
         quota.full_clean()
         quota.save()
         self.report(
@@ -44,4 +53,5 @@ class Command(ReportingCommand):
             limit=limit.value,
             value=quota.value,
             is_hard=quota.is_hard,
+            alert_percents=" ".join(map(str, quota.alert_percents)),
         )

@@ -1,0 +1,183 @@
+"""Operators' pages for what tenants are told: endpoints, events, deliveries and e-mails."""
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from unfold.admin import TabularInline
+from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
+from unfold.decorators import action, display
+
+from tenants.errors import TenantsError
+from tenants.operator_admin import LogAdmin, ReadOnlyAdmin
+from tenants.webhooks import deliveries, endpoints
+from tenants.webhooks.models import (
+    Delivery,
+    DeliveryAttempt,
+    DisabledReason,
+    EmailNotice,
+    Endpoint,
+    Event,
+)
+
+
+@admin.register(Endpoint)
+class EndpointAdmin(ReadOnlyAdmin):
+    """A tenant sets its own; operators look, switch one off and on, and send a test."""
+
+    list_display = ["tenant", "url", "state", "failing_since", "created_at"]
+    list_display_links = ["url"]
+    list_filter = [("tenant", AutocompleteSelectFilter), "is_enabled"]
+    search_fields = ["tenant__name", "url", "id__startswith"]
+    list_select_related = ["tenant"]
+    fields = [
+        "id",
+        "tenant",
+        "url",
+        "description",
+        "event_types",
+        "state",
+        "disabled_at",
+        "failing_since",
+        "rotated_at",
+        "previous_expires_at",
+        "created_at",
+    ]
+    readonly_fields = fields
+    actions_detail: ClassVar = ["disable_one", "enable_one", "test_one"]
+
+    @display(
+        description="state",
+        ordering="is_enabled",
+        label={"enabled": "success", "failing": "warning", "disabled": "danger"},
+    )
+    def state(self, endpoint: Endpoint) -> str:
+        if not endpoint.is_enabled:
+            return "disabled"
+        return "enabled" if endpoint.failing_since is None else "failing"
+
+    def has_act_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        return request.user.has_perm("webhooks.change_endpoint")
+
+    @action(description="Disable", url_path="disable", permissions=["act"], icon="block")
+    def disable_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        record = get_object_or_404(Endpoint, pk=object_id)
+        if not self.is_sure(request):
+            return self.ask_first(
+                request,
+                title="Disable this webhook endpoint",
+                text="Nothing more is sent to it. What is pending has failed then, and can be "
+                "redelivered once it is enabled again.",
+                button="Disable",
+                is_final=True,
+            )
+        record = endpoints.locked(record.pk)
+        if record.is_enabled:
+            deliveries.disable(record, DisabledReason.BY_HAND, datetime.now(UTC))
+            self.log_change(request, record, "Disabled.")
+        messages.success(request, "The endpoint is disabled.")
+        return self.back_to(record)
+
+    @action(description="Enable", url_path="enable", permissions=["act"], icon="check")
+    def enable_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        record = get_object_or_404(Endpoint, pk=object_id)
+        if not self.is_sure(request):
+            return self.ask_first(
+                request,
+                title="Enable this webhook endpoint",
+                text="Events from now on are sent to it.",
+                button="Enable",
+            )
+        record = endpoints.locked(record.pk)
+        if not record.is_enabled:
+            endpoints.enable(record)
+            self.log_change(request, record, "Enabled.")
+        messages.success(request, "The endpoint is enabled.")
+        return self.back_to(record)
+
+    @action(description="Send a test", url_path="test", permissions=["act"], icon="send")
+    def test_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        record = get_object_or_404(Endpoint, pk=object_id)
+        if not self.is_sure(request):
+            return self.ask_first(
+                request,
+                title="Send a test",
+                text="An event of the type webhook.test is sent to this endpoint.",
+                button="Send",
+            )
+        try:
+            endpoints.send_test(record)
+            messages.success(request, "A test is on its way.")
+        except TenantsError as error:
+            messages.error(request, error.message)
+        return self.back_to(record)
+
+
+@admin.register(Event)
+class EventAdmin(LogAdmin):
+    list_display = ["type", "tenant", "occurred_at", "spread_at"]
+    list_filter = [("tenant", AutocompleteSelectFilter), ("type", ChoicesDropdownFilter)]
+    search_fields = ["tenant__name", "key", "id__startswith"]
+    list_select_related = ["tenant"]
+
+
+class AttemptInline(TabularInline):  # type: ignore[misc]
+    model = DeliveryAttempt
+    extra = 0
+    fields = ["number", "started_at", "duration_ms", "status_code", "problem", "detail"]
+    readonly_fields = fields
+    can_delete = False
+    ordering = ["number"]
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(LogAdmin):
+    list_display = [
+        "event",
+        "tenant",
+        "state",
+        "attempts",
+        "last_status_code",
+        "last_problem",
+        "next_attempt_at",
+        "created_at",
+    ]
+    list_filter = [
+        ("tenant", AutocompleteSelectFilter),
+        ("state", ChoicesDropdownFilter),
+        ("last_problem", ChoicesDropdownFilter),
+    ]
+    search_fields = ["tenant__name", "id__startswith", "endpoint__id__startswith"]
+    list_select_related = ["event", "tenant", "endpoint"]
+    inlines = [AttemptInline]
+    actions = ["redeliver"]
+
+    def has_redeliver_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("webhooks.change_delivery")
+
+    @admin.action(permissions=["redeliver"], description="Redeliver the selected")
+    def redeliver(self, request: HttpRequest, selected: QuerySet[Delivery]) -> None:
+        count = 0
+        # In one order, so that two operators never wait for each other.
+        for delivery in selected.select_related("endpoint").order_by("endpoint_id", "pk"):
+            try:
+                endpoints.redeliver(delivery)
+            except TenantsError as error:
+                messages.error(request, f"{delivery}: {error.message}")
+            else:
+                count += 1
+        messages.success(request, f"{count} on their way again.")
+
+
+@admin.register(EmailNotice)
+class EmailNoticeAdmin(LogAdmin):
+    list_display = ["event", "tenant", "membership", "state", "tries", "problem", "sent_at"]
+    list_filter = [("tenant", AutocompleteSelectFilter), ("state", ChoicesDropdownFilter)]
+    search_fields = ["tenant__name", "membership__user__email"]
+    list_select_related = ["event", "tenant", "membership__user"]

@@ -1,0 +1,365 @@
+"""From an event to the deliveries of it, and a delivery's life: sent, tried again, given up.
+
+Any number of workers may be at it. A delivery that is being sent is due again after `LEASE`, so
+that it is not lost with its worker; its receiver knows it by the header `webhook-id`.
+"""
+
+import random
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import structlog
+from django.db.models import F, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from tenants.models import Membership, Tenant
+from tenants.permissions import Role
+from tenants.scoping import operator_scope
+from tenants.webhooks import sending, signing
+from tenants.webhooks.event_types import KINDS, EventType
+from tenants.webhooks.events import publish
+from tenants.webhooks.models import (
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    DisabledReason,
+    EmailNotice,
+    Endpoint,
+    Event,
+)
+from tenants.webhooks.problems import Problem
+from tenants.webhooks.sending import Outcome
+
+log = structlog.get_logger(__name__)
+
+# 10 s, 30 s, 90 s, … 18 h: ten attempts in some 27 hours.
+MAX_TRIES: Final = 10
+FIRST_DELAY: Final = timedelta(seconds=10)
+DELAY_FACTOR: Final = 3
+JITTER: Final = 0.2
+# An endpoint that took nothing for so long is disabled with the next delivery that is given up.
+DISABLE_AFTER: Final = timedelta(days=3)
+LEASE: Final = timedelta(seconds=2 * sending.TOTAL_SECONDS)
+KEPT: Final = timedelta(days=30)
+
+_EVENTS_AT_ONCE: Final = 500
+_SENT_AT_ONCE: Final = 16
+# Of one endpoint at a time: a slow one holds up nobody but itself.
+_OF_ONE_ENDPOINT: Final = 4
+_FORGOTTEN_AT_ONCE: Final = 1000
+_USER_AGENT: Final = "Penstock-Webhooks/1 (+https://www.standardwebhooks.com)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """An attempt to be made. Without `headers` it could not be signed."""
+
+    delivery_id: uuid.UUID
+    endpoint_id: uuid.UUID
+    tenant_id: uuid.UUID
+    number: int
+    url: str = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
+    body: str = field(repr=False)
+
+
+# Events to deliveries ---------------------------------------------------------------------------
+
+
+def spread_events(now: datetime | None = None) -> int:
+    """A delivery for each endpoint and an e-mail for each member that are to have an event. Returns
+    how many events."""
+    now = now or datetime.now(UTC)
+    with operator_scope("spread of events"):
+        waiting = Event.objects.filter(spread_at=None).order_by("created_at")
+        events = list(waiting.select_for_update(skip_locked=True)[:_EVENTS_AT_ONCE])
+        if not events:
+            return 0
+        tenant_ids = {event.tenant_id for event in events}
+        _make_deliveries(events, tenant_ids, now)
+        _make_emails(events, tenant_ids, now)
+        Event.objects.filter(pk__in=[event.pk for event in events]).update(spread_at=now)
+    return len(events)
+
+
+def _make_deliveries(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datetime) -> None:
+    endpoints = list(Endpoint.objects.filter(tenant__in=tenant_ids, is_enabled=True))
+    Delivery.objects.bulk_create(
+        [
+            Delivery(tenant_id=event.tenant_id, event=event, endpoint=endpoint, next_attempt_at=now)
+            for event in events
+            for endpoint in endpoints
+            if endpoint.tenant_id == event.tenant_id and endpoint.wants(event.type)
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def _make_emails(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datetime) -> None:
+    members = list(
+        Membership.objects.filter(
+            tenant__in=tenant_ids, gets_alerts=True, user__is_active=True
+        ).only("tenant_id", "role")
+    )
+    EmailNotice.objects.bulk_create(
+        [
+            EmailNotice(tenant_id=event.tenant_id, event=event, membership=member, next_try_at=now)
+            for event in events
+            for member in members
+            if member.tenant_id == event.tenant_id
+            and Role(member.role) in KINDS[EventType(event.type)].mailed_to
+        ],
+        ignore_conflicts=True,
+    )
+
+
+# Sending ----------------------------------------------------------------------------------------
+
+
+def deliver_due(now: datetime | None = None) -> int:
+    """One attempt of each delivery that is due, of no more than can be made at once. Returns how
+    many."""
+    parcels = take_due(now or datetime.now(UTC))
+    with ThreadPoolExecutor(_SENT_AT_ONCE, thread_name_prefix="webhook") as threads:
+        under_way = {threads.submit(_send, parcel): parcel for parcel in parcels}
+        for attempt in as_completed(under_way):
+            record(under_way[attempt], attempt.result())
+    return len(parcels)
+
+
+def take_due(now: datetime) -> list[Parcel]:
+    """Nobody else takes these before the lease runs out."""
+    with operator_scope("webhook deliveries"):
+        due = Delivery.objects.filter(state=DeliveryState.PENDING, next_attempt_at__lte=now)
+        place = Window(RowNumber(), partition_by="endpoint_id", order_by="next_attempt_at")
+        first = due.annotate(place=place).filter(place__lte=_OF_ONE_ENDPOINT)
+        taken = list(
+            # The condition stands here too: of a row that somebody else has just taken it is
+            # asked again.
+            due.filter(pk__in=first.values("pk"))
+            .select_related("endpoint", "event")
+            .order_by("next_attempt_at")
+            .select_for_update(skip_locked=True, of=("self",))[:_SENT_AT_ONCE]
+        )
+        Delivery.objects.filter(pk__in=[delivery.pk for delivery in taken]).update(
+            attempts=F("attempts") + 1, tries=F("tries") + 1, next_attempt_at=now + LEASE
+        )
+        return [_parcel(delivery, now) for delivery in taken]
+
+
+def record(parcel: Parcel, outcome: Outcome, now: datetime | None = None) -> None:
+    """Into the log, and what follows from it for delivery and endpoint."""
+    now = now or datetime.now(UTC)
+    with operator_scope("webhook deliveries"):
+        # First the endpoint, then its deliveries, as everywhere.
+        endpoints = Endpoint.objects.select_for_update(no_key=True, of=("self",))
+        endpoint = endpoints.filter(pk=parcel.endpoint_id).first()
+        delivery = Delivery.objects.select_for_update().filter(pk=parcel.delivery_id).first()
+        if endpoint is None or delivery is None:
+            return  # it was removed in the meantime, with its log
+        DeliveryAttempt.objects.bulk_create([_logged(parcel, outcome)], ignore_conflicts=True)
+        _note_health(endpoint, outcome, now)
+        # After its lease another attempt may have begun; that one decides then.
+        if delivery.state == DeliveryState.PENDING and (
+            delivery.attempts == parcel.number or outcome.problem is None
+        ):
+            _move_on(delivery, endpoint, outcome, now)
+    log.info(
+        "webhook_attempt",
+        delivery_id=str(parcel.delivery_id),
+        endpoint_id=str(parcel.endpoint_id),
+        tenant_id=str(parcel.tenant_id),
+        attempt=parcel.number,
+        status_code=outcome.status_code,
+        problem=outcome.problem,
+        duration_ms=outcome.duration_ms,
+    )
+
+
+def delay_after(tries: int, outcome: Outcome) -> timedelta:
+    """How long to wait after so many tries: longer each time, never the same twice, and not before
+    the receiver's Retry-After."""
+    seconds = FIRST_DELAY.total_seconds() * DELAY_FACTOR ** (tries - 1)
+    delay = timedelta(seconds=seconds * random.uniform(1 - JITTER, 1 + JITTER))
+    return max(delay, timedelta(seconds=outcome.retry_after_seconds or 0))
+
+
+def _parcel(delivery: Delivery, now: datetime) -> Parcel:
+    event, endpoint = delivery.event, delivery.endpoint
+    body = event.to_body()
+    headers = {"content-type": "application/json", "user-agent": _USER_AGENT}
+    try:
+        secrets = endpoint.secrets_at(now)
+        headers |= signing.signed_headers(
+            body, message_id=event.message_id, now=now, signed_with=secrets
+        )
+    except signing.SecretLost:
+        headers = {}
+    return Parcel(
+        delivery_id=delivery.pk,
+        endpoint_id=endpoint.pk,
+        tenant_id=delivery.tenant_id,
+        number=delivery.attempts + 1,
+        url=endpoint.url,
+        headers=headers,
+        body=body,
+    )
+
+
+def _send(parcel: Parcel) -> Outcome:
+    if not parcel.headers:
+        return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.SECRET_LOST)
+    return sending.send(parcel.url, headers=parcel.headers, body=parcel.body)
+
+
+def _logged(parcel: Parcel, outcome: Outcome) -> DeliveryAttempt:
+    return DeliveryAttempt(
+        tenant_id=parcel.tenant_id,
+        delivery_id=parcel.delivery_id,
+        number=parcel.number,
+        started_at=outcome.started_at,
+        duration_ms=outcome.duration_ms,
+        status_code=outcome.status_code,
+        problem=outcome.problem or "",
+        detail=outcome.detail,
+        response_excerpt=outcome.response_excerpt,
+    )
+
+
+def _note_health(endpoint: Endpoint, outcome: Outcome, now: datetime) -> None:
+    failing_since = None if outcome.problem is None else endpoint.failing_since or now
+    if failing_since != endpoint.failing_since:
+        endpoint.failing_since = failing_since
+        endpoint.save(update_fields=["failing_since"])
+
+
+def _move_on(delivery: Delivery, endpoint: Endpoint, outcome: Outcome, now: datetime) -> None:
+    delivery.last_status_code = outcome.status_code
+    delivery.last_problem = outcome.problem or ""
+    is_over = delivery.tries >= MAX_TRIES or outcome.problem is Problem.GONE
+    if outcome.problem is None:
+        _finish(delivery, DeliveryState.DELIVERED, now)
+    elif is_over:
+        _finish(delivery, DeliveryState.FAILED, now)
+    else:
+        delivery.next_attempt_at = now + delay_after(delivery.tries, outcome)
+    delivery.save()
+    if outcome.problem is Problem.GONE:
+        _disable_by_itself(endpoint, DisabledReason.GONE, now)
+    elif is_over and now - (endpoint.failing_since or now) >= DISABLE_AFTER:
+        _disable_by_itself(endpoint, DisabledReason.FAILING, now)
+
+
+def _finish(delivery: Delivery, state: DeliveryState, now: datetime) -> None:
+    delivery.state, delivery.finished_at, delivery.next_attempt_at = state.value, now, None
+
+
+# An endpoint that is disabled -------------------------------------------------------------------
+
+
+def disable(endpoint: Endpoint, reason: DisabledReason, now: datetime) -> None:
+    """Nothing more is sent to it; what was pending has failed, and can be redelivered by hand. The
+    caller has locked the endpoint."""
+    endpoint.is_enabled = False
+    endpoint.disabled_reason = reason.value
+    endpoint.disabled_at = now
+    endpoint.save(update_fields=["is_enabled", "disabled_reason", "disabled_at"])
+    Delivery.objects.filter(endpoint=endpoint, state=DeliveryState.PENDING).update(
+        state=DeliveryState.FAILED,
+        next_attempt_at=None,
+        finished_at=now,
+        last_problem=Problem.ENDPOINT_DISABLED,
+    )
+
+
+def _disable_by_itself(endpoint: Endpoint, reason: DisabledReason, now: datetime) -> None:
+    """With a notice: e-mails, and webhooks to the tenant's other endpoints."""
+    if not endpoint.is_enabled:
+        return
+    disable(endpoint, reason, now)
+    publish(
+        endpoint.tenant_id,
+        EventType.WEBHOOK_DISABLED,
+        {
+            "endpoint_id": endpoint.pk,
+            "description": endpoint.description,
+            "reason": reason.value,
+            "failing_since": endpoint.failing_since,
+        },
+        key=f"{endpoint.pk} {now.isoformat()}",
+        occurred_at=now,
+    )
+    log.warning(
+        "webhook_endpoint_disabled",
+        endpoint_id=str(endpoint.pk),
+        tenant_id=str(endpoint.tenant_id),
+        reason=reason.value,
+    )
+
+
+# The log's end ----------------------------------------------------------------------------------
+
+
+def forget_old(now: datetime | None = None) -> int:
+    """Events with their deliveries, log and e-mails, once they are older than `KEPT` and nothing
+    of them is pending. Returns how many events."""
+    now = now or datetime.now(UTC)
+    forgotten = 0
+    while True:
+        with operator_scope("forgetting of old events"):
+            old = _old_events(now)[:_FORGOTTEN_AT_ONCE]
+            batch = list(old.values_list("pk", flat=True))
+            delete_events(Event.objects.filter(pk__in=batch))
+        forgotten += len(batch)
+        if len(batch) < _FORGOTTEN_AT_ONCE:
+            return forgotten
+
+
+def forget_tenant(tenant: Tenant) -> None:
+    """All that is here of a tenant that is closed."""
+    delete_events(Event.objects.filter(tenant=tenant))
+    Endpoint.objects.filter(tenant=tenant).delete()
+
+
+def delete_events(events: QuerySet[Event]) -> None:
+    """With what was made of them."""
+    ids = list(events.values_list("pk", flat=True))
+    DeliveryAttempt.objects.filter(delivery__event__in=ids).delete()
+    Delivery.objects.filter(event__in=ids).delete()
+    EmailNotice.objects.filter(event__in=ids).delete()
+    Event.objects.filter(pk__in=ids).delete()
+
+
+def _old_events(now: datetime) -> QuerySet[Event]:
+    return (
+        Event.objects.filter(created_at__lt=now - KEPT, spread_at__isnull=False)
+        .exclude(deliveries__state=DeliveryState.PENDING)
+        .exclude(emails__state="pending")
+        .order_by("created_at")
+    )
+
+
+# The check --------------------------------------------------------------------------------------
+
+
+def overdue_problems(now: datetime | None = None) -> list[str]:
+    """For fsck: what should have been sent an hour ago and nobody has taken up."""
+    long_ago = (now or datetime.now(UTC)) - timedelta(hours=1)
+    counts = {
+        "events wait to be told": Event.objects.filter(spread_at=None, created_at__lt=long_ago),
+        "webhook deliveries are overdue": Delivery.objects.filter(
+            state=DeliveryState.PENDING, next_attempt_at__lt=long_ago
+        ),
+        "e-mail notices are overdue": EmailNotice.objects.filter(
+            state="pending", next_try_at__lt=long_ago
+        ),
+    }
+    return [
+        f"{count} {what} by more than an hour; is a Celery worker of the queue `webhooks` running?"
+        for what, rows in counts.items()
+        if (count := rows.count())
+    ]

@@ -1,0 +1,155 @@
+"""E-mails of events, in plain text, to the members whose roles are told of such events.
+
+A notice is taken for a while before it is sent, so that several workers share the work; one that is
+lost with its worker is sent again, under the same Message-ID.
+"""
+
+import smtplib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parseaddr
+from typing import Any, Final
+
+import structlog
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+from django.db.models import F
+
+from tenants.scoping import operator_scope
+from tenants.webhooks.event_types import KINDS, EventType
+from tenants.webhooks.models import EmailNotice, EmailState, Event
+
+log = structlog.get_logger(__name__)
+
+# 1 min, 4 min, 16 min, … 17 h: seven tries in a day.
+MAX_TRIES: Final = 7
+FIRST_DELAY: Final = timedelta(minutes=1)
+DELAY_FACTOR: Final = 4
+LEASE: Final = timedelta(minutes=10)
+_SENT_AT_ONCE: Final = 20
+_NANOS: Final = 1_000_000_000
+
+
+def send_due(now: datetime | None = None) -> int:
+    """Each notice that is due, once, of no more than a few. Returns how many were sent."""
+    now = now or datetime.now(UTC)
+    notices = _take_due(now)
+    sent = 0
+    for notice in notices:
+        problem = _send(notice)
+        _record(notice, problem, now)
+        sent += problem is None
+    return sent
+
+
+def _take_due(now: datetime) -> list[EmailNotice]:
+    with operator_scope("e-mail notices"):
+        due = EmailNotice.objects.filter(state=EmailState.PENDING, next_try_at__lte=now)
+        taken = list(
+            due.select_related("event", "membership__user", "tenant")
+            .order_by("next_try_at")
+            .select_for_update(skip_locked=True, of=("self",))[:_SENT_AT_ONCE]
+        )
+        EmailNotice.objects.filter(pk__in=[notice.pk for notice in taken]).update(
+            tries=F("tries") + 1, next_try_at=now + LEASE
+        )
+    for notice in taken:
+        notice.tries += 1
+    return taken
+
+
+def _send(notice: EmailNotice) -> str | None:
+    """What went wrong, in a word: an error's text may hold the address."""
+    message = as_message(notice)
+    try:
+        with get_connection(timeout=settings.EMAIL_TIMEOUT) as connection:
+            message.connection = connection
+            message.send()
+    except smtplib.SMTPResponseException as error:
+        return f"{type(error).__name__} {error.smtp_code}"
+    except (smtplib.SMTPException, OSError) as error:
+        return type(error).__name__
+    return None
+
+
+def _record(notice: EmailNotice, problem: str | None, now: datetime) -> None:
+    changes: dict[str, Any] = {"problem": problem or ""}
+    if problem is None:
+        changes |= {"state": EmailState.SENT, "sent_at": now, "next_try_at": None}
+    elif notice.tries >= MAX_TRIES:
+        changes |= {"state": EmailState.FAILED, "next_try_at": None}
+    else:
+        delay = FIRST_DELAY * DELAY_FACTOR ** (notice.tries - 1)
+        changes |= {"next_try_at": now + delay}
+    with operator_scope("e-mail notices"):
+        EmailNotice.objects.filter(pk=notice.pk).update(**changes)
+    told = log.info if problem is None else log.warning
+    told(
+        "email_notice",
+        notice_id=str(notice.pk),
+        tenant_id=str(notice.tenant_id),
+        type=notice.event.type,
+        attempt=notice.tries,
+        problem=problem,
+    )
+
+
+# What it says -----------------------------------------------------------------------------------
+
+
+def as_message(notice: EmailNotice) -> EmailMessage:
+    event, tenant = notice.event, notice.tenant
+    kind = KINDS[EventType(event.type)]
+    facts = "\n".join(f"  {name}: {value}" for name, value in _facts(event.data))
+    lines = [
+        kind.sentence,
+        f"  organisation: {tenant.name}\n  at: {event.occurred_at:%Y-%m-%d %H:%M} UTC\n{facts}",
+        "You get this as one of the people who run this organisation in Penstock at "
+        f"{settings.PENSTOCK_PUBLIC_URL}. Who administers it can switch these e-mails off for you.",
+    ]
+    domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
+    return EmailMessage(
+        subject=_one_line(f"[Penstock] {subject(event)} ({tenant.name})"),
+        body="\n\n".join(lines) + "\n",
+        to=[notice.membership.user.email],
+        headers={"Message-ID": f"<{notice.pk}@{domain}>", "Auto-Submitted": "auto-generated"},
+    )
+
+
+def subject(event: Event) -> str:
+    if event.type == EventType.QUOTA_THRESHOLD_REACHED:
+        limit = str(event.data["limit"]).replace("_", " ")
+        return f"{event.data['percent']} % of the quota of {limit} is used"
+    return KINDS[EventType(event.type)].subject
+
+
+def _facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The event's data as people read it, a line each; what there is none of is left out."""
+    facts: list[tuple[str, str]] = []
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            facts += [(f"{_words(name)} {inner}", text) for inner, text in _facts(value)]
+        elif value is not None and value != "":
+            facts.append(_fact(name, value))
+    return facts
+
+
+def _fact(name: str, value: object) -> tuple[str, str]:
+    if name.endswith("_nanos") and isinstance(value, int):
+        sign = "-" if value < 0 else ""
+        dollars, rest = divmod(abs(value), _NANOS)
+        decimals = f"{rest:09}".rstrip("0").ljust(2, "0")
+        return _words(name.removesuffix("_nanos")), f"{sign}${dollars:,}.{decimals}"
+    if isinstance(value, bool):
+        return _words(name), "yes" if value else "no"
+    if isinstance(value, int):
+        return _words(name), f"{value:,}"
+    return _words(name), _one_line(str(value))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,183 @@
+"""Endpoints as a tenant's people set them, and what they can ask for. Call these inside the
+tenant's scope."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.core.exceptions import ValidationError
+
+from tenants.acting import Verb, audited_as
+from tenants.errors import Conflict
+from tenants.models import Tenant
+from tenants.scoping import operator_scope
+from tenants.webhooks import addresses, deliveries, signing
+from tenants.webhooks.event_types import SUBSCRIBABLE, EventType
+from tenants.webhooks.models import (
+    Delivery,
+    DeliveryState,
+    DisabledReason,
+    Endpoint,
+    Event,
+)
+
+MAX_ENDPOINTS: Final = 16
+LONGEST_OVERLAP: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSecret:
+    """An endpoint and its secret, which is shown this once."""
+
+    endpoint: Endpoint
+    secret: signing.Secret
+
+
+def add_endpoint(
+    tenant: Tenant,
+    *,
+    url: str,
+    event_types: Sequence[str] | None = None,
+    description: str = "",
+) -> NewSecret:
+    """Raises `ValidationError` that names the field, also for a URL that leads into a private
+    network, and `Conflict` where there are too many."""
+    _check_url(url)
+    _check_event_types(event_types)
+    # Of two at the same time the second counts the first.
+    Tenant.objects.select_for_update(no_key=True, of=("self",)).get(pk=tenant.pk)
+    if Endpoint.objects.filter(tenant=tenant).count() >= MAX_ENDPOINTS:
+        raise Conflict(f"There are {MAX_ENDPOINTS} webhook endpoints already; remove one first.")
+    endpoint = Endpoint(
+        tenant=tenant,
+        url=url,
+        event_types=None if event_types is None else sorted(set(event_types)),
+        description=description.strip(),
+    )
+    secret = signing.made(endpoint.pk, bytes(endpoint.salt))
+    endpoint.check_digest = secret.check_digest
+    endpoint.full_clean(validate_unique=False, validate_constraints=False)
+    endpoint.save(force_insert=True)
+    return NewSecret(endpoint=endpoint, secret=secret)
+
+
+def change_endpoint(endpoint: Endpoint, **fields: object) -> Endpoint:
+    """`url`, `event_types`, `description` and `is_enabled`, of which what is left out stays. Raises
+    as `add_endpoint` does."""
+    endpoint = locked(endpoint.pk)
+    is_enabled = fields.pop("is_enabled", endpoint.is_enabled)
+    if "url" in fields:
+        _check_url(str(fields["url"]))
+    if "event_types" in fields:
+        wanted: Sequence[str] | None = fields["event_types"]  # type: ignore[assignment]
+        _check_event_types(wanted)
+        fields["event_types"] = None if wanted is None else sorted(set(wanted))
+    if "description" in fields:
+        fields["description"] = str(fields["description"]).strip()
+    for name, value in fields.items():
+        setattr(endpoint, name, value)
+    endpoint.full_clean(validate_unique=False, validate_constraints=False)
+    endpoint.save(update_fields=list(fields))
+    if is_enabled and not endpoint.is_enabled:
+        enable(endpoint)
+    elif endpoint.is_enabled and not is_enabled:
+        deliveries.disable(endpoint, DisabledReason.BY_HAND, datetime.now(UTC))
+    return endpoint
+
+
+def enable(endpoint: Endpoint) -> None:
+    """With a clean record; what it missed is not sent by itself. The caller has locked it."""
+    endpoint.is_enabled, endpoint.disabled_reason = True, ""
+    endpoint.disabled_at = endpoint.failing_since = None
+    endpoint.save(update_fields=["is_enabled", "disabled_reason", "disabled_at", "failing_since"])
+
+
+def rotate_secret(endpoint: Endpoint, *, overlap: timedelta) -> NewSecret:
+    """A new secret; for `overlap` more, deliveries are signed with the one before it as well.
+    Raises `ValidationError` for a longer overlap than a week."""
+    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
+        raise ValidationError({"overlap_seconds": "The overlap is at most 7 days."})
+    with audited_as(Verb.ROTATED):
+        endpoint = locked(endpoint.pk)
+        now = datetime.now(UTC)
+        endpoint.previous_salt = bytes(endpoint.salt)
+        endpoint.previous_check_digest = bytes(endpoint.check_digest)
+        endpoint.previous_expires_at = now + overlap
+        endpoint.salt = signing.new_salt()
+        secret = signing.made(endpoint.pk, endpoint.salt)
+        endpoint.check_digest = secret.check_digest
+        endpoint.rotated_at = now
+        endpoint.save()
+    return NewSecret(endpoint=endpoint, secret=secret)
+
+
+def remove_endpoint(endpoint: Endpoint) -> None:
+    """With its deliveries and their log."""
+    locked(endpoint.pk)
+    # The log is not a tenant's to delete, but where its endpoint goes it goes with it.
+    with operator_scope("removal of a webhook endpoint"):
+        endpoint.delete()
+
+
+def send_test(endpoint: Endpoint) -> Delivery:
+    """Something to receive, whatever it has subscribed to. Raises `Conflict` where it is
+    disabled."""
+    endpoint = _enabled(endpoint)
+    now = datetime.now(UTC)
+    event = Event.objects.create(
+        tenant_id=endpoint.tenant_id,
+        type=EventType.WEBHOOK_TEST.value,
+        key=str(uuid.uuid4()),
+        data={"endpoint_id": endpoint.pk, "message": "A test of this webhook endpoint."},
+        occurred_at=now,
+        spread_at=now,
+    )
+    return Delivery.objects.create(
+        tenant_id=endpoint.tenant_id, event=event, endpoint=endpoint, next_attempt_at=now
+    )
+
+
+def redeliver(delivery: Delivery) -> Delivery:
+    """Send it again from now on, with all its tries, whether it was taken or not; under the same
+    `webhook-id`. Raises `Conflict` where the endpoint is disabled."""
+    _enabled(delivery.endpoint)
+    delivery = Delivery.objects.select_for_update(of=("self",)).get(pk=delivery.pk)
+    delivery.state = DeliveryState.PENDING.value
+    delivery.tries, delivery.finished_at = 0, None
+    delivery.next_attempt_at = datetime.now(UTC)
+    delivery.save(update_fields=["state", "tries", "finished_at", "next_attempt_at"])
+    return delivery
+
+
+def locked(endpoint_id: uuid.UUID) -> Endpoint:
+    """As it is now, and nobody else's to change until the transaction ends."""
+    return Endpoint.objects.select_for_update(no_key=True, of=("self",)).get(pk=endpoint_id)
+
+
+def _enabled(endpoint: Endpoint) -> Endpoint:
+    endpoint = locked(endpoint.pk)
+    if not endpoint.is_enabled:
+        raise Conflict("This webhook endpoint is disabled; enable it first.")
+    return endpoint
+
+
+def _check_url(url: str) -> None:
+    try:
+        addresses.check_reachable(url)
+    except (addresses.UrlRefused, addresses.AddressRefused, addresses.Unresolvable) as error:
+        raise ValidationError({"url": str(error)}) from None
+
+
+def _check_event_types(event_types: Sequence[str] | None) -> None:
+    if event_types is None:
+        return
+    known = ", ".join(SUBSCRIBABLE)
+    if not event_types:
+        raise ValidationError({"event_types": f"Name one or more of {known}; null is all."})
+    for kind in event_types:
+        if kind not in SUBSCRIBABLE:
+            raise ValidationError(
+                {"event_types": f"There is no event type {kind[:60]!r}; there is {known}."}
+            )

@@ -1,0 +1,169 @@
+"""Where webhooks may go: the text of a URL, and the addresses of its host."""
+
+import ipaddress
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from tenants.webhooks.addresses import (
+    AddressRefused,
+    Unresolvable,
+    UrlRefused,
+    check_reachable,
+    is_public,
+    parsed,
+)
+
+Resolve = Callable[..., list[str]]
+PUBLIC = "93.184.216.34"
+V4 = ipaddress.IPv4Address
+V6 = ipaddress.IPv6Address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com/penstock",
+        "https://hooks.example.com",
+        "https://HOOKS.example.com:8443/a/b?c=d&e=%20",
+        "https://xn--bcher-kva.example/",
+        "https://hooks.example.com./",
+        f"https://{PUBLIC}/",
+        "https://[2606:4700::1111]/",
+    ],
+)
+def test_a_plain_url_is_taken(url: str) -> None:
+    target = parsed(url)
+    assert target.is_https and target.path.startswith("/")
+
+
+def test_a_url_is_sent_in_the_parts_that_were_checked() -> None:
+    target = parsed("https://Hooks.Example.com./a?b=c")
+    assert (target.host, target.port, target.path) == ("hooks.example.com", 443, "/a?b=c")
+    assert parsed("https://hooks.example.com?b").path == "/?b"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://hooks.example.com/", "begins with https"),
+        ("ftp://hooks.example.com/", "begins with https"),
+        ("//hooks.example.com/", "begins with https"),
+        ("hooks.example.com", "begins with https"),
+        ("https://user:secret@hooks.example.com/", "no user name"),
+        ("https://hooks.example.com@127.0.0.1/", "no user name"),
+        ("https://hooks.example.com/#top", "behind a #"),
+        ("https://hooks.example.com:25/", "port is 443 or one from 1024"),
+        ("https://hooks.example.com:99999/", "no URL"),
+        ("https://hooks.example.com:x/", "no URL"),
+        ("https:///path", "no name"),
+        ("https://", "no name"),
+        ("https://hooks..example.com/", "no name"),
+        ("https://-.example.com/", "no name"),
+        ("https://hooks.example.com\\@127.0.0.1/", "other letters"),
+        ("https://hooks.example.com/a b", "other letters"),
+        ("https://hooks.example.com/\nHost: x", "other letters"),
+        ("https://bücher.example/", "other letters"),
+        ("https://redis/", "no dot"),
+        ("https://localhost/", "no dot"),
+        ("https://2130706433/", "four decimal numbers"),
+        ("https://0x7f000001/", "four decimal numbers"),
+        ("https://0x7f.1/", "four decimal numbers"),
+        ("https://127.1/", "four decimal numbers"),
+        ("https://0177.0.0.1/", "four decimal numbers"),
+        ("https://1.2.3.4.5/", "four decimal numbers"),
+        ("https://hooks.example.1/", "four decimal numbers"),
+        ("https://[fe80::1%25eth0]/", "none of IPv6|other letters|no URL"),
+        ("https://[::1/", "no URL"),
+        ("https://[hooks.example.com]/", "no URL|none of IPv6"),
+    ],
+)
+def test_what_could_mean_something_else_is_no_url(url: str, reason: str) -> None:
+    with pytest.raises(UrlRefused, match=reason):
+        parsed(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0"),
+        *("100.100.100.200", "192.0.0.192", "198.18.0.1", "224.0.0.1", "255.255.255.255"),
+        *("168.63.129.16", "203.0.113.1", "[::1]", "[::]", "[fe80::1]", "[fc00::1]", "[ff02::1]"),
+        *("[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[64:ff9b::10.0.0.1]", "[64:ff9b:1::1]"),
+        *("[2002:7f00:1::]", "[::127.0.0.1]", "[2001::1]", "[2001:db8::1]", "[fec0::1]"),
+    ],
+)
+def test_an_address_that_is_not_public_is_refused_at_once(host: str) -> None:
+    with pytest.raises(AddressRefused, match="private, local or reserved"):
+        check_reachable(f"https://{host}/")
+
+
+@pytest.mark.parametrize(
+    "address", [PUBLIC, "2606:4700::1111", f"64:ff9b::{PUBLIC}", f"::ffff:{PUBLIC}"]
+)
+def test_a_host_with_a_public_address_is_taken(resolve: Resolve, address: str) -> None:
+    resolve("hooks.example.com", [address])
+    assert check_reachable("https://hooks.example.com/").host == "hooks.example.com"
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "::1", "::ffff:10.0.0.1"])
+def test_one_bad_address_among_good_ones_is_enough(resolve: Resolve, address: str) -> None:
+    resolve("hooks.example.com", [PUBLIC, address])
+    with pytest.raises(AddressRefused) as caught:
+        check_reachable("https://hooks.example.com/")
+    assert address not in str(caught.value)  # nobody learns a private network's names here
+
+
+def test_a_host_without_an_address_is_refused(resolve: Resolve) -> None:
+    with pytest.raises(Unresolvable, match="no address in the DNS"):
+        check_reachable("https://nowhere.example.com/")
+
+
+def test_an_operators_own_public_network_is_refused(resolve: Resolve, settings: Settings) -> None:
+    settings.PENSTOCK_WEBHOOK_DENIED_NETWORKS = (ipaddress.ip_network("93.184.216.0/24"),)
+    resolve("hooks.example.com", [f"::ffff:{PUBLIC}"])
+    with pytest.raises(AddressRefused, match="operator of the service"):
+        check_reachable("https://hooks.example.com/")
+
+
+@pytest.mark.usefixtures("loopback_allowed")
+def test_for_development_this_machine_may_be_reached_and_no_other(resolve: Resolve) -> None:
+    resolve("hooks.example.com", [PUBLIC])
+    for url in ("http://127.0.0.1:8000/", "http://[::1]:8000/", "https://127.0.0.1:8000/"):
+        assert check_reachable(url).port == 8000
+    for url in ("http://hooks.example.com/", "http://10.0.0.1/", "https://10.0.0.1/"):
+        with pytest.raises(AddressRefused):
+            check_reachable(url)
+
+
+SPECIAL = [
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+    *("172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"),
+]
+
+
+@given(st.sampled_from(SPECIAL).flatmap(lambda net: st.ip_addresses(v=4, network=net)))
+def test_no_way_of_writing_it_makes_a_special_address_public(
+    special: ipaddress.IPv4Address,
+) -> None:
+    number = int(special)
+    assert not is_public(special)
+    assert not is_public(V6((0xFFFF << 32) | number))  # ::ffff:0:0/96
+    assert not is_public(V6((0x64FF9B << 96) | number))  # 64:ff9b::/96
+    assert not is_public(V6((0x2002 << 112) | (number << 80)))  # 2002::/16
+    assert not is_public(V6(number))  # ::/96
+
+
+@given(st.ip_addresses(v=4))
+def test_what_is_public_is_so_for_python_too(address: ipaddress.IPv4Address) -> None:
+    assert address.is_global or not is_public(address)
+
+
+@given(st.ip_addresses(v=6))
+def test_of_ipv6_only_global_unicast_is_public(address: ipaddress.IPv6Address) -> None:
+    embeds = address.ipv4_mapped or address in ipaddress.IPv6Network("64:ff9b::/96")
+    if is_public(address) and not embeds:
+        assert int(address) >> 125 == 1 and address.is_global
