@@ -24,23 +24,30 @@ class Permission(StrEnum):
     VIEW_USAGE = "view_usage"
     VIEW_AUDIT = "view_audit"
     VIEW_PEOPLE = "view_people"
+    VIEW_WEBHOOKS = "view_webhooks"  # and what was sent to them
     WRITE_KEYS = "write_keys"
     WRITE_ADAPTERS = "write_adapters"
     WRITE_PROJECTS = "write_projects"  # and the tenant's name
     WRITE_QUOTAS = "write_quotas"  # of projects and keys; the tenant's own are the operator's
     WRITE_PEOPLE = "write_people"
+    WRITE_WEBHOOKS = "write_webhooks"  # and test, redeliver, rotate their secrets
     EXPORT = "export"
     CLOSE = "close"  # delete the tenant's data
 
 
 _VIEWER: Final = frozenset({Permission.VIEW, Permission.VIEW_USAGE})
-_DEVELOPER: Final = _VIEWER | {Permission.WRITE_KEYS, Permission.WRITE_ADAPTERS}
+_DEVELOPER: Final = _VIEWER | {
+    Permission.VIEW_WEBHOOKS,
+    Permission.WRITE_KEYS,
+    Permission.WRITE_ADAPTERS,
+}
 _ADMIN: Final = _DEVELOPER | {
     Permission.VIEW_AUDIT,
     Permission.VIEW_PEOPLE,
     Permission.WRITE_PROJECTS,
     Permission.WRITE_QUOTAS,
     Permission.WRITE_PEOPLE,
+    Permission.WRITE_WEBHOOKS,
     Permission.EXPORT,
 }
 

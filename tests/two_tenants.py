@@ -26,6 +26,8 @@ from tenants.models import (
 )
 from tenants.permissions import Role
 from tenants.scoping import operator_scope
+from tenants.webhooks.endpoints import add_endpoint, send_test
+from tenants.webhooks.models import Delivery, Endpoint
 
 CANARY = "zeppelin"
 PASSWORD = "correct horse battery"
@@ -34,7 +36,7 @@ DAY = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """One tenant with its people, by role, and a project, a key, a model and a quota."""
+    """One tenant with its people, by role, and a project, a key, a model, a quota and a webhook."""
 
     tenant: Tenant
     project: Project
@@ -43,6 +45,8 @@ class House:
     members: dict[str, Membership] = field(repr=False)
     quota: Quota
     model: ServedModel
+    endpoint: Endpoint
+    delivery: Delivery
 
     def issue(self, **fields: Any) -> str:
         """A key of its project."""
@@ -97,6 +101,9 @@ def _house(name: str, tier: str, word: str) -> House:
         attempt=1, outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
         arrived_at=DAY, finished_at=DAY,
     )  # fmt: skip
+    endpoint = add_endpoint(
+        tenant, url=f"https://93.184.216.34/{word}", description=f"{word} hook"
+    ).endpoint
     return House(
         tenant=tenant,
         project=project,
@@ -105,6 +112,8 @@ def _house(name: str, tier: str, word: str) -> House:
         members=members,
         quota=quota,
         model=model,
+        endpoint=endpoint,
+        delivery=send_test(endpoint),
     )
 
 

@@ -3,7 +3,7 @@
 import uuid
 from typing import Annotated, Any, ClassVar, Final
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from rest_framework.response import Response
 
 from inference.management_api.bodies import Fields, Nothing
@@ -11,7 +11,7 @@ from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from tenants.models import Membership
 from tenants.pages import NEWEST_FIRST, Order, page
-from tenants.people import change_role, invite, remove
+from tenants.people import change_role, invite, remove, set_alerts
 from tenants.permissions import Permission, Role
 
 _ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
@@ -22,8 +22,11 @@ class Invitation(Fields):
     role: Role = Role.VIEWER
 
 
-class RoleChange(Fields):
-    role: Role
+class MemberChange(Fields):
+    """What is left out stays."""
+
+    role: Role | UnsetType = UNSET
+    gets_alerts: bool | UnsetType = UNSET
 
 
 class MembersView(TenantView):
@@ -57,8 +60,12 @@ class OneMemberView(TenantView):
         return Response(_rendered(self._member(member_id)))
 
     def patch(self, member_id: uuid.UUID) -> Response:
-        role = self.body(RoleChange).role
-        member = change_role(self._member(member_id), role, by=self.standing.permissions)
+        change, member = self.body(MemberChange), self._member(member_id)
+        by = self.standing.permissions
+        if change.role is not UNSET:
+            member = change_role(member, change.role, by=by)
+        if change.gets_alerts is not UNSET:
+            member = set_alerts(member, change.gets_alerts, by=by)
         return Response(_rendered(member))
 
     def delete(self, member_id: uuid.UUID) -> Response:
@@ -77,5 +84,6 @@ def _rendered(membership: Membership) -> dict[str, Any]:
         "id": membership.id,
         "email": membership.user.email,
         "role": membership.role,
+        "gets_alerts": membership.gets_alerts,
         "created_at": membership.created_at,
     }

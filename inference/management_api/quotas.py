@@ -11,6 +11,7 @@ from inference.management_api.bodies import Fields, Nothing, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from tenants.models import Quota, QuotaAlert, Tier
+from tenants.models.quota import MAX_ALERT_PERCENTS
 from tenants.pages import BY_ID, Order, page
 from tenants.permissions import Permission
 from tenants.quotas import add_quota, change_quota, remove_quota
@@ -19,6 +20,9 @@ _ORDER: Final = Order(name="quotas", fields=BY_ID)
 _ALERTS: Final = Order(name="quota alerts", fields=BY_ID)
 
 Value = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+_Percents = Annotated[
+    list[Annotated[int, Meta(ge=1, le=1000)]], Meta(max_length=MAX_ALERT_PERCENTS)
+]
 
 
 class NewQuota(Fields):
@@ -29,11 +33,13 @@ class NewQuota(Fields):
     is_hard: bool = True
     project_id: uuid.UUID | None = None
     api_key_id: uuid.UUID | None = None
+    alert_percents: _Percents | None = None
 
 
 class QuotaChange(Fields):
     value: Value | UnsetType = UNSET
     is_hard: bool | UnsetType = UNSET
+    alert_percents: _Percents | UnsetType = UNSET
 
 
 class QuotasView(TenantView):
@@ -54,6 +60,7 @@ class QuotasView(TenantView):
             is_hard=new.is_hard,
             project_id=new.project_id,
             api_key_id=new.api_key_id,
+            alert_percents=new.alert_percents,
         )
         return Response(_rendered(quota), status=201)
 
@@ -99,6 +106,7 @@ def _rendered(quota: Quota) -> dict[str, Any]:
         "limit": quota.limit,
         "value": quota.value,
         "is_hard": quota.is_hard,
+        "alert_percents": quota.alert_percents,
     }
 
 

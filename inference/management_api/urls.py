@@ -15,8 +15,19 @@ from inference.management_api.tenants import OneTenantView, TenantsView
 from inference.management_api.tier import TierView
 from inference.management_api.usage import UsageView
 from inference.management_api.view import Unknown
+from inference.management_api.webhooks import (
+    DeliveriesView,
+    EndpointsView,
+    OneDeliveryView,
+    OneEndpointView,
+    RedeliverView,
+    RotateSecretView,
+    SendTestView,
+)
 
 _TENANT = "tenants/<uuid:tenant_id>"
+_ENDPOINT = f"{_TENANT}/webhooks/<uuid:endpoint_id>"
+_DELIVERY = f"{_ENDPOINT}/deliveries/<uuid:delivery_id>"
 
 urlpatterns = [
     path("session", SessionView.as_view()),
@@ -38,5 +49,12 @@ urlpatterns = [
     path(f"{_TENANT}/tier", TierView.as_view()),
     path(f"{_TENANT}/models", ModelsView.as_view()),
     path(f"{_TENANT}/audit", AuditEventsView.as_view()),
+    path(f"{_TENANT}/webhooks", EndpointsView.as_view()),
+    path(_ENDPOINT, OneEndpointView.as_view()),
+    path(f"{_ENDPOINT}/rotate", RotateSecretView.as_view()),
+    path(f"{_ENDPOINT}/test", SendTestView.as_view()),
+    path(f"{_ENDPOINT}/deliveries", DeliveriesView.as_view()),
+    path(_DELIVERY, OneDeliveryView.as_view()),
+    path(f"{_DELIVERY}/redeliver", RedeliverView.as_view()),
     re_path(r"", Unknown.as_view()),
 ]

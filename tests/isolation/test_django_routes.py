@@ -65,6 +65,8 @@ def url(address: str, house: House, **other: object) -> str:
         "key_id": house.key.id,
         "member_id": house.members["developer"].id,
         "quota_id": house.quota.id,
+        "endpoint_id": house.endpoint.id,
+        "delivery_id": house.delivery.id,
         # pages of the admin
         "object_id": house.tenant.id,
         "content_type_id": 1,
@@ -96,6 +98,8 @@ def body_for(row: Row, house: House) -> object:
             "project_id": str(house.project.id),
         },
         ("<quota_id>", "PATCH"): {"value": 1},
+        ("webhooks", "POST"): {"url": "https://93.184.216.34/new"},
+        ("<endpoint_id>", "PATCH"): {"description": "renamed"},
     }
     return bodies.get((row.address.rpartition("/")[2], row.method))
 
@@ -154,6 +158,7 @@ def test_each_credential_gets_its_status_and_nothing_of_globex(
 def globex_words(houses: TwoTenants) -> list[str]:
     globex = houses.globex
     ids = [globex.tenant.id, globex.project.id, globex.key.id, globex.quota.id, globex.model.id]
+    ids += [globex.endpoint.id, globex.delivery.id]
     return [CANARY, globex.key.public_id, *map(str, ids)]
 
 
@@ -195,7 +200,11 @@ def test_globex_is_told_from_nothing_by_nobody_of_acme(
 @pytest.mark.parametrize("column", ["admin", "admin key"])
 @pytest.mark.parametrize(
     "row",
-    [row for row in TENANT_ROWS if re.search(r"<(project|key|member|quota)_id>", row.address)],
+    [
+        row
+        for row in TENANT_ROWS
+        if re.search(r"<(project|key|member|quota|endpoint)_id>", row.address)
+    ],
     ids=str,
 )
 def test_what_is_globexs_is_not_found_in_acme(
@@ -205,7 +214,8 @@ def test_what_is_globexs_is_not_found_in_acme(
     client, body = credential.client(), body_for(row, houses.acme)
     mixed = url(row.address, globex, tenant_id=houses.acme.tenant.id)
     theirs = ask(client, credential, row.method, mixed, body)
-    nothing = {f"{name}_id": uuid.uuid4() for name in ("project", "key", "member", "quota")}
+    names = ("project", "key", "member", "quota", "endpoint", "delivery")
+    nothing = {f"{name}_id": uuid.uuid4() for name in names}
     unknown = ask(client, credential, row.method, url(row.address, houses.acme, **nothing), body)
     assert (theirs.status_code, unknown.status_code) == (404, 404)
     assert _comparable(theirs) == _comparable(unknown)

@@ -27,11 +27,13 @@ WORDS = {
     Permission.VIEW_USAGE: "see what was used",
     Permission.VIEW_AUDIT: "see the audit log",
     Permission.VIEW_PEOPLE: "see the members",
+    Permission.VIEW_WEBHOOKS: "see webhook endpoints and the log of their deliveries",
     Permission.WRITE_KEYS: "make, change, rotate and revoke API keys, none wider than oneself",
     Permission.WRITE_ADAPTERS: "manage LoRA adapters",
     Permission.WRITE_PROJECTS: "make and change projects, rename the tenant",
     Permission.WRITE_QUOTAS: "set quotas of projects and keys (the operator sets the tenant's)",
     Permission.WRITE_PEOPLE: "invite and remove members, change roles, none above one's own",
+    Permission.WRITE_WEBHOOKS: "make, change, test and remove webhook endpoints, redeliver",
     Permission.EXPORT: "export the tenant's data",
     Permission.CLOSE: "have the tenant's data deleted",
 }
