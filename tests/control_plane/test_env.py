@@ -170,3 +170,27 @@ def test_the_dispatch_redis_may_be_named_by_its_sentinels() -> None:
             GOOD | {"PENSTOCK_DISPATCH_REDIS_URL": url.replace("/penstock/0", "")}
         )
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("PENSTOCK_EMAIL_URL", "http://mail:25", "must be a URL like smtps://"),
+        ("PENSTOCK_EMAIL_URL", "smtp://me:secret@mail:25", "password in clear text"),
+        ("PENSTOCK_EMAIL_FROM", "nobody", "an address like"),
+        ("PENSTOCK_WEBHOOK_DENIED_NETWORKS", "0.0.0.0/0", "addresses or networks"),
+        ("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", "maybe", "1 or 0"),
+        ("PENSTOCK_PREVIOUS_SECRET_KEYS", "short", "at least 32 characters"),
+    ],
+)
+def test_what_alerts_cannot_be_sent_with_is_told(name: str, value: str, problem: str) -> None:
+    with pytest.raises(InvalidSettings, match=problem) as caught:
+        Settings.from_environ(GOOD | {name: value})
+    assert "secret@" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["smtps://me:secret@mail:465", "smtp+starttls://me:secret@mail", "smtp://relay:25"]
+)
+def test_a_mail_server_is_one_url(url: str) -> None:
+    assert Settings.from_environ(GOOD | {"PENSTOCK_EMAIL_URL": url}).email_url == url

@@ -9,6 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from tenants.webhooks import sending
+from tenants.webhooks.addresses import check_reachable
 from tenants.webhooks.problems import Problem
 from tenants.webhooks.sending import Outcome
 from tests.places import free_port
@@ -103,7 +104,7 @@ def test_a_host_that_moved_into_a_private_network_is_not_connected_to(
     settings.PENSTOCK_WEBHOOK_ALLOW_LOOPBACK = False
     resolve("hooks.example.com", ["93.184.216.34"], ["127.0.0.1"])
     url = f"https://hooks.example.com:{receiver.port}/"
-    sending.addresses.check_reachable(url)
+    check_reachable(url)
     outcome = post(url)
     assert outcome.problem is Problem.ADDRESS_REFUSED
     assert "127.0.0.1" not in outcome.detail
