@@ -83,3 +83,20 @@ def test_celery_knows_every_task_that_its_clock_asks_for() -> None:
     asked = {entry["task"] for entry in app.conf.beat_schedule.values()}
     assert asked <= set(app.tasks)
     assert asked
+
+
+def test_every_task_of_the_clock_goes_to_a_queue_that_a_worker_of_make_up_takes() -> None:
+    from control_plane.celery import app
+    from control_plane.local_stack.programs import celery_programs
+
+    taken = set()
+    for program in celery_programs(Path("schedule")):
+        words = program.command
+        if "worker" in words:
+            named = words[words.index("--queues") + 1] if "--queues" in words else None
+            taken.add(named or app.conf.task_default_queue)
+    asked = {
+        app.amqp.router.route({}, entry["task"])["queue"].name
+        for entry in app.conf.beat_schedule.values()
+    }
+    assert asked == taken == {"penstock", "webhooks"}
