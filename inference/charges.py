@@ -1,18 +1,19 @@
 """What a request may cost at most, and what it has cost: tokens and nano-dollars.
 
 Prices are integer pico-dollars a token and tiers multiply them by a permille, so amounts are exact
-until they are rounded to nano-dollars: up where they are reserved, down where they are settled.
-Nothing is ever settled above its reservation.
+until they are rounded to nano-dollars, once for each request and half to even. That never turns the
+order of two amounts around: nothing is settled above its reservation.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
-from gpu_workers.protocol.policy import ModelPolicy, TierPolicy
+from gpu_workers.protocol.messages import FREE, Outcome, Prices, TokenUsage
+from gpu_workers.protocol.policy import WHOLE, ModelPolicy, PricePolicy, TierPolicy
 
 _PICOS_AND_PERMILLE: Final = 1_000_000
+_BATCH: Final = "batch"
 
 # Ends before the engine: nothing was run, nothing is charged.
 _NEVER_RUN: Final = (Outcome.REFUSED, Outcome.EXPIRED)
@@ -38,19 +39,44 @@ class Charge:
 NOTHING: Final = Charge(tokens=0, nanos=0)
 
 
-def prices_of(model: ModelPolicy, tier: TierPolicy) -> Prices:
-    price = model.price
-    return Prices(price.prompt, price.cached, price.completion, tier.price_multiplier_permille)
+def prices_of(model: ModelPolicy, tier: TierPolicy, *, adapter: str = "", at_ms: int) -> Prices:
+    """What a request that arrives then is admitted at. What the model says nothing of is free."""
+    return tier_prices(
+        model.prices,
+        tier=tier.name,
+        multiplier_permille=tier.price_multiplier_permille,
+        service_class=tier.service_class,
+        adapter=adapter,
+        at_ms=at_ms,
+    )
+
+
+def tier_prices(
+    prices: Iterable[PricePolicy],
+    *,
+    tier: str,
+    multiplier_permille: int,
+    service_class: str,
+    adapter: str,
+    at_ms: int,
+) -> Prices:
+    """The most specific price that holds: for adapter and tier, adapter, tier, all. The multiplier
+    is for prices that are not the tier's own; with a batch discount it comes to whole permille."""
+    holding = [price for price in prices if price.holds(tier, adapter, at_ms)]
+    if not holding:
+        return FREE
+    price = max(holding, key=lambda each: (each.adapter != "", each.tier != ""))
+    permille = WHOLE if price.tier else multiplier_permille
+    if service_class == _BATCH:
+        permille = half_even(permille * price.batch_permille, WHOLE)
+    return Prices(price.prompt, price.cached, price.completion, permille)
 
 
 def worst_case(prompt_tokens: int, output_tokens: int, prices: Prices) -> Charge:
     """What a request may cost at most: bounds or counts of all its prompts and choices."""
     dearest_prompt = max(prices.prompt, prices.cached)
     picos = prompt_tokens * dearest_prompt + output_tokens * prices.completion
-    return Charge(
-        tokens=prompt_tokens + output_tokens,
-        nanos=-(-picos * prices.permille // _PICOS_AND_PERMILLE),
-    )
+    return Charge(tokens=prompt_tokens + output_tokens, nanos=_nanos(picos, prices))
 
 
 def dearest(charges: Iterable[Charge]) -> Charge:
@@ -71,7 +97,15 @@ def actual(outcome: Outcome, usage: TokenUsage, prices: Prices) -> Charge:
         + cached * prices.cached
         + usage.completion_tokens * prices.completion
     )
-    return Charge(
-        tokens=usage.prompt_tokens + usage.completion_tokens,
-        nanos=picos * prices.permille // _PICOS_AND_PERMILLE,
-    )
+    return Charge(tokens=usage.prompt_tokens + usage.completion_tokens, nanos=_nanos(picos, prices))
+
+
+def half_even(numerator: int, denominator: int) -> int:
+    """The quotient to the nearest whole number, halves to the even one; both are positive."""
+    quotient, remainder = divmod(numerator, denominator)
+    twice = 2 * remainder
+    return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))
+
+
+def _nanos(picos: int, prices: Prices) -> int:
+    return half_even(picos * prices.permille, _PICOS_AND_PERMILLE)

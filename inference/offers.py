@@ -188,7 +188,7 @@ class Offers:
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
             is_resumable=is_resumable,
-            prices=prices_of(model, caller.tier),
+            prices=prices_of(model, caller.tier, at_ms=arrived_at_ms),
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 

@@ -35,6 +35,10 @@ LOCKS = (
     ("billing_ledgerentry", "append_only"),
     ("billing_ledgerhead", "heads_stay"),
     ("billing_ledgeraccount", "accounts_stay"),
+    ("billing_price", "append_only"),
+    ("billing_pricecorrection", "append_only"),
+    ("billing_tiermultiplier", "append_only"),
+    ("billing_poolcost", "append_only"),
 )
 
 

@@ -12,11 +12,11 @@ from django.contrib.auth.hashers import make_password
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
+from tenants.billing.models import Price
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
     ApiKey,
     Membership,
-    Price,
     Project,
     Quota,
     QuotaAlert,

@@ -28,7 +28,14 @@ class LimitName(StrEnum):
     CONCURRENT_REQUESTS = "concurrent_requests"
     TOKENS_PER_DAY = "tokens_per_day"
     TOKENS_PER_MONTH = "tokens_per_month"
-    SPEND_PER_MONTH = "spend_per_month"  # in nano-dollars
+    SPEND_PER_MONTH = "spend_per_month"  # in nano-dollars, as those that follow
+    SPEND_PER_DAY = "spend_per_day"
+    # All credit that a tenant was ever given, against all that it ever spent.
+    BALANCE = "balance"
+
+
+# What can be set as a quota.
+QUOTA_NAMES = tuple(name for name in LimitName if name is not LimitName.BALANCE)
 
 
 class OnSaturation(StrEnum):
@@ -116,19 +123,37 @@ class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
     smaller_model: str = ""
 
 
+WHOLE = 1000  # permille
+
+
 class PricePolicy(Message, frozen=True):
-    """Pico-dollars a token: micro-dollars per million tokens."""
+    """Pico-dollars a token (micro-dollars per million tokens) for requests of a `tier` that use an
+    `adapter`, each empty for all, and arrive from `from_ms` on and before `until_ms`. The service
+    class batch pays `batch_permille` of it."""
 
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    tier: str = ""
+    adapter: str = ""
+    batch_permille: int = WHOLE
+    from_ms: int = 0
+    until_ms: int | None = None
+
+    def holds(self, tier: str, adapter: str, at_ms: int) -> bool:
+        return (
+            self.tier in ("", tier)
+            and self.adapter in ("", adapter)
+            and self.from_ms <= at_ms
+            and (self.until_ms is None or at_ms < self.until_ms)
+        )
 
 
-class ModelPolicy(Message, frozen=True, tag="model-1"):
+class ModelPolicy(Message, frozen=True, tag="model-2"):
     """One served model: its public name and the pool of workers that serves it.
 
     `tenant_ids` None means visible to every tenant. `capabilities` are words such as `chat`,
-    `completions`, `tools`.
+    `completions`, `tools`. `prices` are those that hold and those that are to come.
     """
 
     name: str
@@ -138,7 +163,7 @@ class ModelPolicy(Message, frozen=True, tag="model-1"):
     owned_by: str
     tenant_ids: list[str] | None = None
     capabilities: list[str] = []
-    price: PricePolicy = PricePolicy()
+    prices: list[PricePolicy] = []
 
 
 class Caller(Message, frozen=True, tag="caller-2"):

@@ -1,10 +1,12 @@
 """GET models: what the tenant can call. Others do not exist for it."""
 
+import time
 from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
-from gpu_workers.protocol.policy import ModelPolicy
+from gpu_workers.protocol.policy import WHOLE, ModelPolicy, TierPolicy
+from inference.charges import half_even, prices_of
 from inference.management_api.callers import KeyBearer
 from inference.management_api.lists import listed
 from inference.management_api.view import TenantView
@@ -22,11 +24,13 @@ class ModelsView(TenantView):
         models = models_visible_to(self.tenant.id)
         if isinstance(self.caller, KeyBearer) and self.caller.key.allowed_models is not None:
             models = [model for model in models if model.name in self.caller.key.allowed_models]
-        return listed(Page(rows=models, next_cursor=None), _rendered)
+        tier = self.tenant.tier.to_policy()
+        return listed(Page(rows=models, next_cursor=None), lambda model: _rendered(model, tier))
 
 
-def _rendered(model: ModelPolicy) -> dict[str, Any]:
-    """Prices are the list's, before the tier's multiplier."""
+def _rendered(model: ModelPolicy, tier: TierPolicy) -> dict[str, Any]:
+    """Prices are those of the tenant's tier, at this moment, without an adapter."""
+    prices = prices_of(model, tier, at_ms=time.time_ns() // 1_000_000)
     return {
         "object": "model",
         "id": model.name,
@@ -34,8 +38,8 @@ def _rendered(model: ModelPolicy) -> dict[str, Any]:
         "context_tokens": model.context_tokens,
         "capabilities": model.capabilities,
         "price_micros_per_million_tokens": {
-            "prompt": model.price.prompt,
-            "cached": model.price.cached,
-            "completion": model.price.completion,
+            "prompt": half_even(prices.prompt * prices.permille, WHOLE),
+            "cached": half_even(prices.cached * prices.permille, WHOLE),
+            "completion": half_even(prices.completion * prices.permille, WHOLE),
         },
     }

@@ -1,7 +1,7 @@
 """The catalogue: which models can be called, and which pool of workers serves each."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MinValueValidator, RegexValidator
@@ -9,11 +9,11 @@ from django.db import models
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
+from tenants.billing.models import Price
 from tenants.models import (
     AffectsPolicy,
     PolicyManager,
     PolicyPart,
-    Price,
     ScopedPolicyManager,
     Tenant,
     Touched,
@@ -102,7 +102,7 @@ class ServedModel(_InCatalogue):
     def __str__(self) -> str:
         return self.name
 
-    def to_policy(self, price: PricePolicy | None = None) -> ModelPolicy:
+    def to_policy(self, prices: Sequence[PricePolicy] = ()) -> ModelPolicy:
         return ModelPolicy(
             name=self.name,
             pool=self.pool_id,
@@ -111,7 +111,7 @@ class ServedModel(_InCatalogue):
             owned_by=self.owned_by,
             tenant_ids=self._tenant_ids(),
             capabilities=list(self.capabilities),
-            price=price or PricePolicy(),
+            prices=list(prices),
         )
 
     def _tenant_ids(self) -> list[str] | None:
@@ -164,10 +164,10 @@ class PoolTenant(_InCatalogue):
 
 def visible_models() -> Iterator[ModelPolicy]:
     """The catalogue as the policy snapshot shows it."""
-    prices = Price.objects.current()
+    prices = Price.objects.in_policy()
     enabled = ServedModel.objects.filter(is_enabled=True).select_related("pool")
     for model in enabled.prefetch_related("visibilities", "pool__dedications"):
-        yield model.to_policy(prices.get(model.name))
+        yield model.to_policy(prices.get(model.name, ()))
 
 
 def models_visible_to(tenant_id: uuid.UUID) -> list[ModelPolicy]:

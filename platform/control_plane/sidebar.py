@@ -16,7 +16,6 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("tenants.Tier", "workspace_premium"),
             ("tenants.Quota", "speed"),
             ("tenants.QuotaAlert", "notifications"),
-            ("tenants.Price", "sell"),
         ),
     ),
     (
@@ -42,6 +41,14 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("inference.UsageRecord", "receipt_long"),
             ("inference.UsageQuarantine", "report"),
+        ),
+    ),
+    (
+        "Money",
+        (
+            ("billing.Price", "sell"),
+            ("billing.PriceCorrection", "price_change"),
+            ("billing.PoolCost", "memory"),
         ),
     ),
     (

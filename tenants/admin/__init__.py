@@ -1,4 +1,4 @@
-"""Operators' pages for people, tenants, keys, tiers, quotas, prices and the audit log."""
+"""Operators' pages for people, tenants, keys, tiers, quotas and the audit log."""
 
 from tenants.admin import api_keys, audit, limits, people, policy, tenants
 

@@ -1,11 +1,11 @@
-"""What a tenant may use and what it costs: tiers, quotas and their alerts, prices."""
+"""What a tenant may use: tiers, quotas and their alerts."""
 
 from django.contrib import admin
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 
 from gpu_workers.protocol.policy import LimitName
-from tenants.models import Price, Quota, QuotaAlert, Tier
-from tenants.operator_admin import AppendOnlyAdmin, OperatorAdmin, ReadOnlyAdmin
+from tenants.models import Quota, QuotaAlert, Tier
+from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
 
 
 @admin.register(Tier)
@@ -70,7 +70,7 @@ class QuotaAdmin(OperatorAdmin):
 
     @admin.display(description="value", ordering="value")
     def amount(self, quota: Quota) -> str:
-        if quota.limit == LimitName.SPEND_PER_MONTH:
+        if quota.limit in (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH):
             return f"${quota.value / 1_000_000_000:,.2f}"
         return f"{quota.value:,}"
 
@@ -81,18 +81,3 @@ class QuotaAlertAdmin(ReadOnlyAdmin):
     list_filter = [("tenant", AutocompleteSelectFilter), "percent"]
     search_fields = ["tenant__name", "period__startswith"]
     list_select_related = ["tenant", "quota"]
-
-
-@admin.register(Price)
-class PriceAdmin(AppendOnlyAdmin):
-    """Never changed: a new one holds from its making on, for what is called from then on."""
-
-    list_display = [
-        "model",
-        "prompt_micros_per_million_tokens",
-        "cached_micros_per_million_tokens",
-        "completion_micros_per_million_tokens",
-        "created_at",
-    ]
-    search_fields = ["model"]
-    readonly_fields = ["created_at"]

@@ -10,9 +10,8 @@ from tenants.models.policy_change import (
     Touched,
 )
 from tenants.models.policy_version import PolicyVersion
-from tenants.models.price import Price
 from tenants.models.quota import Quota, QuotaAlert
-from tenants.models.tenant import Membership, Project, Tenant
+from tenants.models.tenant import BillingMode, Membership, Project, Tenant
 from tenants.models.tier import ServiceClass, Tier
 from tenants.models.user import User
 
@@ -21,6 +20,7 @@ __all__ = [
     "ApiKey",
     "AuditChain",
     "AuditEvent",
+    "BillingMode",
     "Membership",
     "PersonalDetail",
     "PolicyChange",
@@ -28,7 +28,6 @@ __all__ = [
     "PolicyPart",
     "PolicyQuerySet",
     "PolicyVersion",
-    "Price",
     "Project",
     "Quota",
     "QuotaAlert",

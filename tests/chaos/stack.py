@@ -118,7 +118,8 @@ def _prepare_database() -> None:
 @sync_to_async
 def _make_caller() -> tuple[str, str]:
     from inference.models import Pool, ServedModel
-    from tenants.models import ApiKey, Price, Project, Tenant, Tier
+    from tenants.billing.models import Price
+    from tenants.models import ApiKey, Project, Tenant, Tier
     from tenants.scoping import operator_scope
 
     with operator_scope("chaos drills"):

@@ -29,6 +29,7 @@ from inference.models import (
 )
 from tenants import api_keys
 from tenants.audit import seal_now
+from tenants.billing.models import Price
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
     ApiKey,
@@ -36,7 +37,6 @@ from tenants.models import (
     Membership,
     PersonalDetail,
     PolicyVersion,
-    Price,
     Project,
     Quota,
     QuotaAlert,
@@ -385,15 +385,18 @@ def test_the_sidebar_shows_what_its_reader_may_see(client: Client) -> None:
 def test_a_price_is_added_and_never_changed(operator: Client) -> None:
     with operator_scope("test"):
         price = Price.objects.get()
-    change = reverse("admin:tenants_price_change", args=[price.pk])
+    change = reverse("admin:billing_price_change", args=[price.pk])
     assert operator.post(change, {"model": "other"}).status_code == 403
-    delete = reverse("admin:tenants_price_delete", args=[price.pk])
+    delete = reverse("admin:billing_price_delete", args=[price.pk])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
     fields = ("prompt", "cached", "completion")
-    form = {f"{field}_micros_per_million_tokens": "7" for field in fields} | {"model": "demo"}
-    assert operator.post(reverse("admin:tenants_price_add"), form).status_code == 302
+    form = {f"{field}_micros_per_million_tokens": "7" for field in fields}
+    form |= {"model": "demo", "batch_discount_permille": "0"}
+    refused = operator.post(reverse("admin:billing_price_add"), form | {"tier": "nonesuch"})
+    assert "There is no tier" in refused.content.decode()
+    assert operator.post(reverse("admin:billing_price_add"), form).status_code == 302
     with operator_scope("test"):
-        assert Price.objects.current()["demo"].prompt == 7
+        assert [each.prompt for each in Price.objects.in_policy()["demo"]] == [1, 7]
 
 
 def test_an_operator_names_the_model_that_answers_instead(operator: Client, acme: Project) -> None:

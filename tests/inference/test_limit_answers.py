@@ -155,7 +155,7 @@ async def test_money_is_counted_at_the_models_price_and_the_tiers_multiplier(
     await worker.start()
     # One dollar a million prompt tokens, two for the output, at one and a half the list price.
     price = PricePolicy(prompt=1_000_000, cached=500_000, completion=2_000_000)
-    await service.snapshot.add_model(MODEL, price=price)
+    await service.snapshot.add_model(MODEL, prices=[price])
     worst_nanos = (22 * 1000 + 10 * 2000) * 3 // 2
     used_nanos = (3 * 1000 + 3 * 2000) * 3 // 2
     key = await service.snapshot.add_key(

@@ -159,8 +159,8 @@ async def test_a_smaller_model_answers_at_its_own_pool_and_price(
     service: Service, worker: ScriptedWorker, small_worker: ScriptedWorker
 ) -> None:
     small_price = PricePolicy(prompt=1_000_000, cached=1_000_000, completion=2_000_000)
-    await service.snapshot.add_model(MODEL, price=PricePolicy(prompt=5, completion=10**8))
-    await service.snapshot.add_model(SMALL, pool=SMALL_POOL, price=small_price)
+    await service.snapshot.add_model(MODEL, prices=[PricePolicy(prompt=5, completion=10**8)])
+    await service.snapshot.add_model(SMALL, pool=SMALL_POOL, prices=[small_price])
     await small_worker.start()
     limits = [
         # It is one request, and not two.
@@ -189,9 +189,9 @@ async def test_a_smaller_model_answers_at_its_own_pool_and_price(
 async def test_the_dearer_of_the_two_models_is_reserved(
     service: Service, worker: ScriptedWorker
 ) -> None:
-    await service.snapshot.add_model(MODEL, price=PricePolicy(completion=1))
+    await service.snapshot.add_model(MODEL, prices=[PricePolicy(completion=1)])
     dear = PricePolicy(completion=10**9)
-    await service.snapshot.add_model(SMALL, pool=SMALL_POOL, price=dear)
+    await service.snapshot.add_model(SMALL, pool=SMALL_POOL, prices=[dear])
     await worker.start()
     # Ten tokens at a thousandth of a dollar each.
     limits = [a_limit(LimitName.SPEND_PER_MONTH, 10**7 - 1)]

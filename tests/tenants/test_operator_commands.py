@@ -12,7 +12,8 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from inference.models import Pool, ServedModel
-from tenants.models import ApiKey, Membership, Price, Project, Quota, Tier, User
+from tenants.billing.models import Price
+from tenants.models import ApiKey, Membership, Project, Quota, Tier, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 
@@ -216,10 +217,32 @@ def test_a_price_takes_the_place_of_the_one_before(acme: Project) -> None:
     ServedModel.objects.create(name="m", pool=Pool.objects.create(name="p"), context_tokens=1)
     run("set_price", "m", "--prompt", "0.15", "--completion", "0.60")
     run("set_price", "m", "--prompt", "0.2", "--completion", "0.8", "--cached", "0.02")
-    assert Price.objects.count() == 2
-    price = Price.objects.current()["m"]
-    assert (price.prompt, price.cached, price.completion) == (200_000, 20_000, 800_000)
+    first, second = Price.objects.in_policy()["m"]
+    assert (second.prompt, second.cached, second.completion) == (200_000, 20_000, 800_000)
+    assert first.until_ms == second.from_ms
     assert "exact to the micro-dollar" in refused(
         "set_price", "m", "--prompt", str(Decimal("0.0000001")), "--completion", "1"
     )
+    assert "an amount in dollars" in refused("set_price", "m", "--prompt=-1", "--completion", "1")
     assert "no served model" in refused("set_price", "x", "--prompt", "1", "--completion", "1")
+
+
+def test_a_price_of_one_tier_is_planned_and_ended(acme: Project) -> None:
+    ServedModel.objects.create(name="m", pool=Pool.objects.create(name="p"), context_tokens=1)
+    price = ("m", "--prompt", "1", "--completion", "1", "--tier", "premium")
+    planned = run("set_price", *price, "--from", "1h", "--batch-discount", "500")
+    assert (planned["tier"], planned["batch_discount_permille"]) == ("premium", 500)
+    assert "holds in a part of this period" in refused(
+        "set_price", *price, "--from", "30m", "--until", "2h"
+    )
+    assert "no price without an end" in refused("end_price", "m")
+    assert run("end_price", "m", "--tier", "premium", "--at", "2h")["effective_until"]
+    assert "is a correction" in refused("set_price", *price, "--from", "2026-01-01")
+    corrected = run("correct_price", *price, "--from", "2026-01-01", "--until", "2026-01-02",
+        "--reason", "late")  # fmt: skip
+    assert corrected["tier"] == "premium"
+
+
+def test_what_a_gpu_costs_is_entered(acme: Project) -> None:
+    cost = run("set_gpu_cost", "gpu-a", "--per-gpu-hour", "2.50", "--gpus-per-worker", "2")
+    assert (cost["micros_per_gpu_hour"], cost["gpus_per_worker"]) == (2_500_000, 2)

@@ -6,40 +6,79 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from inference.management.look_up import model_named
-from tenants.management.arguments import dollars
+from tenants.billing import prices
+from tenants.billing.models import Price
+from tenants.management.arguments import dollars, moment
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Price
 
 
 class Command(ReportingCommand):
-    help = "Set what a model costs from now on, in dollars per million tokens."
+    help = (
+        "Enter what a model costs, in dollars per million tokens. The price that holds until then "
+        "ends; what was used before keeps it."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("model")
-        parser.add_argument("--prompt", type=dollars, required=True)
-        parser.add_argument("--completion", type=dollars, required=True)
-        parser.add_argument("--cached", type=dollars, help="default: as the prompt")
+        add_price_arguments(parser)
+        parser.add_argument(
+            "--from",
+            dest="begin",
+            type=moment,
+            help="e.g. 2027-01-01; default: now, or in 5 seconds where it takes another's place",
+        )
+        parser.add_argument("--until", type=moment, help="default: until another takes its place")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        model = model_named(options["model"])
-        cached = options["prompt"] if options["cached"] is None else options["cached"]
-        price = Price(
-            model=model.name,
-            prompt_micros_per_million_tokens=_micros(options["prompt"]),
-            cached_micros_per_million_tokens=_micros(cached),
-            completion_micros_per_million_tokens=_micros(options["completion"]),
+        price = prices.enter(
+            Price(
+                **price_fields(options),
+                effective_from=options["begin"],
+                effective_until=options["until"],
+            )
         )
-        price.full_clean()
-        price.save()
         self.report(
             options,
             price_id=str(price.id),
-            model=model.name,
+            model=price.model,
+            tier=price.tier,
+            adapter=price.adapter,
             prompt_micros=price.prompt_micros_per_million_tokens,
             cached_micros=price.cached_micros_per_million_tokens,
             completion_micros=price.completion_micros_per_million_tokens,
+            batch_discount_permille=price.batch_discount_permille,
+            effective_from=price.effective_from,
+            effective_until=price.effective_until,
         )
+
+
+def add_price_arguments(parser: CommandParser) -> None:
+    parser.add_argument("model")
+    parser.add_argument("--prompt", type=dollars, required=True)
+    parser.add_argument("--completion", type=dollars, required=True)
+    parser.add_argument("--cached", type=dollars, help="default: as the prompt")
+    parser.add_argument("--tier", default="", help="of this tier only, and not multiplied")
+    parser.add_argument("--adapter", default="", help="with this adapter only")
+    parser.add_argument(
+        "--batch-discount",
+        type=int,
+        default=0,
+        metavar="PERMILLE",
+        help="off for requests of the service class batch",
+    )
+
+
+def price_fields(options: dict[str, Any]) -> dict[str, Any]:
+    cached = options["prompt"] if options["cached"] is None else options["cached"]
+    return {
+        "model": model_named(options["model"]).name,
+        "tier": options["tier"],
+        "adapter": options["adapter"],
+        "prompt_micros_per_million_tokens": _micros(options["prompt"]),
+        "cached_micros_per_million_tokens": _micros(cached),
+        "completion_micros_per_million_tokens": _micros(options["completion"]),
+        "batch_discount_permille": options["batch_discount"],
+    }
 
 
 def _micros(amount: Decimal) -> int:

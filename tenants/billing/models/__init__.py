@@ -7,6 +7,13 @@ from tenants.billing.models.ledger import (
     LedgerTransaction,
     TransactionKind,
 )
+from tenants.billing.models.price import (
+    PoolCost,
+    PoolHour,
+    Price,
+    PriceCorrection,
+    TierMultiplier,
+)
 
 __all__ = [
     "CREDITS",
@@ -15,5 +22,10 @@ __all__ = [
     "LedgerEntry",
     "LedgerHead",
     "LedgerTransaction",
+    "PoolCost",
+    "PoolHour",
+    "Price",
+    "PriceCorrection",
+    "TierMultiplier",
     "TransactionKind",
 ]

@@ -1,0 +1,75 @@
+"""The price book, and what the GPUs cost."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+
+from tenants.billing import prices
+from tenants.billing.models import PoolCost, Price, PriceCorrection
+from tenants.operator_admin import AppendOnlyAdmin
+
+_AMOUNTS = [
+    "prompt_micros_per_million_tokens",
+    "cached_micros_per_million_tokens",
+    "completion_micros_per_million_tokens",
+]
+_PERIOD = ["effective_from", "effective_until"]
+
+
+class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
+    def _post_clean(self) -> None:
+        """Constraints are judged as it will be entered: what holds until then gives way."""
+        self.instance.validate_constraints = lambda exclude=None: None
+        super()._post_clean()  # type: ignore[misc]
+        del self.instance.validate_constraints
+        if not self.errors:
+            try:
+                prices.check(self.instance)
+            except forms.ValidationError as error:
+                self._update_errors(error)  # type: ignore[attr-defined]
+
+
+class _EnteredAdmin(AppendOnlyAdmin):
+    """Never changed: a new one takes the place of the one that holds."""
+
+    form = _EnteredForm
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        prices.enter(obj)
+
+
+@admin.register(Price)
+class PriceAdmin(_EnteredAdmin):
+    list_display = ["model", "tier", "adapter", *_AMOUNTS, "batch_discount_permille", *_PERIOD]
+    list_filter = ["model"]
+    search_fields = ["model", "tier", "adapter"]
+    fieldsets = [
+        (None, {"fields": ["model", ("tier", "adapter")]}),
+        ("Price", {"fields": [tuple(_AMOUNTS), "batch_discount_permille"]}),
+        ("Period", {"fields": [tuple(_PERIOD)]}),
+    ]
+
+
+@admin.register(PriceCorrection)
+class PriceCorrectionAdmin(AppendOnlyAdmin):
+    """What a past period should have cost; `manage.py rerate` goes by it."""
+
+    list_display = ["model", "tier", "adapter", *_AMOUNTS, *_PERIOD, "reason", "created_at"]
+    search_fields = ["model", "reason"]
+    fieldsets = [
+        (None, {"fields": ["model", ("tier", "adapter")]}),
+        ("Price", {"fields": [tuple(_AMOUNTS), "batch_discount_permille"]}),
+        ("Period", {"fields": [tuple(_PERIOD), "reason"]}),
+    ]
+
+
+@admin.register(PoolCost)
+class PoolCostAdmin(_EnteredAdmin):
+    list_display = ["pool", "micros_per_gpu_hour", "gpus_per_worker", *_PERIOD]
+    search_fields = ["pool"]
+    fieldsets = [
+        (None, {"fields": ["pool", ("micros_per_gpu_hour", "gpus_per_worker")]}),
+        ("Period", {"fields": [tuple(_PERIOD)]}),
+    ]

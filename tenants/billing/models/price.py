@@ -1,0 +1,283 @@
+"""The price book: what tokens cost, and from when until when. A price is never changed; its period
+may be closed, and another one follows."""
+
+import uuid
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import DateTimeRangeField, RangeOperators
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator
+from django.db import models
+from django.db.models import F, Func, Q
+from django.db.models.functions import Now
+
+from gpu_workers.protocol.policy import WHOLE, PricePolicy
+from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
+from tenants.models.tier import Tier
+
+
+class Period(Func):
+    """From `effective_from` on, before `effective_until`; for ever where that is empty."""
+
+    function = "TSTZRANGE"
+    output_field = DateTimeRangeField()
+
+    def __init__(self, *expressions: Any, **extra: Any) -> None:
+        super().__init__(*(expressions or (F("effective_from"), F("effective_until"))), **extra)
+
+
+def periods_apart(name: str, *fields: str, what: str) -> ExclusionConstraint:
+    """No two rows that are the same in `fields` hold at one moment."""
+    return ExclusionConstraint(
+        name=name,
+        expressions=[
+            *((field, RangeOperators.EQUAL) for field in fields),
+            (Period(), RangeOperators.OVERLAPS),
+        ],
+        violation_error_message=f"{what} holds in a part of this period already; "
+        "close that one first, or choose a period beside it.",
+    )
+
+
+class EffectiveDated(models.Model):
+    """What holds in a period. A trigger refuses a period that begins in the past, and every change
+    but closing one that is open, at a moment that is not in the past."""
+
+    effective_from = models.DateTimeField(
+        db_default=Now(), blank=True, help_text="Empty: from now on. Not in the past."
+    )
+    effective_until = models.DateTimeField(
+        null=True, blank=True, help_text="Empty: until another takes its place."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    closed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        abstract = True
+
+
+def _whole_period(name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(
+        condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
+        name=name,
+        violation_error_message="A period ends after it begins.",
+    )
+
+
+class MicrosField(models.PositiveBigIntegerField):  # type: ignore[type-arg]
+    """Whole micro-dollars. Django would cut a fraction off; here it is refused."""
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, float | Decimal) and value != int(value):
+            raise ValidationError(f"Expected whole micro-dollars, got {value}.", code="invalid")
+        return super().to_python(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        return super().get_prep_value(self.to_python(value))
+
+    def deconstruct(self) -> Any:
+        name, _, *arguments = super().deconstruct()
+        return name, "django.db.models.PositiveBigIntegerField", *arguments
+
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_PRICE: Final[dict[str, Any]] = {"help_text": "Micro-dollars per million tokens."}
+
+
+class TokenPrices(models.Model):
+    """What tokens of a model cost: for one tier and one adapter, or for all where these are empty.
+    Micro-dollars per million tokens are pico-dollars a token."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # Money knows models, tiers and adapters by name only, so that it outlives them.
+    model = models.CharField(max_length=200)
+    tier = models.CharField(
+        max_length=40,
+        blank=True,
+        default="",
+        help_text="Empty: all tiers, at their multiplier. The price of one tier is not multiplied.",
+    )
+    adapter = models.CharField(max_length=200, blank=True, default="", help_text="Empty: all.")
+    prompt_micros_per_million_tokens = MicrosField(**_PRICE)
+    cached_micros_per_million_tokens = MicrosField(**_PRICE)
+    completion_micros_per_million_tokens = MicrosField(**_PRICE)
+    batch_discount_permille = models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(WHOLE)],
+        help_text="Off for requests of the service class batch: 500 is half the price.",
+    )
+
+    class Meta:
+        abstract = True
+
+    def clean(self) -> None:
+        super().clean()
+        if self.tier and not Tier.objects.filter(name=self.tier).exists():
+            raise ValidationError({"tier": f"There is no tier {self.tier!r}."})
+
+    @property
+    def what_for(self) -> str:
+        """As people read it: the model, and of whom and with what where that is said."""
+        parts = [self.model, f"tier {self.tier}", f"adapter {self.adapter}"]
+        given = (True, self.tier, self.adapter)
+        return ", ".join(part for part, is_given in zip(parts, given, strict=True) if is_given)
+
+
+class PriceQuerySet(PolicyQuerySet["Price"]):
+    def in_policy(self) -> dict[str, list[PricePolicy]]:
+        """The prices that gateways need, by model: those that had not ended when the model's prices
+        were changed last. So what they are given depends on the book alone, not on the clock."""
+        rows: defaultdict[str, list[Price]] = defaultdict(list)
+        for price in self.order_by("model", "tier", "adapter", "effective_from"):
+            rows[price.model].append(price)
+        return {
+            model: [
+                price.to_policy()
+                for price in prices
+                if price.effective_until is None
+                or price.effective_until > max(each.changed_at for each in prices)
+            ]
+            for model, prices in rows.items()
+        }
+
+
+class Price(TokenPrices, EffectiveDated, AffectsPolicy):
+    """A price in a period; no two for the same model, tier and adapter hold at once."""
+
+    objects = PriceQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["model", "tier", "adapter", "-effective_from"]
+        constraints = [
+            periods_apart("price_periods_apart", "model", "tier", "adapter", what="Another price"),
+            _whole_period("price_period_whole"),
+            models.CheckConstraint(
+                condition=Q(batch_discount_permille__lte=WHOLE), name="price_discount_is_a_part"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what_for} from {self.effective_from:%Y-%m-%d %H:%M}"
+
+    @property
+    def changed_at(self) -> datetime:
+        return self.created_at if self.closed_at is None else self.closed_at
+
+    def touched(self) -> Touched:
+        return Touched(PolicyPart.MODELS)
+
+    def to_policy(self) -> PricePolicy:
+        return policy_of(self, self.effective_from, self.effective_until)
+
+
+class PriceCorrection(TokenPrices):
+    """What a past period should have cost. Re-rating goes by it in place of the price that held,
+    and by the newest where several do; no request is ever admitted at it."""
+
+    effective_from = models.DateTimeField()
+    effective_until = models.DateTimeField()
+    reason = models.CharField(max_length=500, help_text="Kept for ever: no names.")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    is_audited = True
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(effective_until__gt=F("effective_from")),
+                name="correction_period_whole",
+                violation_error_message="A period ends after it begins.",
+            ),
+            models.CheckConstraint(
+                condition=Q(effective_until__lte=F("created_at")),
+                name="correction_of_the_past",
+                violation_error_message="A correction is of the past; for what is to come, "
+                "set a price.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(reason=""),
+                name="correction_has_reason",
+                violation_error_message="Say why.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what_for} from {self.effective_from:%Y-%m-%d %H:%M}"
+
+    def to_policy(self) -> PricePolicy:
+        return policy_of(self, self.effective_from, self.effective_until)
+
+
+class TierMultiplier(models.Model):
+    """What a tier multiplied prices by, from when on. A trigger on the tiers writes it."""
+
+    id = models.BigAutoField(primary_key=True)
+    tier = models.CharField(max_length=40)
+    permille = models.PositiveIntegerField()
+    effective_from = models.DateTimeField()
+
+    class Meta:
+        ordering = ["tier", "-effective_from"]
+
+    def __str__(self) -> str:
+        return f"{self.tier} x {self.permille / WHOLE}"
+
+
+class PoolCost(EffectiveDated):
+    """What the GPUs of a pool cost the operator, and how many each of its workers has."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    pool = models.CharField(max_length=100)
+    micros_per_gpu_hour = MicrosField(help_text="Micro-dollars: 2500000 is $2.50.")
+    gpus_per_worker = models.PositiveSmallIntegerField(default=1)
+
+    is_audited = True
+
+    class Meta:
+        ordering = ["pool", "-effective_from"]
+        constraints = [
+            periods_apart("pool_cost_periods_apart", "pool", what="Another cost"),
+            _whole_period("pool_cost_period_whole"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} from {self.effective_from:%Y-%m-%d %H:%M}"
+
+
+class PoolHour(models.Model):
+    """For how long the workers of a pool lived in one hour (UTC), added up."""
+
+    id = models.BigAutoField(primary_key=True)
+    pool = models.CharField(max_length=100)
+    hour = models.DateTimeField()
+    worker_ms = models.PositiveBigIntegerField()
+
+    class Meta:
+        ordering = ["-hour", "pool"]
+        constraints = [models.UniqueConstraint(fields=["pool", "hour"], name="pool_hour_once")]
+
+    def __str__(self) -> str:
+        return f"{self.pool} {self.hour:%Y-%m-%d %H}h"
+
+
+def policy_of(prices: TokenPrices, begin: datetime, end: datetime | None) -> PricePolicy:
+    """As the wire has it: whole milliseconds, so that a period ends where the next one begins."""
+    return PricePolicy(
+        prompt=prices.prompt_micros_per_million_tokens,
+        cached=prices.cached_micros_per_million_tokens,
+        completion=prices.completion_micros_per_million_tokens,
+        tier=prices.tier,
+        adapter=prices.adapter,
+        batch_permille=WHOLE - prices.batch_discount_permille,
+        from_ms=_ms(begin),
+        until_ms=None if end is None else _ms(end),
+    )
+
+
+def _ms(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

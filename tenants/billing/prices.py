@@ -1,0 +1,88 @@
+"""Entering what holds for a period: prices and what GPUs cost. Nothing is changed in place; what
+holds until then ends where the new one begins."""
+
+import uuid
+from copy import copy
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db import connection, models, transaction
+from django.db.models.expressions import DatabaseDefault
+
+from tenants.billing.models import PoolCost, Price
+
+_Dated = TypeVar("_Dated", Price, PoolCost)
+
+# What takes another's place does so a little later, when every gateway has been told.
+LEAD: Final = timedelta(seconds=5)
+_PLACE: Final[dict[type[models.Model], tuple[str, ...]]] = {
+    Price: ("model", "tier", "adapter"),
+    PoolCost: ("pool",),
+}
+
+
+def enter(row: _Dated) -> _Dated:
+    """Enter what holds from `effective_from` on, or from now. The one that is open then ends there.
+    Raises `ValidationError`: it begins in the past, or another one holds in its period."""
+    with transaction.atomic():
+        before = _open_before(row)
+        now = _now()
+        begin = row.effective_from
+        if begin is None or isinstance(begin, DatabaseDefault):
+            # A price must not hold before the gateways know of it.
+            begin = row.effective_from = now if before is None else now + LEAD
+        if begin < now:
+            what = "It would begin in the past. What was charged stays; what should have been is a "
+            raise ValidationError({"effective_from": f"{what}correction."})
+        if before is not None and before.effective_from <= begin:
+            _close(before, begin)
+        row.full_clean()
+        row.save()
+    return row
+
+
+def check(row: _Dated) -> None:
+    """Raises what `enter` would, and enters nothing."""
+    with transaction.atomic():
+        entered = copy(row)
+        entered.id = uuid.uuid4()
+        try:
+            enter(entered)
+        finally:
+            transaction.set_rollback(True)
+
+
+def end(row: _Dated, at: datetime | None = None) -> None:
+    """Close an open period, now or later. Raises `ValidationError`."""
+    now = _now()
+    at = at or now
+    if row.effective_until is not None:
+        raise ValidationError(f"It ends at {row.effective_until} already.")
+    if at < now or at < row.effective_from:
+        raise ValidationError("A period ends in the future, and not before it begins.")
+    _close(row, at)
+
+
+def open_price(model: str, tier: str = "", adapter: str = "") -> Price | None:
+    """The price without an end."""
+    return _open_before(Price(model=model, tier=tier, adapter=adapter))
+
+
+def _close(row: _Dated, at: datetime) -> None:
+    row.effective_until = at
+    row.save(update_fields=["effective_until"])
+
+
+def _open_before(row: _Dated) -> _Dated | None:
+    place = {name: getattr(row, name) for name in _PLACE[type(row)]}
+    rows = type(row)._default_manager.select_for_update()
+    return rows.filter(effective_until=None, **place).first()
+
+
+def _now() -> datetime:
+    """PostgreSQL's, by which its triggers judge."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+        return now

@@ -1,0 +1,68 @@
+-- The price book is only ever added to. See docs/adr/0014-*.
+
+-- On what holds for a period: it begins no earlier than now, and of what is there only an open period
+-- may be closed, no earlier than now.
+CREATE FUNCTION penstock_period_guard() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF NEW.effective_from < now() THEN
+            RAISE check_violation USING MESSAGE = format(
+                '%s: a period cannot begin in the past, at %s; it is %s', TG_TABLE_NAME,
+                NEW.effective_from, now());
+        END IF;
+        NEW.closed_at := NULL;
+        RETURN NEW;
+    END IF;
+    IF to_jsonb(OLD) - ARRAY['effective_until', 'closed_at']
+            IS DISTINCT FROM to_jsonb(NEW) - ARRAY['effective_until', 'closed_at']
+        OR OLD.effective_until IS NOT NULL OR NEW.effective_until IS NULL
+    THEN
+        RAISE check_violation USING MESSAGE = format(
+            '%s: nothing is changed but the end of an open period, once', TG_TABLE_NAME);
+    ELSIF NEW.effective_until < now() THEN
+        RAISE check_violation USING MESSAGE = format(
+            '%s: a period cannot end in the past, at %s; it is %s', TG_TABLE_NAME,
+            NEW.effective_until, now());
+    END IF;
+    NEW.closed_at := clock_timestamp();
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER period_guard BEFORE INSERT OR UPDATE ON billing_price
+FOR EACH ROW EXECUTE FUNCTION penstock_period_guard();
+CREATE TRIGGER period_guard BEFORE INSERT OR UPDATE ON billing_poolcost
+FOR EACH ROW EXECUTE FUNCTION penstock_period_guard();
+
+CREATE TRIGGER append_only BEFORE DELETE OR TRUNCATE ON billing_price
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+CREATE TRIGGER append_only BEFORE DELETE OR TRUNCATE ON billing_poolcost
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing_pricecorrection
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing_tiermultiplier
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+ALTER TABLE billing_price ENABLE ALWAYS TRIGGER append_only;
+ALTER TABLE billing_poolcost ENABLE ALWAYS TRIGGER append_only;
+ALTER TABLE billing_pricecorrection ENABLE ALWAYS TRIGGER append_only;
+ALTER TABLE billing_tiermultiplier ENABLE ALWAYS TRIGGER append_only;
+
+-- What each tier multiplied prices by, and since when.
+CREATE FUNCTION penstock_note_multiplier() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    INSERT INTO billing_tiermultiplier (tier, permille, effective_from)
+        VALUES (NEW.name, trunc(NEW.price_multiplier * 1000), clock_timestamp());
+    RETURN NULL;
+END $$;
+
+INSERT INTO billing_tiermultiplier (tier, permille, effective_from)
+    SELECT name, trunc(price_multiplier * 1000), '2000-01-01T00:00:00Z' FROM tenants_tier;
+CREATE TRIGGER note_first_multiplier AFTER INSERT ON tenants_tier
+FOR EACH ROW EXECUTE FUNCTION penstock_note_multiplier();
+CREATE TRIGGER note_multiplier AFTER UPDATE ON tenants_tier FOR EACH ROW
+WHEN (OLD.price_multiplier IS DISTINCT FROM NEW.price_multiplier OR OLD.name <> NEW.name)
+EXECUTE FUNCTION penstock_note_multiplier();
+
+REVOKE ALL ON FUNCTION penstock_note_multiplier() FROM PUBLIC;
+REVOKE INSERT, UPDATE, DELETE ON billing_tiermultiplier FROM penstock_web, penstock_operator;

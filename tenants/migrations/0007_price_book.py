@@ -1,0 +1,14 @@
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("tenants", "0006_saturation"),
+        ("billing", "0002_prices"),  # it has taken the prices over
+    ]
+
+    operations = [
+        migrations.DeleteModel(
+            name="Price",
+        ),
+    ]

@@ -1,0 +1,171 @@
+"""The price book: entered, closed, never changed; and what is refused."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.utils import timezone
+
+from tenants.billing import prices
+from tenants.billing.models import PoolCost, Price, PriceCorrection, TierMultiplier
+from tenants.models import PolicyChange, Project, Tier
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
+HOUR = datetime.timedelta(hours=1)
+
+
+def a_price(amount: Any = 7, **fields: Any) -> Price:
+    given: dict[str, Any] = {"model": "m", **fields}
+    for kind in ("prompt", "cached", "completion"):
+        given.setdefault(f"{kind}_micros_per_million_tokens", amount)
+    return Price(**given)
+
+
+def test_a_price_takes_the_place_of_the_one_that_holds() -> None:
+    first = prices.enter(a_price(7))
+    later = timezone.now() + HOUR
+    second = prices.enter(a_price(8, effective_from=later))
+    first.refresh_from_db()
+    assert first.effective_until == second.effective_from == later
+    assert second.effective_until is None
+    told = Price.objects.in_policy()["m"]
+    assert [(each.prompt, each.until_ms) for each in told] == [(7, told[1].from_ms), (8, None)]
+
+
+def test_one_that_takes_anothers_place_waits_until_gateways_know() -> None:
+    first = prices.enter(a_price())
+    second = prices.enter(a_price())
+    assert second.effective_from - first.effective_from >= prices.LEAD
+
+
+def test_what_has_ended_is_not_told_to_gateways() -> None:
+    prices.end(prices.enter(a_price()))
+    prices.enter(a_price(9))
+    assert [each.prompt for each in Price.objects.in_policy()["m"]] == [9]
+
+
+@pytest.mark.parametrize("beside", [{"model": "other"}, {"tier": "premium"}, {"adapter": "law"}])
+def test_another_place_has_a_period_of_its_own(acme: Project, beside: dict[str, Any]) -> None:
+    kept = prices.enter(a_price())
+    prices.enter(a_price(**beside))
+    kept.refresh_from_db()
+    assert kept.effective_until is None
+
+
+def test_overlapping_periods_are_refused_by_the_book_and_by_the_database() -> None:
+    now = timezone.now()
+    prices.enter(a_price(effective_from=now + HOUR, effective_until=now + 3 * HOUR))
+    overlapping: dict[str, Any] = {
+        "effective_from": now + 2 * HOUR,
+        "effective_until": now + 4 * HOUR,
+    }
+    with pytest.raises(ValidationError, match="holds in a part of this period already"):
+        prices.enter(a_price(**overlapping))
+    with pytest.raises(IntegrityError, match="price_periods_apart"), transaction.atomic():
+        a_price(**overlapping).save()
+    prices.enter(a_price(effective_from=now + 3 * HOUR))
+
+
+@pytest.mark.parametrize("amount", [-1, 0.5, "0.5", Decimal("0.5")])
+def test_a_negative_or_fractional_price_is_refused(amount: Any) -> None:
+    with pytest.raises(ValidationError, match=r"greater than or equal to 0|an integer|whole"):
+        prices.enter(a_price(amount))
+    assert not Price.objects.exists()
+
+
+def test_a_negative_price_is_refused_by_the_database_too() -> None:
+    with pytest.raises(IntegrityError, match="check"), transaction.atomic():
+        a_price(-1).save()
+
+
+def test_a_price_of_the_past_is_refused_and_pointed_to_corrections() -> None:
+    past = timezone.now() - HOUR
+    with pytest.raises(ValidationError, match="is a correction"):
+        prices.enter(a_price(effective_from=past))
+    with pytest.raises(IntegrityError, match="cannot begin in the past"), transaction.atomic():
+        a_price(effective_from=past).save()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE billing_price SET prompt_micros_per_million_tokens = 1",
+        "UPDATE billing_price SET effective_until = now() - interval '1 second'",
+        "UPDATE billing_price SET effective_from = now() + interval '1 day'",
+        "DELETE FROM billing_price",
+        "UPDATE billing_poolcost SET gpus_per_worker = 9",
+        "UPDATE billing_pricecorrection SET reason = 'other'",
+    ],
+)
+def test_nothing_of_the_book_is_changed_in_place(change: str) -> None:
+    prices.enter(a_price())
+    prices.enter(PoolCost(pool="p", micros_per_gpu_hour=2_500_000))
+    with (
+        pytest.raises(DatabaseError, match=r"nothing is changed|in the past|only ever added to"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(change)
+
+
+def test_an_end_is_said_once() -> None:
+    price = prices.enter(a_price())
+    prices.end(price, timezone.now() + HOUR)
+    with pytest.raises(ValidationError, match="already"):
+        prices.end(price, timezone.now() + 2 * HOUR)
+    price.effective_until = timezone.now() + 2 * HOUR
+    with pytest.raises(IntegrityError, match="once"), transaction.atomic():
+        price.save()
+
+
+def test_a_price_names_a_tier_that_there_is() -> None:
+    with pytest.raises(ValidationError, match="There is no tier 'nonesuch'"):
+        prices.enter(a_price(tier="nonesuch"))
+
+
+def test_a_price_reaches_the_gateways() -> None:
+    before = PolicyChange.objects.count()
+    price = prices.enter(a_price())
+    prices.end(price)
+    assert PolicyChange.objects.count() == before + 2
+
+
+def test_checking_enters_nothing() -> None:
+    prices.check(a_price())
+    assert not Price.objects.exists()
+
+
+def a_correction(begin: datetime.timedelta, end: datetime.timedelta, reason: str) -> None:
+    now = timezone.now()
+    correction = PriceCorrection(
+        model="m",
+        prompt_micros_per_million_tokens=1,
+        cached_micros_per_million_tokens=1,
+        completion_micros_per_million_tokens=1,
+        effective_from=now + begin,
+        effective_until=now + end,
+        reason=reason,
+    )
+    correction.full_clean()
+    correction.save()
+
+
+def test_a_correction_is_of_the_past_and_says_why() -> None:
+    a_correction(-2 * HOUR, -HOUR, "entered a day late")
+    with pytest.raises(ValidationError, match="of the past"):
+        a_correction(-2 * HOUR, HOUR, "entered a day late")
+    with pytest.raises(ValidationError, match="ends after it begins"):
+        a_correction(-HOUR, -2 * HOUR, "entered a day late")
+    with pytest.raises(ValidationError, match="cannot be blank"):
+        a_correction(-2 * HOUR, -HOUR, "")
+
+
+def test_what_a_tier_multiplied_by_is_remembered_however_it_is_changed(acme: Project) -> None:
+    Tier.objects.filter(name="premium").update(price_multiplier="1.5")
+    Tier.objects.filter(name="premium").update(weight=9)
+    noted = TierMultiplier.objects.filter(tier="premium").order_by("id")
+    assert [row.permille for row in noted][-1] == 1500
+    assert noted.count() == 2
