@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness bench-idle-pool chaos planted-bugs down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -38,6 +38,10 @@ bench-live-fairness: environments
 # What reserve, dispatch and return add to the time to first token where nobody else is there.
 bench-idle-pool: environments
 	@$(PY) -m tests.benchmarks.idle_pool $(ARGS)
+
+# A thousand requests at once against credit for one and for five, fifty times each; ten minutes.
+bench-credit: environments
+	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/test_two_gateways.py -k credit $(ARGS)
 
 # Ten bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:

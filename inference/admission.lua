@@ -8,7 +8,10 @@
 --
 -- A request counts at three owners: its key, its project and its tenant, in this order. Requests
 -- at once and the tokens and nano-dollars of day and month are counted for each; the sliding
--- minutes only where a limit asks for it, since they forget by themselves within a minute.
+-- minutes only where a limit asks for it, since they forget by themselves within a minute. What a
+-- tenant has ever spent is counted always, in nano-dollars: `settled` by what has ended, `reserved`
+-- by what is open and by withdrawals. Its limit is all credit that it was ever given, so nothing
+-- here needs to know what is left of it.
 
 local ASK_AGAIN_MS = 1000           -- when a request at once ends is unknown
 local DAY_TTL_SECONDS = 3 * 86400   -- this and the next from the first request of the period on
@@ -17,7 +20,8 @@ local NEVER = -1
 
 -- Use is a list: of each kind, after so many others, that of key, project and tenant. The same
 -- numbers stand in inference/limits.py.
-local OPEN, DAY, MONTH, SPEND, REQUESTS, TOKENS = 0, 3, 6, 9, 12, 15
+local OPEN, DAY, MONTH, SPEND, DAY_SPEND, BALANCE, REQUESTS, TOKENS = 0, 3, 6, 9, 12, 15, 18, 21
+local BALANCE_OF_TENANT = BALANCE + 3
 -- Places in a claim, as inference/reservations.py writes it; what follows is not read here.
 local KEY, PROJECT, CLAIMED_TOKENS, CLAIMED_NANOS = 1, 2, 3, 4
 
@@ -36,7 +40,7 @@ local function plan_of(packed)
     return plan
   end
   plan = { count = 0, places = {}, values = {}, is_hard = {}, costs = {}, requests = {},
-    tokens = {}, windows = '' }
+    tokens = {}, windows = '', needs_balance = false }
   local given, is_seen = cmsgpack.unpack(packed), {}
   for index = 1, #given, 3 do
     local place, count = given[index], plan.count + 1
@@ -48,6 +52,7 @@ local function plan_of(packed)
     elseif place > SPEND and place <= REQUESTS then
       plan.costs[count] = 'nanos'
     end
+    plan.needs_balance = plan.needs_balance or place == BALANCE_OF_TENANT
     if place > REQUESTS and not is_seen[place] then
       local owners = place > TOKENS and plan.tokens or plan.requests
       owners[#owners + 1], is_seen[place] = (place - 1) % 3 + 1, true
@@ -70,7 +75,8 @@ local function account_of(tenant, key_id, project_id, at)
   local key, project = 'key:' .. key_id, 'project:' .. project_id
   local day, month = periods(tenant, at)
   return { key, project, 'tenant', tenant = tenant, open = tenant .. ':open', day = day,
-    month = month, key_tokens = key .. ':tokens', key_nanos = key .. ':nanos',
+    month = month, balance = tenant .. ':balance',
+    key_tokens = key .. ':tokens', key_nanos = key .. ':nanos',
     project_tokens = project .. ':tokens', project_nanos = project .. ':nanos' }
 end
 
@@ -79,7 +85,8 @@ local function read_open(account)
 end
 
 local function read_day(account)
-  return call('HMGET', account.day, account[1], account[2], 'tenant')
+  return call('HMGET', account.day, account[1], account[2], 'tenant', account.key_nanos,
+    account.project_nanos, 'tenant:nanos')
 end
 
 local function read_month(account)
@@ -87,8 +94,16 @@ local function read_month(account)
     account.key_nanos, account.project_nanos, 'tenant:nanos')
 end
 
-local function write_day(account, of_key, of_project, of_tenant)
-  call('HSET', account.day, account[1], of_key, account[2], of_project, 'tenant', of_tenant)
+local function write_day(account, key_tokens, project_tokens, tokens, key_nanos, project_nanos,
+  nanos)
+  call('HSET', account.day, account[1], key_tokens, account[2], project_tokens, 'tenant', tokens,
+    account.key_nanos, key_nanos, account.project_nanos, project_nanos, 'tenant:nanos', nanos)
+end
+
+-- What a tenant has ever spent or reserved.
+local function spent_by(balance)
+  local spent = call('HMGET', balance, 'settled', 'reserved')
+  return (tonumber(spent[1]) or 0) + (tonumber(spent[2]) or 0)
 end
 
 local function write_month(account, key_tokens, project_tokens, tokens, key_nanos, project_nanos,
@@ -105,7 +120,9 @@ local function read_use(account, plan, now)
   local use = { tonumber(open[1]) or 0, tonumber(open[2]) or 0, tonumber(open[3]) or 0,
     tonumber(day[1]) or 0, tonumber(day[2]) or 0, tonumber(day[3]) or 0,
     tonumber(month[1]) or 0, tonumber(month[2]) or 0, tonumber(month[3]) or 0,
-    tonumber(month[4]) or 0, tonumber(month[5]) or 0, tonumber(month[6]) or 0 }
+    tonumber(month[4]) or 0, tonumber(month[5]) or 0, tonumber(month[6]) or 0,
+    tonumber(day[4]) or 0, tonumber(day[5]) or 0, tonumber(day[6]) or 0,
+    0, 0, plan.needs_balance and spent_by(account.balance) or 0 }
   local of_second, tenant = {}, account.tenant
   for _, owner in ipairs(plan.requests) do
     use[REQUESTS + owner] = requests_in(request_window(tenant, account[owner]), now)
@@ -126,9 +143,11 @@ local function wait_for(account, place, used, cost, value, now)
     return room_for_tokens(token_window(tenant, owner), used + cost - value, now) - now
   elseif place > REQUESTS then
     return room_for_request(request_window(tenant, owner), used + cost - 1, value, now) - now
+  elseif place > BALANCE then
+    return NEVER
   elseif place <= DAY then
     return ASK_AGAIN_MS
-  elseif place <= MONTH then
+  elseif place <= MONTH or place > DAY_SPEND then
     return (day + 1) * DAY_MS - now
   end
   local month, first = month_of(day), day + 1
@@ -169,9 +188,13 @@ local function take(account, plan, request_id, use, of_second, tokens, nanos, no
   end
   call('HSET', account.open, account[1], use[OPEN + 1] + 1, account[2], use[OPEN + 2] + 1, 'tenant',
     use[OPEN + 3] + 1)
-  write_day(account, use[DAY + 1] + tokens, use[DAY + 2] + tokens, use[DAY + 3] + tokens)
+  write_day(account, use[DAY + 1] + tokens, use[DAY + 2] + tokens, use[DAY + 3] + tokens,
+    use[DAY_SPEND + 1] + nanos, use[DAY_SPEND + 2] + nanos, use[DAY_SPEND + 3] + nanos)
   write_month(account, use[MONTH + 1] + tokens, use[MONTH + 2] + tokens, use[MONTH + 3] + tokens,
     use[SPEND + 1] + nanos, use[SPEND + 2] + nanos, use[SPEND + 3] + nanos)
+  if nanos ~= 0 then
+    call('HINCRBY', account.balance, 'reserved', nanos)
+  end
   if account.is_new_day then
     call('EXPIRE', account.day, DAY_TTL_SECONDS)
   end
@@ -213,7 +236,8 @@ local function move(account, reservation, tokens, nanos)
   local day, month = read_day(account), read_month(account)
   if day[3] then
     write_day(account, (tonumber(day[1]) or 0) + more_tokens, (tonumber(day[2]) or 0) + more_tokens,
-      day[3] + more_tokens)
+      day[3] + more_tokens, (tonumber(day[4]) or 0) + more_nanos,
+      (tonumber(day[5]) or 0) + more_nanos, (tonumber(day[6]) or 0) + more_nanos)
   end
   if month[3] then
     write_month(account, (tonumber(month[1]) or 0) + more_tokens,
@@ -221,11 +245,18 @@ local function move(account, reservation, tokens, nanos)
       (tonumber(month[4]) or 0) + more_nanos, (tonumber(month[5]) or 0) + more_nanos,
       (tonumber(month[6]) or 0) + more_nanos)
   end
+  if more_nanos ~= 0 then
+    call('HINCRBY', account.balance, 'reserved', more_nanos)
+  end
   claim[CLAIMED_TOKENS], claim[CLAIMED_NANOS] = tokens, nanos
 end
 
--- One request less is open at each owner.
-local function close(account)
+-- One request less is open at each owner, and what it took is spent.
+local function close(account, nanos)
+  if nanos ~= 0 then
+    call('HINCRBY', account.balance, 'reserved', -nanos)
+    call('HINCRBY', account.balance, 'settled', nanos)
+  end
   local left, gone, open = {}, {}, read_open(account)
   for owner = 1, 3 do
     local count = (tonumber(open[owner]) or 0) - 1
@@ -295,7 +326,7 @@ local function settle(keys, args)
     return 0
   end
   move(account, reservation, tonumber(args[2]), tonumber(args[3]))
-  close(account)
+  close(account, tonumber(args[3]))
   return call('HDEL', tenant .. ':reservations', request_id)
 end
 
@@ -308,7 +339,7 @@ local function standing(keys, args)
   local use, answer = read_use(account, plan, now), { now }
   for _, place in ipairs(plan.places) do
     local used, wait = use[place], 0
-    if used > 0 and place > DAY then
+    if used > 0 and place > DAY and place ~= BALANCE_OF_TENANT then
       wait = wait_for(account, place, used, used, used, now)
     end
     answer[#answer + 1], answer[#answer + 2] = used, wait
@@ -316,7 +347,50 @@ local function standing(keys, args)
   return answer
 end
 
-redis.register_function('penstock_reserve_3', reserve)
-redis.register_function('penstock_true_down_3', true_down)
-redis.register_function('penstock_settle_3', settle)
-redis.register_function('penstock_standing_3', standing)
+-- ARGV: withdrawal_id nanos most -> what is set aside of the credit for it: nanos, or what is left
+-- below `most`, all that may ever be spent. Asking again for the same withdrawal is free. It is kept
+-- until `withdrawn`.
+local function withdraw(keys, args)
+  call = redis.call
+  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
+  local nanos = tonumber(call('HGET', balance, field))
+  if not nanos then
+    nanos = math.max(0, math.min(tonumber(args[2]), tonumber(args[3]) - spent_by(balance)))
+    call('HSET', balance, field, nanos)
+    call('HINCRBY', balance, 'reserved', nanos)
+  end
+  return nanos
+end
+
+-- ARGV: withdrawal_id -> 1 | 0 it is not there. By now it is booked, and no credit any more, or it
+-- was given up.
+local function withdrawn(keys, args)
+  call = redis.call
+  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
+  local nanos = tonumber(call('HGET', balance, field))
+  if not nanos then
+    return 0
+  end
+  call('HINCRBY', balance, 'reserved', -nanos)
+  return call('HDEL', balance, field)
+end
+
+-- ARGV: nanos -> 1 | 0. What has ended has cost at least what is on record: where a Redis was lost
+-- with what nobody had recorded yet, it comes back with the records.
+local function raise_spend(keys, args)
+  call = redis.call
+  local balance = keys[1] .. ':balance'
+  if tonumber(args[1]) <= (tonumber(call('HGET', balance, 'settled')) or 0) then
+    return 0
+  end
+  call('HSET', balance, 'settled', args[1])
+  return 1
+end
+
+redis.register_function('penstock_reserve_4', reserve)
+redis.register_function('penstock_true_down_4', true_down)
+redis.register_function('penstock_settle_4', settle)
+redis.register_function('penstock_standing_4', standing)
+redis.register_function('penstock_withdraw_4', withdraw)
+redis.register_function('penstock_withdrawn_4', withdrawn)
+redis.register_function('penstock_raise_spend_4', raise_spend)

@@ -1,30 +1,27 @@
-"""What tenants have used today and this month, from the records, for a Redis that has lost it.
+"""What tenants have used today and this month, and ever, from the records and the ledger, for a
+Redis that has lost it.
 
 Written before the policy snapshot, so that nothing is admitted against counters that begin at
-nothing. A request that is open counts again as its gateway reserves for it again. Prices are those
-of a request's arrival, tiers' multipliers those of today; each request may count up to a
-nano-dollar too much, as rounding happens once for many.
+nothing. A request that is open counts again as its gateway reserves for it again.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Final
+from typing import Final, cast
 
 import structlog
 from django.db.models import F, Sum
-from django.db.models.functions import Least, TruncDate
+from django.db.models.functions import TruncDate
 from django.utils import timezone
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
-from gpu_workers.protocol.policy import PricePolicy
-from inference.charges import Charge, actual
+from gpu_workers.protocol.messages import Outcome
+from inference.charges import Charge
 from inference.models import UsageRecord
-from tenants.models import Price, Tier
+from tenants.billing.models import LedgerHead
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +29,6 @@ log = structlog.get_logger(__name__)
 _TTL_SECONDS: Final = 93 * 86_400
 # As long as a rebuilding that was interrupted may be begun again.
 _RESTORED_TTL_SECONDS: Final = 3600
-_LIST_PRICE: Final = 1000
 
 # By the key of a counter's hash and its field.
 _Counters = dict[tuple[str, str], int]
@@ -40,7 +36,7 @@ _Counters = dict[tuple[str, str], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Used:
-    """What one API key has used in one day at one price."""
+    """What one API key has used in one day."""
 
     tenant_id: str
     project_id: str
@@ -50,12 +46,15 @@ class _Used:
 
 
 def rebuild_budgets(redis: Redis, now: datetime | None = None) -> int:
-    """Adds what is on record to the counters of day and month; returns for how many tenants. Runs
-    in an `operator_scope`. Safe to repeat: a tenant is done once."""
+    """Adds what is on record to the counters of day and month, and what the ledger says was ever
+    spent to the balance; returns for how many tenants. Runs in an `operator_scope`. Safe to repeat:
+    a tenant is done once."""
     now = (now or timezone.now()).astimezone(UTC)
     counters: dict[str, _Counters] = defaultdict(lambda: defaultdict(int))
     for used in _used_since(now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now):
         _add(counters[used.tenant_id], used, now)
+    for head in LedgerHead.objects.filter(usage_nanos__gt=0).iterator(chunk_size=2000):
+        _raise_spend(redis, str(head.tenant_id), head.usage_nanos)
     restored = sum(_write(redis, tenant_id, each) for tenant_id, each in counters.items())
     if restored:
         log.warning("budgets_rebuilt", tenants=restored)
@@ -63,49 +62,22 @@ def rebuild_budgets(redis: Redis, now: datetime | None = None) -> int:
 
 
 def _used_since(begin: datetime, now: datetime) -> Iterator[_Used]:
-    multipliers = {tier.name: int(tier.price_multiplier * 1000) for tier in Tier.objects.all()}
-    records = UsageRecord.objects.filter(arrived_at__gte=begin).exclude(
-        outcome__in=(Outcome.REFUSED, Outcome.EXPIRED)
+    rows = (
+        UsageRecord.objects.filter(arrived_at__gte=begin)
+        .exclude(outcome__in=(Outcome.REFUSED, Outcome.EXPIRED))
+        .order_by()
+        .annotate(day=TruncDate("arrived_at", tzinfo=UTC))
+        .values("tenant_id", "project_id", "api_key_id", "day")
+        .annotate(tokens=Sum(F("prompt_tokens") + F("completion_tokens")), nanos=Sum("cost_nanos"))
     )
-    for model in records.order_by().values_list("model", flat=True).distinct():
-        for first, last, price in _prices_of(model, begin):
-            rows = (
-                records.filter(model=model, arrived_at__gte=first, arrived_at__lt=last)
-                .order_by()
-                .annotate(day=TruncDate("arrived_at", tzinfo=UTC))
-                .values("tenant_id", "project_id", "api_key_id", "tier", "day")
-                .annotate(
-                    prompt=Sum("prompt_tokens"),
-                    cached=Sum(Least(F("cached_tokens"), F("prompt_tokens"))),
-                    completion=Sum("completion_tokens"),
-                )
-            )
-            for row in rows.iterator(chunk_size=2000):
-                permille = multipliers.get(row["tier"], _LIST_PRICE)
-                usage = TokenUsage(
-                    prompt_tokens=row["prompt"],
-                    cached_tokens=row["cached"],
-                    completion_tokens=row["completion"],
-                )
-                prices = Prices(price.prompt, price.cached, price.completion, permille)
-                yield _Used(
-                    tenant_id=str(row["tenant_id"]),
-                    project_id=str(row["project_id"]),
-                    api_key_id=str(row["api_key_id"]),
-                    is_today=row["day"] == now.date(),
-                    charge=actual(Outcome.COMPLETED, usage, prices),
-                )
-
-
-def _prices_of(model: str, begin: datetime) -> Iterator[tuple[datetime, datetime, PricePolicy]]:
-    """From when until when each price held, without gaps; nothing before the first."""
-    known = list(Price.objects.filter(model=model).order_by("created_at"))
-    changes = [(begin, PricePolicy())]
-    changes += [(max(begin, each.created_at), each.to_policy()) for each in known]
-    end = datetime.max.replace(tzinfo=UTC)
-    for (first, price), (last, _) in pairwise([*changes, (end, PricePolicy())]):
-        if first < last:
-            yield first, last, price
+    for row in rows.iterator(chunk_size=2000):
+        yield _Used(
+            tenant_id=str(row["tenant_id"]),
+            project_id=str(row["project_id"]),
+            api_key_id=str(row["api_key_id"]),
+            is_today=row["day"] == now.date(),
+            charge=Charge(tokens=int(row["tokens"]), nanos=int(row["nanos"])),
+        )
 
 
 def _add(counters: _Counters, used: _Used, now: datetime) -> None:
@@ -116,6 +88,15 @@ def _add(counters: _Counters, used: _Used, now: datetime) -> None:
         counters[month, f"{owner}:nanos"] += used.charge.nanos
         if used.is_today:
             counters[day, owner] += used.charge.tokens
+            counters[day, f"{owner}:nanos"] += used.charge.nanos
+
+
+def _raise_spend(redis: Redis, tenant_id: str, nanos: int) -> None:
+    """As `penstock_raise_spend` does, which a Redis that has just lost everything may not have."""
+    balance = keys.tenant_balance(tenant_id)
+    settled = cast(bytes | None, redis.hget(balance, "settled"))
+    if int(settled or 0) < nanos:
+        redis.hset(balance, "settled", str(nanos))
 
 
 def _write(redis: Redis, tenant_id: str, counters: _Counters) -> bool:

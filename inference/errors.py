@@ -138,7 +138,7 @@ class LimitReached(InferenceError):
 
 
 class QuotaExhausted(LimitReached):
-    """The money for this month is spent; OpenAI's own words for it."""
+    """The money is spent, that of the period or all credit; OpenAI's own words for it."""
 
     type = "insufficient_quota"
     code = "insufficient_quota"

@@ -16,6 +16,7 @@ from gpu_workers.protocol.messages import LimitDetail
 from gpu_workers.protocol.policy import Caller, LimitName
 from inference.charges import Charge
 from inference.errors import LimitReached, QuotaExhausted
+from tenants.money import dollars
 
 REFUSED = Counter(
     "penstock_gateway_limit_refusals_total", "Requests refused by a limit.", ["limit", "scope"]
@@ -28,8 +29,10 @@ _USE: Final = {
     LimitName.TOKENS_PER_DAY: 3,
     LimitName.TOKENS_PER_MONTH: 6,
     LimitName.SPEND_PER_MONTH: 9,
-    LimitName.REQUESTS_PER_MINUTE: 12,
-    LimitName.TOKENS_PER_MINUTE: 15,
+    LimitName.SPEND_PER_DAY: 12,
+    LimitName.BALANCE: 15,
+    LimitName.REQUESTS_PER_MINUTE: 18,
+    LimitName.TOKENS_PER_MINUTE: 21,
 }
 _WHAT: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests a minute",
@@ -38,7 +41,11 @@ _WHAT: Final = {
     LimitName.TOKENS_PER_DAY: "tokens a day",
     LimitName.TOKENS_PER_MONTH: "tokens a month",
     LimitName.SPEND_PER_MONTH: "a month",
+    LimitName.SPEND_PER_DAY: "a day",
+    LimitName.BALANCE: "of credit",
 }
+# In nano-dollars.
+IN_NANOS: Final = (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH, LimitName.BALANCE)
 _OF_REQUESTS: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.CONCURRENT_REQUESTS)
 # Waiting for so long is for people: clients that retry by themselves are told not to.
 LONGEST_RETRY_MS: Final = 60_000
@@ -122,7 +129,7 @@ def cost(name: LimitName, charge: Charge) -> int:
     """What a request takes of a limit."""
     if name in _OF_REQUESTS:
         return 1
-    return charge.nanos if name is LimitName.SPEND_PER_MONTH else charge.tokens
+    return charge.nanos if name in IN_NANOS else charge.tokens
 
 
 def rate_limit_headers(standings: Sequence[Standing], now_ms: int) -> Headers:
@@ -164,6 +171,8 @@ def refusal(
     """The error of a request that a limit keeps out; `wait_ms` None: it can never fit."""
     limit = standing.limit
     REFUSED.labels(limit.name.value, limit.scope.value).inc()
+    if limit.name is LimitName.BALANCE:
+        return _no_credit(caller, standing, charge, headers)
     needed = _needed(limit.name, cost(limit.name, charge))
     allowed = f"{_amount(limit.name, limit.value)} {_WHAT[limit.name]}"
     seconds = None if wait_ms is None else max(1, math.ceil(wait_ms / 1000))
@@ -186,7 +195,7 @@ def refusal(
     spent = f"{_amount(limit.name, standing.used)} {_are(limit.name, standing.used)} used"
     if limit.name not in _OF_REQUESTS:
         spent = f"{spent} and this request {needed}"
-    error = QuotaExhausted if limit.name is LimitName.SPEND_PER_MONTH else LimitReached
+    error = QuotaExhausted if limit.name in IN_NANOS else LimitReached
     is_exhausted = error is QuotaExhausted
     return error(
         f"{_who(caller, limit)} has reached its limit of {allowed}"
@@ -197,6 +206,27 @@ def refusal(
         retry_after_ms=max(1, wait_ms),
         limit=detail,
         should_retry=False if is_exhausted or wait_ms > LONGEST_RETRY_MS else None,
+        headers=headers,
+    )
+
+
+def _no_credit(
+    caller: Caller, standing: Standing, charge: Charge, headers: Headers
+) -> QuotaExhausted:
+    """Waiting helps only where open requests take less than they reserved, so clients that retry by
+    themselves are told not to."""
+    who = caller.tenant.name or "Your organisation"
+    return QuotaExhausted(
+        f"{who} has {dollars(standing.remaining)} of credit left that no open request has "
+        f"reserved, and this request may cost up to {dollars(charge.nanos)}; top up to go on.",
+        limit=LimitDetail(
+            limit=standing.limit.name.value,
+            scope=standing.limit.scope.value,
+            used=standing.used,
+            limit_value=standing.limit.value,
+            reset_seconds=None,
+        ),
+        should_retry=False,
         headers=headers,
     )
 
@@ -222,24 +252,17 @@ def _of_tier(caller: Caller, limit: ScopedLimit) -> str:
 def _needed(name: LimitName, amount: int) -> str:
     if name in _OF_REQUESTS:
         return "is one"
-    if name is LimitName.SPEND_PER_MONTH:
+    if name in IN_NANOS:
         return f"may cost up to {dollars(amount)}"
     return f"may take up to {amount} tokens"
 
 
 def _amount(name: LimitName, value: int) -> str:
-    return dollars(value) if name is LimitName.SPEND_PER_MONTH else str(value)
+    return dollars(value) if name in IN_NANOS else str(value)
 
 
 def _are(name: LimitName, used: int) -> str:
-    return "is" if used == 1 or name is LimitName.SPEND_PER_MONTH else "are"
-
-
-def dollars(nanos: int) -> str:
-    """Whole cents, and more digits only where they say something: $12.50, $0.000125."""
-    whole, fraction = divmod(nanos, 10**9)
-    digits = f"{fraction:09d}".rstrip("0").ljust(2, "0")
-    return f"${whole}.{digits}"
+    return "is" if used == 1 or name in IN_NANOS else "are"
 
 
 def _time(seconds: int) -> str:

@@ -11,7 +11,8 @@ from django.db.models import Model, Q, QuerySet
 
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.policy import Limit, ModelPolicy
-from tenants.models import ApiKey, PolicyChange, PolicyPart, Quota, Tenant
+from tenants.billing.balances import spendable
+from tenants.models import ApiKey, BillingMode, PolicyChange, PolicyPart, Quota, Tenant
 from tenants.scoping import operator_scope
 
 _CHUNK = 2000
@@ -80,8 +81,13 @@ def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow
     whole = Quota.objects.filter(project=None, api_key=None)
     for chunk in _chunks(wanted.select_related("tier").order_by()):
         limits = _limits(whole.filter(tenant__in=[tenant.id for tenant in chunk]), "tenant_id")
+        prepaid = [each.id for each in chunk if each.billing_mode == BillingMode.PREPAID]
+        nanos = spendable(prepaid)
         for tenant in chunk:
-            yield str(tenant.id), encode(tenant.to_policy(limits=limits[tenant.id]))
+            policy = tenant.to_policy(
+                limits=limits[tenant.id], spendable_nanos=nanos.get(tenant.id)
+            )
+            yield str(tenant.id), encode(policy)
 
 
 def unseen_models(tenant_id: uuid.UUID, names: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from tenants.webhooks.events import publish
 log = structlog.get_logger(__name__)
 
 _CHUNK: Final = 1000
-_OF_A_DAY: Final = (LimitName.TOKENS_PER_DAY,)
+_OF_A_DAY: Final = (LimitName.TOKENS_PER_DAY, LimitName.SPEND_PER_DAY)
 _OF_A_MONTH: Final = (LimitName.TOKENS_PER_MONTH, LimitName.SPEND_PER_MONTH)
 
 
@@ -107,7 +107,8 @@ def _used(quotas: Sequence[Quota], now: datetime) -> list[int]:
         for quota in quotas:
             tenant_id, owner = str(quota.tenant_id), _owner(quota)
             if quota.limit in _OF_A_DAY:
-                pipeline.hget(keys.tenant_day(tenant_id, day), owner)
+                field = f"{owner}:nanos" if quota.limit == LimitName.SPEND_PER_DAY else owner
+                pipeline.hget(keys.tenant_day(tenant_id, day), field)
             else:
                 unit = "nanos" if quota.limit == LimitName.SPEND_PER_MONTH else "tokens"
                 pipeline.hget(keys.tenant_month(tenant_id, month), f"{owner}:{unit}")

@@ -8,13 +8,16 @@ two tags, so Redis Cluster works.
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
 # side by side during an upgrade.
-ADMISSION_LIBRARY = "penstock_admission_3"
+ADMISSION_LIBRARY = "penstock_admission_4"
 DISPATCH_LIBRARY = "penstock_dispatch_3"
 
-FUNCTION_RESERVE = "penstock_reserve_3"
-FUNCTION_TRUE_DOWN = "penstock_true_down_3"
-FUNCTION_SETTLE = "penstock_settle_3"
-FUNCTION_STANDING = "penstock_standing_3"
+FUNCTION_RESERVE = "penstock_reserve_4"
+FUNCTION_TRUE_DOWN = "penstock_true_down_4"
+FUNCTION_SETTLE = "penstock_settle_4"
+FUNCTION_STANDING = "penstock_standing_4"
+FUNCTION_WITHDRAW = "penstock_withdraw_4"
+FUNCTION_WITHDRAWN = "penstock_withdrawn_4"
+FUNCTION_RAISE_SPEND = "penstock_raise_spend_4"
 
 FUNCTION_ENQUEUE = "penstock_enqueue_3"
 FUNCTION_REGISTER = "penstock_register_3"
@@ -111,13 +114,20 @@ def tenant_token_window(tenant_id: str, owner: str) -> str:
 
 
 def tenant_day(tenant_id: str, day: int) -> str:
-    """Hash: owner -> tokens of a UTC day, counted in days since the Unix epoch."""
+    """Hash: owner -> tokens of a UTC day, counted in days since the Unix epoch; `<owner>:nanos`."""
     return f"{tenant_prefix(tenant_id)}:day:{day}"
 
 
 def tenant_month(tenant_id: str, month: int) -> str:
     """Hash: `<owner>:tokens` and `<owner>:nanos` of a UTC month such as 202611."""
     return f"{tenant_prefix(tenant_id)}:month:{month}"
+
+
+def tenant_balance(tenant_id: str) -> str:
+    """Hash of all that the tenant ever spent, in nano-dollars: `settled`, by requests that have
+    ended, and `reserved`, by open ones and by withdrawals (`withdrawal:<id>`) until they are
+    booked. Never expires; of credit that is all that Redis knows."""
+    return f"{tenant_prefix(tenant_id)}:balance"
 
 
 def tenant_restored(tenant_id: str) -> str:

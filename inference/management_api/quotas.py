@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import UNSET, Meta, UnsetType
 from rest_framework.response import Response
 
-from gpu_workers.protocol.policy import LimitName
+from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
+from inference.errors import InvalidRequest
 from inference.management_api.bodies import Fields, Nothing, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
@@ -53,6 +54,10 @@ class QuotasView(TenantView):
 
     def post(self) -> Response:
         new = self.body(NewQuota)
+        if new.limit not in QUOTA_NAMES:
+            raise InvalidRequest(
+                f"{new.limit.value} is no quota: it is what the tenant has paid.", param="limit"
+            )
         quota = add_quota(
             self.tenant,
             limit=new.limit,

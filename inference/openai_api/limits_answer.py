@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy
 from inference.dispatch import Outlook
-from inference.limits import Standing
+from inference.limits import IN_NANOS, Standing
 
 _UNITS: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests",
     LimitName.CONCURRENT_REQUESTS: "requests",
-    LimitName.SPEND_PER_MONTH: "nano-dollars",
+    **dict.fromkeys(IN_NANOS, "nano-dollars"),
 }
 
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from django.db import connection
+from django.db import connection, transaction
 
+from tenants.billing import balances
 from tenants.billing.models import CREDITS, AccountName, TransactionKind
 
 Balances = Mapping[AccountName, int]
@@ -64,7 +65,7 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
             raise ValueError(f"Usage costs nothing or more, got {charge.nanos} nano-dollars.")
         if charge.nanos:
             of_tenants[charge.tenant_id].append(charge)
-    held = hold(of_tenants)
+    held = hold(sorted(of_tenants))
     post(
         Posting(
             tenant_id=tenant_id,
@@ -74,6 +75,8 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
         )
         for tenant_id, of_tenant in of_tenants.items()
     )
+    if spent := balances.posted_usage(balances.prepaid_among(of_tenants)):
+        transaction.on_commit(lambda: balances.tell_redis(spent), robust=True)
 
 
 def hold(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import Limit, LimitName
+from gpu_workers.protocol.policy import QUOTA_NAMES, Limit, LimitName
 from tenants.models.api_key import ApiKey
 from tenants.models.policy_change import (
     AffectsPolicy,
@@ -39,7 +39,7 @@ class Quota(AffectsPolicy):
         ApiKey, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas"
     )
     limit = models.CharField(
-        max_length=30, choices=[(name.value, name.value) for name in LimitName]
+        max_length=30, choices=[(name.value, name.value) for name in QUOTA_NAMES]
     )
     value = models.PositiveBigIntegerField(
         validators=[MinValueValidator(1)], help_text="Spend is in nano-dollars."

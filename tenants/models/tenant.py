@@ -9,7 +9,7 @@ from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import Limit, OnSaturation, TenantPolicy
+from gpu_workers.protocol.policy import Limit, LimitName, OnSaturation, TenantPolicy
 from tenants.acting import Verb, audited_as
 from tenants.errors import Conflict
 from tenants.models.policy_change import (
@@ -23,6 +23,13 @@ from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.scoping import ScopedManager
 
 
+class BillingMode(models.TextChoices):
+    """What pays for usage that no given credit covers."""
+
+    POSTPAID = "postpaid", "postpaid: it is owed, and on the next invoice"
+    PREPAID = "prepaid", "prepaid: credit, and without it nothing is admitted"
+
+
 class Tenant(AffectsPolicy):
     """An organisation: the wall behind which everything of one customer lives."""
 
@@ -34,6 +41,9 @@ class Tenant(AffectsPolicy):
     is_suspended = models.BooleanField(
         default=False,
         help_text="New requests are refused, open streams end; nothing is deleted.",
+    )
+    billing_mode = models.CharField(
+        max_length=20, choices=BillingMode, default=BillingMode.POSTPAID
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     # Its data was deleted; what remains is what its usage and its invoices refer to.
@@ -69,6 +79,10 @@ class Tenant(AffectsPolicy):
         """Give it the limits and promises of another tier, for requests from now on."""
         self._set(Verb.MOVED, tier=tier)
 
+    def bill(self, mode: BillingMode) -> None:
+        """Have it pay beforehand or afterwards, for requests from now on."""
+        self._set(Verb.CHANGED, billing_mode=mode)
+
     def _set(self, verb: Verb, **values: Any) -> None:
         if self.is_closed:
             raise ValidationError(f"{self.name} is closed; nothing of it changes any more.")
@@ -92,11 +106,19 @@ class Tenant(AffectsPolicy):
             # Not to be seen from here by a query: it lies behind another tenant's wall.
             raise Conflict("This name is taken.", param="name") from None
 
-    def to_policy(self, *, limits: list[Limit] | None = None) -> TenantPolicy:
-        """Asks for its quotas where they are not given."""
+    def to_policy(
+        self, *, limits: list[Limit] | None = None, spendable_nanos: int | None = None
+    ) -> TenantPolicy:
+        """Asks for its quotas, and what it may ever spend, where they are not given."""
+        from tenants.billing.balances import spendable
+
         if limits is None:
             own = self.quotas.filter(project=None, api_key=None)
             limits = [quota.to_policy() for quota in own]
+        if self.billing_mode == BillingMode.PREPAID:
+            if spendable_nanos is None:
+                spendable_nanos = spendable([self.id])[self.id]
+            limits = [*limits, Limit(name=LimitName.BALANCE, value=spendable_nanos)]
         return TenantPolicy(
             tenant_id=str(self.id),
             name=self.name,

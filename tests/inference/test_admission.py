@@ -12,11 +12,12 @@ from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import Caller, LimitName
 from inference import reservations
 from inference.admission import Admission
-from inference.charges import NOTHING, Charge, actual, worst_case
+from inference.charges import NOTHING, Charge, actual
 from inference.dispatch import Dispatch, usage_entry
 from inference.errors import LimitReached, QuotaExhausted
-from inference.limits import dollars, duration
+from inference.limits import duration
 from inference.reservations import Correction, Place
+from tenants.money import dollars
 from tests.inference.callers import FREE, PRICES, a_caller, a_limit, tokens
 from tests.inference.cast import POOL, an_envelope
 from tests.inference.conftest import PEPPER, a_tier
@@ -256,7 +257,14 @@ async def test_a_reservation_settles_into_the_day_and_month_it_was_made_in(
     await admission.settle(settled("a", tokens(30, nanos=40)))
     day = await dispatch_redis.hgetall(keys.tenant_day("acme", START_MS // (24 * HOUR_MS)))
     month = await dispatch_redis.hgetall(keys.tenant_month("acme", 202611))
-    assert day == {b"key:key": b"30", b"project:project": b"30", b"tenant": b"30"}
+    assert day == {
+        b"key:key": b"30", b"project:project": b"30", b"tenant": b"30",
+        b"key:key:nanos": b"40", b"project:project:nanos": b"40", b"tenant:nanos": b"40",
+    }  # fmt: skip
+    assert await dispatch_redis.hgetall(keys.tenant_balance("acme")) == {
+        b"settled": b"40",
+        b"reserved": b"0",
+    }
     assert month[b"tenant:tokens"] == b"30"
     assert month[b"key:key:nanos"] == b"40"
     assert set((await used(admission, caller)).values()) == {0}
@@ -419,16 +427,6 @@ async def test_the_sweeper_looks_for_a_request_wherever_it_may_be(
     )
     assert await reservations.sweep(dispatch_redis, age_ms=-1000, clock=time) == 1
     assert (await used(admission, caller))["key spend_per_month"] == 33
-
-
-def test_amounts_round_up_where_they_are_reserved_and_down_where_they_are_settled() -> None:
-    prices = Prices(prompt=1, cached=0, completion=3, permille=1500)
-    usage = TokenUsage(prompt_tokens=10, cached_tokens=4, completion_tokens=2)
-    assert worst_case(10, 2, prices) == Charge(tokens=12, nanos=1)
-    assert actual(Outcome.COMPLETED, usage, prices) == Charge(tokens=12, nanos=0)
-    prices = Prices(prompt=2_000_000, cached=500_000, completion=8_000_000, permille=1250)
-    assert worst_case(10, 2, prices).nanos == (20_000 + 16_000) * 5 // 4
-    assert actual(Outcome.CANCELLED, usage, prices).nanos == (12_000 + 2_000 + 16_000) * 5 // 4
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.EXPIRED])

@@ -15,8 +15,9 @@ from inference import budgets
 from inference.budgets import rebuild_budgets
 from inference.models import UsageRecord
 from tenants import policy
+from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.default_tiers import ensure_default_tiers
-from tenants.models import ApiKey, Price, Project, Tenant, Tier
+from tenants.models import ApiKey, Project, Tenant, Tier
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -30,7 +31,6 @@ MODEL = "penstock-demo"
 @pytest.fixture
 def api_key(operators_session: None) -> ApiKey:
     ensure_default_tiers()
-    Tier.objects.filter(name="premium").update(price_multiplier="1.500")
     tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
     return ApiKey.objects.issue(Project.objects.create(tenant=tenant)).record
 
@@ -63,17 +63,8 @@ def record(
         completion_tokens=10,
         arrived_at=arrived_at,
         finished_at=arrived_at,
+        cost_nanos=0 if outcome is Outcome.REFUSED else 150_000,
     )
-
-
-def a_price(created_at: datetime, completion: int) -> None:
-    price = Price.objects.create(
-        model=MODEL,
-        prompt_micros_per_million_tokens=1_000_000,
-        cached_micros_per_million_tokens=500_000,
-        completion_micros_per_million_tokens=completion,
-    )
-    Price.objects.filter(id=price.id).update(created_at=created_at)
 
 
 def counters(redis: Redis, api_key: ApiKey) -> tuple[dict[str, int], dict[str, int]]:
@@ -95,14 +86,15 @@ def _named(counts: object) -> dict[str, int]:
 def test_day_and_month_are_counted_for_key_project_and_tenant(
     redis: Redis, api_key: ApiKey
 ) -> None:
-    a_price(NOW - timedelta(days=90), completion=2_000_000)
     record(api_key)
     record(api_key, YESTERDAY)
     record(api_key, NOW - timedelta(days=30))
     assert rebuild_budgets(redis, NOW) == 1
     day, month = counters(redis, api_key)
-    assert day == {"key": 110, "project": 110, "tenant": 110}
-    # Per request (60 + 40 / 2 + 10 * 2) micro-dollars, and half as much again for the tier.
+    assert day == {
+        "key": 110, "project": 110, "tenant": 110,
+        "key:nanos": 150_000, "project:nanos": 150_000, "tenant:nanos": 150_000,
+    }  # fmt: skip
     nanos = 2 * 150_000
     assert month == {
         "key:tokens": 220, "project:tokens": 220, "tenant:tokens": 220,
@@ -110,14 +102,17 @@ def test_day_and_month_are_counted_for_key_project_and_tenant(
     }  # fmt: skip
 
 
-def test_a_request_costs_what_held_when_it_arrived(redis: Redis, api_key: ApiKey) -> None:
-    a_price(YESTERDAY - timedelta(hours=1), completion=2_000_000)
-    a_price(NOW - timedelta(hours=1), completion=4_000_000)
-    record(api_key, NOW - timedelta(days=3))
-    record(api_key, YESTERDAY)
-    record(api_key, NOW)
+def test_what_was_ever_spent_comes_back_from_the_ledger(redis: Redis, api_key: ApiKey) -> None:
+    charge = UsageCharge(
+        tenant_id=api_key.tenant_id, model=MODEL, day=NOW.date(), nanos=70, requests=1
+    )
+    post_usage([charge], batch_id=uuid.uuid4())
+    balance = keys.tenant_balance(str(api_key.tenant_id))
     rebuild_budgets(redis, NOW)
-    assert counters(redis, api_key)[1]["tenant:nanos"] == 0 + 150_000 + 180_000
+    assert redis.hget(balance, "settled") == b"70"
+    redis.hset(balance, "settled", "90")  # some of it is on its way to the ledger
+    rebuild_budgets(redis, NOW)
+    assert redis.hget(balance, "settled") == b"90"
 
 
 def test_what_was_never_run_counts_nothing(redis: Redis, api_key: ApiKey) -> None:

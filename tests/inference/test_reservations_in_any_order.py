@@ -4,7 +4,7 @@ is ever exceeded, and nothing leaks. Hypothesis plays against a model that recou
 import asyncio
 import calendar
 import time as clock
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
-from gpu_workers.protocol.policy import Caller, Limit, LimitName
+from gpu_workers.protocol.policy import QUOTA_NAMES, Caller, Limit, LimitName
 from inference import reservations
 from inference.admission import Admission
 from inference.charges import NOTHING, Charge, actual, worst_case
@@ -44,13 +44,15 @@ KEYS = (("one", "web"), ("two", "web"), ("three", "jobs"))
 STEPS_MS = (1, 7, 499, 1_000, 17_003, 59_999, 60_000, 61_001, 121_500, DAY_MS)
 
 amounts = st.integers(0, 60)
-limit_lists = st.lists(
-    st.builds(
-        Limit, name=st.sampled_from(LimitName), value=st.integers(1, 150), is_hard=st.booleans()
-    ),
-    max_size=5,
-    unique_by=lambda limit: limit.name,
-)
+
+
+def lists_of(names: Iterable[LimitName]) -> st.SearchStrategy[list[Limit]]:
+    values, is_hard = st.integers(1, 150), st.booleans()
+    limits = st.builds(Limit, name=st.sampled_from(list(names)), value=values, is_hard=is_hard)
+    return st.lists(limits, max_size=5, unique_by=lambda limit: limit.name)
+
+
+limit_lists = lists_of(QUOTA_NAMES)
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Reservations(RuleBasedStateMachine):
         self.admission = Admission(self.redis, pepper=PEPPER, clock=lambda: self.now_ms)
 
     @initialize(
-        of_tenant=limit_lists,
+        of_tenant=lists_of(LimitName),
         of_projects=st.tuples(limit_lists, limit_lists),
         of_keys=st.tuples(limit_lists, limit_lists, limit_lists),
         tokens_per_minute=st.none() | st.integers(20, 200),
@@ -220,6 +222,10 @@ class Reservations(RuleBasedStateMachine):
             tenant = keys.tenant_prefix("acme")
             assert not self.run(self.redis.exists(keys.tenant_open("acme")))
             assert not self.run(self.redis.exists(keys.tenant_reservations("acme")))
+            balance: Any = self.run(self.redis.hgetall(keys.tenant_balance("acme")))
+            counted = {name.decode(): int(nanos) for name, nanos in balance.items()}
+            assert counted.get("reserved", 0) == 0
+            assert counted.get("settled", 0) == sum(each.charge.nanos for each in self.admitted)
             days: list[Any] = self.run(self.redis.keys(f"{tenant}:day:*"))
             for key in days:
                 day = int(key.decode().rpartition(":")[2])
@@ -252,9 +258,13 @@ class Reservations(RuleBasedStateMachine):
             case LimitName.TOKENS_PER_MINUTE:
                 first = self.now_ms // 1000 - 60
                 return sum(each.charge.tokens for each in mine if each.at_ms // 1000 >= first)
-            case LimitName.TOKENS_PER_DAY:
+            case LimitName.TOKENS_PER_DAY | LimitName.SPEND_PER_DAY:
                 today = [each for each in mine if each.at_ms // DAY_MS == self.now_ms // DAY_MS]
+                if limit.name is LimitName.SPEND_PER_DAY:
+                    return sum(each.charge.nanos for each in today)
                 return sum(each.charge.tokens for each in today)
+            case LimitName.BALANCE:
+                return sum(each.charge.nanos for each in mine)
         this_month = [each for each in mine if month_of(each.at_ms) == month_of(self.now_ms)]
         if limit.name is LimitName.TOKENS_PER_MONTH:
             return sum(each.charge.tokens for each in this_month)

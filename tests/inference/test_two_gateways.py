@@ -1,10 +1,12 @@
 """Two gateway processes over one Redis: a limit is one limit, a revocation reaches both."""
 
 import asyncio
+import os
 import resource
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import httpx
@@ -14,7 +16,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
-from gpu_workers.protocol.policy import LimitName
+from gpu_workers.protocol.policy import LimitName, PricePolicy
 from tests.inference.callers import a_limit
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Snapshot, a_tier
@@ -25,9 +27,12 @@ from tests.polling import eventually
 pytestmark = pytest.mark.stack
 
 CHAT = "/v1/chat/completions"
-ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}], "max_tokens": 5}
+OUTPUT_TOKENS = 5
+MESSAGES = [{"role": "user", "content": "Count."}]
+ASK = {"model": MODEL, "messages": MESSAGES, "max_tokens": OUTPUT_TOKENS}
 REQUESTS = 1000
 LIMIT = 100
+CREDIT_ROUNDS = int(os.environ.get("CREDIT_ROUNDS", "1"))
 
 
 @pytest.fixture
@@ -87,6 +92,63 @@ async def test_of_a_thousand_requests_at_once_exactly_a_hundred_are_admitted(
         return not await dispatch_redis.exists(keys.tenant_open("acme"))
 
     await eventually(all_are_settled)
+
+
+@pytest.mark.usefixtures("many_connections")
+@pytest.mark.parametrize("paid", [1, 5])
+async def test_of_a_thousand_requests_at_once_credit_admits_exactly_what_it_pays_for(
+    gateways: list[str],
+    snapshot: Snapshot,
+    dispatch_redis: Redis,
+    dispatch_redis_url: str,
+    paid: int,
+) -> None:
+    """Over two gateways and two keys, CREDIT_ROUNDS times over; `make bench-credit` says fifty."""
+    await snapshot.add_model(MODEL, prices=[PricePolicy(completion=2_000_000)])
+    tier = a_tier(requests_per_minute=10**6, max_concurrent_requests=10 * REQUESTS)
+    callers = [await snapshot.add_key("Acme", key_id=name, tier=tier) for name in ("a", "b")]
+    worst_nanos = OUTPUT_TOKENS * 2_000
+    refusals: Counter[tuple[str, bool]] = Counter()
+    async with (
+        a_sim_worker(dispatch_redis_url),
+        client_of(gateways[0], callers[0]) as one,
+        client_of(gateways[1], callers[0]) as two,
+        client_of(gateways[0], callers[1]) as three,
+        client_of(gateways[1], callers[1]) as four,
+    ):
+        clients = (one, two, three, four)
+        for round_ in range(1, CREDIT_ROUNDS + 1):
+            credit = round_ * paid * worst_nanos
+            await snapshot.put_tenant("Acme", limits=[a_limit(LimitName.BALANCE, credit)])
+            await eventually(partial(_have, clients, credit))
+            answers = await asyncio.gather(
+                *(clients[number % 4].post(CHAT, json=ASK) for number in range(REQUESTS))
+            )
+            expected = {200: paid, 429: REQUESTS - paid}
+            assert Counter(answer.status_code for answer in answers) == expected, round_
+            await eventually(partial(_is_spent, dispatch_redis, credit))
+            for answer in answers:
+                if answer.status_code == 429:
+                    error = answer.json()["error"]
+                    is_told_why = "of credit left" in error["message"]
+                    refusals[error["code"], is_told_why] += 1
+                    assert answer.headers["x-should-retry"] == "false"
+    assert refusals == {("insufficient_quota", True): CREDIT_ROUNDS * (REQUESTS - paid)}
+    assert await dispatch_redis.xlen(keys.pool_usage(POOL)) == CREDIT_ROUNDS * paid
+
+
+async def _have(clients: Sequence[httpx.AsyncClient], credit: int) -> bool:
+    """Whether every gateway knows of so much credit."""
+    answers = [(await client.get("/v1/limits")).json()["data"] for client in clients]
+    limits = [each for data in answers for each in data if each["limit"] == "balance"]
+    return [each["limit_value"] for each in limits] == [credit] * len(clients)
+
+
+async def _is_spent(redis: Redis, nanos: int) -> bool:
+    """All of it, by requests that have ended; never more."""
+    settled, reserved = await redis.hmget(keys.tenant_balance("acme"), ["settled", "reserved"])
+    assert int(settled or 0) + int(reserved or 0) <= nanos
+    return (int(settled or 0), int(reserved or 0)) == (nanos, 0)
 
 
 async def test_a_revocation_reaches_every_process_within_a_second(

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from gpu_workers.protocol.policy import LimitName
+from gpu_workers.protocol.policy import QUOTA_NAMES
 from tenants.management.look_up import place_named, tenant_named
 from tenants.management.reporting import ReportingCommand
 from tenants.models import Quota
@@ -16,7 +16,7 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
-        parser.add_argument("limit", choices=[name.value for name in LimitName])
+        parser.add_argument("limit", choices=[name.value for name in QUOTA_NAMES])
         place = parser.add_mutually_exclusive_group()
         place.add_argument("--project", help="only of this project")
         place.add_argument("--api-key", help="only of this key, by id or public id")

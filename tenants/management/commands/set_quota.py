@@ -4,11 +4,13 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from gpu_workers.protocol.policy import LimitName
+from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
 from tenants.management.arguments import dollars
 from tenants.management.look_up import place_named, tenant_named
 from tenants.management.reporting import ReportingCommand
 from tenants.models import Quota
+
+_IN_DOLLARS = (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH)
 
 
 class Command(ReportingCommand):
@@ -17,8 +19,8 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
-        parser.add_argument("limit", choices=[name.value for name in LimitName])
-        parser.add_argument("value", type=dollars, help="a number; spend_per_month in dollars")
+        parser.add_argument("limit", choices=[name.value for name in QUOTA_NAMES])
+        parser.add_argument("value", type=dollars, help="a number; of spend, dollars")
         parser.add_argument("--soft", action="store_true", help="alert only, refuse nothing")
         parser.add_argument(
             "--alert-at",
@@ -35,7 +37,7 @@ class Command(ReportingCommand):
         tenant = tenant_named(options["tenant"])
         place = place_named(tenant, options["project"], options["api_key"])
         limit = LimitName(options["limit"])
-        value = options["value"] * (10**9 if limit is LimitName.SPEND_PER_MONTH else 1)
+        value = options["value"] * (10**9 if limit in _IN_DOLLARS else 1)
         if value != int(value):
             raise CommandError(f"{limit} is a whole number, got {value}.")
         quota = Quota.objects.filter(tenant=tenant, limit=limit, **place).first()

@@ -3,7 +3,7 @@ from django.db import migrations
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tenants", "0006_saturation"),
+        ("tenants", "0007_alerts"),
         ("billing", "0002_prices"),  # it has taken the prices over
     ]
 

@@ -1,0 +1,302 @@
+"""Money and credit that come and go: the verbs of the ledger beside usage.
+
+Each is booked once for a tenant and a `reference`: booking it again gives back what was booked, and
+raises `Conflict` where that is another amount. Amounts are nano-dollars above zero. All run in an
+`operator_scope`; those that take credit away first have admission keep it, so that no open request
+can spend it meanwhile.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from tenants.billing import balances
+from tenants.billing.ledger import Balances, Entry, Posting, hold, post
+from tenants.billing.models import (
+    CREDITS,
+    AccountName,
+    LedgerAccount,
+    LedgerEntry,
+    LedgerTransaction,
+    TransactionKind,
+)
+from tenants.errors import Conflict
+from tenants.models.policy_change import PolicyChange, PolicyPart, Touched
+from tenants.money import dollars
+from tenants.scoping import operator_scope
+
+_Entries = Callable[[Balances], Sequence[Entry]]
+
+# What was used before a promotion ended may be on its way to the ledger for so long.
+EXPIRY_GRACE: Final = timedelta(hours=1)
+_EXPIRY: Final = "expiry of promotions"
+
+
+def top_up(
+    tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
+) -> LedgerTransaction:
+    """The tenant has paid for credit."""
+    return _book(
+        tenant_id,
+        TransactionKind.TOP_UP,
+        reference,
+        memo,
+        lambda _: _move(AccountName.CASH, AccountName.PREPAID_CREDIT, nanos),
+    )
+
+
+def promote(
+    tenant_id: uuid.UUID,
+    nanos: int,
+    *,
+    reference: str,
+    memo: str = "",
+    expires_at: datetime | None = None,
+) -> LedgerTransaction:
+    """Give credit away; what is left of it at `expires_at` is taken back within two hours."""
+    if expires_at is not None and expires_at <= timezone.now():
+        raise ValidationError("Credit that has expired is none; say a time to come.")
+    return _book(
+        tenant_id,
+        TransactionKind.PROMOTION,
+        reference,
+        memo,
+        lambda _: _move(AccountName.PROMOTION_EXPENSE, AccountName.PROMOTIONAL_CREDIT, nanos),
+        expires_at=expires_at,
+    )
+
+
+def give_sla_credit(
+    tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
+) -> LedgerTransaction:
+    """A promise was not kept."""
+    return _book(
+        tenant_id,
+        TransactionKind.SLA_CREDIT,
+        reference,
+        memo,
+        lambda _: _move(AccountName.SLA_EXPENSE, AccountName.SLA_CREDIT, nanos),
+    )
+
+
+def pay(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = "") -> LedgerTransaction:
+    """The tenant has paid what it owes; what is more becomes prepaid credit."""
+    return _book(
+        tenant_id,
+        TransactionKind.PAYMENT,
+        reference,
+        memo,
+        lambda held: _give_back(AccountName.CASH, nanos, held),
+    )
+
+
+def adjust(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> LedgerTransaction:
+    """Charge more (above zero), which is owed, or less (below), which pays what is owed and then
+    is credit. The memo says why."""
+    if not memo.strip():
+        raise ValidationError("Say why, in the memo.")
+    return _book(
+        tenant_id,
+        TransactionKind.ADJUSTMENT,
+        reference,
+        memo,
+        lambda held: (
+            _move(AccountName.RECEIVABLE, AccountName.ADJUSTMENTS, nanos)
+            if nanos > 0
+            else _give_back(AccountName.ADJUSTMENTS, -nanos, held)
+        ),
+    )
+
+
+def write_off(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> LedgerTransaction:
+    """Give up what is owed."""
+    return _book(
+        tenant_id,
+        TransactionKind.WRITE_OFF,
+        reference,
+        memo,
+        lambda _: _move(AccountName.BAD_DEBT, AccountName.RECEIVABLE, nanos),
+    )
+
+
+def refund(
+    tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
+) -> LedgerTransaction:
+    """Pay prepaid credit back. Raises `Conflict` where open requests have reserved a part of it."""
+    booked = _booked(tenant_id, reference)
+    if booked is not None:
+        return _same(booked, TransactionKind.REFUND, nanos)
+    with _kept(tenant_id, nanos) as kept:
+        if kept < nanos:
+            raise Conflict(
+                f"Of the credit only {dollars(kept)} is not spent or reserved by open requests, "
+                f"and {dollars(nanos)} was asked for."
+            )
+        return _book(
+            tenant_id,
+            TransactionKind.REFUND,
+            reference,
+            memo,
+            lambda _: _move(AccountName.PREPAID_CREDIT, AccountName.CASH, nanos),
+        )
+
+
+def expire_promotions(now: datetime | None = None) -> int:
+    """Take back what is left of promotions that have ended; returns from how many tenants. What is
+    spent is taken of the promotion that ends first, so what is left is of those that end last."""
+    now = now or timezone.now()
+    with operator_scope(_EXPIRY):
+        due = LedgerTransaction.objects.filter(
+            kind=TransactionKind.PROMOTION, expires_at__lte=now - EXPIRY_GRACE
+        )
+        holders = LedgerAccount.objects.filter(
+            tenant__in=due.order_by().values("tenant"),
+            name=AccountName.PROMOTIONAL_CREDIT,
+            balance_nanos__gt=0,
+        )
+        tenants = list(holders.order_by("tenant").values_list("tenant", flat=True))
+    expired = 0
+    for tenant_id in tenants:
+        with operator_scope(_EXPIRY):
+            expired += _expire(tenant_id, now)
+    return expired
+
+
+def _expire(tenant_id: uuid.UUID, now: datetime) -> bool:
+    ended = _ended(tenant_id, hold([tenant_id])[tenant_id], now)
+    if not ended:
+        return False
+    with _kept(tenant_id, ended) as kept:
+        # What open requests have reserved is theirs still, and is looked at again.
+        if not kept:
+            return False
+        _book(
+            tenant_id,
+            TransactionKind.EXPIRY,
+            f"expiry:{uuid.uuid4()}",
+            "",
+            lambda _: _move(AccountName.PROMOTIONAL_CREDIT, AccountName.PROMOTION_EXPENSE, kept),
+        )
+    return True
+
+
+def _ended(tenant_id: uuid.UUID, held: Balances, now: datetime) -> int:
+    lasting = LedgerEntry.objects.filter(
+        tenant=tenant_id,
+        account=AccountName.PROMOTIONAL_CREDIT,
+        transaction__kind=TransactionKind.PROMOTION,
+    ).exclude(transaction__expires_at__lte=now - EXPIRY_GRACE)
+    lasting_nanos = -sum(lasting.values_list("nanos", flat=True))
+    return max(0, held[AccountName.PROMOTIONAL_CREDIT] - lasting_nanos)
+
+
+# Booking ----------------------------------------------------------------------------------------
+
+
+def _book(
+    tenant_id: uuid.UUID,
+    kind: TransactionKind,
+    reference: str,
+    memo: str,
+    entries: _Entries,
+    *,
+    expires_at: datetime | None = None,
+) -> LedgerTransaction:
+    with transaction.atomic():
+        held = hold([tenant_id])[tenant_id]
+        posting = Posting(
+            tenant_id=tenant_id,
+            kind=kind,
+            reference=_checked(reference),
+            entries=entries(held),
+            memo=memo.strip(),
+            expires_at=expires_at,
+        )
+        booked = _booked(tenant_id, reference)
+        if booked is not None:
+            return _same(booked, kind, _size(posting.entries))
+        _check_floors(posting.entries, held)
+        post([posting])
+        PolicyChange.note([Touched(PolicyPart.TENANTS, str(tenant_id))])
+        return LedgerTransaction.objects.get(tenant=tenant_id, reference=reference)
+
+
+def _booked(tenant_id: uuid.UUID, reference: str) -> LedgerTransaction | None:
+    return LedgerTransaction.objects.filter(tenant=tenant_id, reference=reference).first()
+
+
+def _same(booked: LedgerTransaction, kind: TransactionKind, nanos: int) -> LedgerTransaction:
+    entries = [Entry(account=AccountName(each.account), nanos=each.nanos)
+               for each in booked.entries.all()]  # fmt: skip
+    if booked.kind != kind or _size(entries) != nanos:
+        raise Conflict(
+            f"The reference {booked.reference!r} is that of another transaction: {booked.kind} of "
+            f"{dollars(_size(entries))}. Say another one.",
+            param="reference",
+        )
+    return booked
+
+
+def _size(entries: Sequence[Entry]) -> int:
+    return sum(entry.nanos for entry in entries if entry.nanos > 0)
+
+
+def _check_floors(entries: Sequence[Entry], held: Mapping[AccountName, int]) -> None:
+    """What the table refuses too, in words."""
+    for entry in entries:
+        account = entry.account
+        taken = -entry.nanos if account is AccountName.RECEIVABLE else entry.nanos
+        floored = account in (*CREDITS, AccountName.RECEIVABLE)
+        if floored and taken > held[account]:
+            raise ValidationError(
+                f"The tenant's {account.label.lower()} is {dollars(held[account])}, "
+                f"{dollars(taken)} cannot be taken from it."
+            )
+
+
+def _checked(reference: str) -> str:
+    if not reference.strip() or len(reference) > 200:
+        raise ValidationError("A reference has 1 to 200 characters, e.g. a payment's number.")
+    return reference
+
+
+def _move(debit: AccountName, credit: AccountName, nanos: int) -> list[Entry]:
+    if nanos <= 0:
+        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    return [Entry(account=debit, nanos=nanos), Entry(account=credit, nanos=-nanos)]
+
+
+def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
+    """Against what is owed first; the rest is prepaid credit."""
+    if nanos <= 0:
+        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    owed = min(nanos, held[AccountName.RECEIVABLE])
+    entries = [
+        Entry(account=debit, nanos=nanos),
+        Entry(account=AccountName.RECEIVABLE, nanos=-owed),
+        Entry(account=AccountName.PREPAID_CREDIT, nanos=owed - nanos),
+    ]
+    return [entry for entry in entries if entry.nanos]
+
+
+@contextmanager
+def _kept(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
+    """So much of the credit, or what is left of it, is nobody's to reserve until it is booked and
+    gateways have been told, or it is given up."""
+    if nanos <= 0:
+        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    withdrawal = balances.new_withdrawal()
+    kept = balances.set_aside(tenant_id, withdrawal, nanos)
+    try:
+        yield kept
+    except BaseException:
+        balances.let_go(tenant_id, withdrawal)
+        raise
+    # After the snapshot's own hook, so that the limit is lower before this is free.
+    transaction.on_commit(lambda: balances.let_go(tenant_id, withdrawal), robust=True)
