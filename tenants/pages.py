@@ -32,7 +32,6 @@ Fields = Mapping[str, Callable[[str], Any]]
 NEWEST_FIRST: Final[Fields] = {"created_at": datetime.fromisoformat, "id": uuid.UUID}
 NEWEST_SEQUENCE_FIRST: Final[Fields] = {"sequence": int}
 BY_ID: Final[Fields] = {"id": uuid.UUID}
-BY_DAY_AND_PROJECT: Final[Fields] = {"day": date.fromisoformat, "project_id": uuid.UUID}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 All that is Globex's bears a canary in its name: no answer to Acme may hold it.
 """
 
+import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -12,6 +13,8 @@ from django.contrib.auth.hashers import make_password
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
+from inference.rollups import Use, add_to_rollups
+from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.billing.models import Price
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
@@ -31,6 +34,7 @@ from tenants.webhooks.models import Delivery, Endpoint
 
 CANARY = "zeppelin"
 PASSWORD = "correct horse battery"
+COST_NANOS = 1_234_567_891
 DAY = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
@@ -99,11 +103,35 @@ def _house(name: str, tier: str, word: str) -> House:
         request_id=new_request_id(int(DAY.timestamp() * 1000)), tenant=tenant, project=project,
         api_key=key, tier=tier, pool=pool.name, model=model.name, api="completions", stream=True,
         attempt=1, outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
-        arrived_at=DAY, finished_at=DAY,
+        arrived_at=DAY, finished_at=DAY, adapter=f"{word}-adapter", cost_nanos=COST_NANOS,
     )  # fmt: skip
     endpoint = add_endpoint(
         tenant, url=f"https://93.184.216.34/{word}", description=f"{word} hook"
     ).endpoint
+    add_to_rollups(
+        [
+            Use(
+                tenant_id=str(tenant.id),
+                project_id=str(project.id),
+                api_key_id=str(key.id),
+                model=model.name,
+                adapter=f"{word}-adapter",
+                tier=tier,
+                arrived_ms=int(DAY.timestamp() * 1000),
+                outcome="completed",
+                prompt_tokens=3,
+                cached_tokens=1,
+                completion_tokens=4,
+                cost_nanos=COST_NANOS,
+                ttft_ms=20,
+                duration_ms=400,
+            )
+        ]
+    )
+    charge = UsageCharge(
+        tenant_id=tenant.id, model=model.name, day=DAY.date(), nanos=COST_NANOS, requests=1
+    )
+    post_usage([charge], batch_id=uuid.uuid4())
     return House(
         tenant=tenant,
         project=project,

@@ -13,7 +13,12 @@ from inference.management_api.served_models import ModelsView
 from inference.management_api.session import SessionView
 from inference.management_api.tenants import OneTenantView, TenantsView
 from inference.management_api.tier import TierView
-from inference.management_api.usage import UsageView
+from inference.management_api.usage import (
+    AnyTenantsCostsView,
+    AnyTenantsUsageView,
+    CostsView,
+    UsageView,
+)
 from inference.management_api.view import Unknown
 from inference.management_api.webhooks import (
     DeliveriesView,
@@ -32,6 +37,8 @@ _DELIVERY = f"{_ENDPOINT}/deliveries/<uuid:delivery_id>"
 urlpatterns = [
     path("session", SessionView.as_view()),
     path("me", MeView.as_view()),
+    path("usage", AnyTenantsUsageView.as_view()),
+    path("costs", AnyTenantsCostsView.as_view()),
     path("tenants", TenantsView.as_view()),
     path(_TENANT, OneTenantView.as_view()),
     path(f"{_TENANT}/projects", ProjectsView.as_view()),
@@ -46,6 +53,7 @@ urlpatterns = [
     path(f"{_TENANT}/quotas/<uuid:quota_id>", OneQuotaView.as_view()),
     path(f"{_TENANT}/quota-alerts", QuotaAlertsView.as_view()),
     path(f"{_TENANT}/usage", UsageView.as_view()),
+    path(f"{_TENANT}/costs", CostsView.as_view()),
     path(f"{_TENANT}/tier", TierView.as_view()),
     path(f"{_TENANT}/models", ModelsView.as_view()),
     path(f"{_TENANT}/audit", AuditEventsView.as_view()),

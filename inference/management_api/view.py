@@ -104,7 +104,10 @@ class TenantView(ManagementView):
 
     def answer(self, handler: Handler, **ids: Any) -> Response:
         self.identify()
-        tenant_id: uuid.UUID = ids.pop("tenant_id")
+        return self.answer_within(ids.pop("tenant_id"), handler, **ids)
+
+    def answer_within(self, tenant_id: uuid.UUID, handler: Handler, **ids: Any) -> Response:
+        """The same for a tenant that is known, once who asks is."""
         self.standing = self.caller.standing_in(tenant_id)
         self._check_permission()
         actor = self.caller.as_actor()

@@ -2,11 +2,10 @@
 
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Final
 
 from django.db import models
-from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
@@ -27,24 +26,6 @@ class UsageQuerySet(models.QuerySet["UsageRecord"]):
             arrived_at__lt=end,
             request_id__gte=lowest_request_id(_ms(begin - ID_TOLERANCE)),
             request_id__lt=lowest_request_id(_ms(end + ID_TOLERANCE)),
-        )
-
-    def totals(self, first: date, last: date) -> "models.QuerySet[Any, Any]":
-        """Sums by `day` (UTC) and `project_id`, of what arrived on these days, both included."""
-        begin = datetime.combine(first, time.min, UTC)
-        # The last day of the calendar has no day after it.
-        end = datetime.combine(last, time.max, UTC)
-        return (
-            self.filter(arrived_at__gte=begin, arrived_at__lte=end)
-            .order_by()
-            .annotate(day=TruncDate("arrived_at", tzinfo=UTC))
-            .values("day", "project_id")
-            .annotate(
-                requests=models.Count("request_id"),
-                prompt_tokens=models.Sum("prompt_tokens"),
-                cached_tokens=models.Sum("cached_tokens"),
-                completion_tokens=models.Sum("completion_tokens"),
-            )
         )
 
     def of_tenant(self, tenant_id: uuid.UUID) -> "Iterator[UsageRecord]":

@@ -38,9 +38,19 @@ def test_usage_is_summed_by_day_and_project(as_role: AsRole, acme: House) -> Non
             "date": "2026-01-02",
             "project_id": str(acme.project.id),
             "requests": 1,
+            "completed": 1,
+            "cancelled": 0,
+            "refused": 0,
+            "expired": 0,
+            "failed": 0,
             "prompt_tokens": 3,
             "cached_tokens": 1,
             "completion_tokens": 4,
+            "reasoning_tokens": 0,
+            "wasted_tokens": 0,
+            "ttft_ms": dict.fromkeys(("p50", "p95", "p99"), pytest.approx(20, rel=0.05)),
+            "inter_token_ms": dict.fromkeys(("p50", "p95", "p99")),
+            "duration_ms": dict.fromkeys(("p50", "p95", "p99"), pytest.approx(400, rel=0.05)),
         }
     ]
     assert as_role("viewer").get("usage", to="2025-12-31").json()["data"] == []

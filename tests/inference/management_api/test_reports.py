@@ -1,0 +1,232 @@
+"""Reports of usage and costs: what they group by, whose they are, and that nothing is left out."""
+
+import csv
+import io
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from inference.histograms import ERROR
+from inference.rollups import Use, add_to_rollups
+from tenants.models import ApiKey, Project, User
+from tenants.scoping import operator_scope
+from tests.inference.management_api.conftest import ApiClient
+from tests.two_tenants import CANARY, COST_NANOS, House
+
+AsRole = Callable[[str], ApiClient]
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+RANGE = {"from": "2026-03-01", "to": "2026-03-31"}
+
+
+def use(house: House, *, day: int = 0, key: ApiKey | None = None, **changes: Any) -> Use:
+    fields: dict[str, Any] = {
+        "tenant_id": str(house.tenant.id),
+        "project_id": str((key or house.key).project_id),
+        "api_key_id": str((key or house.key).id),
+        "model": "small",
+        "adapter": "",
+        "tier": "premium",
+        "arrived_ms": int((BEGIN + timedelta(days=day, hours=7)).timestamp() * 1000),
+        "outcome": "completed",
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "cost_nanos": 1_000,
+    }
+    return Use(**(fields | changes))
+
+
+def add(*uses: Use) -> None:
+    with operator_scope("test"):
+        add_to_rollups(uses)
+
+
+def second_key(house: House) -> ApiKey:
+    with operator_scope("test"):
+        project = Project.objects.create(tenant=house.tenant, name="second")
+        return ApiKey.objects.issue(project).record
+
+
+@pytest.mark.parametrize(
+    ("group_by", "expected"),
+    [
+        ("day", [{"date": "2026-03-02"}, {"date": "2026-03-01"}]),
+        ("model", [{"model": "small"}, {"model": "large"}]),
+        ("adapter", [{"adapter": "poems"}, {"adapter": ""}]),
+        ("tier", [{"tier": "premium"}, {"tier": "free"}]),
+        (
+            "model,tier",
+            [
+                {"model": "small", "tier": "premium"},
+                {"model": "small", "tier": "free"},
+                {"model": "large", "tier": "premium"},
+            ],
+        ),
+    ],
+)
+def test_usage_is_grouped_by_what_is_asked_for(
+    as_role: AsRole, acme: House, group_by: str, expected: list[dict[str, str]]
+) -> None:
+    add(
+        use(acme),
+        use(acme, model="large"),
+        use(acme, day=1, adapter="poems"),
+        use(acme, day=1, tier="free", outcome="failed", wasted_tokens=3),
+    )
+    answer = as_role("viewer").get("usage", group_by=group_by, **RANGE).json()
+    assert answer["group_by"] == group_by.split(",")
+    found = [
+        {name: row[name] for name in (expected[0].keys() & row.keys())} for row in answer["data"]
+    ]
+    assert found == expected
+    assert sum(row["requests"] for row in answer["data"]) == 4
+    assert sum(row["failed"] for row in answer["data"]) == 1
+    assert sum(row["wasted_tokens"] for row in answer["data"]) == 3
+
+
+def test_usage_is_grouped_and_narrowed_by_project_and_key(as_role: AsRole, acme: House) -> None:
+    other = second_key(acme)
+    add(use(acme), use(acme, key=other), use(acme, key=other))
+    client = as_role("viewer")
+    rows = client.get("usage", group_by="api_key", **RANGE).json()["data"]
+    assert {row["api_key_id"]: row["requests"] for row in rows} == {
+        str(acme.key.id): 1,
+        str(other.id): 2,
+    }
+    for narrowed in ({"project_id": other.project_id}, {"api_key_id": other.id}):
+        (row,) = client.get("usage", group_by="project", **narrowed, **RANGE).json()["data"]
+        assert (row["project_id"], row["requests"]) == (str(other.project_id), 2)
+    assert client.get("usage", model="unknown", **RANGE).json()["data"] == []
+
+
+def test_quantiles_are_right_over_a_range(as_role: AsRole, acme: House) -> None:
+    latencies = [float(number) for number in range(1, 2001)]
+    add(
+        *(
+            use(acme, day=number % 28, ttft_ms=latency, itl_ms=latency / 100, duration_ms=latency)
+            for number, latency in enumerate(latencies)
+        )
+    )
+    (row,) = as_role("viewer").get("usage", group_by="model", **RANGE).json()["data"]
+    for name, scale in (("ttft_ms", 1), ("inter_token_ms", 0.01), ("duration_ms", 1)):
+        for quantile, exact in (("p50", 1000), ("p95", 1900), ("p99", 1980)):
+            # Shown with three digits.
+            assert row[name][quantile] == pytest.approx(exact * scale, rel=ERROR + 0.005)
+
+
+def test_costs_are_told_in_nanos_and_exact_dollars(as_role: AsRole, acme: House) -> None:
+    answer = as_role("viewer").get("costs", **{"from": "2026-01-01", "to": "2026-01-31"}).json()
+    (row,) = answer["data"]
+    assert (row["cost_nanos"], row["cost_dollars"]) == (COST_NANOS, "1.234567891")
+    assert (row["object"], row["date"]) == ("cost.total", "2026-01-02")
+    add(*(use(acme, model=f"m{number}", cost_nanos=10**17 + number) for number in range(3)))
+    answer = as_role("viewer").get("costs", group_by="model", limit=1, **RANGE).json()
+    assert len(answer["data"]) == 1 and answer["next_cursor"]
+    assert answer["total_cost_nanos"] == 3 * 10**17 + 3
+    assert answer["total_cost_dollars"] == "300000000.000000003"
+
+
+def test_pages_of_a_report_leave_nothing_out(as_role: AsRole, acme: House) -> None:
+    add(*(use(acme, day=day, model=f"m{day % 3}", adapter="") for day in range(10)))
+    client, seen, cursor = as_role("viewer"), [], {}
+    while True:
+        page = client.get("usage", group_by="model,adapter,day", limit=4, **RANGE, **cursor).json()
+        seen += [(row["model"], row["date"]) for row in page["data"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert len(seen) == len(set(seen)) == 10
+    assert seen == sorted(seen, reverse=True)
+    refused = client.get("usage", group_by="day", **cursor)
+    assert refused.json()["error"]["code"] == "bad_cursor"
+
+
+@pytest.mark.parametrize("group_by", ["", "week", "day,day", "day,", "tenant", "day;model"])
+def test_what_cannot_be_grouped_by_is_refused(as_role: AsRole, group_by: str) -> None:
+    answer = as_role("viewer").get("usage", group_by=group_by)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "group_by"
+
+
+# CSV --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["parameter", "accept"])
+def test_a_report_comes_as_csv(as_role: AsRole, acme: House, how: str) -> None:
+    add(*(use(acme, day=day, model="=HYPERLINK(1)", ttft_ms=50) for day in range(28)))
+    client = as_role("viewer")
+    query = {"group_by": "day,model", "limit": "3", **RANGE}
+    if how == "parameter":
+        answer = client.get("usage", format="csv", **query)
+    else:
+        answer = client.http.get(
+            f"{client.tenant}/usage", query, headers={"accept": "text/csv, */*;q=0.1"}
+        )
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert "usage-2026-03-01-2026-03-31.csv" in answer.headers["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    assert len(rows) == 28
+    assert rows[0]["date"] == "2026-03-28"
+    assert rows[0]["model"] == "'=HYPERLINK(1)"
+    assert float(rows[0]["ttft_ms_p95"]) == pytest.approx(50, rel=0.05)
+    assert rows[0]["inter_token_ms_p50"] == ""
+
+
+def test_costs_come_as_csv_with_exact_dollars(as_role: AsRole) -> None:
+    answer = as_role("billing").get(
+        "costs", **{"from": "2026-01-01", "to": "2026-01-31"}, format="csv"
+    )
+    (row,) = csv.DictReader(io.StringIO(answer.content.decode()))
+    assert row["cost_dollars"] == "1.234567891"
+
+
+# Whose ------------------------------------------------------------------------------------------
+
+
+def test_without_a_tenant_in_the_address_it_is_the_callers(
+    as_role: AsRole, acme: House, globex: House
+) -> None:
+    year = {"from": "2026-01-01", "to": "2026-12-31", "group_by": "model"}
+    person = as_role("viewer").get("/api/v1/usage", **year)
+    key = ApiClient(acme.tenant.id, key=acme.issue(scopes=["usage:read"]))
+    for answer in (person, key.get("/api/v1/usage", **year)):
+        assert [row["model"] for row in answer.json()["data"]] == ["acme-model"]
+        assert CANARY not in answer.content.decode()
+    for client in (as_role("viewer"), key):
+        refused = client.get("/api/v1/costs", tenant_id=globex.tenant.id)
+        assert refused.status_code == 404
+        assert client.get("/api/v1/costs", group_by="tenant").status_code == 400
+
+
+def test_who_is_in_several_tenants_says_which(acme: House, globex: House) -> None:
+    alice = acme.people["viewer"]
+    with operator_scope("test"):
+        type(acme.members["viewer"]).objects.create(tenant=globex.tenant, user=alice, role="viewer")
+    client = ApiClient(acme.tenant.id, user=alice)
+    assert client.get("/api/v1/usage").json()["error"]["param"] == "tenant_id"
+    year = {"from": "2026-01-01", "to": "2026-12-31", "group_by": "model"}
+    answer = client.get("/api/v1/usage", tenant_id=globex.tenant.id, **year).json()
+    assert [row["model"] for row in answer["data"]] == [f"{CANARY}-model"]
+
+
+def test_operators_see_all_tenants_and_each(acme: House, globex: House) -> None:
+    operator = User.objects.create_user("operator@penstock.example", "x" * 20, is_staff=True)
+    http = Client()
+    http.force_login(operator)
+    year = {"from": "2026-01-01", "to": "2026-12-31"}
+    assert http.get("/api/v1/costs", year).status_code == 400, "no operator may yet"
+    operator.user_permissions.add(Permission.objects.get(codename="view_usagerecord"))
+    answer = http.get("/api/v1/costs", {**year, "group_by": "tenant"}).json()
+    assert {row["tenant_id"] for row in answer["data"]} == {
+        str(acme.tenant.id),
+        str(globex.tenant.id),
+    }
+    assert answer["total_cost_nanos"] == 2 * COST_NANOS
+    one = http.get("/api/v1/costs", {**year, "tenant_id": acme.tenant.id}).json()
+    assert one["total_cost_nanos"] == COST_NANOS
+    none = http.get("/api/v1/costs", {**year, "tenant_id": uuid.uuid4()}).json()
+    assert none["data"] == []
