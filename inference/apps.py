@@ -13,13 +13,28 @@ class InferenceConfig(AppConfig):
         from inference.budgets import rebuild_budgets
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
+        from inference.usage_checks import (
+            attempt_problems,
+            open_request_problems,
+            partition_problems,
+            quarantine_problems,
+            reservation_problems,
+            sum_problems,
+        )
         from tenants.export import register_export
+        from tenants.fsck import register_check
         from tenants.policy import register_restorer
         from tenants.policy_rows import register_model_source
 
         register_model_source(visible_models)
         register_restorer(rebuild_budgets)
         register_export("usage_record", UsageRecord.objects.of_tenant)
+        register_check("usage attempts", attempt_problems)
+        register_check("usage open requests", open_request_problems)
+        register_check("usage partitions", partition_problems)
+        register_check("usage quarantine", quarantine_problems)
+        register_check("usage reservations", reservation_problems)
+        register_check("usage sums", sum_problems)
         post_migrate.connect(_make_partitions_ahead, sender=self)
 
 

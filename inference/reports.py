@@ -64,7 +64,7 @@ class Asked:
 def summed(asked: Asked, *, with_latencies: bool) -> "models.QuerySet[Any, Any]":
     """A row for each group, of its columns, `COUNTERS` and, if wanted, `HISTOGRAMS`."""
     histograms = HISTOGRAMS if with_latencies else ()
-    return (
+    groups: models.QuerySet[Any, Any] = (
         asked.rows()
         .order_by()
         .values(*(dimension.column for dimension in asked.group_by))
@@ -73,6 +73,7 @@ def summed(asked: Asked, *, with_latencies: bool) -> "models.QuerySet[Any, Any]"
             **{name: Sum(name, output_field=HistogramField()) for name in histograms},
         )
     )
+    return groups
 
 
 def total_cost_nanos(asked: Asked) -> int:

@@ -17,6 +17,7 @@ from inference.errors import InferenceError
 from inference.metering import dispatch_redis
 from inference.models import DeadLetter, Worker
 from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
+from inference.usage_partitions import make_partitions_ahead
 from inference.worker_registry import PoolWorker, WorkerRegistry
 from tenants.scoping import operator_scope
 
@@ -41,6 +42,13 @@ def sweep_reservations() -> int:
 def end_abandoned_requests() -> int:
     """End the requests of gateways that died; returns how many."""
     return _on_dispatch_redis(dispatch.end_abandoned)
+
+
+@shared_task(name="inference.make_usage_partitions", expires=3600)  # type: ignore[untyped-decorator]
+def make_usage_partitions() -> int:
+    """Make the usage table's partitions of the months to come; returns how many were missing."""
+    with operator_scope("usage partitions"):
+        return make_partitions_ahead()
 
 
 @shared_task(name="inference.copy_workers", expires=10)  # type: ignore[untyped-decorator]

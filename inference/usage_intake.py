@@ -59,6 +59,11 @@ class Refused:
     entry: StreamEntry
     reason: str
 
+    @property
+    def shown_reason(self) -> str:
+        """As the quarantine can hold it."""
+        return self.reason.replace("\0", "")[:500]
+
 
 class RecordRow(msgspec.Struct, frozen=True, gc=False):
     """A row of `UsageRecord`; its fields are the columns."""
@@ -422,7 +427,7 @@ def _quarantined(refused: Refused) -> UsageQuarantine:
         pool=refused.entry.pool,
         stream_id=refused.entry.stream_id,
         entry=refused.entry.data or b"",
-        reason=refused.reason.replace("\0", "")[:500],
+        reason=refused.shown_reason,
     )
 
 

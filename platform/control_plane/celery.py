@@ -52,6 +52,10 @@ app.conf.beat_schedule = {
         "task": "tenants.forget_old_changes",
         "schedule": 3600.0,
     },
+    "the months to come have their partitions": {
+        "task": "inference.make_usage_partitions",
+        "schedule": 6 * 3600.0,
+    },
     "what must hold is checked at night": {
         "task": "tenants.check_everything",
         "schedule": crontab(hour=3, minute=17),

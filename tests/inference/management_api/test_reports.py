@@ -132,7 +132,9 @@ def test_costs_are_told_in_nanos_and_exact_dollars(as_role: AsRole, acme: House)
 
 def test_pages_of_a_report_leave_nothing_out(as_role: AsRole, acme: House) -> None:
     add(*(use(acme, day=day, model=f"m{day % 3}", adapter="") for day in range(10)))
-    client, seen, cursor = as_role("viewer"), [], {}
+    client = as_role("viewer")
+    seen: list[tuple[str, str]] = []
+    cursor: dict[str, str] = {}
     while True:
         page = client.get("usage", group_by="model,adapter,day", limit=4, **RANGE, **cursor).json()
         seen += [(row["model"], row["date"]) for row in page["data"]]
@@ -226,7 +228,7 @@ def test_operators_see_all_tenants_and_each(acme: House, globex: House) -> None:
         str(globex.tenant.id),
     }
     assert answer["total_cost_nanos"] == 2 * COST_NANOS
-    one = http.get("/api/v1/costs", {**year, "tenant_id": acme.tenant.id}).json()
+    one = http.get("/api/v1/costs", {**year, "tenant_id": str(acme.tenant.id)}).json()
     assert one["total_cost_nanos"] == COST_NANOS
-    none = http.get("/api/v1/costs", {**year, "tenant_id": uuid.uuid4()}).json()
+    none = http.get("/api/v1/costs", {**year, "tenant_id": str(uuid.uuid4())}).json()
     assert none["data"] == []
