@@ -5,9 +5,11 @@ that it is not lost with its worker; its receiver knows it by the header `webhoo
 """
 
 import random
+import time
 import uuid
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections import Counter
+from collections.abc import Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -47,9 +49,9 @@ LEASE: Final = timedelta(seconds=2 * sending.TOTAL_SECONDS)
 KEPT: Final = timedelta(days=30)
 
 _EVENTS_AT_ONCE: Final = 500
-_SENT_AT_ONCE: Final = 16
-# Of one endpoint at a time: a slow one holds up nobody but itself.
-_OF_ONE_ENDPOINT: Final = 4
+_SENT_AT_ONCE: Final = 32
+# A tenant whose servers are slow holds up nobody but itself.
+_OF_ONE_TENANT: Final = 4
 _FORGOTTEN_AT_ONCE: Final = 1000
 _USER_AGENT: Final = "Penstock-Webhooks/1 (+https://www.standardwebhooks.com)"
 
@@ -120,35 +122,60 @@ def _make_emails(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datet
 # Sending ----------------------------------------------------------------------------------------
 
 
-def deliver_due(now: datetime | None = None) -> int:
-    """One attempt of each delivery that is due, of no more than can be made at once. Returns how
-    many."""
-    parcels = take_due(now or datetime.now(UTC))
+def deliver_due(now: datetime | None = None, *, seconds: float = 30.0) -> int:
+    """Attempts of what is due, side by side, until nothing is or the time is up. Returns how many.
+    One that is slow keeps no other from its turn."""
+    until = time.monotonic() + seconds
+    made = 0
+    under_way: dict[Future[Outcome], Parcel] = {}
     with ThreadPoolExecutor(_SENT_AT_ONCE, thread_name_prefix="webhook") as threads:
-        under_way = {threads.submit(_send, parcel): parcel for parcel in parcels}
-        for attempt in as_completed(under_way):
-            record(under_way[attempt], attempt.result())
-    return len(parcels)
+        while True:
+            if time.monotonic() < until and len(under_way) < _SENT_AT_ONCE:
+                for parcel in take_due(now or datetime.now(UTC), beside=under_way.values()):
+                    under_way[threads.submit(_send, parcel)] = parcel
+                    made += 1
+            if not under_way:
+                return made
+            for attempt in wait(under_way, return_when=FIRST_COMPLETED).done:
+                record(under_way.pop(attempt), attempt.result(), now)
 
 
-def take_due(now: datetime) -> list[Parcel]:
-    """Nobody else takes these before the lease runs out."""
+def take_due(now: datetime, *, beside: Collection[Parcel] = ()) -> list[Parcel]:
+    """What may be sent beside what is being sent already. Nobody else takes these before the lease
+    runs out."""
     with operator_scope("webhook deliveries"):
         due = Delivery.objects.filter(state=DeliveryState.PENDING, next_attempt_at__lte=now)
-        place = Window(RowNumber(), partition_by="endpoint_id", order_by="next_attempt_at")
-        first = due.annotate(place=place).filter(place__lte=_OF_ONE_ENDPOINT)
         taken = list(
             # The condition stands here too: of a row that somebody else has just taken it is
             # asked again.
-            due.filter(pk__in=first.values("pk"))
+            due.filter(pk__in=_in_turn(due, beside))
             .select_related("endpoint", "event")
             .order_by("next_attempt_at")
-            .select_for_update(skip_locked=True, of=("self",))[:_SENT_AT_ONCE]
+            .select_for_update(skip_locked=True, of=("self",))
         )
         Delivery.objects.filter(pk__in=[delivery.pk for delivery in taken]).update(
             attempts=F("attempts") + 1, tries=F("tries") + 1, next_attempt_at=now + LEASE
         )
         return [_parcel(delivery, now) for delivery in taken]
+
+
+def _in_turn(due: "QuerySet[Delivery]", beside: Collection[Parcel]) -> list[uuid.UUID]:
+    """The oldest of each tenant, few of each: its endpoints that work come first."""
+    place = Window(
+        RowNumber(),
+        partition_by="tenant_id",
+        order_by=[F("endpoint__failing_since").asc(nulls_first=True), "next_attempt_at"],
+    )
+    first = due.annotate(place=place).filter(place__lte=_OF_ONE_TENANT)
+    waiting = first.order_by("next_attempt_at").values_list("pk", "tenant_id")
+    at_it = Counter(parcel.tenant_id for parcel in beside)
+    free = _SENT_AT_ONCE - len(beside)
+    chosen: list[uuid.UUID] = []
+    for delivery_id, tenant_id in waiting:
+        if len(chosen) < free and at_it[tenant_id] < _OF_ONE_TENANT:
+            chosen.append(delivery_id)
+            at_it[tenant_id] += 1
+    return chosen
 
 
 def record(parcel: Parcel, outcome: Outcome, now: datetime | None = None) -> None:
@@ -213,7 +240,11 @@ def _parcel(delivery: Delivery, now: datetime) -> Parcel:
 def _send(parcel: Parcel) -> Outcome:
     if not parcel.headers:
         return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.SECRET_LOST)
-    return sending.send(parcel.url, headers=parcel.headers, body=parcel.body)
+    try:
+        return sending.send(parcel.url, headers=parcel.headers, body=parcel.body)
+    except Exception:
+        log.exception("webhook_not_sent", delivery_id=str(parcel.delivery_id))
+        return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.NOT_SENT)
 
 
 def _logged(parcel: Parcel, outcome: Outcome) -> DeliveryAttempt:

@@ -24,6 +24,7 @@ from tenants.webhooks.models import (
 )
 
 MAX_ENDPOINTS: Final = 16
+MAX_TESTS_AN_HOUR: Final = 60
 LONGEST_OVERLAP: Final = timedelta(days=7)
 
 
@@ -123,9 +124,12 @@ def remove_endpoint(endpoint: Endpoint) -> None:
 
 def send_test(endpoint: Endpoint) -> Delivery:
     """Something to receive, whatever it has subscribed to. Raises `Conflict` where it is
-    disabled."""
+    disabled, or was tested too often."""
     endpoint = _enabled(endpoint)
     now = datetime.now(UTC)
+    tests = Delivery.objects.filter(endpoint=endpoint, event__type=EventType.WEBHOOK_TEST)
+    if tests.filter(created_at__gt=now - timedelta(hours=1)).count() >= MAX_TESTS_AN_HOUR:
+        raise Conflict(f"There were {MAX_TESTS_AN_HOUR} tests in the last hour; wait a little.")
     event = Event.objects.create(
         tenant_id=endpoint.tenant_id,
         type=EventType.WEBHOOK_TEST.value,

@@ -16,6 +16,7 @@ class Problem(StrEnum):
     ADDRESS_REFUSED = "address_refused"
     SECRET_LOST = "secret_lost"  # noqa: S105 - a word, no secret
     ENDPOINT_DISABLED = "endpoint_disabled"
+    NOT_SENT = "not_sent"
 
 
 SENTENCES: Final[dict[Problem, str]] = {
@@ -31,4 +32,5 @@ SENTENCES: Final[dict[Problem, str]] = {
     Problem.ADDRESS_REFUSED: "Its host has an address that webhooks may not be sent to.",
     Problem.SECRET_LOST: "Its secret was made under another secret of the service; rotate it.",
     Problem.ENDPOINT_DISABLED: "The endpoint was disabled before it was delivered.",
+    Problem.NOT_SENT: "It could not be sent through a fault of the service; its operators see why.",
 }

@@ -3,11 +3,13 @@
 import json
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import structlog
+from django.db import connection
 from pytest_django import Settings
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -15,12 +17,13 @@ from tenants import fsck
 from tenants.errors import Conflict
 from tenants.models import Project
 from tenants.scoping import NoTenantScope, operator_scope, tenant_scope
-from tenants.webhooks import deliveries
+from tenants.webhooks import deliveries, sending
 from tenants.webhooks.deliveries import (
     DISABLE_AFTER,
     KEPT,
     LEASE,
     MAX_TRIES,
+    Parcel,
     delay_after,
     deliver_due,
     forget_old,
@@ -29,6 +32,7 @@ from tenants.webhooks.deliveries import (
     take_due,
 )
 from tenants.webhooks.endpoints import (
+    MAX_TESTS_AN_HOUR,
     NewSecret,
     add_endpoint,
     change_endpoint,
@@ -239,7 +243,7 @@ def test_of_several_workers_each_takes_other_deliveries(
     assert take_due(NOW) == []
 
 
-def test_one_endpoints_backlog_takes_no_more_than_its_share(
+def test_one_tenants_backlog_takes_no_more_than_its_share(
     acme: Project, globex: Project, receiver: Receiver
 ) -> None:
     add_endpoint(acme.tenant, url=receiver.url)
@@ -249,12 +253,98 @@ def test_one_endpoints_backlog_takes_no_more_than_its_share(
     add_endpoint(globex.tenant, url=receiver.url)
     publish(globex.tenant_id, PAID, {}, key="one")
     spread_events(NOW)
-    first = [parcel.tenant_id for parcel in take_due(NOW)]
-    assert (first.count(acme.tenant_id), first.count(globex.tenant_id)) == (4, 1)
+    first = take_due(NOW)
+    tenants = [parcel.tenant_id for parcel in first]
+    assert (tenants.count(acme.tenant_id), tenants.count(globex.tenant_id)) == (4, 1)
+    # While these are under way Acme gets no more.
+    assert take_due(NOW, beside=first) == []
     seen = len(first)
     while more := len(take_due(NOW)):
         seen += more
     assert seen == 21
+
+
+def test_a_tenants_endpoints_that_work_come_before_those_that_do_not(
+    acme: Project, receiver: Receiver
+) -> None:
+    for _ in range(4):
+        broken = add_endpoint(acme.tenant, url=receiver.url).endpoint
+        Endpoint.objects.filter(pk=broken.pk).update(failing_since=NOW)
+    tell(acme)
+    spread_events(NOW - timedelta(hours=1))
+    works = add_endpoint(acme.tenant, url=receiver.url).endpoint
+    tell(acme, key="invoice 2")
+    spread_events(NOW)
+    assert works.pk in {parcel.endpoint_id for parcel in take_due(NOW)}
+
+
+def test_a_receiver_that_is_slow_holds_up_nobody_else(
+    acme: Project, globex: Project, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_endpoint(acme.tenant, url=receiver.url)
+    for number in range(8):
+        tell(acme, key=f"invoice {number}")
+    receiver.hurry.clear()
+    with a_receiver() as quick:
+        add_endpoint(globex.tenant, url=quick.url)
+        for number in range(8):
+            publish(globex.tenant_id, PAID, {}, key=f"invoice {number}")
+        spread_events()
+        recorded = []
+
+        def note(parcel: Parcel, outcome: Outcome, now: datetime | None = None) -> None:
+            recorded.append(parcel.tenant_id)
+            if recorded.count(globex.tenant_id) == 8:
+                receiver.hurry.set()  # only now does Acme's server get on
+            record(parcel, outcome, now)
+
+        monkeypatch.setattr(deliveries, "record", note)
+        assert deliver_due() == 16
+        assert len(quick.requests) == 8
+    assert recorded[:8] == [globex.tenant_id] * 8
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_workers_deliver_each_once(acme: Project, globex: Project, receiver: Receiver) -> None:
+    with operator_scope("test"):
+        for project in (acme, globex):
+            add_endpoint(project.tenant, url=receiver.url)
+            for number in range(20):
+                publish(project.tenant_id, PAID, {}, key=f"invoice {number}")
+
+    def work() -> int:
+        try:
+            spread_events()
+            return deliver_due()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        made = [worker.result(60) for worker in [threads.submit(work) for _ in range(4)]]
+    made.append(deliver_due())  # what was locked by one when the others looked
+    assert sum(made) == 40
+    assert len({request.headers["webhook-id"] for request in receiver.requests}) == 40
+    assert len(receiver.requests) == 40
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"delivered"}
+
+
+def test_one_that_cannot_be_sent_stops_no_other(
+    acme: Project, endpoint: NewSecret, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = sending.send
+
+    def send(url: str, **options: Any) -> Outcome:
+        if "poison" in options["body"]:
+            raise RuntimeError("on purpose")
+        return real(url, **options)
+
+    monkeypatch.setattr(sending, "send", send)
+    publish(acme.tenant_id, PAID, {"text": "poison"}, key="poison")
+    tell(acme)
+    spread_events()
+    assert deliver_due() == 2
+    ends = Delivery.objects.order_by("state").values_list("state", "last_problem")
+    assert list(ends) == [("delivered", ""), ("pending", "not_sent")]
 
 
 def test_what_was_lost_with_its_worker_is_sent_again(acme: Project, endpoint: NewSecret) -> None:
@@ -459,6 +549,13 @@ def test_a_test_goes_to_the_one_endpoint_whatever_it_subscribed_to(
     told = json.loads(receiver.requests[0].body)
     assert told["type"] == "webhook.test"
     assert told["data"]["endpoint_id"] == str(one.pk)
+
+
+def test_an_endpoint_is_not_tested_without_end(acme: Project, endpoint: NewSecret) -> None:
+    for _ in range(MAX_TESTS_AN_HOUR):
+        send_test(endpoint.endpoint)
+    with pytest.raises(Conflict, match="wait a little"):
+        send_test(endpoint.endpoint)
 
 
 def test_what_is_old_and_done_is_forgotten(acme: Project, endpoint: NewSecret) -> None:
