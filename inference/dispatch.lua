@@ -15,8 +15,9 @@ local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request c
 local MOST_DEAD_LETTERS, DEAD_LETTER_MS = 1000, 86400000
 
 -- ARGV: request_id class tenant project key weight prompt_bound output_bound gateway arrived_at_ms
--- ttft_target_ms max_wait_ms on_saturation(wait|refuse) resumable(1|0) adapter attempts envelope
--- max_queue_length [now]. `attempts`: how many the request has had in a Redis that lost it.
+-- ttft_target_ms max_wait_ms on_saturation(wait|refuse) resumable(1|0) adapter attempts resumed envelope
+-- max_queue_length [now]. `attempts`: how many the request has had in a Redis that lost it; `resumed`:
+-- tokens that its envelope goes on from.
 -- -> {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
 -- | {saturated, position, wait_ms} | {known, state}
 local function enqueue(keys, args)
@@ -31,7 +32,7 @@ local function enqueue(keys, args)
   if state then
     return { 'known', state }
   end
-  local pool = open_pool(prefix, time_or(args[19]))
+  local pool = open_pool(prefix, time_or(args[20]))
   local path = make_path(class, args[3], args[4], args[5])
   local flow = open_flow(pool, path)
   local length, target_ms = waiting_in(pool), tonumber(args[11])
@@ -45,7 +46,7 @@ local function enqueue(keys, args)
   if not is_free then
     position, wait_ms = outlook_of(pool, flow, get(flow, 'share'), length)
     local answer
-    if is_refused(pool, flow, length, tonumber(args[18])) then
+    if is_refused(pool, flow, length, tonumber(args[19])) then
       answer = { 'full', length, wait_ms }
     elseif args[13] == 'refuse' and wait_ms > target_ms then
       answer = { 'saturated', position, wait_ms }
@@ -61,14 +62,17 @@ local function enqueue(keys, args)
     'gateway', args[9], 'deadline_ms', pool.now + target_ms, 'expires_ms', expires_ms,
     'wait_ms', args[12],
     'prompt', args[7], 'output', args[8], 'resumable', args[14], 'adapter', args[15],
-    'envelope', args[17])
+    'resumed', args[17], 'envelope', args[18])
+  if attempts >= ATTEMPT_GAP then
+    note_over(key, attempts - ATTEMPT_GAP, args[17], 'redis_lost')
+  end
   redis.call('ZADD', prefix .. ':open', args[10], request_id)
   keep_flow(pool, flow)
   if is_free then
     pass_through(pool, path, flow)
     hand_over(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id,
       attempt = attempts, prompt = tonumber(args[7]), output = tonumber(args[8]), preemptions = 0,
-      resumable = args[14], adapter = args[15], envelope = args[17] }, worker_id) }, 0)
+      resumable = args[14], adapter = args[15], envelope = args[18] }, worker_id) }, 0)
     save(pool)
     return { 'assigned', worker_id }
   end
@@ -182,32 +186,52 @@ local function keep_dead_letter(pool, request_id, envelope, entry)
   redis.call('XTRIM', letters, 'MINID', string.format('%.0f', pool.now - DEAD_LETTER_MS))
 end
 
--- ARGV: request_id attempt usage_entry prompt_tokens output_tokens dead_letter(1|0) [now]
--- -> 1 accepted | 0 | -1 the request is unknown. Attempt 0 means "no worker has it". A repetition of
--- the accepted call (an answer lost with its connection) is accepted again and recorded once. The
--- record stays with the request for late questions, such as the sweeper's.
+-- The terminal record: the request's own, for late questions such as the sweeper's, and the stream's.
+-- -> {1, the record's id in the stream}
+local function put_on_record(prefix, key, attempt, entry, output_tokens, origin)
+  local stream_id = append_usage(prefix, 'record', entry, origin)
+  redis.call('HSET', key, 'state', 'finished', 'record', entry, 'stream_id', stream_id)
+  redis.call('HDEL', key, 'envelope')
+  redis.call('EXPIRE', key, FINISHED_TTL_SECONDS)
+  note_over(key, attempt, output_tokens, 'ended')
+  return { 1, stream_id }
+end
+
+-- ARGV: request_id attempt usage_entry prompt_tokens output_tokens dead_letter(1|0) origin mode [now]
+-- -> {1, id in the usage stream} accepted | {0, tokens of this attempt that are told elsewhere (-1:
+-- nobody knows), reason} | {-1} the request is unknown | {2} the attempt is under way (of mode `ask`).
+-- Attempt 0 means "no worker has it". `origin` is `<outbox id> <seq>` of a worker's record. Of mode
+-- `lost` an unknown request is put on record, since Redis has lost it; mode `ask` changes nothing. A
+-- repetition of the accepted call (an answer lost with its connection) is accepted again and recorded
+-- once.
 local function finish(keys, args)
   local prefix, request_id, attempt, entry = keys[1], args[1], args[2], args[3]
-  local key = request_key(prefix, request_id)
+  local key, origin, mode = request_key(prefix, request_id), args[7], args[8]
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'record', 'path', 'prompt',
-    'charged_input', 'charged_output', 'started_ms', 'adapter', args[6] == '1' and 'envelope' or 'state')
+    'charged_input', 'charged_output', 'started_ms', 'adapter', args[6] == '1' and 'envelope' or 'state',
+    'stream_id')
   local state, worker_id = fields[1], fields[3]
   if not state then
-    return -1
+    if mode == 'lost' then
+      return put_on_record(prefix, key, attempt, entry, args[5], origin)
+    end
+    return { -1 }
   elseif state == 'finished' then
-    return (fields[4] == entry) and 1 or 0
+    if fields[4] == entry then
+      return { 1, fields[12] }
+    end
+    return over(key, attempt)
   end
   local is_current = (state == 'queued' and attempt == '0')
     or (state == 'running' and attempt ~= '0' and attempt == fields[2])
   if not is_current then
-    return 0
+    return over(key, attempt)
+  elseif mode == 'ask' then
+    return { 2 }
   end
-  local pool, path = open_pool(prefix, time_or(args[7])), parse_path(fields[5])
-  redis.call('HSET', key, 'state', 'finished', 'record', entry)
-  redis.call('HDEL', key, 'envelope')
-  redis.call('EXPIRE', key, FINISHED_TTL_SECONDS)
+  local pool, path = open_pool(prefix, time_or(args[9])), parse_path(fields[5])
   redis.call('ZREM', prefix .. ':open', request_id)
-  redis.call('XADD', prefix .. ':usage', '*', 'record', entry)
+  local accepted = put_on_record(prefix, key, attempt, entry, args[5], origin)
   if args[6] == '1' then
     keep_dead_letter(pool, request_id, fields[11], entry)
   end
@@ -227,7 +251,7 @@ local function finish(keys, args)
     remove_waiting(pool, path, request_id)
   end
   save(pool)
-  return 1
+  return accepted
 end
 
 -- ARGV: request_id -> running | queued | terminal | unknown. A queued request is taken out of the
@@ -255,16 +279,19 @@ local function cancel(keys, args)
   return 'unknown'
 end
 
-redis.register_function('penstock_enqueue_3', enqueue)
-redis.register_function('penstock_register_3', register)
-redis.register_function('penstock_leave_3', leave)
-redis.register_function('penstock_claim_3', claim)
-redis.register_function('penstock_settle_progress_3', settle)
-redis.register_function('penstock_held_3', held)
-redis.register_function('penstock_finish_3', finish)
-redis.register_function('penstock_cancel_3', cancel)
-redis.register_function('penstock_reap_3', reap)
-redis.register_function('penstock_requeue_3', requeue)
-redis.register_function('penstock_adopt_3', adopt)
-redis.register_function('penstock_epoch_3', epoch)
-redis.register_function('penstock_outlook_3', outlook)
+redis.register_function('penstock_enqueue_4', enqueue)
+redis.register_function('penstock_register_4', register)
+redis.register_function('penstock_leave_4', leave)
+redis.register_function('penstock_claim_4', claim)
+redis.register_function('penstock_settle_progress_4', settle)
+redis.register_function('penstock_held_4', held)
+redis.register_function('penstock_finish_4', finish)
+redis.register_function('penstock_cancel_4', cancel)
+redis.register_function('penstock_reap_4', reap)
+redis.register_function('penstock_requeue_4', requeue)
+redis.register_function('penstock_adopt_4', adopt)
+redis.register_function('penstock_epoch_4', epoch)
+redis.register_function('penstock_outlook_4', outlook)
+redis.register_function('penstock_missing_usage_4', missing_usage)
+redis.register_function('penstock_append_usage_4', append_missing_usage)
+redis.register_function('penstock_acknowledge_usage_4', acknowledge_usage)

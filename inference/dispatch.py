@@ -3,13 +3,13 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.calls import enqueue_arguments
+from gpu_workers.protocol.calls import enqueue_arguments, finish_arguments, requeue_arguments
 from gpu_workers.protocol.messages import (
     Envelope,
     Outcome,
@@ -163,10 +163,7 @@ class Dispatch:
         answer = await self._functions.call(
             keys.FUNCTION_REQUEUE,
             keys.pool_prefix(pool),
-            request_id,
-            attempt,
-            reason,
-            b"" if envelope is None else codec.encode(envelope),
+            *requeue_arguments(request_id, attempt, reason, envelope),
         )
         return Requeued(answer[0].decode())
 
@@ -183,26 +180,25 @@ class Dispatch:
         )
         return RequestState(answer.decode())
 
-    async def finish(self, entry: UsageEntry, *, is_dead_letter: bool = False) -> bool:
-        """The one point of truth. False: another attempt, or somebody else, has ended it. A dead
-        letter is kept for operators, with its payload."""
+    async def finish(
+        self, entry: UsageEntry, *, is_dead_letter: bool = False, may_be_lost: bool = False
+    ) -> bool:
+        """The one point of truth. False: another attempt, or somebody else, has ended it, or Redis
+        has lost the request; one that `may_be_lost` is put on record then. A dead letter is kept
+        for operators, with its payload."""
         answer = await self._functions.call(
             keys.FUNCTION_FINISH,
             keys.pool_prefix(entry.pool),
-            entry.request_id,
-            entry.attempt,
-            codec.encode(entry),
-            entry.usage.prompt_tokens,
-            entry.usage.completion_tokens,
-            int(is_dead_letter),
+            *finish_arguments(
+                entry, is_dead_letter=is_dead_letter, mode="lost" if may_be_lost else ""
+            ),
         )
-        return bool(answer == 1)
+        return bool(answer[0] == 1)
 
-    async def record_lost(self, entry: UsageEntry) -> None:
-        """Puts the end of a request on record that Redis has lost, so that `finish` cannot. Should
-        its worker come back and finish it too, the first record stands."""
-        fields: Any = {keys.USAGE_FIELD: codec.encode(entry)}
-        await self._redis.xadd(keys.pool_usage(entry.pool), fields)
+    async def record_of(self, pool: str, request_id: str) -> UsageEntry | None:
+        """How a request ended, as long as its pool remembers it."""
+        record = await self._redis.hget(keys.pool_request(pool, request_id), "record")
+        return codec.decode_usage_entry(record) if isinstance(record, bytes) else None
 
     async def reap(
         self,

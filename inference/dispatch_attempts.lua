@@ -1,10 +1,24 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a worker
--- that an emptied Redis forgot takes its requests back. Sixth part of the dispatch library.
+-- that an emptied Redis forgot takes its requests back. Seventh part of the dispatch library.
 
 local MOST_TRIES = 3               -- attempts that may end with the death of their worker
 local ATTEMPT_GAP = 100            -- as in inference/recovery.py: what is queued again begins so much later
 
--- ARGV: request_id attempt reason(worker_lost|frames_lost|preempted) envelope('' keeps it) [now]
+-- What becomes of an attempt's tokens once it is over: so many of them are told elsewhere, by the next
+-- attempt that goes on from them or by the terminal record. All others are waste.
+local function note_over(key, attempt, tokens, reason)
+  redis.call('HSET', key, 'after:' .. attempt, tokens .. ' ' .. reason)
+end
+
+-- -> {0, tokens told elsewhere, -1 if nobody knows, reason} of an attempt that is over
+local function over(key, attempt)
+  local noted = redis.call('HGET', key, 'after:' .. attempt)
+  local tokens, reason = string.match(noted or '-1 ended', '^(%S+) (%S+)$')
+  return { 0, tonumber(tokens), reason }
+end
+
+-- ARGV: request_id attempt reason(worker_lost|frames_lost|preempted) envelope('' keeps it)
+-- tokens that this envelope goes on from [now]
 -- -> {requeued, attempt that is over} | {exhausted, tries} | {stale}
 -- The request waits with its first deadline, so at the head of its key, and for as long as it might
 -- have at first, since it may have run for longer than that; what the attempt was charged
@@ -18,7 +32,7 @@ local function requeue(keys, args)
   local key = request_key(prefix, request_id)
   local fields = redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
     'charged_output', 'deadline_ms', 'wait_ms', 'tries', 'excluded', 'preemptions', 'adapter',
-    'cancelled')
+    'cancelled', 'resumed')
   if fields[1] ~= 'running' or fields[2] ~= attempt or fields[13] then
     return { 'stale' }
   end
@@ -26,7 +40,7 @@ local function requeue(keys, args)
   if reason ~= 'preempted' and tries >= MOST_TRIES then
     return { 'exhausted', tries }
   end
-  local pool, path = open_pool(prefix, time_or(args[5])), parse_path(fields[4])
+  local pool, path = open_pool(prefix, time_or(args[6])), parse_path(fields[4])
   local flow = open_flow(pool, path)
   local input, output = tonumber(fields[5]), tonumber(fields[6])
   end_attempt(pool, path, flow, request_id, worker_id, input + output, fields[12])
@@ -47,9 +61,12 @@ local function requeue(keys, args)
   end
   local expires_ms = pool.now + tonumber(fields[8])
   redis.call('HSET', key, 'state', 'queued', 'worker', '', 'expires_ms', expires_ms)
+  local resumed = fields[14] or '0'
   if args[4] ~= '' then
-    redis.call('HSET', key, 'envelope', args[4])
+    resumed = args[5]
+    redis.call('HSET', key, 'envelope', args[4], 'resumed', resumed)
   end
+  note_over(key, attempt, resumed, reason)
   redis.call('ZADD', prefix .. ':queue', expires_ms, request_id)
   add_waiting(pool, path, flow, request_id, fields[7])
   save(flow)
@@ -63,8 +80,8 @@ end
 
 -- ARGV: worker_id [now] and, for each request that the worker holds, a line `<request id> <attempt>
 -- <class> <tenant> <project> <key> <weight> <prompt bound> <output bound> <gateway> <arrived_at_ms>
--- <ttft_target_ms> <max_wait_ms> <resumable> [<adapter>]` and the envelope. -> ids of those that are not this
--- worker's any more. For a worker that has registered with a Redis that knew nothing of it.
+-- <ttft_target_ms> <max_wait_ms> <resumable> <resumed> [<adapter>]` and the envelope. -> ids of those that are
+-- not this worker's any more. For a worker that has registered with a Redis that knew nothing of it.
 local function adopt(keys, args)
   local prefix, worker_id, stale = keys[1], args[1], {}
   local pool = open_pool(prefix, time_or(args[2] ~= '' and args[2]))
@@ -92,7 +109,8 @@ local function adopt(keys, args)
       save(flow)
       keep_flow(pool, flow)
       redis.call('HSET', key, 'path', path.text, 'gateway', words[10], 'prompt', words[8], 'output',
-        words[9], 'envelope', envelope, 'resumable', words[14], 'adapter', words[15] or '',
+        words[9], 'envelope', envelope, 'resumable', words[14], 'resumed', words[15],
+        'adapter', words[16] or '',
         'deadline_ms', tonumber(words[11]) + tonumber(words[12]),
         'expires_ms', tonumber(words[11]) + tonumber(words[13]), 'wait_ms', words[13])
       redis.call('ZADD', prefix .. ':open', words[11], request_id)
@@ -100,7 +118,7 @@ local function adopt(keys, args)
       add(pool, 'free', 1)
       start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1, envelope = envelope,
         prompt = tonumber(words[8]), output = tonumber(words[9]), resumable = words[14],
-        preemptions = 0, adapter = words[15] or '' }, worker_id)
+        preemptions = 0, adapter = words[16] or '' }, worker_id)
     elseif not is_mine then
       stale[#stale + 1] = request_id
     end

@@ -45,6 +45,20 @@ def end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> T
     )
 
 
+def missed_end_of(generation: Generation, record: UsageEntry) -> Terminal:
+    """For a reader to whom the end did not come, although the request has one."""
+    stream = generation.stream
+    is_well = record.outcome is Outcome.COMPLETED
+    return Terminal(
+        request_id=stream.request_id,
+        attempt=stream.attempt,
+        seq=0,
+        outcome=Outcome.FAILED if is_well else record.outcome,
+        usage=record.usage,
+        error=worker_lost().to_wire(),
+    )
+
+
 def entry_of(
     generation: Generation, attempt: int, outcome: Outcome, error: InferenceError
 ) -> UsageEntry:
@@ -63,5 +77,7 @@ def entry_of(
 
 def _accepted(stream: TokenStream) -> TokenUsage:
     return TokenUsage(
-        prompt_tokens=stream.prompt_tokens, completion_tokens=stream.completion_tokens
+        prompt_tokens=stream.prompt_tokens,
+        cached_tokens=stream.cached_tokens,
+        completion_tokens=stream.completion_tokens,
     )

@@ -28,6 +28,7 @@ DISPATCH: Final = (
     "dispatch_workers.lua",
     "dispatch_adapters.lua",
     "dispatch_slots.lua",
+    "dispatch_usage.lua",
     "dispatch_attempts.lua",
     "dispatch.lua",
 )

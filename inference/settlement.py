@@ -19,7 +19,15 @@ from inference.admission import Admission, Admitted
 from inference.background import Background
 from inference.charges import NOTHING, Bounds, Charge
 from inference.dispatch import Dispatch, RequestState, Stranded
-from inference.endings import cancelled, end_of, entry_of, exhausted, not_taken, worker_lost
+from inference.endings import (
+    cancelled,
+    end_of,
+    entry_of,
+    exhausted,
+    missed_end_of,
+    not_taken,
+    worker_lost,
+)
 from inference.errors import REDIS_ERRORS, InferenceError
 from inference.frame_hub import FrameHub
 from inference.generation import Generation
@@ -161,7 +169,7 @@ class Settlement:
                 if state is RequestState.QUEUED:
                     await self._end_here(generation, 0, Outcome.CANCELLED, cancelled())
                 elif state is RequestState.UNKNOWN:
-                    generation.stream.end(end_of(generation, Outcome.CANCELLED, cancelled()))
+                    await self.lose(generation)
                 return
             except (RedisError, OSError):
                 REDIS_ERRORS.inc()
@@ -273,7 +281,16 @@ class Settlement:
                 await self._ask_for_end(generation)
             else:
                 _log.warning("end_did_not_arrive", request_id=request_id, state=state.value)
-                generation.stream.end(end_of(generation, Outcome.FAILED, worker_lost()))
+                await self._end_as_recorded(generation)
+
+    async def _end_as_recorded(self, generation: Generation) -> None:
+        """Its reader misses the end, but pays what the record says."""
+        envelope = generation.envelope
+        record = await self._dispatch.record_of(envelope.pool, envelope.request_id)
+        if record is None:
+            await self.lose(generation)
+        else:
+            generation.stream.end(missed_end_of(generation, record))
 
     async def _ask_for_end(self, generation: Generation) -> None:
         """Its last frames may be lost: the worker that sent them still has them for a while."""
@@ -295,8 +312,10 @@ class Settlement:
         outcome = Outcome.CANCELLED if generation.is_cancelled else Outcome.FAILED
         error = cancelled() if generation.is_cancelled else worker_lost()
         attempt = generation.stream.attempt
-        await self._dispatch.record_lost(entry_of(generation, attempt, outcome, error))
-        generation.stream.end(end_of(generation, outcome, error))
+        entry = entry_of(generation, attempt, outcome, error)
+        # Somebody may have ended it, or taken it up, in the meantime.
+        if await self._dispatch.finish(entry, may_be_lost=True):
+            generation.stream.end(end_of(generation, outcome, error))
 
     def cancel_again(self, generation: Generation) -> None:
         """Redis has lost that this request is to end."""

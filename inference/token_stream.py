@@ -63,6 +63,7 @@ class TokenStream:
         "_unread_bytes",
         "_waiter",
         "attempt",
+        "cached_tokens",
         "completion_tokens",
         "first_frame_at",
         "last_frame_at",
@@ -86,6 +87,7 @@ class TokenStream:
         self.attempt = 1
         self.worker_id: str | None = None
         self.prompt_tokens = 0  # 0 until the worker has counted them
+        self.cached_tokens = 0
         self.completion_tokens = 0
         self.token_ids: list[int] = []  # all of them, where they are kept
         self.first_frame_at: float | None = None
@@ -248,7 +250,7 @@ class TokenStream:
         if self.first_frame_at is None:
             self.first_frame_at = self.last_frame_at
         if delta.prompt_tokens and not self.prompt_tokens:
-            self.prompt_tokens = delta.prompt_tokens
+            self.prompt_tokens, self.cached_tokens = delta.prompt_tokens, delta.cached_tokens
             self._on_prompt_counted()
         grows = delta.completion_tokens > self.completion_tokens
         self._frames_at_count = 1 if grows else self._frames_at_count + 1

@@ -1,7 +1,11 @@
 """What the dispatch functions take of a request, in the order in which dispatch.lua reads it."""
 
+from typing import Literal
+
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.messages import Envelope
+from gpu_workers.protocol.messages import Envelope, RetryReason, UsageEntry
+
+FinishMode = Literal["", "lost", "ask"]
 
 
 def enqueue_arguments(
@@ -25,6 +29,7 @@ def enqueue_arguments(
         int(envelope.is_resumable),
         envelope.adapter,
         attempts,
+        len(envelope.resumed_token_ids),
         encode(envelope),
         max_queue_length,
     )
@@ -47,9 +52,40 @@ def adoption_arguments(envelope: Envelope, attempt: int) -> tuple[str, bytes]:
         envelope.ttft_target_ms,
         envelope.max_wait_ms,
         int(envelope.is_resumable),
+        len(envelope.resumed_token_ids),
         envelope.adapter,
     )
     return " ".join(map(str, words)), encode(envelope)
+
+
+def requeue_arguments(
+    request_id: str, attempt: int, reason: RetryReason, envelope: Envelope | None
+) -> tuple[str | bytes | int, ...]:
+    """Of `requeue`. The envelope that is there stays where none is given."""
+    if envelope is None:
+        return request_id, attempt, reason, b"", 0
+    return request_id, attempt, reason, encode(envelope), len(envelope.resumed_token_ids)
+
+
+def finish_arguments(
+    entry: UsageEntry,
+    *,
+    is_dead_letter: bool = False,
+    origin: str = "",
+    mode: FinishMode = "",
+) -> tuple[str | bytes | int, ...]:
+    """Of `finish`. `origin`: where the worker keeps the record, `<outbox id> <sequence number>`.
+    `lost`: a request that Redis has lost is put on record; `ask`: nothing is changed."""
+    return (
+        entry.request_id,
+        entry.attempt,
+        encode(entry),
+        entry.usage.prompt_tokens,
+        entry.usage.completion_tokens,
+        int(is_dead_letter),
+        origin,
+        mode,
+    )
 
 
 def _output_bound(envelope: Envelope) -> int:

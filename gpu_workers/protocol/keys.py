@@ -9,7 +9,7 @@ two tags, so Redis Cluster works.
 # Redis Function libraries, named with the wire's version so that old and new processes can live
 # side by side during an upgrade.
 ADMISSION_LIBRARY = "penstock_admission_4"
-DISPATCH_LIBRARY = "penstock_dispatch_3"
+DISPATCH_LIBRARY = "penstock_dispatch_4"
 
 FUNCTION_RESERVE = "penstock_reserve_4"
 FUNCTION_TRUE_DOWN = "penstock_true_down_4"
@@ -19,19 +19,22 @@ FUNCTION_WITHDRAW = "penstock_withdraw_4"
 FUNCTION_WITHDRAWN = "penstock_withdrawn_4"
 FUNCTION_RAISE_SPEND = "penstock_raise_spend_4"
 
-FUNCTION_ENQUEUE = "penstock_enqueue_3"
-FUNCTION_REGISTER = "penstock_register_3"
-FUNCTION_LEAVE = "penstock_leave_3"
-FUNCTION_CLAIM = "penstock_claim_3"
-FUNCTION_SETTLE_PROGRESS = "penstock_settle_progress_3"
-FUNCTION_HELD = "penstock_held_3"
-FUNCTION_FINISH = "penstock_finish_3"
-FUNCTION_CANCEL = "penstock_cancel_3"
-FUNCTION_REAP = "penstock_reap_3"
-FUNCTION_REQUEUE = "penstock_requeue_3"
-FUNCTION_ADOPT = "penstock_adopt_3"
-FUNCTION_EPOCH = "penstock_epoch_3"
-FUNCTION_OUTLOOK = "penstock_outlook_3"
+FUNCTION_ENQUEUE = "penstock_enqueue_4"
+FUNCTION_REGISTER = "penstock_register_4"
+FUNCTION_LEAVE = "penstock_leave_4"
+FUNCTION_CLAIM = "penstock_claim_4"
+FUNCTION_SETTLE_PROGRESS = "penstock_settle_progress_4"
+FUNCTION_HELD = "penstock_held_4"
+FUNCTION_FINISH = "penstock_finish_4"
+FUNCTION_CANCEL = "penstock_cancel_4"
+FUNCTION_REAP = "penstock_reap_4"
+FUNCTION_REQUEUE = "penstock_requeue_4"
+FUNCTION_ADOPT = "penstock_adopt_4"
+FUNCTION_EPOCH = "penstock_epoch_4"
+FUNCTION_OUTLOOK = "penstock_outlook_4"
+FUNCTION_ACKNOWLEDGE_USAGE = "penstock_acknowledge_usage_4"
+FUNCTION_MISSING_USAGE = "penstock_missing_usage_4"
+FUNCTION_APPEND_USAGE = "penstock_append_usage_4"
 
 
 # policy snapshot ---------------------------------------------------------------------------------
@@ -65,6 +68,11 @@ def policy_next_api_keys() -> str:
 def policy_next_tenants() -> str:
     """Hash: the same for `policy_tenants`."""
     return "{policy}:next-tenants"
+
+
+def policy_lost_at() -> str:
+    """String with a time to live: when it was found (Unix s) that this Redis has no snapshot."""
+    return "{policy}:lost-at"
 
 
 # what gateways tell the control plane, which reads and empties it ---------------------------------
@@ -210,7 +218,9 @@ def pool_request(pool: str, request_id: str) -> str:
     when its first token is promised), expires_ms (when it is withdrawn), wait_ms (how long it may
     wait), prompt and output (bounds), resumable, adapter, started_ms, cancelled (while it ran),
     charged_input and charged_output; tries, preemptions and excluded (workers that died with it);
-    envelope until the request is terminal, then record, its encoded `messages.UsageEntry`."""
+    resumed (tokens that its envelope goes on from); of each attempt that is over `after:<attempt>`,
+    how many of its tokens are told elsewhere and why it is over; envelope until the request is
+    terminal, then record, its encoded `messages.UsageEntry`, and stream_id, where that went."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 
@@ -262,8 +272,21 @@ def pool_inbox(pool: str, worker_id: str) -> str:
 
 
 def pool_usage(pool: str) -> str:
-    """Stream of terminal records, field `record` = encoded `messages.UsageEntry`."""
+    """Stream of terminal records, field `record` = encoded `messages.UsageEntry`, and of what was
+    generated for nothing, field `waste` = encoded `messages.WasteEntry`. What comes from a worker's
+    outbox has a field `outbox` = `<outbox id> <sequence number>`."""
     return f"{pool_prefix(pool)}:usage"
+
+
+def pool_receipts(pool: str, outbox_id: str) -> str:
+    """Set with a time to live: sequence numbers of an outbox that are in PostgreSQL by now; the
+    worker takes them out."""
+    return f"{pool_prefix(pool)}:receipts:{outbox_id}"
+
+
+def pool_resent(pool: str) -> str:
+    """Set: names of the workers that have told this Redis all that their outboxes hold."""
+    return f"{pool_prefix(pool)}:resent"
 
 
 def pool_preemptible(pool: str) -> str:
@@ -291,6 +314,7 @@ def known_pools() -> str:
 USAGE_CONSUMER_GROUP = "control-plane"
 USAGE_FIELD = "record"
 WASTE_FIELD = "waste"
+OUTBOX_FIELD = "outbox"
 
 
 # gateway -----------------------------------------------------------------------------------------

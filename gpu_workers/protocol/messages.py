@@ -45,6 +45,17 @@ class Outcome(StrEnum):
 RetryReason = Literal["worker_lost", "frames_lost", "preempted"]
 
 
+class WasteReason(StrEnum):
+    """Why tokens were generated that nobody is billed for."""
+
+    PREEMPTED = "preempted"  # made before the attempt could stop for another request
+    WORKER_LOST = "worker_lost"  # by a worker that was stopped, or taken for dead
+    FRAMES_LOST = "frames_lost"  # on their way; another attempt made them again
+    REDIS_LOST = "redis_lost"  # another worker had the request when Redis was back
+    ENDED = "ended"  # the request had its end, or another attempt, already
+    AFTER_CANCEL = "after_cancel"  # between the client's leaving and the engine's hearing of it
+
+
 class Requeued(StrEnum):
     """What became of an attempt that is to be tried again."""
 
@@ -192,7 +203,8 @@ class Delta(Message, frozen=True, tag="d"):
 
     `chunks` are the JSON texts of the stream's events without SSE framing; `completion_tokens`
     is cumulative; `token_ids` are the new ones (empty where n > 1). The first of an attempt has
-    `prompt_tokens`, once all prompts are counted; elsewhere it is 0.
+    `prompt_tokens`, once all prompts are counted, and how many of them were cached; elsewhere both
+    are 0.
     """
 
     request_id: str
@@ -202,6 +214,7 @@ class Delta(Message, frozen=True, tag="d"):
     completion_tokens: int
     token_ids: list[int]
     prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class Terminal(Message, frozen=True, tag="t"):
@@ -236,7 +249,8 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     `template_overhead_tokens` bounds what the chat template adds to the text of a request,
     `max_token_bytes` is the longest token of the vocabulary in UTF-8 bytes: together they let a
     gateway bound prompts without a tokenizer. `can_resume`: its engine goes on from another's
-    output where a request `is_resumable`.
+    output where a request `is_resumable`. `problem`: why it takes no request although it is ready,
+    empty where it does.
     """
 
     worker_id: str
@@ -260,6 +274,7 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     adapter_slots: int = 0
     adapters: list[str] = []
     can_resume: bool = True
+    problem: str = ""
 
 
 class UsageEntry(Message, frozen=True, tag="usage-1"):

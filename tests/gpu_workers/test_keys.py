@@ -13,6 +13,7 @@ ARGUMENTS = {
     "gateway_id": "G",
     "ticket_digest": "D",
     "owner": "O",
+    "outbox_id": "X",
     "service_class": "C",
     "project_id": "J",
     "api_key_id": "K",

@@ -48,8 +48,8 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a finish that is repeated is recorded again",
-        right="    return (fields[4] == entry) and 1 or 0\n",
-        wrong="    redis.call('XADD', prefix .. ':usage', '*', 'record', entry)\n    return 1\n",
+        right="      return { 1, fields[12] }\n",
+        wrong="      return { 1, append_usage(prefix, 'record', entry, origin) }\n",
     ),
     PlantedBug(
         name="the prompt that was not needed is not given back",

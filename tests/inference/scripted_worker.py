@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.calls import finish_arguments
 from gpu_workers.protocol.messages import (
     Api,
     Assignment,
@@ -88,16 +89,11 @@ class Run:
         )
         accepted = await self.worker.call(
             keys.FUNCTION_FINISH,
-            entry.request_id,
-            entry.attempt,
-            codec.encode(entry),
-            entry.usage.prompt_tokens,
-            entry.usage.completion_tokens,
-            0,
+            *finish_arguments(entry),
         )
-        if accepted == 1:
+        if accepted[0] == 1:
             await self.push(self.terminal(outcome, error=error, body=body))
-        return bool(accepted == 1)
+        return bool(accepted[0] == 1)
 
     def terminal(self, outcome: Outcome, **changes: Any) -> Terminal:
         return Terminal(

@@ -31,6 +31,7 @@ class Ask:
     is_resumable: bool = False
     adapter: str = ""
     attempts: int = 0
+    resumed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class VirtualPool:
             int(ask.is_resumable),
             ask.adapter,
             ask.attempts,
+            ask.resumed,
             b"envelope",
             max_queue_length,
             self.now_ms,
@@ -113,13 +115,25 @@ class VirtualPool:
         return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", step_us, lines, self.now_ms
 
     def finish(self, request_id: str, attempt: int, prompt: int = 0, output: int = 0) -> bool:
-        return bool(self.call(*self.finish_call(request_id, attempt, prompt, output)))
+        return bool(self.call(*self.finish_call(request_id, attempt, prompt, output))[0] == 1)
 
     def finish_call(
         self, request_id: str, attempt: int, prompt: int = 0, output: int = 0
     ) -> tuple[Any, ...]:
         entry = f"{request_id} {attempt} {prompt} {output}"
-        return keys.FUNCTION_FINISH, request_id, attempt, entry, prompt, output, 0, self.now_ms
+        now_ms, lost = self.now_ms, 0
+        return (
+            keys.FUNCTION_FINISH,
+            request_id,
+            attempt,
+            entry,
+            prompt,
+            output,
+            lost,
+            "",
+            "",
+            now_ms,
+        )
 
     def ask(self, ask: Ask) -> list[Any]:
         """All that `enqueue` answers."""
@@ -130,11 +144,15 @@ class VirtualPool:
         return list(self.call(keys.FUNCTION_OUTLOOK, service_class, tenant, self.now_ms))
 
     def requeue(
-        self, request_id: str, attempt: int, reason: str = "worker_lost", envelope: bytes = b""
+        self,
+        request_id: str,
+        attempt: int,
+        reason: str = "worker_lost",
+        envelope: bytes = b"",
+        resumed: int = 0,
     ) -> list[Any]:
-        return list(
-            self.call(keys.FUNCTION_REQUEUE, request_id, attempt, reason, envelope, self.now_ms)
-        )
+        arguments = (request_id, attempt, reason, envelope, resumed, self.now_ms)
+        return list(self.call(keys.FUNCTION_REQUEUE, *arguments))
 
     def adopt(self, worker_id: str, held: list[tuple[Ask, int]]) -> list[str]:
         """Requests and attempts that a worker holds; the ids of those it must let go."""
@@ -207,5 +225,5 @@ def adoption(ask: Ask, attempt: int, arrived_at_ms: int) -> str:
     milliseconds = int(ask.seconds * 1000)
     words = (ask.request_id, attempt, ask.service_class, ask.tenant, ask.project, ask.key)
     rest = (ask.weight, ask.prompt, ask.output, "gateway", arrived_at_ms, milliseconds)
-    flags = (milliseconds, int(ask.is_resumable), ask.adapter)
+    flags = (milliseconds, int(ask.is_resumable), ask.resumed, ask.adapter)
     return " ".join(map(str, (*words, *rest, *flags))).rstrip()
