@@ -15,6 +15,8 @@ from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
 from gpu_workers.engine import Engine
 from gpu_workers.logs import configure_logging
 from gpu_workers.metrics import serve_metrics
+from gpu_workers.outbox import Outbox
+from gpu_workers.outbox_disk import OutboxError
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
@@ -36,6 +38,11 @@ def main() -> int:
 
 
 async def run(config: WorkerConfig) -> Exit:
+    try:
+        outbox = _outbox(config)
+    except OutboxError as error:
+        sys.stderr.write(f"{error}\n")
+        return Exit.START_FAILED
     worker_id = f"{config.name}#{secrets.token_hex(4)}"
     transport = Transport(
         config.dispatch_redis_url, pool=config.pool, worker_id=worker_id, worker_name=config.name
@@ -43,6 +50,7 @@ async def run(config: WorkerConfig) -> Exit:
     worker = Worker(
         engine=_engine(config),
         transport=transport,
+        outbox=outbox,
         worker_id=worker_id,
         name=config.name,
         pool=config.pool,
@@ -58,6 +66,12 @@ async def run(config: WorkerConfig) -> Exit:
     code = await worker.run()
     structlog.get_logger("gpu_workers").info("stopped", worker_id=worker_id, code=code.name)
     return code
+
+
+def _outbox(config: WorkerConfig) -> Outbox:
+    if config.outbox is not None:
+        return Outbox.open(config.outbox, pool=config.pool)
+    return Outbox.open_free(Path("var") / "outbox", pool=config.pool)
 
 
 def _engine(config: WorkerConfig) -> Engine:

@@ -107,6 +107,9 @@ class WorkerConfig:
     pool: str = _setting("PENSTOCK_WORKER_POOL", _text, "")
     # Stable over restarts, so that an earlier incarnation is fenced at once; empty: host and pid
     name: str = _setting("PENSTOCK_WORKER_NAME", _text, "")
+    # A folder of this worker alone, on a disk that outlives it, for usage that is not in PostgreSQL
+    # yet; None: one under var/outbox that no other worker holds
+    outbox: Path | None = _setting("PENSTOCK_WORKER_OUTBOX", Path, None)  # noqa: RUF009
     # A model folder or a hub name
     model_path: str = _setting("PENSTOCK_MODEL_PATH", _text, str(DEMO_MODEL_PATH))
     # Requests held at once; None: what the engine runs in one batch

@@ -28,14 +28,16 @@ class Output:
     """New output of a streaming request: JSON events without SSE framing, and the new tokens.
 
     `completion_tokens` is cumulative over all choices; `token_ids` are the new ones, empty where
-    the request has several choices; `prompt_tokens` is 0 as long as not all prompts are counted.
-    An event that tells of no token, such as the role's, counts none.
+    the request has several choices; `prompt_tokens`, and those of them that were cached, are 0 as
+    long as not all prompts are counted. An event that tells of no token, such as the role's, counts
+    none.
     """
 
     chunks: list[bytes]
     completion_tokens: int
     token_ids: list[int]
     prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +47,8 @@ class Result:
     `body` is the whole answer's JSON for a request that did not stream and completed. `usage`
     holds what the engine really counted, also after an abort. `first_token_at_ms` is the Unix
     time of the first token where no `Output` shows it, that is, without streaming; `token_ids`
-    are then what an aborted request with one choice has generated.
+    are then what an aborted request with one choice has generated. `wasted_tokens` were generated
+    besides, and are the worker's to say: an engine counts everything in `usage`.
     """
 
     outcome: Outcome
@@ -55,15 +58,18 @@ class Result:
     error: WireError | None = None
     first_token_at_ms: int | None = None
     token_ids: list[int] = field(default_factory=list)
+    wasted_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineLoad:
     """The engine's own queue, in sequences; `waiting` are those it has had no room for in a while,
-    not those that the next step will take."""
+    not those that the next step will take. `generated_tokens` since its start, by its own count:
+    what requests go on from is not among them."""
 
     running: int
     waiting: int
+    generated_tokens: int = 0
 
 
 class EngineDied(RuntimeError):

@@ -4,7 +4,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
-from gpu_workers.protocol.messages import RetryReason, UsageEntry
+from gpu_workers.protocol.messages import RetryReason, UsageEntry, WasteEntry
 
 _SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 _STEP_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
@@ -29,6 +29,27 @@ RUNNING = Gauge("penstock_worker_running_requests", "Requests in the engine's ba
 WAITING = Gauge("penstock_worker_waiting_requests", "Requests waiting in the engine.", ["model"])
 REQUEUES = Counter(
     "penstock_worker_requeues", "Requests given back for another to go on.", ["model", "reason"]
+)
+WASTED_TOKENS = Counter(
+    "penstock_worker_wasted_tokens",
+    "Tokens generated that nobody is billed for, by reason.",
+    ["model", "reason"],
+)
+ENGINE_TOKENS = Gauge(
+    "penstock_worker_engine_tokens",
+    "Tokens that the engine has generated since its start, by its own count.",
+    ["model"],
+)
+OUTBOX_ENTRIES = Gauge(
+    "penstock_worker_outbox_entries", "Usage that PostgreSQL is not known to have yet.", ["model"]
+)
+OUTBOX_RESENT = Counter(
+    "penstock_worker_outbox_resent", "Usage told again, as Redis had lost it.", ["model"]
+)
+OUTBOX_WRITABLE = Gauge(
+    "penstock_worker_outbox_writable",
+    "1 while the disk takes usage; at 0 the worker takes no request.",
+    ["model"],
 )
 OPEN = Gauge("penstock_worker_open_requests", "Requests that this worker holds.", ["model"])
 SLOTS = Gauge("penstock_worker_slots", "Requests that this worker takes at once.", ["model"])
@@ -68,6 +89,10 @@ class WorkerMetrics:
         self.completion_tokens = COMPLETION_TOKENS.labels(model)
         self.running = RUNNING.labels(model)
         self.waiting = WAITING.labels(model)
+        self.engine_tokens = ENGINE_TOKENS.labels(model)
+        self.outbox_entries = OUTBOX_ENTRIES.labels(model)
+        self.outbox_resent = OUTBOX_RESENT.labels(model)
+        self.outbox_writable = OUTBOX_WRITABLE.labels(model)
         self.open = OPEN.labels(model)
         self.slots = SLOTS.labels(model)
         self.engine_up = ENGINE_UP.labels(model)
@@ -81,6 +106,9 @@ class WorkerMetrics:
     def requeued(self, reason: RetryReason) -> None:
         REQUEUES.labels(self._model, reason).inc()
 
+    def wasted(self, waste: WasteEntry) -> None:
+        WASTED_TOKENS.labels(self._model, waste.reason).inc(waste.completion_tokens)
+
     def flushed(self, frames: int) -> None:
         self.frames.inc(frames)
         self.flush_frames.observe(frames)
@@ -90,6 +118,8 @@ class WorkerMetrics:
         self.prompt_tokens.inc(entry.usage.prompt_tokens)
         self.cached_tokens.inc(entry.usage.cached_tokens)
         self.completion_tokens.inc(entry.usage.completion_tokens)
+        if entry.wasted_tokens:
+            WASTED_TOKENS.labels(self._model, entry.waste_reason).inc(entry.wasted_tokens)
         if entry.queue_ms is not None:
             self.queue_seconds.observe(entry.queue_ms / 1000)
         if entry.ttft_ms is not None:

@@ -1,4 +1,4 @@
-"""One request under way at a worker: what it has sent, and the record of how it ended."""
+"""One request under way at a worker: what it has sent, and what is told of its end."""
 
 import asyncio
 import time
@@ -15,8 +15,11 @@ from gpu_workers.protocol.messages import (
     Terminal,
     TokenUsage,
     UsageEntry,
+    WasteEntry,
+    WasteReason,
     WireError,
 )
+from gpu_workers.token_pauses import TokenPauses
 
 
 def now_ms() -> int:
@@ -37,7 +40,11 @@ class OpenRequest:
     first_token_at_ms: int | None = None
     last_token_at_ms: int | None = None
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
+    pauses: TokenPauses = field(default_factory=TokenPauses)
+    # What a stream had got when its client left; None while it is there
+    tokens_when_unwanted: int | None = None
     is_aborted: bool = False
     # Its client, or its gateway, has no use for it any more
     is_unwanted: bool = False
@@ -51,16 +58,23 @@ class OpenRequest:
     token_ids: list[int] = field(default_factory=list)
     task: "asyncio.Task[None] | None" = None
     _seq: int = 0
+    _last_token_ns: int = 0
 
     def delta(self, output: Output) -> Delta:
         """The next frame. Hot path: no logging, no metrics, no await."""
         if self.envelope.is_resumable and output.completion_tokens > len(self.token_ids):
             self.token_ids += output.token_ids  # what it goes on from is known already
-        self.completion_tokens = output.completion_tokens
         self.prompt_tokens = output.prompt_tokens or self.prompt_tokens
-        self.last_token_at_ms = time.time_ns() // 1_000_000
-        if self.first_token_at_ms is None and output.completion_tokens:
-            self.first_token_at_ms = self.last_token_at_ms
+        self.cached_tokens = output.cached_tokens or self.cached_tokens
+        if output.completion_tokens > self.completion_tokens:
+            now_ns = time.time_ns()
+            self.completion_tokens = output.completion_tokens
+            self.last_token_at_ms = now_ns // 1_000_000
+            if self.first_token_at_ms is None:
+                self.first_token_at_ms = self.last_token_at_ms
+            else:
+                self.pauses.add(now_ns - self._last_token_ns)
+            self._last_token_ns = now_ns
         seq = self._seq
         self._seq = seq + 1
         return Delta(
@@ -71,15 +85,29 @@ class OpenRequest:
             completion_tokens=output.completion_tokens,
             token_ids=output.token_ids,
             prompt_tokens=0 if seq else output.prompt_tokens,
+            cached_tokens=0 if seq else output.cached_tokens,
         )
 
+    def unwanted(self) -> None:
+        """Its client has left, or its gateway is gone."""
+        self.is_unwanted = True
+        if self.tokens_when_unwanted is None and self.envelope.stream:
+            self.tokens_when_unwanted = self.completion_tokens
+
     def judged(self, result: Result) -> Result:
-        """The engine's result, or the worker's own where it was the worker that aborted."""
+        """The engine's result, or the worker's own where it was the worker that aborted. What was
+        generated for a client that had left is not its to pay."""
         if self.first_token_at_ms is None:
             self.first_token_at_ms = result.first_token_at_ms
-        if self.stopped_by_worker is None or result.outcome is not Outcome.CANCELLED:
+        if result.outcome is not Outcome.CANCELLED:
             return result
-        return replace(result, outcome=Outcome.FAILED, error=self.stopped_by_worker)
+        if self.stopped_by_worker is not None:
+            return replace(result, outcome=Outcome.FAILED, error=self.stopped_by_worker)
+        generated = result.usage.completion_tokens
+        if self.tokens_when_unwanted is None or generated <= self.tokens_when_unwanted:
+            return result
+        usage = structs.replace(result.usage, completion_tokens=self.tokens_when_unwanted)
+        return replace(result, usage=usage, wasted_tokens=generated - usage.completion_tokens)
 
     def reason_to_retry(self, result: Result) -> RetryReason | None:
         """Why another attempt takes the place of this one's end, None if that is final."""
@@ -99,6 +127,11 @@ class OpenRequest:
             return None
         return structs.replace(self.envelope, resumed_token_ids=token_ids)
 
+    @property
+    def resumed(self) -> int:
+        """Tokens that this attempt went on from."""
+        return len(self.envelope.resumed_token_ids)
+
     def _can_be_tried_again(self) -> bool:
         """Whether its client would not notice: it has no output, or another worker can go on."""
         envelope = self.envelope
@@ -109,7 +142,12 @@ class OpenRequest:
         """A result for a request whose engine can give none."""
         return Result(
             outcome=Outcome.FAILED,
-            usage=usage or TokenUsage(completion_tokens=self.completion_tokens),
+            usage=usage
+            or TokenUsage(
+                prompt_tokens=self.prompt_tokens,
+                cached_tokens=self.cached_tokens,
+                completion_tokens=self.completion_tokens,
+            ),
             error=error,
         )
 
@@ -152,6 +190,10 @@ class OpenRequest:
             service_class=envelope.service_class,
             adapter=envelope.adapter,
             prices=envelope.prices,
+            itl_p50_ms=self.pauses.quantile_ms(0.5),
+            itl_p95_ms=self.pauses.quantile_ms(0.95),
+            wasted_tokens=result.wasted_tokens,
+            waste_reason=WasteReason.AFTER_CANCEL if result.wasted_tokens else "",
         )
 
     def seconds_per_token(self) -> float | None:
@@ -161,3 +203,26 @@ class OpenRequest:
         if self.completion_tokens < 2:
             return None
         return (self.last_token_at_ms - self.first_token_at_ms) / (self.completion_tokens - 1) / 1e3
+
+
+def waste_entry(entry: UsageEntry, told_elsewhere: int, reason: str) -> WasteEntry | None:
+    """What is left of an attempt that did not end its request; None if that is nothing.
+    `told_elsewhere`: tokens of it that another attempt goes on from, or that a record counts."""
+    generated = entry.usage.completion_tokens + entry.wasted_tokens
+    if generated <= told_elsewhere:
+        return None
+    return WasteEntry(
+        request_id=entry.request_id,
+        attempt=entry.attempt,
+        tenant_id=entry.tenant_id,
+        project_id=entry.project_id,
+        api_key_id=entry.api_key_id,
+        tier=entry.tier,
+        pool=entry.pool,
+        model=entry.model,
+        adapter=entry.adapter,
+        worker_id=entry.worker_id,
+        completion_tokens=generated - told_elsewhere,
+        reason=reason,
+        ended_at_ms=entry.finished_at_ms,
+    )

@@ -3,6 +3,7 @@ and ends each with `finish` before its gateway is told."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -11,8 +12,10 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, Output, Result
 from gpu_workers.frame_writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
-from gpu_workers.open_request import OpenRequest, failure
-from gpu_workers.protocol import codec
+from gpu_workers.open_request import OpenRequest, failure, waste_entry
+from gpu_workers.outbox import Outbox
+from gpu_workers.outbox_disk import OutboxUnwritable
+from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Assignment,
@@ -27,9 +30,10 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WireError,
 )
-from gpu_workers.transport import Progress, Transport, UnknownRequest
+from gpu_workers.transport import Accepted, Progress, Refused, Transport, UnknownRequest
 
 EARLY_CANCELLATIONS_KEPT: Final = 1024
+SECONDS_TO_COUNT: Final = 1.0
 
 ENGINE_FAILED: Final = failure(502, "The engine that served this request died.", "engine_failed")
 ATTEMPTS_EXHAUSTED: Final = failure(
@@ -49,6 +53,7 @@ class OpenRequests:
         *,
         engine: Engine,
         transport: Transport,
+        outbox: Outbox,
         metrics: WorkerMetrics,
         worker_id: str,
         on_engine_died: Callable[[EngineDied], None],
@@ -56,6 +61,7 @@ class OpenRequests:
     ) -> None:
         self._engine = engine
         self._transport = transport
+        self._outbox = outbox
         self._metrics = metrics
         self._worker_id = worker_id
         self._on_engine_died = on_engine_died
@@ -123,7 +129,7 @@ class OpenRequests:
         self._frames.drop(gateway_id)
         for request in self._open.values():
             if request.envelope.gateway_id == gateway_id:
-                request.is_unwanted = True
+                request.unwanted()
                 self._abort(request)
 
     async def wait_until_none(self, seconds: float, *, unless: asyncio.Event | None = None) -> None:
@@ -154,8 +160,23 @@ class OpenRequests:
         await self._frames.drain(seconds)
 
     async def close(self) -> None:
-        await cancel_and_wait([*self._tasks(), *self._aborts])
-        await self._frames.close()
+        """What is still open is another's by now, or will be: its end is told to nobody."""
+        self.disown(list(self._open))
+        try:
+            await self.wait_until_none(SECONDS_TO_COUNT)
+        finally:
+            await cancel_and_wait([*self._tasks(), *self._aborts])
+            await self._frames.close()
+
+    async def _abandon(self, request: OpenRequest, entry: UsageEntry) -> None:
+        """What is to become of its tokens is found out later, by whoever holds the outbox then."""
+        if entry.usage.completion_tokens <= request.resumed:
+            return
+        with suppress(OutboxUnwritable):
+            seq = await self._outbox.put(
+                keys.WASTE_FIELD, codec.encode(entry), gateway_id="", resumed=request.resumed
+            )
+            self._outbox.doubt(seq)
 
     def _tasks(self) -> "list[asyncio.Task[None]]":
         return [request.task for request in self._open.values() if request.task is not None]
@@ -181,7 +202,7 @@ class OpenRequests:
     def _cancel(self, cancellation: Cancellation) -> None:
         request = self._open.get(cancellation.request_id)
         if request is not None and request.attempt == cancellation.attempt:
-            request.is_unwanted = True
+            request.unwanted()
             self._abort(request)
             return
         # The answer of a claim may come later than a cancellation that was sent after it.
@@ -223,7 +244,7 @@ class OpenRequests:
         if (envelope.request_id, request.attempt) in self._cancelled_early:
             del self._cancelled_early[envelope.request_id, request.attempt]
             return Result(outcome=Outcome.CANCELLED, usage=TokenUsage())
-        result = request.failed(INTERNAL)
+        result: Result | None = None
         try:
             async for item in self._engine.generate(envelope, emit):
                 if type(item) is Output:
@@ -236,7 +257,7 @@ class OpenRequests:
             return request.failed(ENGINE_FAILED, error.usage)
         except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client is told
             _log.exception("engine_raised", request_id=envelope.request_id)
-        return result
+        return result or request.failed(INTERNAL)
 
     async def _end(self, request: OpenRequest, result: Result) -> None:
         """Lets another attempt go on where the client need not notice, else finishes."""
@@ -247,8 +268,9 @@ class OpenRequests:
         envelope = request.envelope
         # The next attempt's frames must come after all of this one's.
         await self._frames.written(envelope.gateway_id)
+        resumption = request.resumption(result)
         answer = await self._transport.requeue(
-            envelope.request_id, request.attempt, reason, request.resumption(result)
+            envelope.request_id, request.attempt, reason, resumption
         )
         if answer is Requeued.EXHAUSTED:
             exhausted = request.failed(ATTEMPTS_EXHAUSTED, result.usage)
@@ -258,30 +280,81 @@ class OpenRequests:
             await self._finish(request, result)
         else:
             self._metrics.requeued(reason)
+            # Without a new envelope the next attempt begins where this one did.
+            told = request.resumed if resumption is None else len(resumption.resumed_token_ids)
+            await self._tell_waste(request, result, told, reason)
 
     async def _finish(
         self, request: OpenRequest, result: Result, *, is_dead_letter: bool = False
     ) -> None:
         entry = request.usage_entry(result, self._worker_id)
-        if not await self._is_accepted(request, entry, is_dead_letter=is_dead_letter):
-            self._metrics.stale_finishes.inc()
-            _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
+        if request.is_disowned:
+            await self._abandon(request, entry)
             return
-        self._frames.append(request.envelope.gateway_id, request.terminal(result))
-        self._metrics.ended(entry, request.seconds_per_token())
+        seq = await self._put(request, entry)
+        answer = await self._answer(request, entry, seq, is_dead_letter=is_dead_letter)
+        if isinstance(answer, Accepted):
+            if seq is not None:
+                self._outbox.settle(seq, answer.stream_id)
+            self._frames.append(request.envelope.gateway_id, request.terminal(result))
+            self._metrics.ended(entry, request.seconds_per_token())
+            return
+        self._metrics.stale_finishes.inc()
+        _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
+        if seq is not None:
+            self._refused(request, entry, seq, answer)
 
-    async def _is_accepted(
-        self, request: OpenRequest, entry: UsageEntry, *, is_dead_letter: bool
-    ) -> bool:
-        if request.is_disowned:
-            return False
+    async def _put(self, request: OpenRequest, entry: UsageEntry) -> int | None:
+        """On disk before anybody else hears of it. A disk that takes nothing costs no client its
+        answer: Redis alone bears the record then, and the worker takes nothing new."""
         try:
-            return await self._transport.finish(entry, is_dead_letter=is_dead_letter)
-        except UnknownRequest:
-            await self._on_forgotten()
-        if request.is_disowned:
-            return False
-        try:
-            return await self._transport.finish(entry, is_dead_letter=is_dead_letter)
-        except UnknownRequest:
-            return False
+            return await self._outbox.put(
+                keys.USAGE_FIELD,
+                codec.encode(entry),
+                gateway_id=request.envelope.gateway_id,
+                resumed=request.resumed,
+            )
+        except OutboxUnwritable:
+            return None
+
+    def _refused(
+        self, request: OpenRequest, entry: UsageEntry, seq: int, answer: Refused | None
+    ) -> None:
+        """Another attempt has ended the request, or will: what this one made besides is waste."""
+        if answer is None:
+            self._outbox.doubt(seq)
+            return
+        told = request.resumed if answer.told_elsewhere is None else answer.told_elsewhere
+        waste = waste_entry(entry, told, answer.reason)
+        if waste is None:
+            self._outbox.forget([seq])
+        else:
+            self._metrics.wasted(waste)
+            self._outbox.turn_into(seq, keys.WASTE_FIELD, codec.encode(waste))
+
+    async def _tell_waste(
+        self, request: OpenRequest, result: Result, told_elsewhere: int, reason: str
+    ) -> None:
+        """Of an attempt whose request goes on in another one."""
+        entry = request.usage_entry(result, self._worker_id)
+        waste = waste_entry(entry, told_elsewhere, reason)
+        if waste is not None:
+            self._metrics.wasted(waste)
+            with suppress(OutboxUnwritable):
+                await self._outbox.put_settled(keys.WASTE_FIELD, codec.encode(waste))
+
+    async def _answer(
+        self, request: OpenRequest, entry: UsageEntry, seq: int | None, *, is_dead_letter: bool
+    ) -> Accepted | Refused | None:
+        """None: Redis does not know the request, although it knows this worker again."""
+        origin = "" if seq is None else self._outbox.origin(seq)
+        for is_known_again in (False, True):
+            try:
+                return await self._transport.finish(
+                    entry, origin=origin, is_dead_letter=is_dead_letter
+                )
+            except UnknownRequest:
+                if is_known_again or request.is_disowned:
+                    return None
+                await self._on_forgotten()
+        return None

@@ -42,6 +42,7 @@ class SimEngine:
         self._wake = asyncio.Event()
         self._stepper: asyncio.Task[None] | None = None
         self._failure: EngineDied | None = None
+        self._generated_tokens = 0
 
     @classmethod
     def from_config(cls, config: WorkerConfig) -> "SimEngine":
@@ -90,7 +91,11 @@ class SimEngine:
             self._forget(request_id)
 
     def load(self) -> EngineLoad:
-        return EngineLoad(running=len(self._running), waiting=len(self._waiting))
+        return EngineLoad(
+            running=len(self._running),
+            waiting=len(self._waiting),
+            generated_tokens=self._generated_tokens,
+        )
 
     async def check_health(self) -> None:
         if self._failure is not None:
@@ -128,6 +133,7 @@ class SimEngine:
             await self._sleep(self._step_duration())
             now_ms = time.time_ns() // 1_000_000
             for request_id, answer in list(self._running.items()):
+                self._generated_tokens += answer.open_sequences
                 answer.step(now_ms)
                 if answer.is_ended:
                     self._forget(request_id)

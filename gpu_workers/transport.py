@@ -23,7 +23,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.calls import adoption_arguments
+from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Envelope,
@@ -50,7 +50,6 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
 INBOX_BLOCK_SECONDS: Final = 5
 INBOX_BATCH: Final = 64
-_UNKNOWN: Final = -1
 
 _log = structlog.get_logger("gpu_workers.transport")
 
@@ -82,10 +81,30 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """The attempt has ended its request; its record has this id in the usage stream."""
+
+    stream_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request has another end, or another attempt. `told_elsewhere`: how many tokens of this
+    attempt a record or a later attempt counts, None if nobody knows."""
+
+    told_elsewhere: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The attempt is under way, and nothing was changed: an answer to a question alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Finish:
-    entry: UsageEntry
-    is_dead_letter: bool
-    accepted: "asyncio.Future[bool]"
+    arguments: tuple[str | bytes | int, ...]
+    answer: "asyncio.Future[Accepted | Refused]"
 
 
 class Transport:
@@ -207,27 +226,28 @@ class Transport:
                 for message in _decoded(answer[1]):
                     yield message
 
-    async def finish(self, entry: UsageEntry, *, is_dead_letter: bool = False) -> bool:
+    async def finish(
+        self, entry: UsageEntry, *, origin: str = "", is_dead_letter: bool = False
+    ) -> Accepted | Refused:
         """Whether this attempt may end its request: the one point of truth. Requests that end in
-        the same engine step share a round trip. A dead letter is kept for operators. Raises
-        `UnknownRequest` where Redis has lost it."""
-        accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._finishes.append(_Finish(entry, is_dead_letter, accepted))
+        the same engine step share a round trip. `origin` is where the record is kept. A dead letter
+        is kept for operators. Raises `UnknownRequest` where Redis has lost it."""
+        arguments = finish_arguments(entry, is_dead_letter=is_dead_letter, origin=origin)
+        answer: asyncio.Future[Accepted | Refused] = asyncio.get_running_loop().create_future()
+        self._finishes.append(_Finish(arguments, answer))
         if self._finisher is None:
             self._finisher = asyncio.create_task(self._flush_finishes(), name="finisher")
-        return await accepted
+        return await answer
 
     async def requeue(
         self, request_id: str, attempt: int, reason: RetryReason, envelope: Envelope | None
     ) -> Requeued:
         """Gives an attempt's request back to the queue, under this envelope if there is one. The
         answer to a repetition is `STALE`."""
-        encoded = b"" if envelope is None else codec.encode(envelope)
+        arguments = requeue_arguments(request_id, attempt, reason, envelope)
 
         async def call() -> list[Any]:
-            answer: list[Any] = await self._fcall(
-                keys.FUNCTION_REQUEUE, request_id, attempt, reason, encoded
-            )
+            answer: list[Any] = await self._fcall(keys.FUNCTION_REQUEUE, *arguments)
             return answer
 
         return Requeued((await self._until_redis_answers(call))[0].decode())
@@ -258,33 +278,19 @@ class Transport:
                 batch, self._finishes = self._finishes, []
                 answers = await self._until_redis_answers(partial(self._finish_all, batch))
                 for finish, answer in zip(batch, answers, strict=True):
-                    accepted = finish.accepted
-                    if accepted.done():
+                    if finish.answer.done():
                         continue
-                    if isinstance(answer, Exception):
-                        accepted.set_exception(answer)
-                    elif answer == _UNKNOWN:
-                        accepted.set_exception(UnknownRequest())
-                    else:
-                        accepted.set_result(answer == 1)
+                    try:
+                        finish.answer.set_result(_decision(answer))
+                    except Exception as error:  # noqa: BLE001 - it is for whoever waits
+                        finish.answer.set_exception(error)
         finally:
             self._finisher = None
 
     async def _finish_all(self, batch: list[_Finish]) -> list[Any]:
         pipeline = self.redis.pipeline(transaction=False)
         for finish in batch:
-            entry = finish.entry
-            pipeline.fcall(
-                keys.FUNCTION_FINISH,
-                1,
-                self._pool,
-                entry.request_id,
-                entry.attempt,
-                codec.encode(entry),
-                entry.usage.prompt_tokens,
-                entry.usage.completion_tokens,
-                int(finish.is_dead_letter),
-            )
+            pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *finish.arguments)
         answers = await pipeline.execute(raise_on_error=False)
         for answer in answers:
             if isinstance(answer, ResponseError) and _is_function_missing(answer):
@@ -330,6 +336,29 @@ class Transport:
                 told = reason
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _decision(answer: Any) -> Accepted | Refused:
+    decision = read_finish(answer)
+    if isinstance(decision, Undecided):
+        raise WireFormatError("expected a decision of finish, got none")
+    return decision
+
+
+def read_finish(answer: Any) -> Accepted | Refused | Undecided:
+    """An answer of `finish`; raises what it is if that is an error, and `UnknownRequest`."""
+    match answer:
+        case [1, stream_id]:
+            return Accepted(stream_id.decode())
+        case [0, tokens, reason]:
+            return Refused(tokens if tokens >= 0 else None, reason.decode())
+        case [2]:
+            return Undecided()
+        case [-1]:
+            raise UnknownRequest
+        case Exception():
+            raise answer
+    raise WireFormatError(f"expected an answer of finish, got: {answer!r}")
 
 
 def is_passing(error: BaseException) -> bool:

@@ -127,6 +127,9 @@ class VllmServing:
                             prompt_tokens=generation.prompt_tokens
                             if generation.has_one_prompt
                             else 0,
+                            cached_tokens=generation.cached_tokens
+                            if generation.has_one_prompt
+                            else 0,
                         )
                         tells_role = False
                 result = _result_of_stream(generation, finish_reason)
@@ -146,11 +149,12 @@ class VllmServing:
             await self._llm.abort_generation(generation)
 
     def load_now(self) -> EngineLoad:
-        if not self._llm.get_num_unfinished_requests():
-            return EngineLoad(running=0, waiting=0)  # no step has told of the end of the last
+        # No step tells of the end of the last request.
+        stats = self._stats if self._llm.get_num_unfinished_requests() else []
         return EngineLoad(
-            running=sum(each.running for each in self._stats),
-            waiting=sum(each.waiting for each in self._stats),
+            running=sum(each.running for each in stats),
+            waiting=sum(each.waiting for each in stats),
+            generated_tokens=sum(each.generated_tokens for each in self._stats),
         )
 
     def check_health(self) -> None:

@@ -14,6 +14,7 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
 
     def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
         self.running = 0
+        self.generated_tokens = 0
         self._waiting: deque[int] = deque(maxlen=STEPS_KEPT)
 
     @property
@@ -28,6 +29,8 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
         mm_cache_stats: Any = None,
         engine_idx: int = 0,
     ) -> None:
+        if iteration_stats is not None:
+            self.generated_tokens += iteration_stats.num_generation_tokens
         if scheduler_stats is not None:
             self.running = scheduler_stats.num_running_reqs
             self._waiting.append(

@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from enum import IntEnum
 from typing import Any, Final
 
@@ -21,9 +22,12 @@ from gpu_workers.engine import Engine, EngineDied, EngineLoad
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.open_request import failure, now_ms
 from gpu_workers.open_requests import OpenRequests
-from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from gpu_workers.outbox import Outbox
+from gpu_workers.outbox_relay import OutboxRelay
+from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
 from gpu_workers.step_time import StepTime
 from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker, is_passing
+from gpu_workers.usage_calls import UsageCalls
 
 CLAIM_EVERY_SECONDS: Final = 1.0
 SETTLE_EVERY_SECONDS: Final = 0.2
@@ -57,6 +61,7 @@ class Worker:
         *,
         engine: Engine,
         transport: Transport,
+        outbox: Outbox,
         worker_id: str,
         name: str,
         pool: str,
@@ -68,6 +73,7 @@ class Worker:
     ) -> None:
         self._engine = engine
         self._transport = transport
+        self._outbox = outbox
         self._metrics = WorkerMetrics(model)
         self._drain_seconds = drain_seconds
         self._slots = slots
@@ -97,12 +103,20 @@ class Worker:
         self._requests = OpenRequests(
             engine=engine,
             transport=transport,
+            outbox=outbox,
             metrics=self._metrics,
             worker_id=worker_id,
             on_engine_died=self._engine_died,
             on_forgotten=self._return_to_redis,
         )
+        self._relay = OutboxRelay(
+            outbox,
+            UsageCalls(transport.redis, pool=pool, outbox_id=outbox.outbox_id),
+            self._metrics,
+            worker_name=name,
+        )
         self._return: asyncio.Task[None] | None = None
+        self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
         self._drain_asked = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -118,6 +132,7 @@ class Worker:
         try:
             fenced = await self._transport.register(self._base_info)
             self._log.info("registered", fenced=fenced)
+            self._supervise(self._relay.run())
             self._supervise(self._claim_forever())
             self._supervise(self._read_inbox())
             start = self._supervise(self._start_engine())
@@ -182,6 +197,7 @@ class Worker:
             await self._requests.wait_until_none(SECONDS_TO_END_ABORTED)
         try:
             await self._requests.flush(SECONDS_TO_FLUSH)
+            await self._relay.tick()
             await self._transport.deregister()
         except Exception as error:
             if not is_passing(error):
@@ -206,11 +222,14 @@ class Worker:
         self._end(Exit.ENGINE_DIED, reason)
 
     async def _release(self) -> None:
-        await cancel_and_wait(self._tasks if self._return is None else {*self._tasks, self._return})
-        await self._requests.close()
         self._metrics.engine_up.set(0)
-        await self._engine.stop()
-        await self._transport.close()
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(self._transport.close)
+            last_first.push_async_callback(self._engine.stop)
+            last_first.push_async_callback(self._outbox.close)
+            last_first.push_async_callback(self._requests.close)
+            tasks = self._tasks if self._return is None else {*self._tasks, self._return}
+            await cancel_and_wait(tasks)
 
     def _end(self, code: Exit, reason: str) -> None:
         if not self._exit.done():
@@ -244,28 +263,33 @@ class Worker:
     async def _claim(self) -> None:
         """Renew the lease and run what the queue gives. A Redis that is away is asked again in a
         second; one that has lost this worker is told of it."""
+        async with self._claiming:
+            taken = await self._ask_for_requests()
+        for message in taken:
+            self._requests.take(message)
+
+    async def _ask_for_requests(self) -> list[InboxMessage]:
         load = self._engine.load()
         self._metrics.running.set(load.running)
         self._metrics.waiting.set(load.waiting)
         self._metrics.open.set(len(self._requests))
+        self._metrics.engine_tokens.set(load.generated_tokens)
+        self._metrics.outbox_writable.set(not self._outbox.problem)
         info = self._info(load)
         try:
             with self._metrics.claim_seconds.time():
-                taken = await self._transport.claim(
+                return await self._transport.claim(
                     # What waits in the engine already waits in the wrong place.
                     structs.replace(info, slots=max(0, info.slots - load.waiting)),
-                    ready=self._state is WorkerState.READY,
+                    ready=self._state is WorkerState.READY and not info.problem,
                 )
         except UnknownWorker:
             await self._return_to_redis()
-            return
         except Exception as error:
             if not is_passing(error):
                 raise
             self._log.warning("claim_failed", error=str(error) or type(error).__name__)
-            return
-        for message in taken:
-            self._requests.take(message)
+        return []
 
     async def _return_to_redis(self) -> None:
         """Redis has lost this worker, or a request of it: be there again, with all that is open.
@@ -277,6 +301,7 @@ class Worker:
     async def _register_and_adopt(self) -> None:
         self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
         await self._transport.register(self._info(self._engine.load()))
+        self._relay.tell_all()
         self._requests.disown(await self._transport.adopt(self._requests.held()))
 
     async def _settle_forever(self) -> None:
@@ -304,6 +329,7 @@ class Worker:
             state=self._state,
             running=load.running,
             waiting_in_engine=load.waiting,
+            problem=self._outbox.problem and f"its outbox takes nothing: {self._outbox.problem}",
         )
 
     async def _read_inbox(self) -> None:

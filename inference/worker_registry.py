@@ -25,7 +25,7 @@ class PoolWorker:
 
     @property
     def is_ready(self) -> bool:
-        return self.is_live and self.info.state is WorkerState.READY
+        return self.is_live and self.info.state is WorkerState.READY and not self.info.problem
 
 
 class WorkerRegistry:

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import httpx
 from control_plane.local_stack.services import guarded
@@ -27,6 +30,7 @@ class Processes:
         paths = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
         self._environ = {**os.environ, **environ, "PYTHONPATH": paths}
         self._started: list[Process] = []
+        self.outboxes = Path(tempfile.mkdtemp(prefix="penstock-chaos-outboxes-"))
 
     async def start(self, *command: str, **environ: str) -> Process:
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -51,7 +55,9 @@ class Processes:
         command = ["-m", "gpu_workers", "--engine", "sim", "--model", model, "--name", name]
         command += ["--slots", str(SLOTS), "--sim-step-ms", str(step_ms)]
         command += ["--metrics-port", str(port)]
-        process = await self.start(*command, PENSTOCK_DISPATCH_REDIS_URL=redis_url)
+        environ = {"PENSTOCK_DISPATCH_REDIS_URL": redis_url}
+        environ["PENSTOCK_WORKER_OUTBOX"] = str(self.outboxes / name)
+        process = await self.start(*command, **environ)
         return SimWorker(process, f"http://{LOOPBACK}:{port}")
 
     async def gateway(self, **environ: str) -> "Gateway":
@@ -68,6 +74,7 @@ class Processes:
                 os.killpg(process.pid, signal.SIGKILL)
         for process in self._started:
             await process.wait()
+        shutil.rmtree(self.outboxes, ignore_errors=True)
 
 
 class SimWorker:

@@ -156,16 +156,23 @@ def test_each_gpu_group_has_a_worker_of_its_own_name_port_and_devices() -> None:
         model="llama",
         metrics_port=9200,
         redis_url_file=Path("worker-redis-url"),
+        outbox_folder=Path("outbox"),
     )
     environs = [worker.environ for worker in workers]
     assert [each["CUDA_VISIBLE_DEVICES"] for each in environs] == ["0,1", "2,3"]
     assert [each["PENSTOCK_WORKER_NAME"] for each in environs] == ["local-0", "local-1"]
+    assert len({each["PENSTOCK_WORKER_OUTBOX"] for each in environs}) == 2
     assert [worker.port for worker in workers] == [9200, 9201]
 
 
 def test_a_worker_comes_as_its_pools_user_and_is_told_no_other_secret() -> None:
     [worker] = programs.worker_programs(
-        Path("python"), (None,), model="m", metrics_port=1, redis_url_file=Path("url")
+        Path("python"),
+        (None,),
+        model="m",
+        metrics_port=1,
+        redis_url_file=Path("url"),
+        outbox_folder=Path("outbox"),
     )
     assert worker.environ["PENSTOCK_DISPATCH_REDIS_URL_FILE"] == "url"
     secrets = [name for name in worker.environ if name.endswith(("_KEY", "_PEPPER", "_URL"))]

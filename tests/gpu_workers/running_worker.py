@@ -1,11 +1,14 @@
 """A whole worker in the test's own event loop, with a simulated engine that it steps."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.outbox import Outbox
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.transport import Transport
@@ -31,13 +34,17 @@ class Steps:
 
 
 class RunningWorker:
-    def __init__(self, redis_url: str, engine: SimEngine, name: str, **options: Any) -> None:
+    def __init__(
+        self, redis_url: str, engine: SimEngine, name: str, folder: Path, **options: Any
+    ) -> None:
         RunningWorker.count += 1
         self.worker_id = f"{name}#{RunningWorker.count:04x}"
         transport = Transport(redis_url, pool="sim", worker_id=self.worker_id, worker_name=name)
+        self.outbox = Outbox.open(folder, pool="sim")
         self.worker = Worker(
             engine=engine,
             transport=transport,
+            outbox=self.outbox,
             worker_id=self.worker_id,
             name=name,
             pool="sim",
@@ -59,10 +66,18 @@ class RunningWorker:
 
 @asynccontextmanager
 async def running_worker(
-    redis_url: str, engine: SimEngine, name: str = "w", **options: Any
+    redis_url: str,
+    engine: SimEngine,
+    name: str = "w",
+    *,
+    outbox: Path | None = None,
+    **options: Any,
 ) -> AsyncIterator[RunningWorker]:
-    running = RunningWorker(redis_url, engine, name, **options)
-    try:
-        yield running
-    finally:
-        await cancel_and_wait([running.task])
+    """`outbox` is a folder to be found again by the next one."""
+    with tempfile.TemporaryDirectory(prefix="penstock-outbox-") as folder:
+        running = RunningWorker(redis_url, engine, name, outbox or Path(folder), **options)
+        try:
+            yield running
+        finally:
+            await cancel_and_wait([running.task])
+            await running.outbox.close()

@@ -154,9 +154,9 @@ async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
         await gateway.delta_of(request_id)
         pool = keys.pool_prefix("sim")
         accepted = await dispatch_redis.fcall(
-            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1, 0
+            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1, 0, "", ""
         )
-        assert accepted == 1
+        assert accepted[0] == 1
         steps.grant(10)
         await eventually(lambda: engine.load().running == 0)
         other = await gateway.send(make_envelope(max_output_tokens=1))

@@ -5,8 +5,10 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 from redis.asyncio import Redis
@@ -22,15 +24,30 @@ START_SECONDS = 30
 
 @contextlib.asynccontextmanager
 async def a_sim_worker(
-    dispatch_redis_url: str, name: str = "sim-of-the-tests"
+    dispatch_redis_url: str,
+    name: str = "sim-of-the-tests",
+    *,
+    outbox: Path | None = None,
+    **environ: str,
 ) -> AsyncIterator[Process]:
-    """A ready worker of the pool with the simulated engine; its process leads a group."""
+    """A ready worker of the pool with the simulated engine; its process leads a group. `outbox` is
+    a folder to be found again by the next one."""
+    with tempfile.TemporaryDirectory(prefix="penstock-outbox-") as folder:
+        environ |= {"PENSTOCK_WORKER_OUTBOX": str(outbox or folder)}
+        async with _a_sim_worker(dispatch_redis_url, name, environ) as process:
+            yield process
+
+
+@contextlib.asynccontextmanager
+async def _a_sim_worker(
+    dispatch_redis_url: str, name: str, environ: dict[str, str]
+) -> AsyncIterator[Process]:
     command = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", MODEL]
     command += ["--pool", POOL, "--name", name, "--metrics-port", "0"]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=ROOT,
-        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": dispatch_redis_url},
+        env={**os.environ, "PENSTOCK_DISPATCH_REDIS_URL": dispatch_redis_url, **environ},
         stdout=DEVNULL,
         stderr=DEVNULL,
         process_group=0,

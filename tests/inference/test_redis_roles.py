@@ -3,10 +3,12 @@ plane gives the functions back."""
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
+from gpu_workers.outbox import Outbox
 from gpu_workers.protocol import keys
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.transport import Transport
@@ -47,6 +49,7 @@ async def test_a_worker_with_another_pools_user_stops_with_one_sentence(
     dispatch_redis: Redis,
     worker_redis_url: Callable[[str], str],
     caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     transport = Transport(
         worker_redis_url("another-pool"), pool=POOL, worker_id="w#1", worker_name="w"
@@ -54,6 +57,7 @@ async def test_a_worker_with_another_pools_user_stops_with_one_sentence(
     worker = Worker(
         engine=SimEngine(),
         transport=transport,
+        outbox=Outbox.open(tmp_path, pool=POOL),
         worker_id="w#1",
         name="w",
         pool=POOL,

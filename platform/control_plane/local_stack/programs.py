@@ -102,6 +102,7 @@ def worker_programs(
     model: str,
     metrics_port: int,
     redis_url_file: Path,
+    outbox_folder: Path,
 ) -> list[Program]:
     """One GPU worker per group. Its name is that of its slot, so a restarted worker fences the
     incarnation before it; it ends its engine's processes itself, in order. It comes to the dispatch
@@ -112,6 +113,7 @@ def worker_programs(
             "PENSTOCK_DISPATCH_REDIS_URL_FILE": str(redis_url_file),
             "PENSTOCK_WORKER_MODEL": model,
             "PENSTOCK_WORKER_NAME": f"local-{number}",
+            "PENSTOCK_WORKER_OUTBOX": str(outbox_folder / f"local-{number}"),
             "PENSTOCK_WORKER_METRICS_PORT": str(metrics_port + number),
         }
         if devices is not None:

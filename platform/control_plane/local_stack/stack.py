@@ -241,6 +241,7 @@ class Stack:
             model=self.settings.model,
             metrics_port=ports.worker_metrics,
             redis_url_file=self._worker_redis_url_file,
+            outbox_folder=self.var / "outbox",
         )
         return self._servers.programs(), apps, workers
 
