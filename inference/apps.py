@@ -13,6 +13,7 @@ class InferenceConfig(AppConfig):
         from inference.budgets import rebuild_budgets
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
+        from inference.told_again import take_in_what_was_lost
         from inference.usage_checks import (
             attempt_problems,
             open_request_problems,
@@ -23,10 +24,11 @@ class InferenceConfig(AppConfig):
         )
         from tenants.export import register_export
         from tenants.fsck import register_check
-        from tenants.policy import register_restorer
+        from tenants.policy import register_forerunner, register_restorer
         from tenants.policy_rows import register_model_source
 
         register_model_source(visible_models)
+        register_forerunner(take_in_what_was_lost)
         register_restorer(rebuild_budgets)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_check("usage attempts", attempt_problems)

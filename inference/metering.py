@@ -1,7 +1,8 @@
 """Usage streams are read: every terminal record of every pool, whatever fails.
 
 An entry leaves its stream only after the commit that made it a record (`usage_intake`), so a crash
-or an outage means reading it again, which is harmless.
+or an outage means reading it again, which is harmless. In the call in which it leaves, the worker
+that keeps it in its outbox gets a receipt (docs/adr/0013).
 """
 
 import os
@@ -20,6 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_url import connect
+from inference.redis_functions import DISPATCH, library_text
 from inference.usage_intake import StreamEntry, record_entries
 
 log = structlog.get_logger(__name__)
@@ -30,6 +32,8 @@ IDLE_PAUSE_SECONDS: Final = 0.2
 CLAIM_AFTER_MS: Final = 30_000
 CLAIM_EVERY_SECONDS: Final = 10.0
 FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
+# A worker that is away for longer tells all of it again, which is harmless.
+RECEIPTS_TTL_SECONDS: Final = 7 * 86_400
 MIN_BACKOFF_SECONDS: Final = 0.2
 MAX_BACKOFF_SECONDS: Final = 5.0
 
@@ -123,12 +127,22 @@ class UsageCollector:
         if not entries:
             return 0
         record_entries(entries)
-        ids = [entry.stream_id for entry in entries]
-        with self._redis.pipeline(transaction=True) as pipeline:
-            pipeline.xack(keys.pool_usage(pool), keys.USAGE_CONSUMER_GROUP, *ids)
-            pipeline.xdel(keys.pool_usage(pool), *ids)
-            pipeline.execute()
+        self._acknowledge(pool, entries)
         return len(entries)
+
+    def _acknowledge(self, pool: str, entries: list[StreamEntry]) -> None:
+        arguments: list[str | int] = [keys.pool_prefix(pool), keys.USAGE_CONSUMER_GROUP]
+        arguments.append(RECEIPTS_TTL_SECONDS)
+        for entry in entries:
+            arguments += (entry.stream_id, entry.origin)
+        try:
+            self._redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, *arguments)
+        except ResponseError as error:
+            if "Function not found" not in str(error):
+                raise
+            # A Redis that came back empty; this process may load them.
+            self._redis.function_load(library_text(DISPATCH), replace=True)
+            self._redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, *arguments)
 
     def _ensure_group(self, pool: str) -> None:
         if pool in self._groups:
@@ -167,7 +181,9 @@ def _streams(answer: object) -> list[tuple[bytes, list[_Row]]]:
 
 def _entries(pool: str, rows: list[_Row]) -> list[StreamEntry]:
     return [
-        StreamEntry(pool=pool, stream_id=stream_id.decode(), data=_data(fields))
+        StreamEntry(
+            pool=pool, stream_id=stream_id.decode(), data=_data(fields), origin=_origin(fields)
+        )
         for stream_id, fields in rows
     ]
 
@@ -180,6 +196,10 @@ def _data(fields: dict[bytes, bytes] | None) -> bytes | None:
             return data
     # Without a field that entries have, all of it goes on, into quarantine.
     return repr(fields).encode()
+
+
+def _origin(fields: dict[bytes, bytes] | None) -> str:
+    return (fields or {}).get(keys.OUTBOX_FIELD.encode(), b"").decode(errors="replace")
 
 
 def _first_line(error: Exception) -> str:

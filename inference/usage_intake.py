@@ -45,11 +45,13 @@ _ID_TOLERANCE_MS: Final = int(ID_TOLERANCE.total_seconds() * 1000)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamEntry:
-    """An entry as it was read. `data` is None if it has gone from the stream since."""
+    """An entry as it was read. `data` is None if it has gone from the stream since; `origin` says
+    where in a worker's outbox it is kept, empty if in none."""
 
     pool: str
     stream_id: str
     data: bytes | None
+    origin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

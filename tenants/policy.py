@@ -8,6 +8,7 @@ follows a newer one. A Redis that has no version of ours gets the whole snapshot
 the old one and put in its place at once.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
@@ -40,6 +41,9 @@ log = structlog.get_logger(__name__)
 
 # Fills a Redis that has lost everything, in an `operator_scope`; must bear repetition.
 Restorer = Callable[[Redis], object]
+# Does what restorers build upon, outside of any transaction; must bear repetition. Raises `NotYet`
+# while others have still to tell Redis what it has lost.
+Forerunner = Callable[[Redis], object]
 
 # What redis-py takes for fields and values.
 _Text = bytes | bytearray | memoryview | str | int | float
@@ -56,7 +60,15 @@ _NEXT: Final = {
 }
 
 
+PATIENCE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.1
+
 _restorers: list[Restorer] = []
+_forerunners: list[Forerunner] = []
+
+
+class NotYet(Exception):
+    """The snapshot has to wait, since who is let in by it would be let in too early."""
 
 
 def register_restorer(restore: Restorer) -> None:
@@ -64,6 +76,12 @@ def register_restorer(restore: Restorer) -> None:
     above this one, so it registers itself when its app is ready."""
     if restore not in _restorers:
         _restorers.append(restore)
+
+
+def register_forerunner(prepare: Forerunner) -> None:
+    """Say what has to be done before the restorers are asked."""
+    if prepare not in _forerunners:
+        _forerunners.append(prepare)
 
 
 def publish_after_commit() -> None:
@@ -74,6 +92,7 @@ def publish_after_commit() -> None:
 
 def rebuild_policy() -> str:
     """Write the whole snapshot whatever Redis holds; returns its version."""
+    _wait_until_prepared()
     with operator_scope("policy snapshot"), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_REWRITE_LOCK])
         return _write_whole()
@@ -81,6 +100,7 @@ def rebuild_policy() -> str:
 
 def reconcile_policy() -> bool:
     """Write what Redis lacks, if anything; returns whether it had to."""
+    _wait_until_prepared()
     with operator_scope("policy snapshot"):
         return _catch_up()
 
@@ -101,9 +121,35 @@ def policy_redis() -> Redis:
     return _client(settings.PENSTOCK_DISPATCH_REDIS_URL)
 
 
+def _wait_until_prepared() -> None:
+    """A Redis that has lost everything is told what was not in PostgreSQL yet, before the budgets
+    are rebuilt from there."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while written_version() is None:
+        try:
+            _prepare()
+        except NotYet:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _prepare() -> None:
+    for prepare in _forerunners:
+        prepare(policy_redis())
+
+
 def _publish() -> None:
     try:
-        reconcile_policy()
+        if written_version() is None:
+            _prepare()
+        with operator_scope("policy snapshot"):
+            _catch_up()
+    except NotYet:
+        # Nobody who saves a change waits for that; the reconciler does.
+        log.info("policy_waits_for_workers")
     except (RedisError, DatabaseError) as error:
         # The change is committed; the reconciler brings it to Redis once both answer again.
         log.warning("policy_not_published", error=str(error))

@@ -169,11 +169,11 @@ def test_a_commit_that_was_not_acknowledged_is_harmless(
     """The process dies between PostgreSQL's commit and Redis' acknowledgement."""
     append(redis, usage_entry(api_key))
 
-    def die(_self: Redis, **_: Any) -> None:
+    def die(_self: Redis, *_: Any) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(Redis, "pipeline", die)
+        patch.setattr(Redis, "fcall", die)
         UsageCollector(redis).drain()
     assert UsageRecord.objects.count() == 1
     UsageCollector(redis).drain()
