@@ -8,13 +8,14 @@ hold. What nobody adopted is queued again, to go on where it was, as far as that
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
 import structlog
 from msgspec import structs
 
-from gpu_workers.protocol.messages import Envelope
+from gpu_workers.protocol.messages import Envelope, UsageEntry
 from inference.admission import Admission
 from inference.dispatch import Assigned, Dispatch, RequestState
 from inference.generation import Generation
@@ -22,6 +23,9 @@ from inference.generation import Generation
 _log = structlog.get_logger(__name__)
 
 ADOPTION_SECONDS: Final = 2.0
+# A gateway has no outbox: it keeps what it finished itself for as long as the collector may be late.
+KEPT_SECONDS: Final = 120.0
+MOST_KEPT: Final = 20_000
 # Budgets and snapshot come back together, from a control plane that looks every few seconds.
 _SNAPSHOT_SECONDS: Final = 30.0
 _SNAPSHOT_PAUSE_SECONDS: Final = 0.1
@@ -54,6 +58,14 @@ class Recovery:
         self._dispatch = dispatch
         self._epochs: dict[str, str] = {}
         self._under_way: set[str] = set()
+        self._finished: deque[tuple[float, UsageEntry]] = deque(maxlen=MOST_KEPT)
+
+    def remember(self, entry: UsageEntry) -> None:
+        """This gateway has put it on record; should Redis be lost now, it is told again."""
+        now = time.monotonic()
+        self._finished.append((now, entry))
+        while self._finished[0][0] < now - KEPT_SECONDS:
+            self._finished.popleft()
 
     def is_under_way(self, pool: str) -> bool:
         return pool in self._under_way
@@ -80,6 +92,7 @@ class Recovery:
             self._under_way.discard(pool)
 
     async def _recover(self, pool: str) -> None:
+        await self._tell_again(pool)
         await self._wait_for_snapshot()
         held = self._owner.open_in(pool)
         await self._reserve_again(held)
@@ -104,6 +117,12 @@ class Recovery:
             queued_again=len(waiting) + len(to_go_on),
             lost=len(lost),
         )
+
+    async def _tell_again(self, pool: str) -> None:
+        """What may not have been collected; the collector knows what it has by its request id."""
+        for _, entry in list(self._finished):
+            if entry.pool == pool:
+                await self._dispatch.finish(entry, may_be_lost=True)
 
     async def _wait_for_snapshot(self) -> None:
         until = time.monotonic() + _SNAPSHOT_SECONDS

@@ -258,6 +258,7 @@ class Settlement:
         """Finishes a request in its worker's place, if it is still ours to finish."""
         entry = entry_of(generation, attempt, outcome, error)
         if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
+            self._recovery.remember(entry)
             generation.stream.end(end_of(generation, outcome, error))
 
     async def _ask_after_idle(self, pool: str) -> None:
@@ -315,6 +316,7 @@ class Settlement:
         entry = entry_of(generation, attempt, outcome, error)
         # Somebody may have ended it, or taken it up, in the meantime.
         if await self._dispatch.finish(entry, may_be_lost=True):
+            self._recovery.remember(entry)
             generation.stream.end(end_of(generation, outcome, error))
 
     def cancel_again(self, generation: Generation) -> None:

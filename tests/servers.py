@@ -107,6 +107,15 @@ class TestServers:
         self._dispatch = self._run(self.dispatch_redis)
         self.dispatch_redis.wait()
 
+    def restart_postgres(self) -> None:
+        """At once, without a checkpoint: it recovers from its log, as after a crash."""
+        assert self._postgres is not None, "start_postgres() comes first"
+        self._postgres.send_signal(signal.SIGQUIT)
+        self._postgres.wait()
+        self._running.remove(self._postgres)
+        self._postgres = self._run(self.postgres)
+        self.postgres.wait()
+
     def stop_postgres(self) -> None:
         """For good: what is asked of it from now on fails, as when its machine is gone."""
         assert self._postgres is not None, "start_postgres() comes first"

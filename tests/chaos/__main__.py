@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.chaos import drills, sentinel_drill
+from tests.chaos import drills, money_drill, sentinel_drill
 from tests.chaos.report import Report
 from tests.chaos.stack import Stack
 
@@ -20,6 +20,7 @@ DRILLS = {
     "gateway": drills.kill_a_gateway,
     "cancel": drills.cancel,
     "redis": drills.lose_redis,
+    "money": money_drill.money,
 }
 
 

@@ -99,7 +99,7 @@ class Load:
         finally:
             if writer is not None:
                 writer.close()
-        _read(answer, bytes(received))
+        read_answer(answer, bytes(received))
         return answer
 
     def request(self, prompt: str, port: int, tokens: int = TOKENS) -> bytes:
@@ -132,7 +132,7 @@ class Load:
                 await asyncio.sleep(0.2)
 
 
-def _read(answer: Answer, received: bytes) -> None:
+def read_answer(answer: Answer, received: bytes) -> None:
     answer.ended_at = time.monotonic()
     head, _, body = received.partition(b"\r\n\r\n")
     if (found := re.match(rb"HTTP/1.1 (\d{3})", head)) is None:

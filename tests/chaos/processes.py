@@ -30,11 +30,13 @@ class Processes:
         paths = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
         self._environ = {**os.environ, **environ, "PYTHONPATH": paths}
         self._started: list[Process] = []
+        self._logs: dict[int, Path] = {}
         self.outboxes = Path(tempfile.mkdtemp(prefix="penstock-chaos-outboxes-"))
 
     async def start(self, *command: str, **environ: str) -> Process:
         LOGS.mkdir(parents=True, exist_ok=True)
-        with (LOGS / f"{len(self._started)}-{command[1].rpartition('.')[2]}.log").open("wb") as log:
+        path = LOGS / f"{len(self._started)}-{command[1].rpartition('.')[2]}.log"
+        with path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *guarded([sys.executable, *command]),
                 cwd=ROOT,
@@ -45,7 +47,11 @@ class Processes:
                 process_group=0,
             )
         self._started.append(process)
+        self._logs[process.pid] = path
         return process
+
+    def log_of(self, process: Process) -> str:
+        return self._logs[process.pid].read_text(errors="replace")
 
     async def worker(
         self, name: str, redis_url: str, model: str, *, step_ms: int = STEP_MS
@@ -58,7 +64,7 @@ class Processes:
         environ = {"PENSTOCK_DISPATCH_REDIS_URL": redis_url}
         environ["PENSTOCK_WORKER_OUTBOX"] = str(self.outboxes / name)
         process = await self.start(*command, **environ)
-        return SimWorker(process, f"http://{LOOPBACK}:{port}")
+        return SimWorker(process, f"http://{LOOPBACK}:{port}", name)
 
     async def gateway(self, **environ: str) -> "Gateway":
         port = free_port()
@@ -78,9 +84,10 @@ class Processes:
 
 
 class SimWorker:
-    def __init__(self, process: Process, url: str) -> None:
+    def __init__(self, process: Process, url: str, name: str) -> None:
         self.process = process
         self.url = url
+        self.name = name
 
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)

@@ -5,7 +5,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ class Record:
     outcome: str
     finished_at: datetime
     tokens: int
+    completion_tokens: int
 
 
 class Stack:
@@ -39,6 +40,8 @@ class Stack:
 
     def __init__(self) -> None:
         self.servers = servers()
+        # What has been committed has to outlive a restart that does not wait.
+        self.servers.postgres = replace(self.servers.postgres, durable=True)
         self.processes = Processes(self.servers.environ())
         self.redis = Redis.from_url(self.servers.dispatch_redis.url, socket_timeout=5)
         self.workers: list[SimWorker] = []
@@ -53,7 +56,7 @@ class Stack:
         celery += ["--pool", "solo", "--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
         celery += ["--schedule", str(self.servers.folder / "beat")]
         await self.processes.start(*celery)
-        await self.processes.start("manage.py", "collect_usage")
+        await self.start_collector()
         await until(self._has_functions)
         self.key, self.tenant_id = await _make_caller()
         self.worker_url = await asyncio.to_thread(self.servers.worker_redis_url, MODEL)
@@ -69,9 +72,14 @@ class Stack:
         await self.processes.stop()
         await self.redis.aclose()
 
-    async def add_worker(self, *, step_ms: int = STEP_MS) -> SimWorker:
-        self._names += 1
-        name = f"sim-{self._names}"
+    async def start_collector(self) -> None:
+        self.collector = await self.processes.start("manage.py", "collect_usage")
+
+    async def add_worker(self, *, step_ms: int = STEP_MS, name: str = "") -> SimWorker:
+        """Under the name of a dead one it gets that one's outbox too."""
+        if not name:
+            self._names += 1
+            name = f"sim-{self._names}"
         worker = await self.processes.worker(name, self.worker_url, MODEL, step_ms=step_ms)
         self.workers.append(worker)
         return worker
@@ -157,7 +165,10 @@ def _records(request_ids: list[str]) -> dict[str, Record]:
         )
         return {
             row.request_id.hex: Record(
-                outcome=row.outcome, finished_at=row.finished_at, tokens=row.total_tokens
+                outcome=row.outcome,
+                finished_at=row.finished_at,
+                tokens=row.total_tokens,
+                completion_tokens=row.completion_tokens,
             )
             for row in rows
         }

@@ -15,6 +15,7 @@ from gpu_workers.protocol.request_id import new_request_id
 from inference import metering, told_again
 from inference.metering import UsageCollector
 from inference.models import UsageRecord, Worker
+from inference.usage_intake import record_entries
 from tenants import policy
 from tenants.models import ApiKey
 from tests.inference.cast import a_worker_info
@@ -100,7 +101,7 @@ def test_two_collectors_give_a_receipt_for_each_entry(redis: Redis, api_key: Api
     first, second = UsageCollector(redis, consumer="one"), UsageCollector(redis, consumer="two")
     # The first dies between its commit and its acknowledgement.
     first._ensure_group(POOL)
-    metering.record_entries(first._read(POOL, since=">")[:25])
+    record_entries(first._read(POOL, since=">")[:25])
     second.drain()
     assert UsageRecord.objects.count() == 40
     assert receipts(redis) == set(range(40))
