@@ -23,7 +23,7 @@ from inference.generation import Generation
 _log = structlog.get_logger(__name__)
 
 ADOPTION_SECONDS: Final = 2.0
-# A gateway has no outbox: it keeps what it finished itself for as long as the collector may be late.
+# A gateway has no outbox: it keeps what it finished itself while the collector may be late.
 KEPT_SECONDS: Final = 120.0
 MOST_KEPT: Final = 20_000
 # Budgets and snapshot come back together, from a control plane that looks every few seconds.

@@ -22,7 +22,7 @@ ROUNDS = 2
 
 
 async def money(stack: Stack, report: Report) -> None:
-    """Clients leave at random tokens; workers, gateways, the collector, PostgreSQL and Redis are killed
+    """Clients leave at random tokens; workers, gateways, collector, PostgreSQL, Redis are killed
     in turn. Afterwards every request has one record, and fsck finds nothing."""
     drill = "money"
     load = Load(stack.ports, stack.key, MODEL, streams=STREAMS)
