@@ -22,6 +22,7 @@ class Permission(StrEnum):
 
     VIEW = "view"  # projects, keys (masked), limits, quotas
     VIEW_USAGE = "view_usage"
+    VIEW_BALANCE = "view_balance"  # and the transactions behind it
     VIEW_AUDIT = "view_audit"
     VIEW_PEOPLE = "view_people"
     VIEW_WEBHOOKS = "view_webhooks"  # and what was sent to them
@@ -42,6 +43,7 @@ _DEVELOPER: Final = _VIEWER | {
     Permission.WRITE_ADAPTERS,
 }
 _ADMIN: Final = _DEVELOPER | {
+    Permission.VIEW_BALANCE,
     Permission.VIEW_AUDIT,
     Permission.VIEW_PEOPLE,
     Permission.WRITE_PROJECTS,
@@ -55,7 +57,7 @@ ROLE_PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
     Role.OWNER: _ADMIN | {Permission.CLOSE},
     Role.ADMIN: _ADMIN,
     Role.DEVELOPER: _DEVELOPER,
-    Role.BILLING: _VIEWER | {Permission.EXPORT},
+    Role.BILLING: _VIEWER | {Permission.VIEW_BALANCE, Permission.EXPORT},
     Role.VIEWER: _VIEWER,
 }
 

@@ -14,8 +14,9 @@ from django.contrib.auth.hashers import make_password
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
 from inference.rollups import Use, add_to_rollups
+from tenants.billing.credit import top_up
 from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.models import Price
+from tenants.billing.models import LedgerTransaction, Price
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
     ApiKey,
@@ -49,6 +50,7 @@ class House:
     members: dict[str, Membership] = field(repr=False)
     quota: Quota
     model: ServedModel
+    transaction: LedgerTransaction
     endpoint: Endpoint
     delivery: Delivery
 
@@ -132,6 +134,7 @@ def _house(name: str, tier: str, word: str) -> House:
         tenant_id=tenant.id, model=model.name, day=DAY.date(), nanos=COST_NANOS, requests=1
     )
     post_usage([charge], batch_id=uuid.uuid4())
+    booked = top_up(tenant.id, 10**9, reference=f"{word} payment")
     return House(
         tenant=tenant,
         project=project,
@@ -140,6 +143,7 @@ def _house(name: str, tier: str, word: str) -> House:
         members=members,
         quota=quota,
         model=model,
+        transaction=booked,
         endpoint=endpoint,
         delivery=send_test(endpoint),
     )

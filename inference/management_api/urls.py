@@ -5,6 +5,11 @@ from django.urls import path, re_path
 
 from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
 from inference.management_api.audit_events import AuditEventsView
+from inference.management_api.ledger import (
+    BalanceView,
+    OneTransactionView,
+    TransactionsView,
+)
 from inference.management_api.me import MeView
 from inference.management_api.members import MembersView, OneMemberView
 from inference.management_api.projects import OneProjectView, ProjectsView
@@ -54,6 +59,9 @@ urlpatterns = [
     path(f"{_TENANT}/quota-alerts", QuotaAlertsView.as_view()),
     path(f"{_TENANT}/usage", UsageView.as_view()),
     path(f"{_TENANT}/costs", CostsView.as_view()),
+    path(f"{_TENANT}/balance", BalanceView.as_view()),
+    path(f"{_TENANT}/transactions", TransactionsView.as_view()),
+    path(f"{_TENANT}/transactions/<uuid:transaction_id>", OneTransactionView.as_view()),
     path(f"{_TENANT}/tier", TierView.as_view()),
     path(f"{_TENANT}/models", ModelsView.as_view()),
     path(f"{_TENANT}/audit", AuditEventsView.as_view()),

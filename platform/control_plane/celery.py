@@ -48,6 +48,14 @@ app.conf.beat_schedule = {
         "task": "webhooks.forget_old",
         "schedule": crontab(hour=3, minute=41),
     },
+    "credit that was given away ends": {
+        "task": "billing.expire_promotions",
+        "schedule": 1800.0,
+    },
+    "credit that nobody took back in the end is free again": {
+        "task": "billing.release_withdrawals",
+        "schedule": 300.0,
+    },
     "old notes of policy changes go": {
         "task": "tenants.forget_old_changes",
         "schedule": 3600.0,

@@ -46,6 +46,8 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Money",
         (
+            ("billing.LedgerAccount", "account_balance"),
+            ("billing.LedgerTransaction", "receipt"),
             ("billing.Price", "sell"),
             ("billing.PriceCorrection", "price_change"),
             ("billing.PoolCost", "memory"),

@@ -232,12 +232,10 @@ def _booked(tenant_id: uuid.UUID, reference: str) -> LedgerTransaction | None:
 
 
 def _same(booked: LedgerTransaction, kind: TransactionKind, nanos: int) -> LedgerTransaction:
-    entries = [Entry(account=AccountName(each.account), nanos=each.nanos)
-               for each in booked.entries.all()]  # fmt: skip
-    if booked.kind != kind or _size(entries) != nanos:
+    if booked.kind != kind or booked.size_nanos != nanos:
         raise Conflict(
             f"The reference {booked.reference!r} is that of another transaction: {booked.kind} of "
-            f"{dollars(_size(entries))}. Say another one.",
+            f"{dollars(booked.size_nanos)}. Say another one.",
             param="reference",
         )
     return booked

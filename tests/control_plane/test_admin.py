@@ -29,6 +29,7 @@ from inference.models import (
 )
 from tenants import api_keys
 from tenants.audit import seal_now
+from tenants.billing import credit
 from tenants.billing.models import Price
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
@@ -88,6 +89,7 @@ def _one_of_each(acme: Project) -> None:
             cached_micros_per_million_tokens=1,
             completion_micros_per_million_tokens=1,
         )
+        credit.top_up(acme.tenant_id, 10**9, reference="payment 1")
         UsageQuarantine.objects.create(pool="demo", stream_id="1-1", entry=b"\xff", reason="bytes")
         UsageRecord.objects.create(
             request_id=new_request_id(), tenant=acme.tenant, project=acme, api_key=key,

@@ -65,6 +65,7 @@ def url(address: str, house: House, **other: object) -> str:
         "key_id": house.key.id,
         "member_id": house.members["developer"].id,
         "quota_id": house.quota.id,
+        "transaction_id": house.transaction.id,
         "endpoint_id": house.endpoint.id,
         "delivery_id": house.delivery.id,
         # pages of the admin
@@ -203,7 +204,7 @@ def test_globex_is_told_from_nothing_by_nobody_of_acme(
     [
         row
         for row in TENANT_ROWS
-        if re.search(r"<(project|key|member|quota|endpoint)_id>", row.address)
+        if re.search(r"<(project|key|member|quota|transaction|endpoint)_id>", row.address)
     ],
     ids=str,
 )
@@ -214,7 +215,7 @@ def test_what_is_globexs_is_not_found_in_acme(
     client, body = credential.client(), body_for(row, houses.acme)
     mixed = url(row.address, globex, tenant_id=houses.acme.tenant.id)
     theirs = ask(client, credential, row.method, mixed, body)
-    names = ("project", "key", "member", "quota", "endpoint", "delivery")
+    names = ("project", "key", "member", "quota", "transaction", "endpoint", "delivery")
     nothing = {f"{name}_id": uuid.uuid4() for name in names}
     unknown = ask(client, credential, row.method, url(row.address, houses.acme, **nothing), body)
     assert (theirs.status_code, unknown.status_code) == (404, 404)

@@ -27,6 +27,7 @@ WORDS = {
     Permission.VIEW_USAGE: "see what was used",
     Permission.VIEW_AUDIT: "see the audit log",
     Permission.VIEW_PEOPLE: "see the members",
+    Permission.VIEW_BALANCE: "see the balance, and the transactions behind it",
     Permission.VIEW_WEBHOOKS: "see webhook endpoints and the log of their deliveries",
     Permission.WRITE_KEYS: "make, change, rotate and revoke API keys, none wider than oneself",
     Permission.WRITE_ADAPTERS: "manage LoRA adapters",

@@ -1,5 +1,5 @@
 """Operators' pages for the price book and the ledger."""
 
-from tenants.billing.admin import prices
+from tenants.billing.admin import ledger, prices
 
-__all__ = ["prices"]
+__all__ = ["ledger", "prices"]

@@ -137,6 +137,11 @@ class LedgerTransaction(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.reference}"
 
+    @property
+    def size_nanos(self) -> int:
+        """What it moves: the sum of its debits."""
+        return sum(entry.nanos for entry in self.entries.all() if entry.nanos > 0)
+
 
 class LedgerEntry(models.Model):
     """One line of a transaction: `nanos` above zero debit the account, below zero credit it; those

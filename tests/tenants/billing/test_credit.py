@@ -1,0 +1,224 @@
+"""Credit and money that come and go, each booked once; what is reserved is not taken back."""
+
+import datetime
+import uuid
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from django.core.exceptions import ValidationError
+from redis import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.policy import LimitName
+from inference.redis_functions import ADMISSION, library_text
+from tenants.billing import balances, credit
+from tenants.billing.ledger import UsageCharge, post_usage
+from tenants.billing.ledger_chain import ledger_problems
+from tenants.billing.models import LedgerTransaction
+from tenants.errors import Conflict
+from tenants.models import BillingMode, PolicyChange, Project
+from tenants.scoping import operator_scope
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+DAY = datetime.date(2026, 11, 21)
+HOUR = datetime.timedelta(hours=1)
+
+
+@pytest.fixture
+def redis(policy_redis: Redis) -> Redis:
+    policy_redis.function_load(library_text(ADMISSION), replace=True)
+    return policy_redis
+
+
+@pytest.fixture
+def tenant_id(redis: Redis, acme: Project) -> uuid.UUID:
+    acme.tenant.bill(BillingMode.PREPAID)
+    return acme.tenant_id
+
+
+@pytest.fixture(autouse=True)
+def _the_ledger_is_whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    with operator_scope("test"):
+        assert list(ledger_problems()) == []
+
+
+def use(tenant_id: uuid.UUID, nanos: int) -> None:
+    charge = UsageCharge(tenant_id=tenant_id, model="m", day=DAY, nanos=nanos, requests=1)
+    with operator_scope("test"):
+        post_usage([charge], batch_id=uuid.uuid4())
+
+
+def told(redis: Redis, tenant_id: uuid.UUID) -> list[int]:
+    """The limit that gateways read."""
+    row = cast(bytes, redis.hget(keys.policy_tenants(), str(tenant_id)))
+    limits = codec.decode_tenant(row).limits
+    return [limit.value for limit in limits if limit.name is LimitName.BALANCE]
+
+
+def reserve(redis: Redis, tenant_id: uuid.UUID, nanos: int) -> None:
+    """As an open request does, in the part of the use that is about credit."""
+    redis.hincrby(keys.tenant_balance(str(tenant_id)), "reserved", nanos)
+
+
+def counted(redis: Redis, tenant_id: uuid.UUID) -> dict[str, int]:
+    found = cast(dict[bytes, bytes], redis.hgetall(keys.tenant_balance(str(tenant_id))))
+    return {name.decode(): int(nanos) for name, nanos in found.items()}
+
+
+def test_gateways_are_told_of_credit_as_it_comes_and_usage_changes_nothing_of_it(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    assert told(redis, tenant_id) == [0]
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    credit.promote(tenant_id, 10, reference="welcome")
+    assert told(redis, tenant_id) == [110]
+    use(tenant_id, 30)
+    assert balances.spendable([tenant_id]) == {tenant_id: 110}
+    held = balances.balance_of(tenant_id)
+    assert (held.promotional_nanos, held.prepaid_nanos, held.credit_nanos) == (0, 80, 80)
+    assert counted(redis, tenant_id)["settled"] == 30, "Redis is told what it may have lost"
+
+
+def test_a_postpaid_tenant_has_no_such_limit(redis: Redis, acme: Project) -> None:
+    credit.top_up(acme.tenant_id, 100, reference="payment 1")
+    assert told(redis, acme.tenant_id) == []
+
+
+def test_a_reference_is_booked_once_and_for_one_amount(tenant_id: uuid.UUID) -> None:
+    first = credit.top_up(tenant_id, 100, reference="payment 1")
+    assert credit.top_up(tenant_id, 100, reference="payment 1") == first
+    is_anothers = "is that of another transaction: top_up of"
+    with pytest.raises(Conflict, match=is_anothers):
+        credit.top_up(tenant_id, 99, reference="payment 1")
+    with pytest.raises(Conflict, match=is_anothers):
+        credit.give_sla_credit(tenant_id, 100, reference="payment 1")
+    assert LedgerTransaction.objects.count() == 1
+
+
+def test_a_payment_pays_what_is_owed_and_the_rest_is_credit(tenant_id: uuid.UUID) -> None:
+    use(tenant_id, 30)
+    credit.pay(tenant_id, 100, reference="invoice 7")
+    held = balances.balance_of(tenant_id)
+    assert (held.owed_nanos, held.prepaid_nanos) == (0, 70)
+
+
+def test_an_adjustment_is_owed_or_given_back(tenant_id: uuid.UUID) -> None:
+    credit.adjust(tenant_id, 50, reference="a", memo="forgotten")
+    assert balances.balance_of(tenant_id).owed_nanos == 50
+    credit.adjust(tenant_id, -80, reference="b", memo="goodwill")
+    held = balances.balance_of(tenant_id)
+    assert (held.owed_nanos, held.prepaid_nanos) == (0, 30)
+    with pytest.raises(ValidationError, match="Say why"):
+        credit.adjust(tenant_id, -80, reference="c", memo=" ")
+
+
+def test_no_more_is_written_off_than_is_owed(tenant_id: uuid.UUID) -> None:
+    use(tenant_id, 30)
+    credit.write_off(tenant_id, 20, reference="a", memo="gone")
+    assert balances.balance_of(tenant_id).owed_nanos == 10
+    with pytest.raises(ValidationError, match=r"receivable is \$0.00000001, \$0.000000011"):
+        credit.write_off(tenant_id, 11, reference="b", memo="gone")
+
+
+@pytest.mark.parametrize("nanos", [0, -5])
+def test_an_amount_is_above_zero(tenant_id: uuid.UUID, nanos: int) -> None:
+    with pytest.raises(ValidationError, match="above zero"):
+        credit.top_up(tenant_id, nanos, reference="a")
+    with pytest.raises(ValidationError, match="above zero"):
+        credit.refund(tenant_id, nanos, reference="b")
+
+
+def test_what_open_requests_have_reserved_is_not_refunded(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    reserve(redis, tenant_id, 40)
+    with pytest.raises(Conflict, match=r"only \$0.00000006 is not spent or reserved"):
+        credit.refund(tenant_id, 61, reference="back")
+    assert counted(redis, tenant_id) == {"reserved": 40}
+    credit.refund(tenant_id, 60, reference="back")
+    credit.refund(tenant_id, 60, reference="back")
+    assert told(redis, tenant_id) == [40]
+    assert counted(redis, tenant_id) == {"reserved": 40}, "nothing is set aside any more"
+    assert balances.balance_of(tenant_id).prepaid_nanos == 40
+
+
+def test_a_withdrawal_that_died_is_let_go(redis: Redis, tenant_id: uuid.UUID) -> None:
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    withdrawal = balances.new_withdrawal()
+    assert balances.set_aside(tenant_id, withdrawal, 30) == 30
+    assert balances.set_aside(tenant_id, withdrawal, 30) == 30
+    assert balances.set_aside(tenant_id, balances.new_withdrawal(), 90) == 70
+    assert balances.release_withdrawals() == 0
+    assert balances.release_withdrawals(older_than_seconds=-1) == 2
+    assert counted(redis, tenant_id) == {"reserved": 0}
+
+
+def promote(tenant_id: uuid.UUID, nanos: int, hours: int | None) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    credit.promote(
+        tenant_id,
+        nanos,
+        reference=f"promotion {uuid.uuid4()}",
+        expires_at=None if hours is None else now + hours * HOUR,
+    )
+
+
+def expire_in(hours: float) -> int:
+    now = datetime.datetime.now(datetime.UTC)
+    return credit.expire_promotions(now + hours * HOUR + credit.EXPIRY_GRACE)
+
+
+def test_a_promotion_ends_and_what_ends_first_is_spent_first(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    promote(tenant_id, 50, hours=None)
+    promote(tenant_id, 30, hours=2)
+    promote(tenant_id, 20, hours=1)
+    use(tenant_id, 25)
+    assert expire_in(0.5) == 0
+    # 25 were of the two that end: 20 of the first, 5 of the second.
+    assert expire_in(1.5) == 0
+    assert expire_in(2.5) == 1
+    assert balances.balance_of(tenant_id).promotional_nanos == 50
+    assert told(redis, tenant_id) == [75]
+    assert expire_in(2.5) == 0
+
+
+def test_a_promotion_that_is_reserved_ends_when_its_requests_have(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    promote(tenant_id, 30, hours=1)
+    reserve(redis, tenant_id, 30)
+    assert expire_in(1.5) == 0
+    reserve(redis, tenant_id, -30)
+    assert expire_in(1.5) == 1
+    assert told(redis, tenant_id) == [0]
+
+
+def test_credit_that_has_expired_is_not_given(tenant_id: uuid.UUID) -> None:
+    with pytest.raises(ValidationError, match="has expired"):
+        promote(tenant_id, 30, hours=-1)
+
+
+def test_a_change_of_credit_is_a_change_of_policy(tenant_id: uuid.UUID) -> None:
+    before = PolicyChange.objects.count()
+    credit.give_sla_credit(tenant_id, 5, reference="month 1")
+    assert PolicyChange.objects.count() == before + 1
+    use(tenant_id, 5)
+    assert PolicyChange.objects.count() == before + 1
+
+
+def test_fsck_finds_what_redis_and_the_ledger_say_of_prepaid_tenants(
+    redis: Redis, tenant_id: uuid.UUID, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(balances, "_LAG_SECONDS", 0)
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    use(tenant_id, 30)
+    assert list(balances.spend_problems()) == []
+    redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 5)
+    assert "has spent 35 nano-dollars by Redis, and 30 by" in next(balances.spend_problems())
+    reserve(redis, tenant_id, 5)
+    assert "5 nano-dollars reserved" in next(balances.spend_problems())
