@@ -131,6 +131,13 @@ def value_of(bucket: int) -> float:
     return float(2 * LOWEST_MS * GROWTH**bucket / (GROWTH + 1))
 
 
+def number_sql(milliseconds: str) -> str:
+    """SQL for the number of a histogram of one value, an expression that is not null."""
+    steps = f"ceil(ln(greatest({milliseconds}, {LOWEST_MS}) / {LOWEST_MS}) / ln({GROWTH}))"
+    bucket = f"least({BUCKETS - 1}, greatest(0, {steps}))::integer"
+    return f"('1e' || {_DIGITS} * {bucket})::numeric"
+
+
 class HistogramField(models.Field):  # type: ignore[type-arg]
     """A column of histograms; `Sum` of it is their sum."""
 
