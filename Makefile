@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-usage bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -30,6 +30,10 @@ bench: environments
 # The key check, revocation and the operators' lists at 10,000 tenants and 50,000 keys.
 bench-keys: environments
 	@$(PY) -m tests.benchmarks.key_check
+
+# Ten million usage records: reports, one collector's ingestion, fsck. Half an hour, 10 GB of disk.
+bench-usage: environments
+	@$(PY) -m tests.benchmarks.usage $(ARGS)
 
 # What one tenant notices of another that floods the real stack; about nine minutes.
 bench-live-fairness: environments

@@ -146,7 +146,8 @@ def test_what_an_operator_ran_once_more_is_nobodys_usage(redis: Redis, api_key: 
 def test_more_than_one_batch_is_drained(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metering, "BATCH", 10)
+    monkeypatch.setattr(metering, "PAGE", 10)
+    monkeypatch.setattr(metering, "PAGES_OF_A_BATCH", 2)
     append(redis, *(usage_entry(api_key) for _ in range(35)))
     assert UsageCollector(redis).drain() == 35
     assert UsageRecord.objects.count() == 35

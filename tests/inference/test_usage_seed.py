@@ -17,11 +17,11 @@ from tenants.scoping import operator_scope
 pytestmark = pytest.mark.django_db
 
 
-def seed(**options: int) -> dict[str, str]:
+def seed(**options: int) -> dict[str, object]:
     out = io.StringIO()
     arguments = [f"--{name}={value}" for name, value in options.items()]
     call_command("seed_usage", *arguments, "--into-this-database", "--json", stdout=out)
-    report: dict[str, str] = json.loads(out.getvalue())
+    report: dict[str, object] = json.loads(out.getvalue())
     return report
 
 
