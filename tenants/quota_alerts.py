@@ -77,7 +77,7 @@ def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
 
 def _tell(alert: QuotaAlert, now: datetime) -> None:
     quota = alert.quota
-    is_spend = quota.limit == LimitName.SPEND_PER_MONTH
+    is_spend = quota.limit in (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH)
     unit = "_nanos" if is_spend else "_tokens"
     publish(
         alert.tenant_id,

@@ -3,7 +3,7 @@
 import structlog
 from celery import shared_task
 
-from tenants import fsck, key_uses, policy, quota_alerts
+from tenants import balance_alerts, fsck, key_uses, policy, quota_alerts
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +32,11 @@ def take_new_digests() -> int:
 @shared_task(name="tenants.raise_quota_alerts", expires=60)  # type: ignore[untyped-decorator]
 def raise_quota_alerts() -> int:
     return quota_alerts.raise_quota_alerts()
+
+
+@shared_task(name="tenants.raise_balance_alerts", expires=60)  # type: ignore[untyped-decorator]
+def raise_balance_alerts() -> int:
+    return balance_alerts.raise_balance_alerts()
 
 
 @shared_task(name="tenants.check_everything", expires=3600)  # type: ignore[untyped-decorator]

@@ -5,6 +5,7 @@ from django.urls import path, re_path
 
 from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
 from inference.management_api.audit_events import AuditEventsView
+from inference.management_api.balance_alert import BalanceAlertView
 from inference.management_api.ledger import (
     BalanceView,
     OneTransactionView,
@@ -65,6 +66,7 @@ urlpatterns = [
     path(f"{_TENANT}/tier", TierView.as_view()),
     path(f"{_TENANT}/models", ModelsView.as_view()),
     path(f"{_TENANT}/audit", AuditEventsView.as_view()),
+    path(f"{_TENANT}/balance-alert", BalanceAlertView.as_view()),
     path(f"{_TENANT}/webhooks", EndpointsView.as_view()),
     path(_ENDPOINT, OneEndpointView.as_view()),
     path(f"{_ENDPOINT}/rotate", RotateSecretView.as_view()),

@@ -130,10 +130,12 @@ class OneDeliveryView(TenantView):
     def get(self, endpoint_id: uuid.UUID, delivery_id: uuid.UUID) -> Response:
         delivery = _delivery(endpoint_id, delivery_id)
         log = DeliveryAttempt.objects.filter(delivery=delivery)
+        # Balances and invoices are not for all who may look at webhooks.
+        may_read = Permission.VIEW_BALANCE in self.standing.permissions
         return Response(
             _rendered_delivery(delivery)
             | {
-                "data": delivery.event.data,
+                "data": delivery.event.data if may_read else None,
                 "log": [_rendered_attempt(attempt) for attempt in log.order_by("number")],
             }
         )

@@ -36,6 +36,10 @@ app.conf.beat_schedule = {
         "task": "tenants.raise_quota_alerts",
         "schedule": 60.0,
     },
+    "balances that are low are told": {
+        "task": "tenants.raise_balance_alerts",
+        "schedule": 60.0,
+    },
     "tenants are told what happened": {
         "task": "webhooks.tell_tenants",
         "schedule": 5.0,

@@ -57,6 +57,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Alerts",
         (
             ("webhooks.Endpoint", "webhook"),
+            ("webhooks.BalanceAlert", "account_balance_wallet"),
             ("webhooks.Event", "campaign"),
             ("webhooks.Delivery", "outbox"),
             ("webhooks.EmailNotice", "mail"),

@@ -12,9 +12,10 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdo
 from unfold.decorators import action, display
 
 from tenants.errors import TenantsError
-from tenants.operator_admin import LogAdmin, ReadOnlyAdmin
+from tenants.operator_admin import LogAdmin, NeverDeleted, ReadOnlyAdmin
 from tenants.webhooks import deliveries, endpoints
 from tenants.webhooks.models import (
+    BalanceAlert,
     Delivery,
     DeliveryAttempt,
     DisabledReason,
@@ -114,6 +115,19 @@ class EndpointAdmin(ReadOnlyAdmin):
         except TenantsError as error:
             messages.error(request, error.message)
         return self.back_to(record)
+
+
+@admin.register(BalanceAlert)
+class BalanceAlertAdmin(NeverDeleted):
+    list_display = ["tenant", "threshold_nanos", "is_low"]
+    list_filter = [("tenant", AutocompleteSelectFilter), "is_low"]
+    search_fields = ["tenant__name"]
+    list_select_related = ["tenant"]
+    autocomplete_fields = ["tenant"]
+    fields = ["tenant", "threshold_nanos", "is_low"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["tenant", "is_low"] if obj else ["is_low"]
 
 
 @admin.register(Event)

@@ -11,9 +11,10 @@ class WebhooksConfig(AppConfig):
         from tenants.export import register_export
         from tenants.fsck import register_check
         from tenants.webhooks.deliveries import overdue_problems
-        from tenants.webhooks.models import Delivery, Endpoint, Event
+        from tenants.webhooks.models import BalanceAlert, Delivery, Endpoint, Event
 
         register_check("webhooks", overdue_problems)
         register_export("webhook_endpoint", lambda tenant: Endpoint.objects.filter(tenant=tenant))
+        register_export("balance_alert", lambda tenant: BalanceAlert.objects.filter(tenant=tenant))
         register_export("webhook_event", lambda tenant: Event.objects.filter(tenant=tenant))
         register_export("webhook_delivery", lambda tenant: Delivery.objects.filter(tenant=tenant))

@@ -25,6 +25,7 @@ from tenants.webhooks import sending, signing
 from tenants.webhooks.event_types import KINDS, EventType
 from tenants.webhooks.events import publish
 from tenants.webhooks.models import (
+    BalanceAlert,
     Delivery,
     DeliveryAttempt,
     DeliveryState,
@@ -354,6 +355,7 @@ def forget_tenant(tenant: Tenant) -> None:
     """All that is here of a tenant that is closed."""
     delete_events(Event.objects.filter(tenant=tenant))
     Endpoint.objects.filter(tenant=tenant).delete()
+    BalanceAlert.objects.filter(tenant=tenant).delete()
 
 
 def delete_events(events: QuerySet[Event]) -> None:

@@ -99,6 +99,7 @@ def body_for(row: Row, house: House) -> object:
             "project_id": str(house.project.id),
         },
         ("<quota_id>", "PATCH"): {"value": 1},
+        ("balance-alert", "PATCH"): {"threshold_nanos": 1},
         ("webhooks", "POST"): {"url": "https://93.184.216.34/new"},
         ("<endpoint_id>", "PATCH"): {"description": "renamed"},
     }

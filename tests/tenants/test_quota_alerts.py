@@ -115,6 +115,14 @@ def test_a_quota_is_told_of_at_its_own_shares_and_what_is_told_goes_out(
     assert (second.data["percent"], second.data["used_nanos"]) == (120, 1201)
 
 
+def test_spend_of_a_day_is_told_in_nano_dollars(dispatch_redis_url: str, api_key: ApiKey) -> None:
+    Quota.objects.create(tenant_id=api_key.tenant_id, limit=LimitName.SPEND_PER_DAY, value=1000)
+    use(dispatch_redis_url, api_key, tokens=1, nanos=500)
+    assert raise_quota_alerts(NOON) == 1
+    data = Event.objects.get().data
+    assert (data["period"], data["quota_nanos"], data["used_nanos"]) == ("2026-11-30", 1000, 500)
+
+
 def test_a_quota_without_shares_is_told_of_to_nobody(
     dispatch_redis_url: str, api_key: ApiKey
 ) -> None:

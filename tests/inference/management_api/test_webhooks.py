@@ -139,6 +139,15 @@ def test_a_rotation_answers_the_new_secret_once(as_role: AsRole, receiver: Recei
     assert admin.post(f"{path}/rotate", {"overlap_seconds": 8 * 86400}).status_code == 400
 
 
+def test_a_developer_sees_what_became_of_a_delivery_and_not_what_was_in_it(
+    as_role: AsRole, acme: House
+) -> None:
+    path = f"webhooks/{acme.endpoint.id}/deliveries/{acme.delivery.id}"
+    of_admin, of_developer = (as_role(role).get(path).json() for role in ("admin", "developer"))
+    assert of_admin["data"]["endpoint_id"] == str(acme.endpoint.id)
+    assert of_developer == of_admin | {"data": None}
+
+
 @pytest.mark.parametrize(
     ("role", "reads", "writes"),
     [("owner", 200, 201), ("developer", 200, 403), ("billing", 403, 403), ("viewer", 403, 403)],
@@ -190,3 +199,15 @@ def test_a_quota_is_told_of_at_the_shares_that_were_asked_for(as_role: AsRole, a
     assert admin.patch(path, {"value": 6}).json()["alert_percents"] == []
     for wrong in ([0], [1001], ["50"], [50] * 11, None):
         assert admin.patch(path, {"alert_percents": wrong}).status_code == 400
+
+
+def test_a_tenant_says_at_which_balance_it_is_told(as_role: AsRole) -> None:
+    admin = as_role("admin")
+    assert admin.get("balance-alert").json()["threshold_nanos"] == 5_000_000_000
+    for nanos in (20_000_000_000, None, 0):
+        changed = admin.patch("balance-alert", {"threshold_nanos": nanos})
+        assert changed.json() == {"object": "balance_alert", "threshold_nanos": nanos}
+        assert admin.get("balance-alert").json() == changed.json()
+    for wrong in (-1, 0.5, "5", 2**63):
+        assert admin.patch("balance-alert", {"threshold_nanos": wrong}).status_code == 400
+    assert admin.patch("balance-alert", {}).status_code == 400

@@ -1,0 +1,31 @@
+"""At which balance a prepaid tenant is told that it is low."""
+
+from django.core.validators import MaxValueValidator
+from django.db import models
+
+from tenants.models import Tenant
+from tenants.scoping import ScopedManager
+
+DEFAULT_THRESHOLD_NANOS = 5_000_000_000  # five dollars
+
+
+class BalanceAlert(models.Model):
+    """One for each prepaid tenant, made when its balance is first looked at."""
+
+    tenant = models.OneToOneField(
+        Tenant, on_delete=models.CASCADE, primary_key=True, related_name="+"
+    )
+    threshold_nanos = models.PositiveBigIntegerField(
+        null=True,
+        blank=True,
+        default=DEFAULT_THRESHOLD_NANOS,
+        validators=[MaxValueValidator(2**62)],
+        help_text="Told at this balance or below, in nano-dollars; empty: never.",
+    )
+    # Told already; it is told again after the balance was above the threshold.
+    is_low = models.BooleanField(default=False)
+
+    objects = ScopedManager["BalanceAlert"]()
+
+    def __str__(self) -> str:
+        return str(self.tenant_id)
