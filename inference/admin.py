@@ -27,6 +27,7 @@ from inference.models import (
     ServedModelTenant,
     UsageQuarantine,
     UsageRecord,
+    WastedAttempt,
     Worker,
 )
 from inference.models.catalog import Capability
@@ -236,6 +237,7 @@ class UsageRecordAdmin(LogAdmin):
         "end",
         "prompt_tokens",
         "completion_tokens",
+        "cost_nanos",
         "ttft_ms",
         "arrived_at",
     ]
@@ -258,6 +260,28 @@ class UsageRecordAdmin(LogAdmin):
     )
     def end(self, record: UsageRecord) -> str:
         return record.outcome
+
+
+@admin.register(WastedAttempt)
+class WastedAttemptAdmin(LogAdmin):
+    list_display = [
+        "request_id",
+        "attempt",
+        "tenant",
+        "model",
+        "worker_id",
+        "completion_tokens",
+        "reason",
+        "ended_at",
+    ]
+    list_filter = [
+        ("tenant", AutocompleteSelectFilter),
+        ModelFilter,
+        ("ended_at", RangeDateTimeFilter),
+    ]
+    search_fields = ["request_id__exact", "worker_id__exact"]
+    search_help_text = "A whole request id or worker id"
+    list_select_related = ["tenant"]
 
 
 @admin.register(UsageQuarantine)

@@ -13,6 +13,7 @@ class InferenceConfig(AppConfig):
         from inference.budgets import rebuild_budgets
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
+        from inference.models.usage import wasted_attempts_of
         from inference.told_again import take_in_what_was_lost
         from inference.usage_checks import (
             attempt_problems,
@@ -31,6 +32,7 @@ class InferenceConfig(AppConfig):
         register_forerunner(take_in_what_was_lost)
         register_restorer(rebuild_budgets)
         register_export("usage_record", UsageRecord.objects.of_tenant)
+        register_export("wasted_attempt", wasted_attempts_of)
         register_check("usage attempts", attempt_problems)
         register_check("usage open requests", open_request_problems)
         register_check("usage partitions", partition_problems)

@@ -136,6 +136,12 @@ class WastedAttempt(models.Model):
         return f"{self.request_id.hex} attempt {self.attempt}"
 
 
+def wasted_attempts_of(tenant_id: uuid.UUID) -> Iterator[WastedAttempt]:
+    """All of a tenant's, oldest first, a page at a time."""
+    attempts = WastedAttempt.objects.filter(tenant_id=tenant_id)
+    return attempts.order_by("request_id", "attempt").iterator(chunk_size=2000)
+
+
 class UsageQuarantine(models.Model):
     """An entry of a usage stream that could not become a record; kept for a person to look at."""
 

@@ -40,6 +40,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Usage",
         (
             ("inference.UsageRecord", "receipt_long"),
+            ("inference.WastedAttempt", "delete_sweep"),
             ("inference.UsageQuarantine", "report"),
         ),
     ),

@@ -25,6 +25,7 @@ from inference.models import (
     ServedModel,
     UsageQuarantine,
     UsageRecord,
+    WastedAttempt,
     Worker,
 )
 from tenants import api_keys
@@ -96,6 +97,11 @@ def _one_of_each(acme: Project) -> None:
             tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
             outcome="completed", prompt_tokens=1, cached_tokens=0, completion_tokens=2,
             arrived_at=NOW, finished_at=NOW,
+        )  # fmt: skip
+        WastedAttempt.objects.create(
+            request_id=new_request_id(), attempt=1, tenant=acme.tenant, project=acme, api_key=key,
+            tier="premium", pool="demo", model="demo", completion_tokens=5, reason="preempted",
+            ended_at=NOW,
         )  # fmt: skip
         DeadLetter.objects.create(
             request_id=uuid.uuid4(), pool="demo", model="demo", api="completions", attempts=3,
