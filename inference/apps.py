@@ -11,6 +11,7 @@ class InferenceConfig(AppConfig):
 
     def ready(self) -> None:
         from inference.budgets import rebuild_budgets
+        from inference.invoice_usage import RolledUpUsage
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
         from inference.models.usage import wasted_attempts_of
@@ -23,6 +24,7 @@ class InferenceConfig(AppConfig):
             reservation_problems,
             sum_problems,
         )
+        from tenants.billing.usage_source import register_usage_source
         from tenants.export import register_export
         from tenants.fsck import register_check
         from tenants.policy import register_forerunner, register_restorer
@@ -31,6 +33,7 @@ class InferenceConfig(AppConfig):
         register_model_source(visible_models)
         register_forerunner(take_in_what_was_lost)
         register_restorer(rebuild_budgets)
+        register_usage_source(RolledUpUsage())
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
         register_check("usage attempts", attempt_problems)

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 import structlog
 from django.db import DataError, IntegrityError, connection, models, transaction
-from django.utils import timezone
 
 from gpu_workers.protocol.codec import WireFormatError, decode_usage
 from gpu_workers.protocol.messages import Outcome, UsageEntry, WasteEntry
@@ -33,6 +32,7 @@ from inference.usage_partitions import (
     months_present,
 )
 from tenants.billing.ledger import UsageCharge, post_usage
+from tenants.billing.usage_source import record_time
 from tenants.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
@@ -244,7 +244,7 @@ def record_entries(entries: Iterable[StreamEntry]) -> None:
 
 def take_in(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
     """Records, charges and sums up what can be, within an operator's scope; answers the rest."""
-    read, refused = _read(entries, _Clock(now or timezone.now()))
+    read, refused = _read(entries, _Clock(now or record_time()))
     known, unknown = _of_known_keys(read)
     _make_missing_partitions(known)
     records, bad_records = _RECORDS.insert_of(known)

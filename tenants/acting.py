@@ -38,6 +38,9 @@ class Verb(StrEnum):
     MOVED = "moved"  # to another tier
     CLOSED = "closed"
     EXPORTED = "exported"
+    ISSUED = "issued"  # an invoice, and so on
+    PAID = "paid"
+    VOIDED = "voided"
     SIGNED_IN = "signed_in"
     SIGN_IN_FAILED = "sign_in_failed"
     SIGNED_OUT = "signed_out"

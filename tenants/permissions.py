@@ -23,6 +23,7 @@ class Permission(StrEnum):
     VIEW = "view"  # projects, keys (masked), limits, quotas
     VIEW_USAGE = "view_usage"
     VIEW_BALANCE = "view_balance"  # and the transactions behind it
+    VIEW_INVOICES = "view_invoices"
     VIEW_AUDIT = "view_audit"
     VIEW_PEOPLE = "view_people"
     VIEW_WEBHOOKS = "view_webhooks"  # and what was sent to them
@@ -44,6 +45,7 @@ _DEVELOPER: Final = _VIEWER | {
 }
 _ADMIN: Final = _DEVELOPER | {
     Permission.VIEW_BALANCE,
+    Permission.VIEW_INVOICES,
     Permission.VIEW_AUDIT,
     Permission.VIEW_PEOPLE,
     Permission.WRITE_PROJECTS,
@@ -57,7 +59,7 @@ ROLE_PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
     Role.OWNER: _ADMIN | {Permission.CLOSE},
     Role.ADMIN: _ADMIN,
     Role.DEVELOPER: _DEVELOPER,
-    Role.BILLING: _VIEWER | {Permission.VIEW_BALANCE, Permission.EXPORT},
+    Role.BILLING: _VIEWER | {Permission.VIEW_BALANCE, Permission.VIEW_INVOICES, Permission.EXPORT},
     Role.VIEWER: _VIEWER,
 }
 

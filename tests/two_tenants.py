@@ -14,9 +14,11 @@ from django.contrib.auth.hashers import make_password
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
 from inference.rollups import Use, add_to_rollups
+from tenants.billing import invoices
 from tenants.billing.credit import top_up
 from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.models import LedgerTransaction, Price
+from tenants.billing.models import Invoice, InvoiceLine, LedgerTransaction, LineKind, Price, Seller
+from tenants.billing.money import whole_cents
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
     ApiKey,
@@ -53,6 +55,8 @@ class House:
     transaction: LedgerTransaction
     endpoint: Endpoint
     delivery: Delivery
+    invoice: Invoice
+    line: InvoiceLine
 
     def issue(self, **fields: Any) -> str:
         """A key of its project."""
@@ -135,6 +139,7 @@ def _house(name: str, tier: str, word: str) -> House:
     )
     post_usage([charge], batch_id=uuid.uuid4())
     booked = top_up(tenant.id, 10**9, reference=f"{word} payment")
+    line = issued_line(project, model.name, tier, f"{word}-adapter")
     return House(
         tenant=tenant,
         project=project,
@@ -146,7 +151,41 @@ def _house(name: str, tier: str, word: str) -> House:
         transaction=booked,
         endpoint=endpoint,
         delivery=send_test(endpoint),
+        invoice=line.invoice,
+        line=line,
     )
+
+
+def issued_line(project: Project, model: str, tier: str, adapter: str = "") -> InvoiceLine:
+    """The only one of an issued invoice of January: what the project used."""
+    seller, _ = Seller.objects.get_or_create(name="Penstock Ltd", address="Leeds")
+    invoice = Invoice.objects.create(
+        tenant=project.tenant,
+        seller=seller,
+        period=DAY.date().replace(day=1),
+        usage_until=datetime.now(UTC),
+        buyer_name=project.tenant.name,
+        charges_nanos=COST_NANOS,
+        due_nanos=COST_NANOS,
+        payable_nanos=whole_cents(COST_NANOS),
+        carried_nanos=COST_NANOS - whole_cents(COST_NANOS),
+    )
+    line = InvoiceLine.objects.create(
+        tenant=project.tenant,
+        invoice=invoice,
+        position=1,
+        kind=LineKind.USAGE,
+        period=invoice.period,
+        project_id=project.id,
+        project_name=project.name,
+        model=model,
+        tier=tier,
+        adapter=adapter,
+        requests=1,
+        amount_nanos=COST_NANOS,
+    )
+    line.invoice = invoices.issue(invoice.id)
+    return line
 
 
 @cache

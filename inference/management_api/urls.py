@@ -6,6 +6,14 @@ from django.urls import path, re_path
 from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
 from inference.management_api.audit_events import AuditEventsView
 from inference.management_api.balance_alert import BalanceAlertView
+from inference.management_api.invoices import (
+    InvoiceCsvView,
+    InvoicePdfView,
+    InvoicesView,
+    LineUsageCsvView,
+    LineUsageView,
+    OneInvoiceView,
+)
 from inference.management_api.ledger import (
     BalanceView,
     OneTransactionView,
@@ -13,6 +21,7 @@ from inference.management_api.ledger import (
 )
 from inference.management_api.me import MeView
 from inference.management_api.members import MembersView, OneMemberView
+from inference.management_api.payment_events import StripeEventsView
 from inference.management_api.projects import OneProjectView, ProjectsView
 from inference.management_api.quotas import OneQuotaView, QuotaAlertsView, QuotasView
 from inference.management_api.served_models import ModelsView
@@ -39,6 +48,7 @@ from inference.management_api.webhooks import (
 _TENANT = "tenants/<uuid:tenant_id>"
 _ENDPOINT = f"{_TENANT}/webhooks/<uuid:endpoint_id>"
 _DELIVERY = f"{_ENDPOINT}/deliveries/<uuid:delivery_id>"
+_INVOICE = f"{_TENANT}/invoices/<uuid:invoice_id>"
 
 urlpatterns = [
     path("session", SessionView.as_view()),
@@ -63,6 +73,12 @@ urlpatterns = [
     path(f"{_TENANT}/balance", BalanceView.as_view()),
     path(f"{_TENANT}/transactions", TransactionsView.as_view()),
     path(f"{_TENANT}/transactions/<uuid:transaction_id>", OneTransactionView.as_view()),
+    path(f"{_TENANT}/invoices", InvoicesView.as_view()),
+    path(_INVOICE, OneInvoiceView.as_view()),
+    path(f"{_INVOICE}.pdf", InvoicePdfView.as_view()),
+    path(f"{_INVOICE}.csv", InvoiceCsvView.as_view()),
+    path(f"{_INVOICE}/lines/<uuid:line_id>/usage", LineUsageView.as_view()),
+    path(f"{_INVOICE}/lines/<uuid:line_id>/usage.csv", LineUsageCsvView.as_view()),
     path(f"{_TENANT}/tier", TierView.as_view()),
     path(f"{_TENANT}/models", ModelsView.as_view()),
     path(f"{_TENANT}/audit", AuditEventsView.as_view()),
@@ -74,5 +90,6 @@ urlpatterns = [
     path(f"{_ENDPOINT}/deliveries", DeliveriesView.as_view()),
     path(_DELIVERY, OneDeliveryView.as_view()),
     path(f"{_DELIVERY}/redeliver", RedeliverView.as_view()),
+    path("payments/stripe", StripeEventsView.as_view()),
     re_path(r"", Unknown.as_view()),
 ]

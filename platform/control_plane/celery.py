@@ -72,6 +72,15 @@ app.conf.beat_schedule = {
         "task": "tenants.check_everything",
         "schedule": crontab(hour=3, minute=17),
     },
+    # Each day: what was cut short, or waits for a review to end, goes on.
+    "months that are over are invoiced": {
+        "task": "billing.run_month_end",
+        "schedule": crontab(hour=6, minute=7),
+    },
+    "issued invoices are collected": {
+        "task": "billing.request_payments",
+        "schedule": 60.0,
+    },
     "requests of dead gateways end": {
         "task": "inference.end_abandoned_requests",
         "schedule": 5.0,

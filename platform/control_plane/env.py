@@ -16,6 +16,7 @@ from gpu_workers.protocol import redis_url
 
 MIN_SECRET_CHARACTERS = 32
 LOG_FORMATS = ("console", "json")
+PAYMENT_PROVIDERS = ("manual", "stripe")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Network = IPv4Network | IPv6Network
@@ -96,6 +97,16 @@ class Settings(GatewayEnvironment):
     email_url: str = field(repr=False)
     # Who e-mails are from.
     email_from: str
+    # Who collects what invoices ask for: `manual` (an operator notes payments) or `stripe`.
+    payment_provider: str
+    # Stripe's secret API key (sk_... or rk_...).
+    stripe_api_key: str = field(repr=False)
+    # The secret (whsec_...) under which Stripe signs the webhooks that it sends us.
+    stripe_webhook_secret: str = field(repr=False)
+    # Where Stripe's API is.
+    stripe_api_base: str
+    # A TrueType font for invoices, embedded in each, for names in other than Western letters.
+    invoice_font: str
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
@@ -125,6 +136,8 @@ class Settings(GatewayEnvironment):
             "webhook_denied_networks": reader.networks("PENSTOCK_WEBHOOK_DENIED_NETWORKS"),
             "email_url": reader.mail_url("PENSTOCK_EMAIL_URL"),
             "email_from": reader.mailbox("PENSTOCK_EMAIL_FROM", default="penstock@localhost"),
+            **_payment_values(reader),
+            "invoice_font": reader.file("PENSTOCK_INVOICE_FONT"),
         }
         reader.raise_if_bad()
         return cls(**values)  # type: ignore[arg-type]
@@ -160,6 +173,25 @@ def _gateway_values(reader: "_Reader") -> dict[str, object]:
     }
 
 
+def _payment_values(reader: "_Reader") -> dict[str, object]:
+    """Stripe's secrets are needed where Stripe collects, and nowhere else."""
+    provider = reader.choice("PENSTOCK_PAYMENT_PROVIDER", PAYMENT_PROVIDERS, default="manual")
+    names = {
+        "stripe_api_key": "PENSTOCK_STRIPE_API_KEY",
+        "stripe_webhook_secret": "PENSTOCK_STRIPE_WEBHOOK_SECRET",
+    }
+    return {
+        "payment_provider": provider,
+        **{
+            field_name: reader.secret(name, is_needed=provider == "stripe")
+            for field_name, name in names.items()
+        },
+        "stripe_api_base": reader.url(
+            "PENSTOCK_STRIPE_API_BASE", schemes=("https", "http"), default="https://api.stripe.com"
+        ).rstrip("/"),
+    }
+
+
 class _Reader:
     """Reads typed values and gathers what is wrong, so that all of it can be told at once."""
 
@@ -173,6 +205,17 @@ class _Reader:
 
     def is_given(self, name: str) -> bool:
         return bool(self._text(name) or self._text(f"{name}_FILE"))
+
+    def secret(self, name: str, *, is_needed: bool) -> str:
+        """Of a length that somebody else decides."""
+        return self._secret(name) if is_needed or self.is_given(name) else ""
+
+    def file(self, name: str) -> str:
+        """The path of a file that is there; empty where none is named."""
+        path = self._text(name)
+        if path and not Path(path).is_file():
+            self._problems.append(f"{name} must be the path of a file, got: {path!r}")
+        return path
 
     def strong_secret(self, name: str) -> str:
         secret = self._secret(name)

@@ -47,11 +47,16 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Money",
         (
+            ("billing.Invoice", "request_quote"),
+            ("billing.Payment", "payments"),
             ("billing.LedgerAccount", "account_balance"),
             ("billing.LedgerTransaction", "receipt"),
             ("billing.Price", "sell"),
             ("billing.PriceCorrection", "price_change"),
             ("billing.PoolCost", "memory"),
+            ("billing.SlaCreditStep", "percent"),
+            ("billing.Seller", "storefront"),
+            ("billing.ProviderEvent", "cloud_download"),
         ),
     ),
     (

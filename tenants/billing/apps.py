@@ -9,8 +9,21 @@ class BillingConfig(AppConfig):
 
     def ready(self) -> None:
         from tenants.billing.balances import spend_problems
+        from tenants.billing.invoice_check import invoice_problems
         from tenants.billing.ledger_chain import ledger_problems
+        from tenants.billing.models import Invoice, InvoiceLine
+        from tenants.export import register_export
         from tenants.fsck import register_check
 
+        register_check("invoices", invoice_problems)
         register_check("ledger", ledger_problems)
         register_check("prepaid spend", spend_problems)
+        register_export(
+            "invoice", lambda tenant_id: Invoice.objects.for_tenants().filter(tenant=tenant_id)
+        )
+        register_export(
+            "invoice_line",
+            lambda tenant_id: InvoiceLine.objects.filter(
+                tenant=tenant_id, invoice__issued_at__isnull=False
+            ),
+        )

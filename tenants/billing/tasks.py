@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from tenants.billing import balances, credit
+from tenants.billing import balances, credit, month_end, providers
 
 
 @shared_task(name="billing.expire_promotions", expires=600)  # type: ignore[untyped-decorator]
@@ -13,3 +13,17 @@ def expire_promotions() -> int:
 @shared_task(name="billing.release_withdrawals", expires=60)  # type: ignore[untyped-decorator]
 def release_withdrawals() -> int:
     return balances.release_withdrawals()
+
+
+# Longer than others: it is made for thousands of tenants, and goes on where it was cut short.
+@shared_task(  # type: ignore[untyped-decorator]
+    name="billing.run_month_end", expires=3600, soft_time_limit=3300, time_limit=3600
+)
+def run_month_end() -> int:
+    """Returns how many invoices were issued."""
+    return month_end.run_month_end().issued
+
+
+@shared_task(name="billing.request_payments", expires=50)  # type: ignore[untyped-decorator]
+def request_payments() -> int:
+    return providers.request_payments()

@@ -31,7 +31,8 @@ from inference.models import (
 from tenants import api_keys
 from tenants.audit import seal_now
 from tenants.billing import credit
-from tenants.billing.models import Price
+from tenants.billing.models import Payment, Price, ProviderEvent
+from tenants.billing.sla_credits import ensure_default_steps
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
     ApiKey,
@@ -47,6 +48,7 @@ from tenants.models import (
     User,
 )
 from tenants.scoping import operator_scope
+from tests.two_tenants import issued_line
 
 pytestmark = pytest.mark.django_db
 MODELS = [model for model in admin.site._registry if model._meta.app_label != "auth"]
@@ -107,6 +109,13 @@ def _one_of_each(acme: Project) -> None:
             request_id=uuid.uuid4(), pool="demo", model="demo", api="completions", attempts=3,
             died_at=NOW, is_kept=True,
         )  # fmt: skip
+        line = issued_line(acme, "demo", "premium")
+        Payment.objects.create(
+            tenant=acme.tenant, invoice=line.invoice, amount_nanos=1, provider="manual",
+            reference="BANK-1", received_at=NOW,
+        )  # fmt: skip
+        ProviderEvent.objects.create(provider="stripe", event_id="evt_1", verdict="forged", body="")
+        ensure_default_steps()
         Worker.objects.create(
             worker_id="w#1", name="w", pool="demo", model="demo", engine="sim", engine_version="1",
             state="ready", slots=1, running=0, waiting_in_engine=0, context_tokens=1,

@@ -31,6 +31,8 @@ _W: Final = f"{_T}/webhooks"
 _E: Final = f"{_W}/<endpoint_id>"
 _D: Final = f"{_E}/deliveries/<delivery_id>"
 
+_L: Final = f"{_T}/invoices/<invoice_id>/lines/<line_id>"
+
 _DJANGO: Final = f"""
 /                                 GET    every 200
 /admin/login/                     GET    every 200
@@ -70,6 +72,12 @@ _DJANGO: Final = f"""
 {_T}/quota-alerts                 GET    401  200  200  403  403  403  200  200  401  401  404  404
 {_T}/usage                        GET    401  200  200  403  200  403  403  200  401  401  404  404
 {_T}/costs                        GET    401  200  200  403  200  403  403  200  401  401  404  404
+{_T}/invoices                     GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/invoices/<invoice_id>        GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/invoices/<invoice_id>.pdf    GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/invoices/<invoice_id>.csv    GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_L}/usage                        GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_L}/usage.csv                    GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/tier                         GET    401  200  200  403  403  403  200  200  401  401  404  404
 {_T}/models                       GET    401  200  200  403  403  403  200  200  401  401  404  404
 {_T}/audit                        GET    401  403  200  403  403  403  403  200  401  401  404  404
@@ -88,6 +96,8 @@ _DJANGO: Final = f"""
 {_E}/deliveries                   GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_D}                              GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_D}/redeliver                    POST   401  403  200  403  403  403  403  200  401  401  404  404
+# Signed by Stripe or refused; here nobody expects it.
+/api/v1/payments/stripe           POST   every 404
 /api/v1/*                         ANY    every 404
 """
 

@@ -25,6 +25,7 @@ PAGE = ROOT / "docs" / "permissions.md"
 WORDS = {
     Permission.VIEW: "see projects, keys (masked), quotas, alerts, the tier and models",
     Permission.VIEW_USAGE: "see what was used",
+    Permission.VIEW_INVOICES: "see and download invoices",
     Permission.VIEW_AUDIT: "see the audit log",
     Permission.VIEW_PEOPLE: "see the members",
     Permission.VIEW_BALANCE: "see the balance, and the transactions behind it",

@@ -1,5 +1,5 @@
-"""Operators' pages for the price book and the ledger."""
+"""Operators' pages for the price book, the ledger, invoices, payments and SLA credits."""
 
-from tenants.billing.admin import ledger, prices
+from tenants.billing.admin import invoices, ledger, payments, prices
 
-__all__ = ["ledger", "prices"]
+__all__ = ["invoices", "ledger", "payments", "prices"]

@@ -1,3 +1,10 @@
+from tenants.billing.models.invoice import (
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    LineKind,
+    UsageFilter,
+)
 from tenants.billing.models.ledger import (
     CREDITS,
     AccountName,
@@ -7,6 +14,7 @@ from tenants.billing.models.ledger import (
     LedgerTransaction,
     TransactionKind,
 )
+from tenants.billing.models.payment import Payment, ProviderCustomer, ProviderEvent, Verdict
 from tenants.billing.models.price import (
     PoolCost,
     PoolHour,
@@ -14,18 +22,33 @@ from tenants.billing.models.price import (
     PriceCorrection,
     TierMultiplier,
 )
+from tenants.billing.models.seller import InvoiceCounter, Seller
+from tenants.billing.models.sla import Promise, SlaCreditStep
 
 __all__ = [
     "CREDITS",
     "AccountName",
+    "Invoice",
+    "InvoiceCounter",
+    "InvoiceLine",
+    "InvoiceState",
     "LedgerAccount",
     "LedgerEntry",
     "LedgerHead",
     "LedgerTransaction",
+    "LineKind",
+    "Payment",
     "PoolCost",
     "PoolHour",
     "Price",
     "PriceCorrection",
+    "Promise",
+    "ProviderCustomer",
+    "ProviderEvent",
+    "Seller",
+    "SlaCreditStep",
     "TierMultiplier",
     "TransactionKind",
+    "UsageFilter",
+    "Verdict",
 ]

@@ -1,0 +1,341 @@
+"""Invoices as operators see them, and what they do with one."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Q, QuerySet, Sum
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from unfold.contrib.filters.admin import (
+    AutocompleteSelectFilter,
+    ChoicesDropdownFilter,
+    DropdownFilter,
+)
+from unfold.decorators import action, display
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from tenants.billing import invoices
+from tenants.billing.invoice_pages import csv_text, lines_of, sums
+from tenants.billing.invoice_pdf import pdf_bytes
+from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
+from tenants.billing.money import dollars, exact_dollars
+from tenants.billing.month_end import issue_drafts
+from tenants.errors import Conflict
+from tenants.management.arguments import one_sentence
+from tenants.operator_admin import ReadOnlyAdmin
+
+
+class ReferenceForm(forms.Form):
+    reference = forms.CharField(
+        max_length=200,
+        label="What the bank calls the payment",
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+    )
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget())
+
+
+class MonthFilter(DropdownFilter):  # type: ignore[misc]
+    title = "month"
+    parameter_name = "month"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        months = Invoice.objects.order_by("-period").values_list("period", flat=True).distinct()
+        return [(f"{month:%Y-%m-%d}", f"{month:%B %Y}") for month in months[:120]]
+
+    def queryset(self, request: HttpRequest, rows: QuerySet[Invoice]) -> QuerySet[Invoice]:
+        return rows.filter(period=self.value()) if self.value() else rows
+
+
+@admin.register(Invoice)
+class InvoiceAdmin(ReadOnlyAdmin):
+    list_display = ["name", "tenant", "month_name", "condition", "charges", "amount_due", "due_on"]
+    list_display_links = ["name"]
+    list_filter = [
+        ("tenant", AutocompleteSelectFilter),
+        ("state", ChoicesDropdownFilter),
+        MonthFilter,
+    ]
+    search_fields = ["number__istartswith", "tenant__name", "payment__reference__exact"]
+    list_select_related = ["tenant"]
+    list_before_template = "admin/billing/invoice_totals.html"
+    ordering = ["-period", "tenant__name"]
+    fieldsets = [
+        (None, {"fields": ["name", "tenant_link", "month_name", "condition", "amount_due"]}),
+        ("Lines", {"fields": ["lines_table"]}),
+        (
+            "On record",
+            {
+                "fields": [
+                    "seller",
+                    "issued_at",
+                    "due_on",
+                    "paid_at",
+                    "payment_text",
+                    "provider_reference",
+                    "payment_url",
+                    "voided_at",
+                    "void_reason",
+                    "drafted_at",
+                    "usage_until",
+                ]
+            },
+        ),
+    ]
+    actions = ["issue_selected"]
+    actions_detail: ClassVar = ["pdf_one", "csv_one", "issue_one", "pay_one", "void_one",
+                                "discard_one"]  # fmt: skip
+
+    def has_settle_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("billing.change_invoice")
+
+    def has_read_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return bool(self.has_view_permission(request))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        """What the invoice's state allows."""
+        invoice = Invoice.objects.filter(pk=object_id).first()
+        if invoice is None:
+            return []
+        fitting = {
+            InvoiceState.DRAFT: ("pdf_one", "csv_one", "issue_one", "discard_one"),
+            InvoiceState.ISSUED: ("pdf_one", "csv_one", "pay_one", "void_one"),
+        }.get(InvoiceState(invoice.state), ("pdf_one", "csv_one"))
+        actions = super().get_actions_detail(request, object_id)
+        return [each for each in actions if each.action_name.endswith(fitting)]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        answer: HttpResponse = super().changelist_view(request, extra_context)
+        context = getattr(answer, "context_data", None)
+        if context is not None and "cl" in context:
+            context["invoice_totals"] = _totals(context["cl"].queryset)
+        return answer
+
+    # Columns ------------------------------------------------------------------------------------
+
+    @admin.display(description="invoice", ordering="number")
+    def name(self, invoice: Invoice) -> str:
+        return invoice.number or "draft"
+
+    @admin.display(description="month", ordering="period")
+    def month_name(self, invoice: Invoice) -> str:
+        return f"{invoice.period:%B %Y}"
+
+    @display(
+        description="state",
+        ordering="state",
+        label={
+            "draft": "info",
+            "issued": "warning",
+            "overdue": "danger",
+            "paid": "success",
+            "void": "default",
+        },
+    )
+    def condition(self, invoice: Invoice) -> str:
+        return "overdue" if invoice.is_overdue else str(invoice.state)
+
+    @admin.display(description="charges", ordering="charges_nanos")
+    def charges(self, invoice: Invoice) -> str:
+        return exact_dollars(invoice.charges_nanos)
+
+    @admin.display(description="amount due", ordering="payable_nanos")
+    def amount_due(self, invoice: Invoice) -> str:
+        return dollars(invoice.payable_nanos)
+
+    @admin.display(description="tenant")
+    def tenant_link(self, invoice: Invoice) -> SafeString:
+        return format_html(
+            '<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>',
+            reverse("admin:tenants_tenant_change", args=[invoice.tenant_id]),
+            invoice.tenant.name,
+        )
+
+    @admin.display(description="payment")
+    def payment_text(self, invoice: Invoice) -> str:
+        paid = getattr(invoice, "payment", None)
+        return "" if paid is None else f"{paid.provider}: {paid.reference}"
+
+    @admin.display(description="lines and sums")
+    def lines_table(self, invoice: Invoice) -> SafeString:
+        rows = format_html_join("", _ROW, (_cells(line) for line in lines_of(invoice)))
+        totals = format_html_join("", _TOTAL, ((each.label, each.text) for each in sums(invoice)))
+        return format_html(
+            '<div class="overflow-x-auto"><table class="w-full text-left">{}{}{}</table></div>',
+            _HEAD,
+            rows,
+            totals,
+        )
+
+    # What is done -------------------------------------------------------------------------------
+
+    @admin.action(permissions=["settle"], description="Issue the selected drafts")
+    def issue_selected(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
+        drafts = chosen.filter(state=InvoiceState.DRAFT).order_by("period", "buyer_name", "id")
+        ids = list(drafts.values_list("id", flat=True))
+        issued = issue_drafts(ids)
+        if issued < len(ids):
+            messages.warning(
+                request, f"{len(ids) - issued} could not be issued: an earlier draft comes first."
+            )
+        messages.success(request, f"{issued} invoice{'s' * (issued != 1)} issued.")
+
+    @action(description="PDF", url_path="pdf", permissions=["read"], icon="picture_as_pdf")
+    def pdf_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        invoice = get_object_or_404(Invoice, pk=object_id)
+        return _download(invoice, "pdf", "application/pdf", pdf_bytes(invoice))
+
+    @action(description="CSV", url_path="csv", permissions=["read"], icon="table")
+    def csv_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        invoice = get_object_or_404(Invoice, pk=object_id)
+        return _download(invoice, "csv", "text/csv; charset=utf-8", csv_text(invoice).encode())
+
+    @action(description="Issue", url_path="issue", permissions=["settle"], icon="send")
+    def issue_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        invoice = get_object_or_404(Invoice, pk=object_id)
+        if self.is_sure(request):
+            return self._do(request, invoice, lambda: invoices.issue(invoice.id), "Issued.")
+        return self.ask_first(
+            request,
+            title=f"Issue {invoice.tenant.name}'s invoice of {invoice.month}",
+            text=f"It gets its number and asks for {dollars(invoice.payable_nanos)}. From then on "
+            "it cannot be changed.",
+            button="Issue",
+        )
+
+    @action(description="Mark paid", url_path="pay", permissions=["settle"], icon="payments")
+    def pay_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        invoice = get_object_or_404(Invoice, pk=object_id)
+        form = ReferenceForm(request.POST if self.is_sure(request) else None)
+        if form.is_valid():
+            reference = form.cleaned_data["reference"]
+            return self._do(
+                request, invoice, lambda: invoices.pay(invoice.id, reference=reference), "Paid."
+            )
+        return self.ask_first(
+            request,
+            title=f"Mark {invoice} paid",
+            text=f"{invoice.tenant.name} has paid all of {dollars(invoice.payable_nanos)}.",
+            button="Mark paid",
+            form=form,
+        )
+
+    @action(description="Void", url_path="void", permissions=["settle"], icon="block")
+    def void_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        invoice = get_object_or_404(Invoice, pk=object_id)
+        form = ReasonForm(request.POST if self.is_sure(request) else None)
+        if form.is_valid():
+            reason = form.cleaned_data["reason"]
+            return self._do(
+                request, invoice, lambda: invoices.void(invoice.id, reason=reason), "Voided."
+            )
+        return self.ask_first(
+            request,
+            title=f"Void {invoice}",
+            text="It keeps its number and nobody has to pay it. Its month can be invoiced anew.",
+            button="Void",
+            form=form,
+            is_final=True,
+        )
+
+    @action(description="Discard", url_path="discard", permissions=["settle"], icon="delete")
+    def discard_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        invoice = get_object_or_404(Invoice, pk=object_id)
+        if self.is_sure(request):
+            try:
+                invoices.discard(invoice.id)
+            except Conflict as error:
+                messages.error(request, error.message)
+                return self.back_to(invoice)
+            messages.success(request, "The draft is discarded; draft the month anew when it fits.")
+            return redirect("admin:billing_invoice_changelist")
+        return self.ask_first(
+            request,
+            title=f"Discard the {invoice} of {invoice.tenant.name}",
+            text="A draft has no number yet, so nothing is missing without it.",
+            button="Discard",
+            is_final=True,
+        )
+
+    def _do(
+        self, request: HttpRequest, invoice: Invoice, work: Callable[[], object], done: str
+    ) -> HttpResponse:
+        try:
+            work()
+        except Conflict as error:
+            messages.error(request, error.message)
+        except ValidationError as error:
+            messages.error(request, one_sentence(error))
+        else:
+            self.log_change(request, invoice, done)
+            messages.success(request, done)
+        return self.back_to(invoice)
+
+
+def _totals(shown: QuerySet[Invoice]) -> list[dict[str, Any]]:
+    """Of what the list shows, by state."""
+    found = shown.order_by().aggregate(
+        **{f"{state}_count": Count("id", filter=Q(state=state)) for state in InvoiceState.values},
+        **{
+            f"{state}_nanos": Sum("payable_nanos", filter=Q(state=state), default=0)
+            for state in InvoiceState.values
+        },
+    )
+    words = {"draft": "Drafts", "issued": "To be paid", "paid": "Paid", "void": "Void"}
+    return [
+        {
+            "label": words[state],
+            "count": found[f"{state}_count"],
+            "amount": dollars(found[f"{state}_nanos"]),
+        }
+        for state in InvoiceState.values
+    ]
+
+
+_HEAD = SafeString(
+    '<tr class="border-b border-base-200 dark:border-base-800">'
+    '<th class="pr-4 py-2">line</th><th class="pr-4">project</th>'
+    '<th class="pr-4 text-right">requests</th><th class="pr-4 text-right">prompt</th>'
+    '<th class="pr-4 text-right">cached</th><th class="pr-4 text-right">completion</th>'
+    '<th class="text-right">amount</th></tr>'
+)
+_ROW = (
+    '<tr class="border-b border-base-200 dark:border-base-800">'
+    '<td class="pr-4 py-2">{}</td><td class="pr-4">{}</td><td class="pr-4 text-right">{}</td>'
+    '<td class="pr-4 text-right">{}</td><td class="pr-4 text-right">{}</td>'
+    '<td class="pr-4 text-right">{}</td><td class="text-right whitespace-nowrap">{}</td></tr>'
+)
+_TOTAL = (
+    '<tr><td class="pr-4 py-2 font-semibold" colspan="6">{}</td>'
+    '<td class="text-right whitespace-nowrap font-semibold">{}</td></tr>'
+)
+
+
+def _cells(line: InvoiceLine) -> tuple[str, ...]:
+    if not line.is_usage:
+        return (line.description, "", "", "", "", "", exact_dollars(line.amount_nanos))
+    what = " · ".join(filter(None, [line.model, line.tier, line.adapter]))
+    late = f", late for {line.period:%B %Y}" if line.kind == LineKind.LATE_USAGE else ""
+    counts = (line.requests, line.prompt_tokens, line.cached_tokens, line.completion_tokens)
+    return (
+        f"{what}{late}",
+        line.project_name,
+        *(f"{count:,}" for count in counts),
+        exact_dollars(line.amount_nanos),
+    )
+
+
+def _download(invoice: Invoice, suffix: str, content_type: str, content: bytes) -> HttpResponse:
+    answer = HttpResponse(content, content_type=content_type)
+    name = invoice.number or f"draft-{invoice.month}-{invoice.tenant_id}"
+    answer["Content-Disposition"] = f'attachment; filename="{name}.{suffix}"'
+    answer["Cache-Control"] = "no-store"
+    return answer

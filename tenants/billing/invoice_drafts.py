@@ -1,0 +1,433 @@
+"""Drafts: what a month's usage, adjustments and credits come to, as an invoice of each tenant.
+
+A tenant's invoices are a chain: each takes in what came since the one before it, late usage of the
+earlier months too, and hands on what is less than a cent. So their periods only ascend. A chunk of
+tenants is one transaction, during which no usage is recorded: of what a run was killed in nothing
+is there, and the next run makes it.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db.models import Sum
+
+from tenants.billing.credit_use import credit_used
+from tenants.billing.models import (
+    CREDITS,
+    AccountName,
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    LedgerTransaction,
+    LineKind,
+    Seller,
+    TransactionKind,
+)
+from tenants.billing.money import whole_cents
+from tenants.billing.periods import end_of, last_day, month_before, months_before
+from tenants.billing.sla_credits import Schedule
+from tenants.billing.usage_source import Attainment, UsageLine, cut_usage, usage_source
+from tenants.errors import Conflict
+from tenants.models import Project, Tenant
+from tenants.scoping import operator_scope
+
+# How far back late usage is looked for.
+LATE_MONTHS: Final = 12
+_CHUNK: Final = 100
+_SHOWN: Final = (TransactionKind.ADJUSTMENT, TransactionKind.RE_RATING)
+_TENANTS_SIDE: Final = (*CREDITS, AccountName.RECEIVABLE)
+_CREDIT_NAMES: Final = {
+    AccountName.PROMOTIONAL_CREDIT: "promotional credit",
+    AccountName.SLA_CREDIT: "service level credit",
+    AccountName.PREPAID_CREDIT: "prepaid credit",
+}
+
+Group = tuple[date, uuid.UUID, str, str, str]
+
+
+def last_month(now: datetime | None = None) -> date:
+    """The newest month that is over."""
+    return month_before((now or datetime.now(UTC)).astimezone(UTC).date().replace(day=1))
+
+
+def current_seller() -> Seller:
+    """Raises `ValidationError` where nobody has said who invoices."""
+    seller = Seller.objects.filter(is_current=True).first()
+    if seller is None:
+        raise ValidationError(
+            "Nobody invoices yet: say who with `manage.py set_seller`, or on the page of sellers."
+        )
+    return seller
+
+
+def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) -> Invoice | None:
+    """The draft of one tenant; None where there is nothing to invoice. Inside an `operator_scope`.
+
+    Raises `Conflict` where its month, or a later one, is invoiced already, and `ValidationError`
+    while the month is not over.
+    """
+    _check_over(period, now)
+    seller, schedule = current_seller(), Schedule.read()
+    attained = _attained([tenant.id], period, schedule)
+    usage_until = cut_usage()
+    newest = Invoice.objects.newest_of(tenant.id)
+    if newest is not None and newest.period >= period:
+        raise Conflict(_standing_in_the_way(tenant, newest, period))
+    drafts = _draft([tenant.id], period, seller, schedule, attained, usage_until)
+    return drafts[0] if drafts else None
+
+
+def draft_invoices(period: date, *, now: datetime | None = None) -> int:
+    """Of all tenants that have none of this month or a later one; returns how many. Opens a
+    transaction for each chunk of tenants. Raises `ValidationError`."""
+    _check_over(period, now)
+    with operator_scope("invoices draft"):
+        seller, schedule = current_seller(), Schedule.read()
+        tenant_ids = list(Tenant.objects.order_by("id").values_list("id", flat=True))
+        # Of all at once and before usage has to stand still: it reads each record of the month.
+        attained = _attained(tenant_ids, period, schedule)
+    drafted = 0
+    for chunk in _chunks(tenant_ids):
+        with operator_scope("invoices draft"):
+            usage_until = cut_usage()
+            taken = Invoice.objects.standing().filter(tenant__in=chunk, period__gte=period)
+            invoiced = set(taken.values_list("tenant_id", flat=True))
+            free = [tenant_id for tenant_id in chunk if tenant_id not in invoiced]
+            drafted += len(_draft(free, period, seller, schedule, attained, usage_until))
+    return drafted
+
+
+def _attained(
+    tenant_ids: Sequence[uuid.UUID], period: date, schedule: Schedule
+) -> dict[uuid.UUID, list[Attainment]]:
+    """How promises were kept, by tenant. Nothing is credited without a step, so nothing is read."""
+    by_tenant: defaultdict[uuid.UUID, list[Attainment]] = defaultdict(list)
+    if schedule.steps:
+        for attained in usage_source().attainment(tenant_ids, period, schedule.targets):
+            by_tenant[attained.tenant_id].append(attained)
+    return by_tenant
+
+
+def _check_over(period: date, now: datetime | None) -> None:
+    if end_of(period) > (now or datetime.now(UTC)):
+        raise ValidationError(
+            f"{period:%Y-%m} is not over; the newest month that can be invoiced is "
+            f"{last_month(now):%Y-%m}."
+        )
+
+
+def _standing_in_the_way(tenant: Tenant, newest: Invoice, period: date) -> str:
+    if newest.period == period:
+        if newest.is_draft:
+            return f"{tenant.name} has a draft for {period:%Y-%m}; discard it to draft it anew."
+        return f"{tenant.name} is invoiced for {period:%Y-%m} already: {newest}, {newest.state}."
+    return (
+        f"{tenant.name} is invoiced for {newest.month} already ({newest}); what is left of "
+        f"{period:%Y-%m} comes on its next invoice."
+    )
+
+
+# From sums to invoices --------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class _Facts:
+    """Of one tenant, what its invoice is made of."""
+
+    used: list[UsageLine]
+    adjustments: list[InvoiceLine]
+    credit: dict[tuple[AccountName, date], int]
+    before: Invoice | None
+
+
+def _draft(
+    tenant_ids: Sequence[uuid.UUID],
+    period: date,
+    seller: Seller,
+    schedule: Schedule,
+    attained: Mapping[uuid.UUID, Sequence[Attainment]],
+    usage_until: datetime,
+) -> list[Invoice]:
+    facts = _facts(tenant_ids, period)
+    names = dict(Tenant.objects.filter(id__in=tenant_ids).values_list("id", "name"))
+    projects = dict(Project.objects.filter(tenant__in=tenant_ids).values_list("id", "name"))
+    invoices, lines = [], []
+    for tenant_id in tenant_ids:
+        invoice = Invoice(
+            tenant_id=tenant_id,
+            seller=seller,
+            period=period,
+            usage_until=usage_until,
+            buyer_name=names[tenant_id],
+        )
+        own = _lines(invoice, facts[tenant_id], projects)
+        own += _sla_lines(invoice, own, schedule, attained.get(tenant_id, ()))
+        for position, line in enumerate(own, 1):
+            line.invoice, line.tenant_id, line.position = invoice, tenant_id, position
+        if not any(line.amount_nanos or line.granted_nanos for line in own):
+            continue
+        _total(invoice, own)
+        invoices.append(invoice)
+        lines += own
+    Invoice.objects.bulk_create(invoices)
+    InvoiceLine.objects.bulk_create(lines, batch_size=1000)
+    return invoices
+
+
+def _facts(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID, _Facts]:
+    first, last = months_before(period, LATE_MONTHS), last_day(period)
+    source = usage_source()
+    facts = {
+        tenant_id: _Facts(used=[], adjustments=[], credit={}, before=None)
+        for tenant_id in tenant_ids
+    }
+    invoiced = _invoiced(tenant_ids, first)
+    for line in source.lines(tenant_ids, first, last):
+        left = _less(line, invoiced.get((line.tenant_id, *_group(line))))
+        is_late = left.period < period
+        if left.cost_nanos or (left.requests and not is_late):
+            facts[line.tenant_id].used.append(left)
+    for adjustment in _adjustments(tenant_ids, period):
+        facts[adjustment.tenant_id].adjustments.append(adjustment)
+    told = _credit_told(tenant_ids, first)
+    for (tenant_id, account, month), nanos in credit_used(tenant_ids, first, last).items():
+        left_nanos = nanos - told.get((tenant_id, account, month), 0)
+        if left_nanos:
+            facts[tenant_id].credit[account, month] = left_nanos
+    standing = Invoice.objects.standing().filter(tenant__in=tenant_ids)
+    for invoice in standing.order_by("tenant_id", "-period").distinct("tenant_id"):
+        facts[invoice.tenant_id].before = invoice
+    return facts
+
+
+def _lines(invoice: Invoice, facts: _Facts, projects: dict[uuid.UUID, str]) -> list[InvoiceLine]:
+    """In the order of the page, all but SLA credits."""
+    invoice.brought_forward_nanos = facts.before.carried_nanos if facts.before else 0
+    return [
+        *_usage_lines(invoice, facts, projects),
+        *facts.adjustments,
+        *_credit_lines(invoice, facts),
+    ]
+
+
+def _usage_lines(
+    invoice: Invoice, facts: _Facts, projects: dict[uuid.UUID, str]
+) -> Iterator[InvoiceLine]:
+    swept_to = facts.before
+    in_order = sorted(
+        facts.used,
+        key=lambda used: (
+            used.period < invoice.period,
+            used.period,
+            projects.get(used.project_id, ""),
+            used.model,
+            used.tier,
+            used.adapter,
+        ),
+    )
+    for used in in_order:
+        is_swept = swept_to is not None and used.period <= swept_to.period
+        yield InvoiceLine(
+            kind=LineKind.USAGE if used.period == invoice.period else LineKind.LATE_USAGE,
+            period=used.period,
+            project_id=used.project_id,
+            project_name=projects.get(used.project_id, ""),
+            model=used.model,
+            tier=used.tier,
+            adapter=used.adapter,
+            requests=used.requests,
+            prompt_tokens=used.prompt_tokens,
+            cached_tokens=used.cached_tokens,
+            completion_tokens=used.completion_tokens,
+            recorded_after=swept_to.usage_until if is_swept and swept_to else None,
+            amount_nanos=used.cost_nanos,
+        )
+
+
+def _credit_lines(invoice: Invoice, facts: _Facts) -> Iterator[InvoiceLine]:
+    order = {account: place for place, account in enumerate(CREDITS)}
+    for (account, month), nanos in sorted(
+        facts.credit.items(), key=lambda item: (item[0][1], order[item[0][0]])
+    ):
+        late = "" if month == invoice.period else f", for usage of {month:%Y-%m}"
+        yield InvoiceLine(
+            kind=LineKind.PAID_BY_CREDIT,
+            period=month,
+            account=account.value,
+            description=f"Paid by {_CREDIT_NAMES[account]}{late}",
+            amount_nanos=-nanos,
+        )
+
+
+def _sla_lines(
+    invoice: Invoice,
+    lines: Sequence[InvoiceLine],
+    schedule: Schedule,
+    attained: Sequence[Attainment],
+) -> list[InvoiceLine]:
+    """They lessen what is owed, and nothing further: the rest stays as credit."""
+    owed_nanos = sum(line.amount_nanos for line in lines) + invoice.brought_forward_nanos
+    charges: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        if line.kind == LineKind.USAGE:
+            charges[line.tier] += line.amount_nanos
+    credited = []
+    for credit in schedule.credits(attained, charges):
+        lessened = min(credit.credit_nanos, max(0, owed_nanos))
+        owed_nanos -= lessened
+        line = InvoiceLine(
+            kind=LineKind.SLA_CREDIT,
+            period=invoice.period,
+            tier=credit.tier,
+            account=AccountName.SLA_CREDIT.value,
+            promise=credit.promise,
+            promised_percent=credit.promised_percent,
+            measured_percent=credit.measured_percent,
+            credit_percent=credit.credit_percent,
+            granted_nanos=credit.credit_nanos,
+            description=f"Credit for tier {credit.tier}: {credit.promise.label} not as promised",
+            amount_nanos=-lessened,
+        )
+        credited.append(line)
+    return credited
+
+
+def _total(invoice: Invoice, lines: Iterable[InvoiceLine]) -> None:
+    for line in lines:
+        if line.kind in {LineKind.SLA_CREDIT, LineKind.PAID_BY_CREDIT}:
+            invoice.credits_nanos += line.amount_nanos
+        else:
+            invoice.charges_nanos += line.amount_nanos
+    invoice.due_nanos = invoice.charges_nanos + invoice.credits_nanos
+    to_pay = invoice.due_nanos + invoice.brought_forward_nanos
+    invoice.payable_nanos = whole_cents(to_pay)
+    invoice.carried_nanos = to_pay - invoice.payable_nanos
+
+
+# What is on invoices already ---------------------------------------------------------------------
+
+
+def _group(line: UsageLine) -> Group:
+    return (line.period, line.project_id, line.model, line.tier, line.adapter)
+
+
+_SUMS: Final = (
+    "requests",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "amount_nanos",
+)
+
+
+def _standing_lines(tenant_ids: Sequence[uuid.UUID], first: date) -> Any:
+    return (
+        InvoiceLine.objects.filter(tenant__in=tenant_ids, period__gte=first)
+        .exclude(invoice__state=InvoiceState.VOID)
+        .order_by()
+    )
+
+
+def _invoiced(tenant_ids: Sequence[uuid.UUID], first: date) -> dict[tuple[Any, ...], list[int]]:
+    """Sums in the order of `_SUMS`, by tenant and group."""
+    rows = (
+        _standing_lines(tenant_ids, first)
+        .filter(kind__in=[LineKind.USAGE, LineKind.LATE_USAGE])
+        .values_list("tenant_id", "period", "project_id", "model", "tier", "adapter")
+        .annotate(*(Sum(name, default=0) for name in _SUMS))
+    )
+    return {tuple(row[:6]): list(row[6:]) for row in rows}
+
+
+def _less(line: UsageLine, invoiced: list[int] | None) -> UsageLine:
+    if invoiced is None:
+        return line
+    requests, prompt, cached, completion, nanos = invoiced
+    return UsageLine(
+        tenant_id=line.tenant_id,
+        period=line.period,
+        project_id=line.project_id,
+        model=line.model,
+        tier=line.tier,
+        adapter=line.adapter,
+        requests=line.requests - requests,
+        prompt_tokens=line.prompt_tokens - prompt,
+        cached_tokens=line.cached_tokens - cached,
+        completion_tokens=line.completion_tokens - completion,
+        cost_nanos=line.cost_nanos - nanos,
+    )
+
+
+def _credit_told(
+    tenant_ids: Sequence[uuid.UUID], first: date
+) -> dict[tuple[uuid.UUID, AccountName, date], int]:
+    """What standing invoices say that credit has paid of usage, by month."""
+    rows = (
+        _standing_lines(tenant_ids, first)
+        .filter(kind=LineKind.PAID_BY_CREDIT, ledger_transaction_id=None)
+        .values_list("tenant_id", "account", "period")
+        .annotate(Sum("amount_nanos"))
+    )
+    return {
+        (tenant_id, AccountName(account), month): -nanos
+        for tenant_id, account, month, nanos in rows
+    }
+
+
+def _adjustments(tenant_ids: Sequence[uuid.UUID], period: date) -> Iterator[InvoiceLine]:
+    """Transactions that adjusted what was charged and that no standing invoice shows: what each
+    came to, and what of it went to or came from credit."""
+    shown = (
+        InvoiceLine.objects.filter(tenant__in=tenant_ids, ledger_transaction_id__isnull=False)
+        .exclude(invoice__state=InvoiceState.VOID)
+        .values("ledger_transaction_id")
+    )
+    posted = (
+        LedgerTransaction.objects.filter(tenant__in=tenant_ids, kind__in=_SHOWN)
+        .exclude(id__in=shown)
+        .order_by("at", "sequence")
+        .prefetch_related("entries")
+    )
+    for transaction in posted:
+        moved: defaultdict[AccountName, int] = defaultdict(int)
+        for entry in transaction.entries.all():
+            moved[AccountName(entry.account)] += entry.nanos
+        gross = sum(moved[name] for name in _TENANTS_SIDE)
+        amounts: list[tuple[LineKind, AccountName | None, int]]
+        amounts = [(LineKind.ADJUSTMENT, None, gross)]
+        amounts += [(LineKind.PAID_BY_CREDIT, name, -moved[name]) for name in CREDITS]
+        for kind, account, nanos in amounts:
+            if nanos:
+                yield _adjustment(transaction, period, kind, account, nanos)
+
+
+def _adjustment(
+    transaction: LedgerTransaction,
+    period: date,
+    kind: LineKind,
+    account: AccountName | None,
+    nanos: int,
+) -> InvoiceLine:
+    what = transaction.memo or transaction.kind.replace("_", " ").capitalize()
+    if account is not None:
+        verb = "Paid by" if nanos < 0 else "Given back to"
+        what = f"{verb} {_CREDIT_NAMES[account]}: {what}"
+    return InvoiceLine(
+        tenant_id=transaction.tenant_id,
+        kind=kind,
+        period=period,
+        account="" if account is None else account.value,
+        description=what[:300],
+        ledger_transaction_id=transaction.id,
+        amount_nanos=nanos,
+    )
+
+
+def _chunks(tenant_ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
+    for start in range(0, len(tenant_ids), _CHUNK):
+        yield tenant_ids[start : start + _CHUNK]

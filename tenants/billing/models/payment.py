@@ -1,0 +1,101 @@
+"""Payments of invoices, and everything that payment providers ever told us."""
+
+import uuid
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from tenants.billing.models.invoice import Invoice
+from tenants.models import Tenant
+from tenants.scoping import ScopedManager
+
+
+class Payment(models.Model):
+    """An invoice was paid, once, in whole. Never changed."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="payments")
+    invoice = models.OneToOneField(Invoice, on_delete=models.PROTECT, related_name="payment")
+    amount_nanos = models.BigIntegerField()
+    provider = models.CharField(max_length=20)
+    reference = models.CharField(
+        max_length=200, help_text="What the bank or the provider calls the payment."
+    )
+    received_at = models.DateTimeField()
+    recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager["Payment"]()
+
+    class Meta:
+        ordering = ["-recorded_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "reference"], name="payment_once"),
+            models.CheckConstraint(condition=Q(amount_nanos__gt=0), name="payment_above_zero"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.reference}"
+
+
+class Verdict(models.TextChoices):
+    """What became of a provider's event."""
+
+    APPLIED = "applied", "applied: it changed an invoice"
+    IGNORED = "ignored", "ignored: genuine, and nothing to us"
+    PUZZLING = "puzzling", "puzzling: genuine, but it does not fit our books"
+    REPLAYED = "replayed", "replayed: an event that came before"
+    FORGED = "forged", "forged: the signature is not the provider's"
+    STALE = "stale", "stale: signed too long ago, as of one who sends an old one again"
+
+
+class ProviderEvent(models.Model):
+    """A webhook as it came, kept for ever, refused ones too. A genuine event is one row of these
+    verdicts: so its id tells whether it came before."""
+
+    GENUINE: ClassVar = [Verdict.APPLIED, Verdict.IGNORED, Verdict.PUZZLING]
+
+    id = models.BigAutoField(primary_key=True)
+    provider = models.CharField(max_length=20)
+    # Of a forged one it is what it claims.
+    event_id = models.CharField(max_length=200, blank=True)
+    kind = models.CharField(max_length=100, blank=True)
+    verdict = models.CharField(max_length=20, choices=Verdict.choices)
+    reason = models.CharField(max_length=500, blank=True)
+    address = models.CharField("from", max_length=45, blank=True)
+    body = models.TextField(help_text="As it came; of a forged one its beginning.")
+    received_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "event_id"],
+                condition=Q(verdict__in=["applied", "ignored", "puzzling"]),
+                name="provider_event_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.event_id or self.id}"
+
+
+class ProviderCustomer(models.Model):
+    """What a payment provider calls a tenant."""
+
+    is_audited = False
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    provider = models.CharField(max_length=20)
+    reference = models.CharField(max_length=200)
+
+    objects = ScopedManager["ProviderCustomer"]()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "provider"], name="provider_customer_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.reference}"

@@ -1,0 +1,66 @@
+"""The end of a month: drafts for all tenants, and their issue. Killed at any point and run again it
+goes on where it was: what is drafted or issued already stays as it is."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import structlog
+from django.core.exceptions import ValidationError
+
+from tenants.billing.invoice_drafts import current_seller, draft_invoices, last_month
+from tenants.billing.invoices import issue
+from tenants.billing.models import Invoice, InvoiceState
+from tenants.billing.periods import end_of
+from tenants.errors import Conflict
+from tenants.scoping import operator_scope
+
+log = structlog.get_logger(__name__)
+
+# Usage of the month's last minutes is on its way: requests end, workers send again.
+GRACE: Final = timedelta(hours=6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonthEnd:
+    """How many invoices a run drafted and issued."""
+
+    drafted: int = 0
+    issued: int = 0
+
+
+def run_month_end(now: datetime | None = None) -> MonthEnd:
+    """Draft the month that is over, once the grace has passed, and issue the drafts that have
+    waited for long enough. Where nobody invoices yet it does nothing."""
+    now = now or datetime.now(UTC)
+    period = last_month(now)
+    with operator_scope("month end"):
+        try:
+            review_days = current_seller().review_days
+        except ValidationError:
+            return MonthEnd()
+    drafted = draft_invoices(period, now=now) if now >= end_of(period) + GRACE else 0
+    if review_days is None:
+        return MonthEnd(drafted=drafted)
+    with operator_scope("month end"):
+        ripe = Invoice.objects.filter(
+            state=InvoiceState.DRAFT, drafted_at__lte=datetime.now(UTC) - timedelta(review_days)
+        )
+        due = list(ripe.order_by("period", "buyer_name", "id").values_list("id", flat=True))
+    return MonthEnd(drafted=drafted, issued=issue_drafts(due))
+
+
+def issue_drafts(invoice_ids: Iterable[uuid.UUID]) -> int:
+    """Each in a transaction of its own; one that cannot be issued keeps no other from it."""
+    issued = 0
+    for invoice_id in invoice_ids:
+        try:
+            with operator_scope("invoices issue"):
+                issue(invoice_id)
+        except (Conflict, Invoice.DoesNotExist) as error:
+            log.warning("invoice_not_issued", invoice_id=str(invoice_id), problem=str(error))
+        else:
+            issued += 1
+    return issued

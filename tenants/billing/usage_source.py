@@ -1,0 +1,132 @@
+"""Where invoices get usage from: sums that the floor above keeps and registers, as plain data."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Protocol
+
+from django.db import connection
+
+# Number of a lock in PostgreSQL, ours by nobody else using it.
+_USAGE_LOCK = 0x70656E73746F636B
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageLine:
+    """What requests of a month (UTC, by arrival; `period` is its first day) came to."""
+
+    tenant_id: uuid.UUID
+    period: date
+    project_id: uuid.UUID
+    model: str
+    tier: str
+    adapter: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_nanos: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """How a promise was kept in a month: `kept` of `total`. Requests for the time to first token,
+    pauses between tokens, hours for uptime."""
+
+    kept: float
+    total: float
+
+    @property
+    def percent(self) -> float:
+        return 100.0 if self.total <= 0 else 100 * self.kept / self.total
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Targets:
+    """What counts as kept, in milliseconds."""
+
+    ttft_ms: int
+    inter_token_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attainment:
+    """What one tenant's requests in one tier met with in a month."""
+
+    tenant_id: uuid.UUID
+    tier: str
+    ttft: Measured
+    inter_token: Measured
+    uptime: Measured
+
+
+class UsageSource(Protocol):
+    """Sums that are exact and follow the records within their own transaction."""
+
+    def lines(
+        self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
+    ) -> Iterable[UsageLine]:
+        """All of the months from the day `first` to the day `last`, both included."""
+
+    def attainment(
+        self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
+    ) -> Iterable[Attainment]:
+        """Of a month, by tenant and tier, for the tiers of `targets`."""
+
+    def cost_recorded_after(
+        self, tenant_id: uuid.UUID, period: date, moment: datetime | None
+    ) -> int:
+        """What the records of a month cost that were written after `moment`, in nano-dollars."""
+
+
+class _NoUsage:
+    """Before a source is registered nothing was used."""
+
+    def lines(
+        self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
+    ) -> Iterable[UsageLine]:
+        return ()
+
+    def attainment(
+        self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
+    ) -> Iterable[Attainment]:
+        return ()
+
+    def cost_recorded_after(
+        self, tenant_id: uuid.UUID, period: date, moment: datetime | None
+    ) -> int:
+        return 0
+
+
+_source: UsageSource = _NoUsage()
+
+
+def register_usage_source(source: UsageSource) -> None:
+    global _source
+    _source = source
+
+
+def usage_source() -> UsageSource:
+    return _source
+
+
+def record_time() -> datetime:
+    """For whoever writes usage, before all else in its transaction: the `recorded_at` of what it
+    writes. A cut (`cut_usage`) sees all records up to it, and has none before it come later.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [_USAGE_LOCK])
+        cursor.execute("SELECT clock_timestamp()")
+        (moment,) = cursor.fetchone()
+    return moment  # type: ignore[no-any-return]
+
+
+def cut_usage() -> datetime:
+    """A moment such that all records with `recorded_at` up to it are seen from here on, and none
+    after it until this transaction ends. Whoever writes usage waits for that."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_USAGE_LOCK])
+        cursor.execute("SELECT clock_timestamp()")
+        (moment,) = cursor.fetchone()
+    return moment  # type: ignore[no-any-return]
