@@ -48,9 +48,14 @@ class UsageRecord(models.Model):
     is_audited = False
 
     request_id = models.UUIDField(primary_key=True, editable=False)
-    # Few ever delete a project or key, many write here: so no index of their own.
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False)
+    # Few ever delete a project or key, many write here: so no index of their own, and PostgreSQL
+    # checks the key alone, which holds its project and tenant; the intake compares all three.
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False
+    )
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, db_index=False, db_constraint=False
+    )
     api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, db_index=False)
     tier = models.CharField(max_length=40)
     service_class = models.CharField(max_length=40, default="interactive")

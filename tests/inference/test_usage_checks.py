@@ -219,7 +219,7 @@ def test_an_entry_is_taken_in_once_its_cause_is_mended(
     assert "dated in the future" in row["reason"]
     assert quarantine("retry") == {"recorded": 0, "left": 1}
     later = datetime.now(UTC) + timedelta(minutes=20)
-    monkeypatch.setattr("inference.usage_intake.timezone.now", lambda: later)
+    monkeypatch.setattr("inference.usage_intake.record_time", lambda: later)
     assert quarantine("retry", str(row["id"])) == {"recorded": 1, "left": 0}
     assert UsageRecord.objects.filter(request_id=uuid.UUID(too_early)).exists()
     assert quarantine("list") == []
