@@ -16,7 +16,7 @@ _ORDER: Final = Order(name="transactions", fields=NEWEST_SEQUENCE_FIRST, is_desc
 
 
 class BalanceView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_USAGE}
+    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE}
 
     def get(self) -> Response:
         held = balance_of(self.tenant.id)
@@ -34,7 +34,7 @@ class BalanceView(TenantView):
 
 
 class TransactionsView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_USAGE}
+    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE}
     parameters: ClassVar = {"GET": ListQuery}
 
     def get(self) -> Response:
@@ -44,7 +44,7 @@ class TransactionsView(TenantView):
 
 
 class OneTransactionView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_USAGE}
+    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE}
 
     def get(self, transaction_id: uuid.UUID) -> Response:
         rows = LedgerTransaction.objects.prefetch_related("entries")
