@@ -91,7 +91,7 @@ def test_an_event_arrives_signed_as_the_specification_says(
     }
     assert datetime.fromisoformat(told["timestamp"]) == _to_milliseconds(event.occurred_at)
     assert request.headers["webhook-id"] == f"msg_{event.id.hex}"
-    assert abs(int(request.headers["webhook-timestamp"]) - NOW.timestamp()) < 60
+    assert abs(int(request.headers["webhook-timestamp"]) - datetime.now(UTC).timestamp()) < 60
     assert request.headers["content-type"] == "application/json"
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts, delivery.last_status_code) == ("delivered", 1, 200)

@@ -28,7 +28,7 @@ def _mail_settings(settings: Settings) -> None:
 
 def tell(acme: Project, kind: EventType = EventType.BALANCE_LOW, key: str = "low") -> None:
     publish(acme.tenant_id, kind, LOW, key=key, occurred_at=datetime(2026, 5, 6, 7, 8, tzinfo=UTC))
-    spread_events()
+    spread_events(NOW)
 
 
 def recipients() -> set[str]:
