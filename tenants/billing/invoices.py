@@ -27,6 +27,8 @@ from tenants.billing.models import (
 from tenants.billing.money import dollars, exact_dollars
 from tenants.errors import Conflict
 from tenants.models import PolicyChange, PolicyPart, Touched
+from tenants.webhooks.event_types import EventType
+from tenants.webhooks.events import publish
 
 MANUAL = "manual"
 
@@ -52,9 +54,11 @@ def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
         invoice.buyer_name = invoice.tenant.name
         invoice.save()
         _post_sla_credits(invoice, is_reversed=False)
+        _tell(invoice, EventType.INVOICE_ISSUED, now)
         if invoice.payable_nanos == 0:
             invoice.state, invoice.paid_at = InvoiceState.PAID, now
             invoice.save(update_fields=["state", "paid_at"])
+            _tell(invoice, EventType.INVOICE_PAID, now)
     return invoice
 
 
@@ -95,6 +99,7 @@ def pay(
         _post_payment(invoice, payment)
         invoice.state, invoice.paid_at = InvoiceState.PAID, payment.received_at
         invoice.save(update_fields=["state", "paid_at"])
+        _tell(invoice, EventType.INVOICE_PAID, payment.received_at)
     return payment
 
 
@@ -149,6 +154,23 @@ def _check_newest(invoice: Invoice, what: str) -> None:
             f"{invoice} cannot be {what}: {newest} of {newest.month} was made on top of it; "
             "take that one back first, or post an adjustment."
         )
+
+
+def _tell(invoice: Invoice, kind: EventType, at: datetime) -> None:
+    """The tenant, once this is committed; each once for an invoice."""
+    publish(
+        invoice.tenant_id,
+        kind,
+        {
+            "invoice_id": invoice.pk,
+            "number": invoice.number,
+            "month": invoice.month,
+            "payable_nanos": invoice.payable_nanos,
+            "due_on": invoice.due_on,
+        },
+        key=str(invoice.pk),
+        occurred_at=at,
+    )
 
 
 def _details(seller: Seller) -> dict[str, str]:
