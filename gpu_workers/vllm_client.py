@@ -39,7 +39,9 @@ class Generation:
         "new_token_ids",
         "prompt_tokens",
         "queue",
+        "reasoning_tokens",
         "replay",
+        "tells_usage",
     )
 
     def __init__(self, envelope: Envelope, emit: Emit | None = None) -> None:
@@ -51,6 +53,7 @@ class Generation:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
+        self.reasoning_tokens = 0  # known at the end, where there is a reasoning parser
         self.new_token_ids: list[int] = []
         self.first_token_at_ms: int | None = None
         self.finish_reason: str | None = None
@@ -58,12 +61,14 @@ class Generation:
         self.is_aborted = False
         self.has_one_choice = True
         self.has_one_prompt = True
+        self.tells_usage = True  # to its client, at the end of a stream
 
     def usage(self) -> TokenUsage:
         return TokenUsage(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             completion_tokens=self.completion_tokens,
+            reasoning_tokens=min(self.reasoning_tokens, self.completion_tokens),
         )
 
     def take_token_ids(self) -> list[int]:

@@ -8,6 +8,7 @@ import msgspec
 import vllm
 from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.generate.base.protocol import StreamOptions
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -117,6 +118,8 @@ class VllmServing:
                 async for event in answer:
                     if event.startswith(_ERROR):
                         generation.error = generation.error or RuntimeError("error in the stream")
+                    elif self._is_of_usage(event) and self._note_reasoning(generation, event):
+                        continue
                     elif event != _DONE and not generation.is_aborted:
                         if "tool_calls" in event and '"finish_reason":"tool_calls"' in event:
                             finish_reason = "tool_calls"
@@ -134,6 +137,8 @@ class VllmServing:
                         tells_role = False
                 result = _result_of_stream(generation, finish_reason)
             else:
+                details = getattr(getattr(answer, "usage", None), "completion_tokens_details", None)
+                generation.reasoning_tokens = details.reasoning_tokens if details else 0
                 result = _result_of_answer(generation, answer)
         except EngineDied:
             raise
@@ -179,6 +184,10 @@ class VllmServing:
             chat = ChatCompletionRequest.model_validate(body)
             generation.has_one_choice = chat.n in (None, 1)
             self._check_sequences(chat.n or 1)
+            asks = bool(chat.stream_options and chat.stream_options.include_usage)
+            if chat.stream and self._arguments.reasoning_parser and not asks:
+                generation.tells_usage = False
+                chat.stream_options = StreamOptions(include_usage=True)
             return await self._state.openai_serving_chat.create_chat_completion(chat)
         completion = CompletionRequest.model_validate(body)
         generation.has_one_prompt = not _is_batch(completion.prompt)
@@ -195,6 +204,18 @@ class VllmServing:
                 parameter="n",
                 value=sequences,
             )
+
+    def _is_of_usage(self, event: str) -> bool:
+        """The last event of a stream, from which reasoning is known. Each token would pay for this,
+        so only where there is any."""
+        return bool(self._arguments.reasoning_parser) and '"choices":[]' in event
+
+    def _note_reasoning(self, generation: Generation, event: str) -> bool:
+        """Whether that is all that the event was for, as its client did not ask for it."""
+        usage = self._decode(event[_FRAMING_BEFORE:].encode()).get("usage") or {}
+        details = usage.get("completion_tokens_details") or {}
+        generation.reasoning_tokens = details.get("reasoning_tokens") or 0
+        return not generation.tells_usage
 
     async def _template_overhead(self) -> int:
         """Tokens that the chat template adds to one message, measured; tools add their part."""

@@ -242,6 +242,34 @@ async def an_abort_ends_a_stream_with_what_was_generated(
     assert answer.result.usage.completion_tokens < description.context_tokens // 2
 
 
+async def what_results_count_is_what_the_engine_has_generated(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Also of requests that were aborted, and of what was generated after their abort."""
+    before = engine.load().generated_tokens
+    whole = [
+        make_envelope(QUESTION, stream=stream, max_output_tokens=12) for stream in (True, False)
+    ]
+    several = make_envelope(ENDLESS | {"n": 2, "temperature": 1}, max_output_tokens=5)
+    resumed = make_envelope(ENDLESS, max_output_tokens=9, resumed_token_ids=[5, 6, 7])
+    counts = [
+        (await ask(engine, each)).result.usage.completion_tokens for each in (*whole, several)
+    ]
+    if description.can_resume:
+        counts.append((await ask(engine, resumed)).result.usage.completion_tokens - 3)
+    left = make_envelope(ENDLESS, max_output_tokens=description.context_tokens)
+    answer, outputs = Answer(), 0
+    async with asyncio.timeout(60):
+        async for item in engine.generate(left):
+            outputs += isinstance(item, Output)
+            if isinstance(item, Result):
+                answer.results.append(item)
+            elif outputs == 4:
+                await engine.abort(left.request_id)
+    counts.append(answer.result.usage.completion_tokens)
+    assert engine.load().generated_tokens - before == sum(counts)
+
+
 async def an_abort_of_a_request_that_does_not_stream_still_counts(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -346,6 +374,7 @@ CLAUSES: list[Clause] = [
     it_describes_itself,
     a_stream_begins_with_the_role_and_ends_with_one_result,
     counts_are_cumulative_and_equal_the_results,
+    what_results_count_is_what_the_engine_has_generated,
     the_first_output_has_the_count_of_the_prompt,
     the_tiers_context_bounds_prompt_and_output_together,
     usage_is_streamed_only_where_it_was_asked_for,
