@@ -1,6 +1,6 @@
 """Drills: what breaks is broken under load, and what must hold then is measured beside its bar.
 
-`make chaos` calls it; about seven minutes, on loopback, with processes and servers of its own.
+`make chaos` calls it; about ten minutes, on loopback, with processes and servers of its own.
 """
 
 import argparse

@@ -121,8 +121,7 @@ async def lose_redis(stack: Stack, report: Report) -> None:
     report.add(drill, "and that ended typed", len(open_then) - gone_on)
     rude = [each for each in load.answers if each.status == 503 and not each.retry_after]
     report.add(drill, "503 without Retry-After", len(rude), most=0)
-    # What ended just before may not have been collected: an outbox of the worker is not built yet.
-    await _end(stack, load, drill, report, uncollected=(killed_at - 1.0, back_at))
+    await _end(stack, load, drill, report)
     await _compare_budget(stack, load, drill, report)
 
 
@@ -165,14 +164,7 @@ async def _steady_load(stack: Stack) -> Load:
     return load
 
 
-async def _end(
-    stack: Stack,
-    load: Load,
-    drill: str,
-    report: Report,
-    *,
-    uncollected: tuple[float, float] | None = None,
-) -> None:
+async def _end(stack: Stack, load: Load, drill: str, report: Report) -> None:
     """Lets all end; then nothing may be left, missing, or said twice."""
     await load.stop()
     seconds = await until(stack.is_empty)
@@ -185,11 +177,6 @@ async def _end(
     }
     records = await stack.records(admitted)
     missing = [each for request_id, each in admitted.items() if request_id not in records]
-    if uncollected is not None:
-        begin, end = uncollected
-        with_redis = [each for each in missing if begin <= each.ended_at < end]
-        report.add(drill, "records that were lost with Redis", len(with_redis))
-        missing = [each for each in missing if each not in with_redis]
     report.add(drill, "requests without a terminal record", len(missing), most=0)
     what = "answers with anything stale, twice or missing"
     report.add(drill, what, len(load.wrong()), most=0)

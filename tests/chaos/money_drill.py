@@ -119,6 +119,14 @@ async def _kill_collector(stack: Stack, load: Load) -> None:
 
 async def _restart_postgres(stack: Stack, load: Load) -> None:
     await asyncio.to_thread(stack.servers.restart_postgres)
+    await sync_to_async(_close_connection)()
+
+
+def _close_connection() -> None:
+    """The drill's own one, which went with the server."""
+    from django.db import connection
+
+    connection.close()
 
 
 async def _empty_redis(stack: Stack, load: Load) -> None:
