@@ -1,5 +1,6 @@
 """The fleet as operators see it: workers copied from the registry in Redis, which is the truth."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -7,6 +8,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from tenants.billing.gpu_costs import add_worker_time
 
 # The lease (6 s), and the few seconds between two copies of the registry.
 SEEN_RECENTLY = timedelta(seconds=16)
@@ -19,11 +21,28 @@ class WorkerManager(models.Manager["Worker"]):
         """Note what live workers say of themselves, and forget those long gone."""
         now = now or timezone.now()
         rows = [_row(info, now) for info in live]
+        add_worker_time(self._lived(rows, now), now)
         fields = [field.name for field in Worker._meta.concrete_fields if not field.primary_key]
         self.bulk_create(
             rows, update_conflicts=True, unique_fields=["worker_id"], update_fields=fields
         )
         self.filter(last_seen_at__lt=now - FORGOTTEN_AFTER).delete()
+
+    def _lived(self, rows: Iterable["Worker"], now: datetime) -> dict[str, int]:
+        """By pool, for how many ms its workers have lived since they were last seen. A gap that is
+        longer than a lease and a copy counts as no more than that: nobody saw it."""
+        by_id = {row.worker_id: row for row in rows}
+        seen = dict(
+            self.select_for_update()
+            .filter(worker_id__in=by_id)
+            .order_by("worker_id")
+            .values_list("worker_id", "last_seen_at")
+        )
+        lived: defaultdict[str, int] = defaultdict(int)
+        for worker_id, row in by_id.items():
+            since = now - seen.get(worker_id, row.started_at)
+            lived[row.pool] += max(0, min(since, SEEN_RECENTLY) // timedelta(milliseconds=1))
+        return dict(lived)
 
 
 class Worker(models.Model):

@@ -3,7 +3,7 @@ argparse tells in one sentence."""
 
 import re
 from argparse import ArgumentTypeError
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from django.core.exceptions import ValidationError
@@ -35,6 +35,14 @@ def moment(text: str) -> datetime:
             f"a time is like 30d, 2027-01-31 or 2027-01-31T18:00:00Z, got {text!r}"
         )
     return found if timezone.is_aware(found) else found.replace(tzinfo=UTC)
+
+
+def day(text: str) -> date:
+    """`2026-11-30`."""
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        raise ArgumentTypeError(f"a day is like 2026-11-30, got {text!r}") from None
 
 
 def dollars(text: str) -> Decimal:

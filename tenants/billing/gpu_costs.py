@@ -1,0 +1,54 @@
+"""What the operator pays for GPUs: how long workers lived, and what that cost."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from django.db import connection
+
+from tenants.billing.models import PoolCost, PoolHour
+
+_HOUR_MS: Final = 3_600_000
+
+_ADD: Final = """
+INSERT INTO billing_poolhour AS known (pool, hour, worker_ms)
+SELECT pool, date_trunc('hour', %s::timestamptz, 'UTC'), lived
+FROM unnest(%s::text[], %s::bigint[]) AS given(pool, lived)
+ON CONFLICT (pool, hour) DO UPDATE SET worker_ms = known.worker_ms + excluded.worker_ms
+"""
+
+
+def add_worker_time(lived_ms: Mapping[str, int], now: datetime) -> None:
+    """The workers of these pools have lived for so much longer, up to now."""
+    if lived_ms:
+        pools = sorted(lived_ms)
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD, [now, pools, [lived_ms[pool] for pool in pools]])
+
+
+def gpu_costs(begin: datetime, end: datetime) -> dict[str, tuple[int, int]]:
+    """By pool, the GPU milliseconds of its workers in the hours from `begin` to before `end`, and
+    what they cost in nano-dollars, each hour at what held when it began. None of a pool without a
+    cost."""
+    costs: defaultdict[str, list[PoolCost]] = defaultdict(list)
+    for cost in PoolCost.objects.all():
+        costs[cost.pool].append(cost)
+    found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for hour in PoolHour.objects.filter(hour__gte=begin, hour__lt=end):
+        held = next((cost for cost in costs[hour.pool] if _holds(cost, hour)), None)
+        if held is not None:
+            gpu_ms = hour.worker_ms * held.gpus_per_worker
+            found[hour.pool][0] += gpu_ms
+            found[hour.pool][1] += gpu_ms * held.micros_per_gpu_hour
+    return {
+        pool: (gpu_ms, micros_ms * 1000 // _HOUR_MS) for pool, (gpu_ms, micros_ms) in found.items()
+    }
+
+
+def _holds(cost: PoolCost, hour: PoolHour) -> bool:
+    """A cost holds for the whole of the hour that it was entered in."""
+    begins = cost.effective_from.replace(minute=0, second=0, microsecond=0)
+    return begins <= hour.hour and (
+        cost.effective_until is None or hour.hour < cost.effective_until
+    )
