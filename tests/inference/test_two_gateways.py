@@ -1,6 +1,7 @@
 """Two gateway processes over one Redis: a limit is one limit, a revocation reaches both."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import time
@@ -109,21 +110,21 @@ async def test_of_a_thousand_requests_at_once_credit_admits_exactly_what_it_pays
     callers = [await snapshot.add_key("Acme", key_id=name, tier=tier) for name in ("a", "b")]
     worst_nanos = OUTPUT_TOKENS * 2_000
     refusals: Counter[tuple[str, bool]] = Counter()
-    async with (
-        a_sim_worker(dispatch_redis_url),
-        client_of(gateways[0], callers[0]) as one,
-        client_of(gateways[1], callers[0]) as two,
-        client_of(gateways[0], callers[1]) as three,
-        client_of(gateways[1], callers[1]) as four,
-    ):
-        clients = (one, two, three, four)
+    async with a_sim_worker(dispatch_redis_url):
         for round_ in range(1, CREDIT_ROUNDS + 1):
             credit = round_ * paid * worst_nanos
             await snapshot.put_tenant("Acme", limits=[a_limit(LimitName.BALANCE, credit)])
-            await eventually(partial(_have, clients, credit))
-            answers = await asyncio.gather(
-                *(clients[number % 4].post(CHAT, json=ASK) for number in range(REQUESTS))
-            )
+            async with contextlib.AsyncExitStack() as stack:
+                # Anew each time: a gateway may close a connection that was idle for long.
+                clients = [
+                    await stack.enter_async_context(client_of(gateway, key))
+                    for key in callers
+                    for gateway in gateways
+                ]
+                await eventually(partial(_have, clients, credit))
+                answers = await asyncio.gather(
+                    *(clients[number % 4].post(CHAT, json=ASK) for number in range(REQUESTS))
+                )
             expected = {200: paid, 429: REQUESTS - paid}
             assert Counter(answer.status_code for answer in answers) == expected, round_
             await eventually(partial(_is_spent, dispatch_redis, credit))
