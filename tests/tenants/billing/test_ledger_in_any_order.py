@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -89,7 +90,7 @@ class Money(RuleBasedStateMachine):
             self.book(credit.refund, nanos)
         except Conflict:
             assert free < nanos
-        except credit.ValidationError:
+        except ValidationError:
             assert prepaid < nanos <= free
         else:
             assert nanos <= min(prepaid, free)
