@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
 
-.PHONY: up test check bench bench-keys bench-usage bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
+.PHONY: up test check bench bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 up: environments
@@ -34,6 +34,10 @@ bench-keys: environments
 # Ten million usage records: reports, one collector's ingestion, fsck. Half an hour, 10 GB of disk.
 bench-usage: environments
 	@$(PY) -m tests.benchmarks.usage $(ARGS)
+
+# The end of a month: 1,000 tenants invoiced from ten million records. Twenty minutes, 10 GB of disk.
+bench-month-end: environments
+	@$(PY) -m tests.benchmarks.month_end $(ARGS)
 
 # What one tenant notices of another that floods the real stack; about nine minutes.
 bench-live-fairness: environments

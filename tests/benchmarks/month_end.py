@@ -1,0 +1,121 @@
+"""The end of a month at scale, on servers of its own: every tenant's invoice drafted and issued from
+ten million usage records, and what each line traces to.
+
+`make bench-month-end` calls it. Prints each figure beside its bar, with --json writes them, and
+fails where the bar is missed or a line is not the sum of its records.
+"""
+
+import argparse
+import json
+import os
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import at_scale
+from tests.benchmarks.at_scale import timed
+
+SECONDS = 120
+# The month's usage is dated so that the newest month that is over holds all of it.
+_NOW = datetime.now(UTC)
+_MONTH_END = _NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+_TRACED = 50
+
+
+def measure_month_end() -> dict[str, Any]:
+    """Drafts and issues as the scheduler does, then again, which must find nothing to do."""
+    from django.db.models import Sum
+
+    from tenants.billing.invoice_drafts import draft_invoices, last_month
+    from tenants.billing.models import Invoice, InvoiceLine
+    from tenants.billing.month_end import MonthEnd, run_month_end
+    from tenants.scoping import operator_scope
+
+    period = last_month(_NOW)
+    draft_seconds = timed(lambda: draft_invoices(period))
+    print(f"drafts: {draft_seconds:.1f} s; {_busy()}", flush=True)
+    issue_seconds = timed(run_month_end)
+    print(f"issue: {issue_seconds:.1f} s; {_busy()}", flush=True)
+    assert run_month_end() == MonthEnd()
+    with operator_scope("benchmark"):
+        sums = Invoice.objects.aggregate(charges=Sum("charges_nanos"))
+        figures = {
+            "invoices": Invoice.objects.exclude(state="draft").count(),
+            "lines": InvoiceLine.objects.count(),
+            "charges_nanos": sums["charges"],
+            "draft_seconds": round(draft_seconds, 1),
+            "issue_seconds": round(issue_seconds, 1),
+            "seconds": round(draft_seconds + issue_seconds, 1),
+        }
+    return figures
+
+
+def check_lines() -> int:
+    """Some lines against their records, one by one; returns how many records those are."""
+    from django.db.models import Count, Sum
+
+    from inference.invoice_usage import records_behind
+    from tenants.billing.models import InvoiceLine
+    from tenants.scoping import operator_scope
+
+    traced = 0
+    with operator_scope("benchmark"):
+        lines = list(InvoiceLine.objects.filter(kind="usage").select_related("invoice"))
+        for line in random.sample(lines, min(_TRACED, len(lines))):
+            assert line.usage_filter is not None
+            found = records_behind(line.usage_filter).aggregate(
+                nanos=Sum("cost_nanos", default=0), records=Count("request_id")
+            )
+            assert found == {"nanos": line.amount_nanos, "records": line.requests}, line.id
+            traced += line.requests
+    return traced
+
+
+def measure_checks() -> float:
+    from tenants.billing.invoice_check import invoice_problems
+    from tenants.scoping import operator_scope
+
+    def check() -> None:
+        with operator_scope("benchmark"):
+            problems = list(invoice_problems())
+        assert not problems, problems[:5]
+
+    return round(timed(check), 1)
+
+
+def _busy() -> str:
+    return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--tenants", type=int, default=1_000)
+    options = parser.parse_args()
+    at_scale.start()
+    from inference.usage_seed import seed_usage
+    from tenants.billing.models import Seller
+    from tenants.billing.sla_credits import ensure_default_steps
+    from tenants.scoping import operator_scope
+
+    days = (_MONTH_END - timedelta(days=1)).day
+    seed = seed_usage(rows=options.rows, tenants=options.tenants, days=days, now=_MONTH_END)
+    print(f"{seed.records} records seeded in {seed.seconds:.0f} s; {_busy()}", flush=True)
+    with operator_scope("benchmark"):
+        Seller.objects.create(name="Penstock Ltd", address="Leeds")
+        ensure_default_steps()
+    at_scale.analyze()
+    figures = {"rows": seed.records, **measure_month_end()}
+    figures["traced_records"] = check_lines()
+    figures["fsck_invoices_seconds"] = measure_checks()
+    print(f"month end: {figures}; bar: {SECONDS} s", flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    if figures["seconds"] >= SECONDS:
+        raise SystemExit("Missed: the month end.")
+
+
+if __name__ == "__main__":
+    main()
