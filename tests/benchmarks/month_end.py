@@ -1,5 +1,5 @@
-"""The end of a month at scale, on servers of its own: every tenant's invoice drafted and issued from
-ten million usage records, and what each line traces to.
+"""The end of a month at scale, on servers of its own: each tenant's invoice drafted and issued from
+ten million usage records, and what its lines trace to.
 
 `make bench-month-end` calls it. Prints each figure beside its bar, with --json writes them, and
 fails where the bar is missed or a line is not the sum of its records.
@@ -40,7 +40,7 @@ def measure_month_end() -> dict[str, Any]:
     assert run_month_end() == MonthEnd()
     with operator_scope("benchmark"):
         sums = Invoice.objects.aggregate(charges=Sum("charges_nanos"))
-        figures = {
+        return {
             "invoices": Invoice.objects.exclude(state="draft").count(),
             "lines": InvoiceLine.objects.count(),
             "charges_nanos": sums["charges"],
@@ -48,7 +48,6 @@ def measure_month_end() -> dict[str, Any]:
             "issue_seconds": round(issue_seconds, 1),
             "seconds": round(draft_seconds + issue_seconds, 1),
         }
-    return figures
 
 
 def check_lines() -> int:
