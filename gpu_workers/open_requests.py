@@ -116,13 +116,19 @@ class OpenRequests:
             request.stopped_by_worker = error
             self._abort(request)
 
-    def disown(self, request_ids: Iterable[str]) -> None:
-        """Abort requests that another worker has by now; nobody is told."""
-        for request_id in request_ids:
-            if (request := self._open.get(request_id)) is not None:
-                _log.warning("request_disowned", request_id=request_id, attempt=request.attempt)
-                request.is_disowned = True
-                self._abort(request)
+    def disown(self, attempts: Iterable[tuple[str, int]]) -> None:
+        """Abort attempts whose requests are another's by now; nobody is told."""
+        for request_id, attempt in attempts:
+            request = self._open.get(request_id)
+            if request is not None and request.attempt == attempt:
+                self._disown(request)
+
+    def _disown(self, request: OpenRequest) -> None:
+        _log.warning(
+            "request_disowned", request_id=request.envelope.request_id, attempt=request.attempt
+        )
+        request.is_disowned = True
+        self._abort(request)
 
     def abort_those_of(self, gateway_id: str) -> None:
         """End the requests of a gateway that is gone."""
@@ -161,7 +167,8 @@ class OpenRequests:
 
     async def close(self) -> None:
         """What is still open is another's by now, or will be: its end is told to nobody."""
-        self.disown(list(self._open))
+        for request in self._open.values():
+            self._disown(request)
         try:
             await self.wait_until_none(SECONDS_TO_COUNT)
         finally:
@@ -183,7 +190,7 @@ class OpenRequests:
 
     def _assign(self, assignment: Assignment) -> None:
         held = self._open.get(assignment.request_id)
-        if held is not None and held.attempt == assignment.attempt:
+        if held is not None and held.attempt >= assignment.attempt:
             return
         try:
             envelope = codec.decode_envelope(assignment.envelope)
@@ -197,7 +204,12 @@ class OpenRequests:
         )
         self._open[envelope.request_id] = request
         name = f"request:{envelope.request_id}"
-        request.task = asyncio.create_task(self._serve(request), name=name)
+        if held is None or held.task is None:
+            request.task = asyncio.create_task(self._serve(request), name=name)
+        else:
+            # An engine knows a request by its id alone: the one that is over has to be out of it.
+            self._disown(held)
+            request.task = asyncio.create_task(self._serve_after(held.task, request), name=name)
 
     def _cancel(self, cancellation: Cancellation) -> None:
         request = self._open.get(cancellation.request_id)
@@ -222,6 +234,10 @@ class OpenRequests:
             abort = asyncio.create_task(self._engine.abort(request.envelope.request_id))
             self._aborts.add(abort)
             abort.add_done_callback(self._aborts.discard)
+
+    async def _serve_after(self, earlier: "asyncio.Task[None]", request: OpenRequest) -> None:
+        await asyncio.wait([earlier])
+        await self._serve(request)
 
     async def _serve(self, request: OpenRequest) -> None:
         try:

@@ -302,7 +302,13 @@ class Worker:
         self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
         await self._transport.register(self._info(self._engine.load()))
         self._relay.tell_all()
-        self._requests.disown(await self._transport.adopt(self._requests.held()))
+        held = self._requests.held()
+        lost = await self._transport.adopt(held)
+        self._requests.disown(
+            (envelope.request_id, attempt)
+            for envelope, attempt in held
+            if envelope.request_id in lost
+        )
 
     async def _settle_forever(self) -> None:
         """Real tokens for the scheduler's estimates, while there is anything to tell."""

@@ -178,13 +178,13 @@ async def test_a_full_disk_costs_no_client_its_answer_but_nothing_new_is_taken(
         assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
 
         async def is_benched() -> bool:
-            return await dispatch_redis.zcard(keys.pool_slots("sim")) == 0
+            info = await dispatch_redis.hget(keys.pool_workers("sim"), running.worker_id)
+            assert isinstance(info, bytes)
+            slots = await dispatch_redis.zcard(keys.pool_slots("sim"))
+            return slots == 0 and "full" in codec.decode_worker_info(info).problem
 
-        await eventually(is_benched)
+        await eventually(is_benched, timeout_seconds=15)
         waiting = await gateway.send(make_envelope(max_output_tokens=1))
-        info = await dispatch_redis.hget(keys.pool_workers("sim"), running.worker_id)
-        assert isinstance(info, bytes)
-        assert "full" in codec.decode_worker_info(info).problem
         await bound(running.outbox, pages=1_000_000)
         assert (await gateway.terminal_of(waiting)).outcome is Outcome.COMPLETED
     assert len(await records(dispatch_redis)) == 2

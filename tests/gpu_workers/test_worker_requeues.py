@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.calls import requeue_arguments
 from gpu_workers.protocol.messages import Envelope, Outcome
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.worker import Exit
@@ -161,6 +163,27 @@ async def test_another_worker_goes_on_after_an_engine_that_died(
     if stream:
         assert reader.token_ids(2) == await undisturbed(envelope)
     assert len(await gateway.usage_entries()) == 1
+
+
+async def test_a_worker_may_be_given_the_next_attempt_of_what_it_still_holds(
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
+) -> None:
+    """Frames of the first were lost, and no other worker is there."""
+    envelope = make_envelope(ENDLESS, max_output_tokens=12)
+    steps = Steps(granted=3)
+    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
+        await running.ready()
+        request_id = await gateway.send(envelope)
+        await Reader(gateway, request_id).wait_for(1, 3)
+        again = structs.replace(
+            envelope, resumed_token_ids=Reader(gateway, request_id).token_ids(1)
+        )
+        arguments = requeue_arguments(request_id, 1, "frames_lost", again)
+        await dispatch_redis.fcall(keys.FUNCTION_REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
+        steps.grant(100)
+        terminal = await gateway.terminal_of(request_id)
+    assert (terminal.attempt, terminal.outcome) == (2, Outcome.COMPLETED)
+    assert Reader(gateway, request_id).token_ids(2) == await undisturbed(envelope)
 
 
 async def test_what_outlasts_a_drain_goes_on_in_another_worker(
