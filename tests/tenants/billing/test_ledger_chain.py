@@ -1,0 +1,93 @@
+"""fsck goes along the chains: whatever somebody with all rights has changed is found and named."""
+
+import datetime
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from django.conf import settings
+
+from tenants.billing import credit
+from tenants.billing.ledger import UsageCharge, post_usage
+from tenants.billing.ledger_chain import ledger_problems
+from tenants.models import Project
+from tenants.scoping import operator_scope
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def posted(acme: Project, globex: Project) -> Project:
+    day = datetime.date(2026, 11, 21)
+    for project in (acme, globex):
+        with operator_scope("test"):
+            credit.top_up(project.tenant_id, 50, reference="payment 1", memo="größer")
+            for nanos in (30, 40):
+                charge = UsageCharge(
+                    tenant_id=project.tenant_id, model="m", day=day, nanos=nanos, requests=2
+                )
+                post_usage([charge], batch_id=uuid.uuid4())
+    return acme
+
+
+@pytest.fixture
+def owner(posted: Project) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """Somebody who is above all triggers and walls."""
+    with psycopg.connect(settings.ENV.owner_database_url, autocommit=True) as owner:
+        tables = ("transaction", "entry", "head", "account")
+        for table in tables:
+            owner.execute(f"ALTER TABLE billing_ledger{table} DISABLE TRIGGER USER")
+        yield owner
+        for table in tables:
+            owner.execute(f"ALTER TABLE billing_ledger{table} ENABLE TRIGGER USER")
+        for table in ("transaction", "entry"):
+            owner.execute(f"ALTER TABLE billing_ledger{table} ENABLE ALWAYS TRIGGER append_only")
+
+
+def problems() -> list[str]:
+    with operator_scope("test"):
+        return list(ledger_problems())
+
+
+def test_a_ledger_as_it_was_posted_has_no_problem(posted: Project) -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("UPDATE billing_ledgertransaction SET memo = 'smaller' WHERE {of} AND sequence = 1",
+         ["transaction 1 of tenant {tenant}: it is not as it was posted"]),
+        ("UPDATE billing_ledgerentry SET requests = 3 WHERE {of} AND requests = 2",
+         ["transaction 2 of tenant {tenant}: it is not as", "transaction 3 of tenant"]),
+        ("UPDATE billing_ledgerentry SET nanos = 31 WHERE {of} AND nanos = 30",
+         ["transaction 2 of tenant {tenant}: it is not as", "come to 1 nano-dollars, not to 0",
+          "account prepaid_credit of tenant {tenant} holds 0 nano-dollars, its"]),
+        ("UPDATE billing_ledgeraccount SET balance_nanos = 90 WHERE {of} AND name = 'receivable'",
+         ["account receivable of tenant {tenant} holds 90 nano-dollars, its entries come to 20"]),
+        ("UPDATE billing_ledgerhead SET usage_nanos = 5 WHERE {of}",
+         ["head of the ledger of tenant {tenant} is not its last transaction"]),
+        ("DELETE FROM billing_ledgeraccount WHERE {of} AND name = 'cash'",
+         ["account cash of tenant {tenant} is missing"]),
+    ],
+)  # fmt: skip
+def test_what_was_changed_is_found(
+    owner: psycopg.Connection[tuple[object, ...]], posted: Project, change: str, found: list[str]
+) -> None:
+    owner.execute(change.format(of=f"tenant_id = '{posted.tenant_id}'"))
+    told = problems()
+    assert len(told) == len(found), told
+    for what, expected in zip(told, found, strict=True):
+        assert expected.format(tenant=posted.tenant_id) in what
+
+
+def test_what_was_taken_out_is_found(
+    owner: psycopg.Connection[tuple[object, ...]], posted: Project
+) -> None:
+    of = "SELECT id FROM billing_ledgertransaction WHERE tenant_id = %s AND sequence = 2"
+    [(second,)] = owner.execute(of, [posted.tenant_id]).fetchall()
+    owner.execute("DELETE FROM billing_ledgerentry WHERE transaction_id = %s", [second])
+    owner.execute("DELETE FROM billing_ledgertransaction WHERE id = %s", [second])
+    told = problems()
+    assert "transaction 3 of tenant" in told[0] and "some are missing" in told[0]
