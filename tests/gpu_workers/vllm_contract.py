@@ -136,7 +136,7 @@ async def the_load_tells_what_the_engine_has_no_room_for(
     await eventually(lambda: engine.load().waiting == 4, 20)
     assert engine.load().running == description.slots
     assert (await answer).result.outcome is Outcome.COMPLETED
-    assert engine.load() == EngineLoad(running=0, waiting=0)
+    await eventually(lambda: engine.load() == EngineLoad(running=0, waiting=0), 20)
 
 
 async def more_than_the_backstop_is_refused_as_overload(
