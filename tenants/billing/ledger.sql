@@ -47,13 +47,16 @@ DECLARE
     posted billing_ledgertransaction%ROWTYPE;
     digest bytea;
 BEGIN
-    PERFORM penstock_ledger_lock(ARRAY[of_tenant]);
+    SELECT * INTO head FROM billing_ledgerhead WHERE tenant_id = of_tenant FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM penstock_ledger_lock(ARRAY[of_tenant]);
+        SELECT * INTO head FROM billing_ledgerhead WHERE tenant_id = of_tenant;
+    END IF;
     PERFORM 1 FROM billing_ledgertransaction
         WHERE tenant_id = of_tenant AND reference = with_reference;
     IF FOUND THEN
         RETURN false;
     END IF;
-    SELECT * INTO head FROM billing_ledgerhead WHERE tenant_id = of_tenant;
 
     posted.id := new_id;
     posted.tenant_id := of_tenant;
