@@ -18,7 +18,6 @@ from tenants.billing import invoices
 from tenants.billing.credit import top_up
 from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.billing.models import Invoice, InvoiceLine, LedgerTransaction, LineKind, Price, Seller
-from tenants.billing.money import whole_cents
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import (
     ApiKey,
@@ -30,6 +29,7 @@ from tenants.models import (
     Tier,
     User,
 )
+from tenants.money import whole_cents
 from tenants.permissions import Role
 from tenants.scoping import operator_scope
 from tenants.webhooks.endpoints import add_endpoint, send_test

@@ -21,7 +21,7 @@ from inference.models import UsageRecord
 from tenants.billing.invoice_pages import csv_text, lines_of, spreadsheet_cell
 from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
-from tenants.billing.money import exact_dollars
+from tenants.money import dollars
 from tenants.pages import Order, page
 from tenants.permissions import Permission
 
@@ -173,7 +173,7 @@ def _rendered(invoice: Invoice) -> dict[str, Any]:
         "brought_forward_nanos": invoice.brought_forward_nanos,
         "carried_nanos": invoice.carried_nanos,
         "payable_nanos": invoice.payable_nanos,
-        "amount_due": exact_dollars(invoice.payable_nanos).replace("$", "").replace(",", ""),
+        "amount_due": dollars(invoice.payable_nanos).replace("$", "").replace(",", ""),
         "issued_at": invoice.issued_at,
         "due_on": invoice.due_on,
         "paid_at": invoice.paid_at,

@@ -10,6 +10,8 @@ from django.db import transaction
 
 from inference.models import Pool, ServedModel
 from tenants.api_keys import MalformedApiKey
+from tenants.billing.models import Price
+from tenants.billing.prices import enter
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
@@ -18,6 +20,12 @@ DEMO_MODELS = ("penstock-demo", "sim")
 # Of the demo model and the simulated one. For another model it is what the catalogue shows until
 # an operator corrects it; workers hold requests to their engine's real bound.
 DEMO_CONTEXT_TOKENS = 2048
+# $0.10, $0.05 and $0.40 a million tokens, so that there are costs to look at.
+DEMO_PRICE = {
+    "prompt_micros_per_million_tokens": 100_000,
+    "cached_micros_per_million_tokens": 50_000,
+    "completion_micros_per_million_tokens": 400_000,
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -69,6 +77,8 @@ def _seed_model(name: str) -> None:
         model = ServedModel(name=name, pool=pool, context_tokens=DEMO_CONTEXT_TOKENS)
         model.full_clean()
         model.save()
+        if not Price.objects.filter(model=name).exists():
+            enter(Price(model=name, **DEMO_PRICE))
 
 
 def _seed_operator(email: str, password: str | None) -> str | None:

@@ -28,12 +28,12 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
-from tenants.billing.money import whole_cents
 from tenants.billing.periods import end_of, last_day, month_before, months_before
 from tenants.billing.sla_credits import Schedule
 from tenants.billing.usage_source import Attainment, UsageLine, cut_usage, usage_source
 from tenants.errors import Conflict
 from tenants.models import Project, Tenant
+from tenants.money import whole_cents
 from tenants.scoping import operator_scope
 
 # How far back late usage is looked for.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
-from tenants.billing.money import dollars, exact_dollars
 from tenants.billing.periods import last_day
+from tenants.money import dollars, dollars_and_cents
 
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
 _OF_LINES = (
@@ -71,9 +71,9 @@ def sums(invoice: Invoice) -> list[Sum]:
         parts.append(("Brought forward from the last invoice", invoice.brought_forward_nanos))
     if invoice.carried_nanos:
         parts.append(("Carried to the next invoice", -invoice.carried_nanos))
-    shown = [Sum(label=label, text=exact_dollars(nanos), nanos=nanos) for label, nanos in parts]
+    shown = [Sum(label=label, text=dollars(nanos), nanos=nanos) for label, nanos in parts]
     nanos = invoice.payable_nanos
-    return [*shown, Sum(label="Amount due", text=dollars(nanos), nanos=nanos)]
+    return [*shown, Sum(label="Amount due", text=dollars_and_cents(nanos), nanos=nanos)]
 
 
 def csv_text(invoice: Invoice) -> str:
@@ -113,7 +113,7 @@ def _rows(invoice: Invoice) -> Iterator[dict[str, object]]:
 
 def _plain(nanos: int) -> str:
     """Dollars as a number that spreadsheets read."""
-    return exact_dollars(nanos).replace("$", "").replace(",", "")
+    return dollars(nanos).replace("$", "").replace(",", "")
 
 
 def spreadsheet_cell(value: object) -> object:

@@ -24,7 +24,7 @@ from reportlab.platypus import KeepTogether, Paragraph, SimpleDocTemplate, Space
 
 from tenants.billing.invoice_pages import lines_of, period_words, sums
 from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
-from tenants.billing.money import dollars, exact_dollars
+from tenants.money import dollars, dollars_and_cents
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +111,7 @@ class _Face:
 
     def amount(self, nanos: int) -> Paragraph:
         """All nine digits, so that columns align; what is below a cent is quiet."""
-        text = exact_dollars(nanos)
+        text = dollars(nanos)
         whole, _, fraction = text.partition(".")
         fraction = fraction.ljust(9, "0")
         quiet = f'<font color="#9aabb1" size="6.5">{fraction[2:]}</font>'
@@ -227,7 +227,7 @@ def _parties(invoice: Invoice, face: _Face) -> Table:
         face.paragraph(invoice.buyer_name, style="name"),
         Spacer(1, 4 * mm),
         face.paragraph("Amount due", style="label"),
-        face.marked(dollars(invoice.payable_nanos), style="due", fontSize=18, leading=23),
+        face.marked(dollars_and_cents(invoice.payable_nanos), style="due", fontSize=18, leading=23),
     ]
     return Table([[left, table]], colWidths=[_WIDTH * 0.5, _WIDTH * 0.5], style=_PLAIN)
 

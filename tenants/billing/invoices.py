@@ -24,9 +24,9 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
-from tenants.billing.money import dollars, exact_dollars
 from tenants.errors import Conflict
 from tenants.models import PolicyChange, PolicyPart, Touched
+from tenants.money import dollars, dollars_and_cents
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
 
@@ -220,7 +220,7 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
                 reference=sla_reference(invoice, is_reversed=is_reversed),
                 entries=[entry for entry in entries if entry.nanos],
                 memo=f"{'Taken back: ' if is_reversed else ''}{invoice} for {invoice.month}, "
-                f"{dollars(granted)}",
+                f"{dollars_and_cents(granted)}",
             )
         ]
     )
@@ -252,7 +252,7 @@ def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> No
     held_nanos = hold([invoice.tenant_id])[invoice.tenant_id][account]
     if held_nanos < needed_nanos:
         raise Conflict(
-            f"The ledger of {invoice.tenant.name} has {exact_dollars(held_nanos)} in "
-            f"{account.replace('_', ' ')}, and {invoice} moves {exact_dollars(needed_nanos)} of "
+            f"The ledger of {invoice.tenant.name} has {dollars(held_nanos)} in "
+            f"{account.replace('_', ' ')}, and {invoice} moves {dollars(needed_nanos)} of "
             "it; was it spent, refunded or written off? Post an adjustment instead."
         )

@@ -20,8 +20,8 @@ from django.utils import timezone
 
 from tenants.billing import invoices
 from tenants.billing.models import Invoice, ProviderEvent, Verdict
-from tenants.billing.money import NANOS_PER_CENT
 from tenants.errors import Conflict
+from tenants.money import NANOS_PER_CENT
 from tenants.scoping import operator_scope
 
 log = structlog.get_logger(__name__)

@@ -14,8 +14,8 @@ from django.conf import settings
 from stripe.params import CustomerCreateParams
 
 from tenants.billing.models import Invoice, ProviderCustomer
-from tenants.billing.money import NANOS_PER_CENT
 from tenants.billing.providers import PaymentRequest, ProviderFailed
+from tenants.money import NANOS_PER_CENT
 from tenants.scoping import operator_scope
 
 _T = TypeVar("_T")

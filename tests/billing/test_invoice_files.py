@@ -13,7 +13,7 @@ from tenants.billing.invoice_drafts import draft_invoice
 from tenants.billing.invoice_pages import csv_text
 from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, Seller
-from tenants.billing.money import dollars, exact_dollars, whole_cents
+from tenants.money import dollars, dollars_and_cents, whole_cents
 from tests.billing.test_invoices import DEAR
 from tests.billing.using import OCTOBER, Customer, use
 
@@ -83,7 +83,7 @@ def test_the_csv_has_every_line_and_sum_and_no_formula(invoice: Invoice) -> None
     ],
 )
 def test_amounts_are_told_to_the_cent_or_exactly(nanos: int, cents: str, exact: str) -> None:
-    assert (dollars(nanos), exact_dollars(nanos)) == (cents, exact)
+    assert (dollars_and_cents(nanos), dollars(nanos)) == (cents, exact)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
-from tenants.billing.money import NANOS_PER_CENT
 from tenants.billing.month_end import run_month_end
 from tenants.errors import Conflict
+from tenants.money import NANOS_PER_CENT
 from tests.billing.using import AFTER_OCTOBER, NOON, OCTOBER, SEPTEMBER, Customer, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]

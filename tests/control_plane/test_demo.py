@@ -7,6 +7,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from inference.models import ServedModel
+from tenants.billing.models import Price
+from tenants.billing.prices import enter
 from tenants.models import ApiKey, Tenant, Tier, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
@@ -42,6 +44,22 @@ def test_an_empty_database_gets_the_whole_demo(demo_env: Path) -> None:
         ("sim", "sim"),
     }
     assert Tier.objects.count() == 4
+    assert set(Price.objects.values_list("model", "effective_until")) == {
+        ("penstock-demo", None),
+        ("sim", None),
+    }
+
+
+def test_a_price_that_was_there_before_its_model_stays() -> None:
+    mine = Price(
+        model="sim",
+        prompt_micros_per_million_tokens=1,
+        cached_micros_per_million_tokens=1,
+        completion_micros_per_million_tokens=1,
+    )
+    enter(mine)
+    seed()
+    assert Price.objects.get(model="sim").prompt_micros_per_million_tokens == 1
 
 
 def test_seeding_again_keeps_everything(demo_env: Path) -> None:

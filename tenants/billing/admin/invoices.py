@@ -24,10 +24,10 @@ from tenants.billing import invoices
 from tenants.billing.invoice_pages import csv_text, lines_of, sums
 from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
-from tenants.billing.money import dollars, exact_dollars
 from tenants.billing.month_end import issue_drafts
 from tenants.errors import Conflict
 from tenants.management.arguments import one_sentence
+from tenants.money import dollars, dollars_and_cents
 from tenants.operator_admin import ReadOnlyAdmin
 
 
@@ -145,11 +145,11 @@ class InvoiceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="charges", ordering="charges_nanos")
     def charges(self, invoice: Invoice) -> str:
-        return exact_dollars(invoice.charges_nanos)
+        return dollars(invoice.charges_nanos)
 
     @admin.display(description="amount due", ordering="payable_nanos")
     def amount_due(self, invoice: Invoice) -> str:
-        return dollars(invoice.payable_nanos)
+        return dollars_and_cents(invoice.payable_nanos)
 
     @admin.display(description="tenant")
     def tenant_link(self, invoice: Invoice) -> SafeString:
@@ -206,8 +206,8 @@ class InvoiceAdmin(ReadOnlyAdmin):
         return self.ask_first(
             request,
             title=f"Issue {invoice.tenant.name}'s invoice of {invoice.month}",
-            text=f"It gets its number and asks for {dollars(invoice.payable_nanos)}. From then on "
-            "it cannot be changed.",
+            text="It gets its number and asks for "
+            f"{dollars_and_cents(invoice.payable_nanos)}. From then on it cannot be changed.",
             button="Issue",
         )
 
@@ -223,7 +223,8 @@ class InvoiceAdmin(ReadOnlyAdmin):
         return self.ask_first(
             request,
             title=f"Mark {invoice} paid",
-            text=f"{invoice.tenant.name} has paid all of {dollars(invoice.payable_nanos)}.",
+            text=f"{invoice.tenant.name} has paid all of "
+            f"{dollars_and_cents(invoice.payable_nanos)}.",
             button="Mark paid",
             form=form,
         )
@@ -294,7 +295,7 @@ def _totals(shown: QuerySet[Invoice]) -> list[dict[str, Any]]:
         {
             "label": words[state],
             "count": found[f"{state}_count"],
-            "amount": dollars(found[f"{state}_nanos"]),
+            "amount": dollars_and_cents(found[f"{state}_nanos"]),
         }
         for state in InvoiceState.values
     ]
@@ -321,7 +322,7 @@ _TOTAL = (
 
 def _cells(line: InvoiceLine) -> tuple[str, ...]:
     if not line.is_usage:
-        return (line.description, "", "", "", "", "", exact_dollars(line.amount_nanos))
+        return (line.description, "", "", "", "", "", dollars(line.amount_nanos))
     what = " · ".join(filter(None, [line.model, line.tier, line.adapter]))
     late = f", late for {line.period:%B %Y}" if line.kind == LineKind.LATE_USAGE else ""
     counts = (line.requests, line.prompt_tokens, line.cached_tokens, line.completion_tokens)
@@ -329,7 +330,7 @@ def _cells(line: InvoiceLine) -> tuple[str, ...]:
         f"{what}{late}",
         line.project_name,
         *(f"{count:,}" for count in counts),
-        exact_dollars(line.amount_nanos),
+        dollars(line.amount_nanos),
     )
 
 

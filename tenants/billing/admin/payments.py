@@ -5,7 +5,7 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdo
 from unfold.decorators import display
 
 from tenants.billing.models import Payment, ProviderEvent, Seller, SlaCreditStep
-from tenants.billing.money import dollars
+from tenants.money import dollars_and_cents
 from tenants.operator_admin import LogAdmin, NeverDeleted, OperatorAdmin, ReadOnlyAdmin
 
 
@@ -40,7 +40,7 @@ class PaymentAdmin(ReadOnlyAdmin):
 
     @admin.display(description="amount", ordering="amount_nanos")
     def amount(self, payment: Payment) -> str:
-        return dollars(payment.amount_nanos)
+        return dollars_and_cents(payment.amount_nanos)
 
 
 @admin.register(ProviderEvent)

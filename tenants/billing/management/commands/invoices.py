@@ -14,12 +14,12 @@ from tenants.billing.invoice_drafts import draft_invoice, draft_invoices, last_m
 from tenants.billing.invoice_pages import csv_text
 from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceState
-from tenants.billing.money import dollars, exact_dollars
 from tenants.billing.month_end import issue_drafts
 from tenants.billing.periods import BadPeriod, parse_month
 from tenants.errors import TenantsError
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
+from tenants.money import dollars, dollars_and_cents
 from tenants.scoping import operator_scope
 
 _OF_ONE = ("pay", "void", "discard", "show")
@@ -125,10 +125,10 @@ class Command(ReportingCommand):
             self.report(
                 options,
                 **_facts(invoice),
-                charges=exact_dollars(invoice.charges_nanos),
-                credits=exact_dollars(invoice.credits_nanos),
-                brought_forward=exact_dollars(invoice.brought_forward_nanos),
-                carried=exact_dollars(invoice.carried_nanos),
+                charges=dollars(invoice.charges_nanos),
+                credits=dollars(invoice.credits_nanos),
+                brought_forward=dollars(invoice.brought_forward_nanos),
+                carried=dollars(invoice.carried_nanos),
                 due_on=f"{invoice.due_on:%Y-%m-%d}" if invoice.due_on else None,
                 void_reason=invoice.void_reason or None,
                 lines=invoice.lines.count(),
@@ -166,7 +166,7 @@ def _facts(invoice: Invoice) -> dict[str, Fact]:
         "tenant": invoice.buyer_name,
         "month": invoice.month,
         "state": str(invoice.state),
-        "amount_due": dollars(invoice.payable_nanos),
+        "amount_due": dollars_and_cents(invoice.payable_nanos),
         "payable_nanos": invoice.payable_nanos,
     }
 
