@@ -32,6 +32,7 @@ from inference.models import (
 )
 from inference.models.catalog import Capability
 from tenants.models import Tier
+from tenants.money import dollars
 from tenants.operator_admin import LogAdmin, OperatorAdmin, ReadOnlyAdmin
 from tenants.operator_forms import CheckboxesField
 
@@ -237,7 +238,7 @@ class UsageRecordAdmin(LogAdmin):
         "end",
         "prompt_tokens",
         "completion_tokens",
-        "cost_nanos",
+        "cost",
         "ttft_ms",
         "arrived_at",
     ]
@@ -260,6 +261,10 @@ class UsageRecordAdmin(LogAdmin):
     )
     def end(self, record: UsageRecord) -> str:
         return record.outcome
+
+    @display(description="cost", ordering="cost_nanos")
+    def cost(self, record: UsageRecord) -> str:
+        return dollars(record.cost_nanos)
 
 
 @admin.register(WastedAttempt)

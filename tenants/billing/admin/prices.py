@@ -8,6 +8,7 @@ from django.http import HttpRequest
 
 from tenants.billing import prices
 from tenants.billing.models import PoolCost, Price, PriceCorrection
+from tenants.money import dollars
 from tenants.operator_admin import AppendOnlyAdmin
 
 _AMOUNTS = [
@@ -16,6 +17,27 @@ _AMOUNTS = [
     "completion_micros_per_million_tokens",
 ]
 _PERIOD = ["effective_from", "effective_until"]
+_SHOWN = ["prompt", "cached", "completion"]
+
+
+def _per_million(micros: int) -> str:
+    return dollars(micros * 1000)
+
+
+class _AmountsAdmin(AppendOnlyAdmin):
+    """Shows the three prices in dollars."""
+
+    @admin.display(description="prompt, a million tokens")
+    def prompt(self, row: Price | PriceCorrection) -> str:
+        return _per_million(row.prompt_micros_per_million_tokens)
+
+    @admin.display(description="cached")
+    def cached(self, row: Price | PriceCorrection) -> str:
+        return _per_million(row.cached_micros_per_million_tokens)
+
+    @admin.display(description="completion")
+    def completion(self, row: Price | PriceCorrection) -> str:
+        return _per_million(row.completion_micros_per_million_tokens)
 
 
 class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -41,8 +63,8 @@ class _EnteredAdmin(AppendOnlyAdmin):
 
 
 @admin.register(Price)
-class PriceAdmin(_EnteredAdmin):
-    list_display = ["model", "tier", "adapter", *_AMOUNTS, "batch_discount_permille", *_PERIOD]
+class PriceAdmin(_EnteredAdmin, _AmountsAdmin):
+    list_display = ["model", "tier", "adapter", *_SHOWN, "batch_discount_permille", *_PERIOD]
     list_filter = ["model"]
     search_fields = ["model", "tier", "adapter"]
     fieldsets = [
@@ -53,10 +75,10 @@ class PriceAdmin(_EnteredAdmin):
 
 
 @admin.register(PriceCorrection)
-class PriceCorrectionAdmin(AppendOnlyAdmin):
+class PriceCorrectionAdmin(_AmountsAdmin):
     """What a past period should have cost; `manage.py rerate` goes by it."""
 
-    list_display = ["model", "tier", "adapter", *_AMOUNTS, *_PERIOD, "reason", "created_at"]
+    list_display = ["model", "tier", "adapter", *_SHOWN, *_PERIOD, "reason", "created_at"]
     search_fields = ["model", "reason"]
     fieldsets = [
         (None, {"fields": ["model", ("tier", "adapter")]}),
