@@ -14,17 +14,7 @@ def enqueue_arguments(
     """Of `enqueue`. `attempts`: how many the request had in a Redis that has lost it."""
     return (
         envelope.request_id,
-        envelope.service_class,
-        envelope.tenant_id,
-        envelope.project_id,
-        envelope.api_key_id,
-        envelope.weight,
-        envelope.prompt_bound,
-        _output_bound(envelope),
-        envelope.gateway_id,
-        envelope.arrived_at_ms,
-        envelope.ttft_target_ms,
-        envelope.max_wait_ms,
+        *_for_the_scheduler(envelope),
         envelope.on_saturation,
         int(envelope.is_resumable),
         envelope.adapter,
@@ -40,17 +30,7 @@ def adoption_arguments(envelope: Envelope, attempt: int) -> tuple[str, bytes]:
     words = (
         envelope.request_id,
         attempt,
-        envelope.service_class,
-        envelope.tenant_id,
-        envelope.project_id,
-        envelope.api_key_id,
-        envelope.weight,
-        envelope.prompt_bound,
-        _output_bound(envelope),
-        envelope.gateway_id,
-        envelope.arrived_at_ms,
-        envelope.ttft_target_ms,
-        envelope.max_wait_ms,
+        *_for_the_scheduler(envelope),
         int(envelope.is_resumable),
         len(envelope.resumed_token_ids),
         envelope.adapter,
@@ -88,5 +68,18 @@ def finish_arguments(
     )
 
 
-def _output_bound(envelope: Envelope) -> int:
-    return envelope.output_bound or envelope.max_output_tokens
+def _for_the_scheduler(envelope: Envelope) -> tuple[str | int, ...]:
+    """Whose it is, what it may take, who waits for it and for how long."""
+    return (
+        envelope.service_class,
+        envelope.tenant_id,
+        envelope.project_id,
+        envelope.api_key_id,
+        envelope.weight,
+        envelope.prompt_bound,
+        envelope.output_bound or envelope.max_output_tokens,
+        envelope.gateway_id,
+        envelope.arrived_at_ms,
+        envelope.ttft_target_ms,
+        envelope.max_wait_ms,
+    )
