@@ -22,7 +22,8 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_url import connect
 from inference.redis_functions import DISPATCH, library_text
-from inference.usage_intake import StreamEntry, record_entries
+from inference.usage_intake import record_entries
+from inference.usage_rows import StreamEntry
 
 log = structlog.get_logger(__name__)
 

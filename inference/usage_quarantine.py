@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from django.db import transaction
 
 from inference.models import UsageQuarantine
-from inference.usage_intake import StreamEntry, take_in
+from inference.usage_intake import take_in
+from inference.usage_rows import StreamEntry
 
 _CHUNK = 500
 

@@ -10,7 +10,8 @@ from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Api, Outcome, Prices, TokenUsage, UsageEntry
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
-from inference.usage_intake import StreamEntry, record_entries
+from inference.usage_intake import record_entries
+from inference.usage_rows import StreamEntry
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 

@@ -36,8 +36,9 @@ from inference.models import (
     UsageRollup,
     WastedAttempt,
 )
-from inference.usage_intake import StreamEntry, record_entries
+from inference.usage_intake import record_entries
 from inference.usage_partitions import month_of, months_present
+from inference.usage_rows import StreamEntry
 from tenants.billing.models import AccountName, LedgerEntry
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
