@@ -70,6 +70,8 @@ class _Table:
         with connection.cursor() as cursor:
             # In one order, so that collectors that insert the same rows wait, and none for ever.
             cursor.execute(self._sql(), [as_json(by_key[key] for key in sorted(by_key))])
+            if cursor.rowcount == len(by_key):
+                return list(by_key.values())
             return [by_key[str(key[0]), *key[1:]] for key in cursor.fetchall()]
 
     def _sql(self) -> str:

@@ -12,7 +12,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from django.db import connection, transaction
 
@@ -93,14 +92,15 @@ def hold(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
 
 
 def post(postings: Iterable[Posting]) -> list[bool]:
-    """Post transactions in one round trip; of each False where it was posted before. What does not
-    balance fails the commit, what would take an account below its floor fails at once."""
+    """Post transactions in one round trip, at most one of a tenant; of each False where it was
+    posted before. What does not balance, or would take an account below its floor, fails."""
     rows = [_row(posting) for posting in postings]
     if not rows:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(_POST, [json.dumps(rows)])
-        return [is_new for (is_new,) in cursor.fetchall()]
+        cursor.execute("SELECT penstock_ledger_post(%s::jsonb)", [json.dumps(rows)])
+        posted = {str(tenant_id) for (tenant_id,) in cursor.fetchall()}
+    return [row["tenant_id"] in posted for row in rows]
 
 
 def _usage(charges: Sequence[UsageCharge], held: Balances) -> list[Entry]:
@@ -132,14 +132,6 @@ def _paid_from(accounts: Sequence[AccountName], nanos: int, held: Balances) -> l
     if nanos:
         debits.append(Entry(account=last, nanos=nanos))
     return debits
-
-
-_POST: Final = """
-SELECT penstock_ledger_post(
-    gen_random_uuid(), tenant_id, kind, reference, memo, expires_at, entries)
-FROM jsonb_to_recordset(%s::jsonb) AS given(
-    tenant_id uuid, kind text, reference text, memo text, expires_at timestamptz, entries jsonb)
-"""
 
 
 def _row(posting: Posting) -> dict[str, object]:

@@ -2,8 +2,8 @@
 --
 -- Nobody has a right to write its tables: the functions here run as their owner. A transaction is
 -- posted in one call, under the lock of its tenant's head, which is also the end of its hash chain;
--- who posts for several tenants locks them in the order of their ids. Triggers refuse what is not an
--- addition, to everybody; a deferred one refuses a commit that leaves a transaction unbalanced.
+-- who posts for several tenants locks them in the order of their ids. Triggers refuse, to everybody,
+-- what is not an addition, entries that do not balance, and a transaction without any.
 
 -- Lock the heads of tenants, in the order of their ids. -> what each of their accounts holds
 CREATE FUNCTION penstock_ledger_lock(of_tenants uuid[])
@@ -33,113 +33,137 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), '')
 $$;
 
--- Post one transaction. `entries` is a list of {account, nanos, model, day, requests}, in order.
--- -> false: one of this reference was posted before, and nothing is changed.
-CREATE FUNCTION penstock_ledger_post(
-    new_id uuid, of_tenant uuid, what text, with_reference text, with_memo text, until timestamptz,
-    entries jsonb
-) RETURNS boolean
+-- As the audit log encodes one part of what is hashed; inlined, so cheap.
+CREATE FUNCTION penstock_ledger_part(part text) RETURNS bytea
+LANGUAGE sql STABLE AS $$
+    SELECT convert_to(
+        octet_length(convert_to(coalesce(part, ''), 'UTF8')) || ':' || coalesce(part, ''), 'UTF8')
+$$;
+
+-- Post transactions, at most one of a tenant. `postings` is a list of {tenant_id, kind, reference,
+-- memo, expires_at, entries}, entries one of {account, nanos, model, day, requests}, in order.
+-- -> whose were posted: not those whose reference was posted before, for whom nothing is changed.
+CREATE FUNCTION penstock_ledger_post(postings jsonb) RETURNS SETOF uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     actor jsonb := coalesce(
         nullif(current_setting('penstock.actor', true), ''), '{"kind": "unknown"}')::jsonb;
-    head billing_ledgerhead%ROWTYPE;
-    posted billing_ledgertransaction%ROWTYPE;
-    digest bytea;
+    tenants uuid[] := ARRAY(
+        SELECT (each ->> 'tenant_id')::uuid FROM jsonb_array_elements(postings) AS each);
 BEGIN
-    SELECT * INTO head FROM billing_ledgerhead WHERE tenant_id = of_tenant FOR UPDATE;
-    IF NOT FOUND THEN
-        PERFORM penstock_ledger_lock(ARRAY[of_tenant]);
-        SELECT * INTO head FROM billing_ledgerhead WHERE tenant_id = of_tenant;
+    IF cardinality(tenants) <> (SELECT count(DISTINCT each) FROM unnest(tenants) AS each) THEN
+        RAISE invalid_parameter_value USING MESSAGE =
+            'a call posts at most one transaction of a tenant, got more';
     END IF;
-    PERFORM 1 FROM billing_ledgertransaction
-        WHERE tenant_id = of_tenant AND reference = with_reference;
-    IF FOUND THEN
-        RETURN false;
-    END IF;
-
-    posted.id := new_id;
-    posted.tenant_id := of_tenant;
-    posted.sequence := head.sequence + 1;
-    posted.at := clock_timestamp();
-    posted.kind := what;
-    posted.reference := with_reference;
-    posted.memo := with_memo;
-    posted.expires_at := until;
-    posted.actor_kind := left(actor ->> 'kind', 20);
-    posted.actor_id := left(coalesce(actor ->> 'id', ''), 200);
-    posted.previous_hash := head.hash;
-    SELECT sha256(string_agg(penstock_audit_encode(
-            (place - 1)::text, each ->> 'account', each ->> 'nanos', each ->> 'model',
-            each ->> 'day', each ->> 'requests'), ''::bytea ORDER BY place))
-        INTO digest FROM jsonb_array_elements(entries) WITH ORDINALITY AS listed(each, place);
-    posted.hash := sha256(head.hash || penstock_audit_encode(
-        of_tenant::text, posted.sequence::text, penstock_ledger_moment(posted.at), posted.kind,
-        posted.reference, posted.memo, penstock_ledger_moment(posted.expires_at),
-        posted.actor_kind, posted.actor_id, encode(digest, 'hex')));
-
-    INSERT INTO billing_ledgertransaction SELECT posted.*;
-    INSERT INTO billing_ledgerentry (
-            transaction_id, tenant_id, position, account, nanos, model, day, requests)
-        SELECT new_id, of_tenant, place - 1, each ->> 'account', (each ->> 'nanos')::bigint,
-            each ->> 'model', (each ->> 'day')::date, (each ->> 'requests')::integer
-        FROM jsonb_array_elements(entries) WITH ORDINALITY AS listed(each, place);
+    PERFORM penstock_ledger_lock(tenants);
+    SELECT coalesce(jsonb_agg(each), '[]'::jsonb) INTO postings
+        FROM jsonb_array_elements(postings) AS each
+        WHERE NOT EXISTS (
+            SELECT FROM billing_ledgertransaction
+            WHERE tenant_id = (each ->> 'tenant_id')::uuid AND reference = each ->> 'reference');
+    -- Before they are added to: a new one must not be below its floor for a moment.
     INSERT INTO billing_ledgeraccount (tenant_id, name, balance_nanos)
-        SELECT DISTINCT of_tenant, each ->> 'account', 0 FROM jsonb_array_elements(entries) AS each
+        SELECT DISTINCT (each ->> 'tenant_id')::uuid, entry ->> 'account', 0
+        FROM jsonb_array_elements(postings) AS each, jsonb_array_elements(each -> 'entries') AS entry
         ON CONFLICT DO NOTHING;
-    UPDATE billing_ledgeraccount AS held SET balance_nanos = balance_nanos + moved.nanos
-        FROM (
-            SELECT account, sum(nanos) * penstock_ledger_sense(account) AS nanos
-            FROM billing_ledgerentry WHERE transaction_id = new_id GROUP BY account
-        ) AS moved
-        WHERE held.tenant_id = of_tenant AND held.name = moved.account;
-    UPDATE billing_ledgerhead SET sequence = posted.sequence, hash = posted.hash,
-            usage_nanos = usage_nanos + CASE WHEN what <> 'usage' THEN 0 ELSE (
-                SELECT -coalesce(sum(nanos), 0) FROM billing_ledgerentry
-                WHERE transaction_id = new_id AND account = 'revenue') END
-        WHERE tenant_id = of_tenant;
-    RETURN true;
+
+    RETURN QUERY
+    WITH given AS MATERIALIZED (
+        SELECT gen_random_uuid() AS id, posting.tenant_id, head.sequence + 1 AS sequence,
+            clock_timestamp() AS at, kind, reference, memo, expires_at, entries,
+            left(actor ->> 'kind', 20) AS actor_kind,
+            left(coalesce(actor ->> 'id', ''), 200) AS actor_id, head.hash AS previous_hash
+        FROM jsonb_to_recordset(postings) AS posting(
+            tenant_id uuid, kind text, reference text, memo text, expires_at timestamptz,
+            entries jsonb)
+        JOIN billing_ledgerhead AS head ON head.tenant_id = posting.tenant_id
+    ), lines AS MATERIALIZED (
+        SELECT id, tenant_id, place - 1 AS position, account, nanos, model, day, requests
+        FROM given, ROWS FROM (
+            jsonb_to_recordset(entries) AS (
+                account text, nanos bigint, model text, day date, requests integer)
+        ) WITH ORDINALITY AS line(account, nanos, model, day, requests, place)
+    ), digests AS (
+        SELECT id, sha256(string_agg(
+            penstock_ledger_part(position::text) || penstock_ledger_part(account)
+            || penstock_ledger_part(nanos::text) || penstock_ledger_part(model)
+            || penstock_ledger_part(to_char(day, 'YYYY-MM-DD'))
+            || penstock_ledger_part(requests::text), ''::bytea ORDER BY position)) AS digest
+        FROM lines GROUP BY id
+    ), posted AS (
+        INSERT INTO billing_ledgertransaction (id, tenant_id, sequence, at, kind, reference, memo,
+            expires_at, actor_kind, actor_id, previous_hash, hash)
+        SELECT id, tenant_id, sequence, at, kind, reference, memo, expires_at, actor_kind, actor_id,
+            previous_hash, sha256(previous_hash
+                || penstock_ledger_part(tenant_id::text) || penstock_ledger_part(sequence::text)
+                || penstock_ledger_part(penstock_ledger_moment(at)) || penstock_ledger_part(kind)
+                || penstock_ledger_part(reference) || penstock_ledger_part(memo)
+                || penstock_ledger_part(penstock_ledger_moment(expires_at))
+                || penstock_ledger_part(actor_kind) || penstock_ledger_part(actor_id)
+                || penstock_ledger_part(encode(digest, 'hex')))
+        FROM given LEFT JOIN digests USING (id)
+        RETURNING tenant_id, id, sequence, hash, kind
+    ), written AS (
+        INSERT INTO billing_ledgerentry (
+            transaction_id, tenant_id, position, account, nanos, model, day, requests)
+        SELECT id, tenant_id, position, account, nanos, model, day, requests FROM lines
+    ), moved AS (
+        SELECT tenant_id, account, sum(nanos) AS nanos FROM lines GROUP BY tenant_id, account
+    ), held AS (
+        UPDATE billing_ledgeraccount AS held
+        SET balance_nanos = balance_nanos + nanos * penstock_ledger_sense(account)
+        FROM moved WHERE held.tenant_id = moved.tenant_id AND held.name = account
+    )
+    UPDATE billing_ledgerhead AS head SET sequence = posted.sequence, hash = posted.hash,
+        usage_nanos = usage_nanos - CASE WHEN kind = 'usage' THEN coalesce(nanos, 0) ELSE 0 END
+    FROM posted LEFT JOIN moved
+        ON moved.tenant_id = posted.tenant_id AND moved.account = 'revenue'
+    WHERE head.tenant_id = posted.tenant_id
+    RETURNING head.tenant_id;
 END $$;
 
--- While a transaction commits: each that it added must balance, and have entries.
+-- What a statement adds to the entries of a transaction comes to nothing.
 CREATE FUNCTION penstock_ledger_check() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-    of_transaction uuid := CASE TG_TABLE_NAME
-        WHEN 'billing_ledgerentry' THEN (to_jsonb(NEW) ->> 'transaction_id')::uuid
-        ELSE (to_jsonb(NEW) ->> 'id')::uuid END;
-    entries bigint;
-    total numeric;
+    wrong record;
 BEGIN
-    SELECT count(*), coalesce(sum(nanos), 0) INTO entries, total
-        FROM billing_ledgerentry WHERE transaction_id = of_transaction;
-    IF entries < 2 THEN
-        RAISE check_violation USING MESSAGE = format(
-            'ledger transaction %s has %s entries, at least 2 are expected', of_transaction,
-            entries);
-    ELSIF total <> 0 THEN
+    SELECT transaction_id, sum(nanos) AS total INTO wrong
+        FROM added GROUP BY transaction_id HAVING sum(nanos) <> 0 LIMIT 1;
+    IF FOUND THEN
         RAISE check_violation USING MESSAGE = format(
             'ledger transaction %s does not balance: its entries come to %s nano-dollars, not to 0',
-            of_transaction, total);
+            wrong.transaction_id, wrong.total);
     END IF;
     RETURN NULL;
 END $$;
 
-CREATE CONSTRAINT TRIGGER ledger_balances AFTER INSERT ON billing_ledgertransaction
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_ledger_check();
-CREATE CONSTRAINT TRIGGER ledger_balances AFTER INSERT ON billing_ledgerentry
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_ledger_check();
+-- While a transaction commits: each that it added has entries. As none moves nothing, two or more.
+CREATE FUNCTION penstock_ledger_check_entries() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM billing_ledgerentry WHERE transaction_id = NEW.id) THEN
+        RAISE check_violation USING MESSAGE = format('ledger transaction %s has no entries', NEW.id);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER ledger_balances AFTER INSERT ON billing_ledgerentry
+REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION penstock_ledger_check();
+CREATE CONSTRAINT TRIGGER ledger_has_entries AFTER INSERT ON billing_ledgertransaction
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_ledger_check_entries();
 
 -- The rights ------------------------------------------------------------------------------------
 
 REVOKE ALL ON FUNCTION
     penstock_ledger_lock(uuid[]),
-    penstock_ledger_post(uuid, uuid, text, text, text, timestamptz, jsonb),
-    penstock_ledger_check()
+    penstock_ledger_post(jsonb),
+    penstock_ledger_check(),
+    penstock_ledger_check_entries()
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     penstock_ledger_lock(uuid[]),
-    penstock_ledger_post(uuid, uuid, text, text, text, timestamptz, jsonb)
+    penstock_ledger_post(jsonb)
 TO penstock_operator;
 
 -- By default both have all.

@@ -305,28 +305,22 @@ def test_drafts_of_a_tenant_are_issued_in_the_order_of_their_months(acme: Custom
 
 
 def test_credit_pays_first_and_the_invoice_says_which(acme: Customer) -> None:
-    ledger.post(
-        [
-            ledger.Posting(
-                tenant_id=acme.tenant.id,
-                kind=kind,
-                reference=kind,
-                entries=[
-                    ledger.Entry(account=source, nanos=nanos),
-                    ledger.Entry(account=account, nanos=-nanos),
-                ],
-            )
-            for kind, source, account, nanos in (
-                (
-                    TransactionKind.PROMOTION,
-                    AccountName.PROMOTION_EXPENSE,
-                    AccountName.PROMOTIONAL_CREDIT,
-                    30,
-                ),
-                (TransactionKind.TOP_UP, AccountName.CASH, AccountName.PREPAID_CREDIT, 25),
-            )
+    for kind, source, account, nanos in (
+        (
+            TransactionKind.PROMOTION,
+            AccountName.PROMOTION_EXPENSE,
+            AccountName.PROMOTIONAL_CREDIT,
+            30,
+        ),
+        (TransactionKind.TOP_UP, AccountName.CASH, AccountName.PREPAID_CREDIT, 25),
+    ):
+        entries = [
+            ledger.Entry(account=source, nanos=nanos),
+            ledger.Entry(account=account, nanos=-nanos),
         ]
-    )
+        ledger.post(
+            [ledger.Posting(tenant_id=acme.tenant.id, kind=kind, reference=kind, entries=entries)]
+        )
     assert use(acme, times=5) == 90
     invoice = issued(acme)
     paid = invoice.lines.filter(kind=LineKind.PAID_BY_CREDIT).values_list("account", "amount_nanos")

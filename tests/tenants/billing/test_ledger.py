@@ -1,5 +1,6 @@
 """The ledger: what is posted, once, and what PostgreSQL refuses to anybody."""
 
+import dataclasses
 import datetime
 import uuid
 from collections.abc import Callable, Iterator
@@ -123,17 +124,22 @@ def test_what_does_not_balance_is_refused_with_the_difference(acme: Project) -> 
     message = "does not balance: its entries come to 1 nano-dollars"
     with pytest.raises(IntegrityError, match=message), transaction.atomic():
         post([an_unbalanced_posting(acme)])
-        with connection.cursor() as cursor:
-            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     assert not LedgerTransaction.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_does_not_balance_fails_the_commit(acme: Project) -> None:
-    with pytest.raises(IntegrityError, match="does not balance"), transaction.atomic():
-        assert post([an_unbalanced_posting(acme)]) == [True]
+def test_a_transaction_without_entries_fails_the_commit(acme: Project) -> None:
+    empty = dataclasses.replace(an_unbalanced_posting(acme), entries=[])
+    with pytest.raises(IntegrityError, match="has no entries"), transaction.atomic():
+        assert post([empty]) == [True]
     assert not LedgerTransaction.objects.exists()
-    assert not LedgerAccount.objects.exists()
+
+
+def test_two_transactions_of_a_tenant_need_two_calls(acme: Project) -> None:
+    posting = an_unbalanced_posting(acme)
+    message = "at most one transaction of a tenant"
+    with pytest.raises(DatabaseError, match=message), transaction.atomic():
+        post([posting, dataclasses.replace(posting, reference="another")])
 
 
 @pytest.mark.parametrize("account", ["promotional_credit", "sla_credit", "prepaid_credit"])
