@@ -10,6 +10,7 @@ import secrets
 import socket
 import threading
 import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Final, cast
 
 import structlog
@@ -33,6 +34,7 @@ PAGE: Final = 1000
 # a tenant is charged once for all of its own.
 PAGES_OF_A_BATCH: Final = 10
 IDLE_PAUSE_SECONDS: Final = 0.2
+COLLECTORS: Final = 2
 # What another consumer has held for this long without acknowledging it is taken over.
 CLAIM_AFTER_MS: Final = 30_000
 CLAIM_EVERY_SECONDS: Final = 10.0
@@ -41,6 +43,27 @@ FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
 RECEIPTS_TTL_SECONDS: Final = 7 * 86_400
 MIN_BACKOFF_SECONDS: Final = 0.2
 MAX_BACKOFF_SECONDS: Final = 5.0
+
+
+def run_collectors(stop: threading.Event) -> None:
+    """Some beside each other, each with a connection of its own, until told to stop: while
+    PostgreSQL records a batch of one, another reads the next. Raises what ends any of them."""
+    with (
+        dispatch_redis() as redis,
+        ThreadPoolExecutor(COLLECTORS, thread_name_prefix="collector") as threads,
+    ):
+        running = [threads.submit(_run_collector, redis, stop) for _ in range(COLLECTORS)]
+        wait(running, return_when=FIRST_COMPLETED)
+        stop.set()
+    for each in running:
+        each.result()
+
+
+def _run_collector(redis: Redis, stop: threading.Event) -> None:
+    try:
+        UsageCollector(redis).run(stop)
+    finally:
+        connection.close()
 
 
 class UsageCollector:

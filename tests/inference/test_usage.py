@@ -28,7 +28,7 @@ from gpu_workers.protocol.policy import ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
 from inference import metering
 from inference.histograms import Histogram
-from inference.metering import UsageCollector
+from inference.metering import UsageCollector, run_collectors
 from inference.models import (
     DailyUsage,
     UsageQuarantine,
@@ -250,19 +250,12 @@ def test_requests_that_expired_in_a_pool_without_workers_are_on_record(
 
 
 class TestRunning:
-    """The collector as a process: in a thread here, with its own connection."""
+    """The collectors as in a process: in threads here, with connections of their own."""
 
     @pytest.fixture
     def collector(self, redis: Redis, api_key: ApiKey) -> Iterator[None]:
         stop = threading.Event()
-
-        def run() -> None:
-            try:
-                UsageCollector(redis).run(stop)
-            finally:
-                connection.close()
-
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run_collectors, args=(stop,))
         thread.start()
         yield
         stop.set()

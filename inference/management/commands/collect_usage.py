@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from inference.metering import UsageCollector, dispatch_redis
+from inference.metering import UsageCollector, dispatch_redis, run_collectors
 from tenants.management.reporting import ReportingCommand
 
 
@@ -19,12 +19,11 @@ class Command(ReportingCommand):
         parser.add_argument("--once", action="store_true", help="record all there is, then end")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        if not options["once"]:
+            run_collectors(_stop_at_signal())
+            return
         with dispatch_redis() as redis:
-            collector = UsageCollector(redis)
-            if not options["once"]:
-                collector.run(_stop_at_signal())
-                return
-            collected = collector.drain()
+            collected = UsageCollector(redis).drain()
         self.report(options, collected=collected)
 
 
