@@ -129,15 +129,20 @@ def _rows(sums: dict[_Key, _Sum]) -> Iterator[dict[str, object]]:
 
 @cache
 def _upsert() -> str:
-    """The hours as they are given, and their sums by day, in one statement."""
+    tenant, *others = OWNERS
+    return adding(recordset(UsageRollup, (tenant, "hour", *others, *SUMMED)))
+
+
+def adding(hours: str) -> str:
+    """The statement that adds these rows to the hours, and their sums by day to the days. `hours`
+    is SQL for what can stand in a FROM, with the columns of `UsageRollup`."""
     tenant, *others = OWNERS
     hour_key, day_key = (", ".join((tenant, period, *others)) for period in ("hour", "day"))
     summed = ", ".join(SUMMED)
     added = ", ".join(f"{name} = kept.{name} + excluded.{name}" for name in SUMMED)
     sums = ", ".join(f"sum({name})" for name in SUMMED)
-    given = recordset(UsageRollup, (tenant, "hour", *others, *SUMMED))
     return f"""
-        WITH given AS MATERIALIZED (SELECT * FROM {given}),
+        WITH given AS MATERIALIZED (SELECT * FROM {hours}),
         hours AS (
             INSERT INTO {UsageRollup._meta.db_table} AS kept ({hour_key}, {summed})
             SELECT {hour_key}, {summed} FROM given

@@ -14,9 +14,10 @@ from typing import Final
 from django.db import connection
 from django.utils import timezone
 
+from gpu_workers.protocol.messages import Outcome
 from inference.histograms import number_sql
-from inference.models.rollup import OWNERS, DailyUsage, UsageRollup
-from inference.rollups import SUMMED
+from inference.models.rollup import OWNERS
+from inference.rollups import SUMMED, adding
 from inference.usage_partitions import make_partitions, month_of
 from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.load_seed import seed_load
@@ -61,8 +62,7 @@ def _add(first: date, days: int, count: int, tenants: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_MAKE, [tenants, days * _DAY_MS, begin_ms, count])
         cursor.execute(_RECORD)
-        cursor.execute(_sum_up(UsageRollup._meta.db_table, "hour"))
-        cursor.execute(_sum_up(DailyUsage._meta.db_table, "day"))
+        cursor.execute(adding(_hours()))
         cursor.execute(_CHARGES)
         charges = [
             UsageCharge(tenant_id=tenant, model=model, day=day, nanos=int(nanos), requests=requests)
@@ -130,20 +130,13 @@ FROM seeded WHERE cost_nanos > 0 GROUP BY 1, 2, 3
 """
 
 
-def _sum_up(table: str, period: str) -> str:
-    """Adds what was seeded to a table of rollups."""
+def _hours() -> str:
+    """What was seeded, as rows of `UsageRollup`."""
     tenant, *others = OWNERS
-    key = ", ".join((tenant, period, *others))
-    utc = "arrived_at AT TIME ZONE 'UTC'"
-    start = (
-        f"date_trunc('hour', {utc}) AT TIME ZONE 'UTC'" if period == "hour" else f"({utc})::date"
-    )
+    key = ", ".join((tenant, "hour", *others))
     sums = {
         "requests": "count(*)",
-        **{
-            outcome: f"count(*) FILTER (WHERE outcome = '{outcome}')"
-            for outcome in ("completed", "cancelled", "refused", "expired", "failed")
-        },
+        **{outcome.value: f"count(*) FILTER (WHERE outcome = '{outcome}')" for outcome in Outcome},
         **{
             name: f"sum({name})"
             for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
@@ -156,14 +149,11 @@ def _sum_up(table: str, period: str) -> str:
             "extract(epoch FROM finished_at - arrived_at)::float8 * 1000", "outcome = 'completed'"
         ),
     }
-    added = ", ".join(f"{name} = kept.{name} + excluded.{name}" for name in SUMMED)
-    return f"""
-        INSERT INTO {table} AS kept ({key}, {", ".join(SUMMED)})
-        SELECT {tenant}, {start} AS {period}, {", ".join(others)},
-            {", ".join(sums[name] for name in SUMMED)}
+    return f"""(
+        SELECT {tenant}, date_trunc('hour', arrived_at, 'UTC') AS hour, {", ".join(others)},
+            {", ".join(f"{sums[name]} AS {name}" for name in SUMMED)}
         FROM seeded GROUP BY {key} ORDER BY {key}
-        ON CONFLICT ({key}) DO UPDATE SET {added}
-    """  # noqa: S608 - names of ours alone
+    ) AS seeded_hours"""  # noqa: S608 - names of ours alone
 
 
 def _histogram(milliseconds: str, which: str) -> str:
