@@ -376,14 +376,28 @@ local function withdrawn(keys, args)
 end
 
 -- ARGV: nanos -> 1 | 0. What has ended has cost at least what is on record: where a Redis was lost
--- with what nobody had recorded yet, it comes back with the records.
+-- with what nobody had recorded yet, it comes back with the records. What is on record may still be
+-- reserved: it counts when it is settled, and not here as well.
 local function raise_spend(keys, args)
   call = redis.call
-  local balance = keys[1] .. ':balance'
-  if tonumber(args[1]) <= (tonumber(call('HGET', balance, 'settled')) or 0) then
+  local balance, nanos = keys[1] .. ':balance', tonumber(args[1])
+  local settled = tonumber(call('HGET', balance, 'settled')) or 0
+  if nanos <= settled then
     return 0
   end
-  call('HSET', balance, 'settled', args[1])
+  local counted = call('HGETALL', balance)
+  for index = 1, #counted, 2 do
+    local name, amount = counted[index], tonumber(counted[index + 1])
+    if name == 'reserved' then
+      nanos = nanos - amount
+    elseif string.find(name, '^withdrawal:') then
+      nanos = nanos + amount
+    end
+  end
+  if nanos <= settled then
+    return 0
+  end
+  call('HSET', balance, 'settled', string.format('%.0f', nanos))
   return 1
 end
 

@@ -56,6 +56,10 @@ app.conf.beat_schedule = {
         "task": "billing.expire_promotions",
         "schedule": 1800.0,
     },
+    "what a lost Redis had counted as spent comes back": {
+        "task": "billing.tell_redis_again",
+        "schedule": 60.0,
+    },
     "credit that nobody took back in the end is free again": {
         "task": "billing.release_withdrawals",
         "schedule": 300.0,

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import keys
 from tenants.billing.models import CREDITS, AccountName, LedgerAccount, LedgerHead
 from tenants.models.tenant import BillingMode, Tenant
+from tenants.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +79,8 @@ def posted_usage(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
 
 def tell_redis(spent: Mapping[uuid.UUID, int]) -> None:
     """After the commit that posted usage: where Redis has lost what nobody had recorded yet, it
-    counts it again from here on. A Redis that is down is told with the next usage."""
+    counts it again from here on, but for what open requests have reserved, which may be the same. A
+    Redis that is down is told later (`tell_redis_again`)."""
     from tenants.policy import policy_redis
 
     try:
@@ -89,6 +91,14 @@ def tell_redis(spent: Mapping[uuid.UUID, int]) -> None:
             pipeline.execute()
     except RedisError as error:
         log.warning("spend_not_told", error=str(error))
+
+
+def tell_redis_again() -> None:
+    """What it could not count while it was down, or while requests were open."""
+    with operator_scope("posted usage"):
+        prepaid = Tenant.objects.filter(billing_mode=BillingMode.PREPAID)
+        spent = posted_usage(list(prepaid.values_list("id", flat=True)))
+    tell_redis(spent)
 
 
 # Withdrawals ------------------------------------------------------------------------------------

@@ -10,6 +10,11 @@ def expire_promotions() -> int:
     return credit.expire_promotions()
 
 
+@shared_task(name="billing.tell_redis_again", expires=60)  # type: ignore[untyped-decorator]
+def tell_redis_again() -> None:
+    balances.tell_redis_again()
+
+
 @shared_task(name="billing.release_withdrawals", expires=60)  # type: ignore[untyped-decorator]
 def release_withdrawals() -> int:
     return balances.release_withdrawals()

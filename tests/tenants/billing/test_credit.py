@@ -5,17 +5,20 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, cast
 
+import msgspec
 import pytest
 from django.core.exceptions import ValidationError
 from redis import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import LimitName
+from inference.limits import packed
 from inference.redis_functions import ADMISSION, library_text
 from tenants.billing import balances, credit
 from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.billing.ledger_chain import ledger_problems
 from tenants.billing.models import LedgerTransaction
+from tenants.billing.tasks import tell_redis_again
 from tenants.errors import Conflict
 from tenants.models import BillingMode, PolicyChange, Project
 from tenants.scoping import operator_scope
@@ -79,6 +82,34 @@ def test_gateways_are_told_of_credit_as_it_comes_and_usage_changes_nothing_of_it
     held = balances.balance_of(tenant_id)
     assert (held.promotional_nanos, held.prepaid_nanos, held.credit_nanos) == (0, 80, 80)
     assert counted(redis, tenant_id)["settled"] == 30, "Redis is told what it may have lost"
+
+
+def test_usage_that_is_on_record_before_its_request_is_settled_counts_once(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    prefix = keys.tenant_prefix(str(tenant_id))
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    claim = msgspec.msgpack.encode(["key", "project", 9, 40])
+    redis.fcall(
+        keys.FUNCTION_RESERVE, 1, prefix, "r1", "key", "project", "9", "40", claim, packed([])
+    )
+    use(tenant_id, 30)
+    assert counted(redis, tenant_id) == {"reserved": 40}
+    redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "30")
+    assert counted(redis, tenant_id) == {"reserved": 0, "settled": 30}
+
+
+def test_what_a_lost_redis_had_counted_comes_back_beside_what_is_reserved(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    credit.top_up(tenant_id, 1000, reference="payment 1")
+    reserve(redis, tenant_id, 40)
+    assert balances.set_aside(tenant_id, balances.new_withdrawal(), 5) == 5
+    use(tenant_id, 300)
+    assert counted(redis, tenant_id)["settled"] == 260, "the open request may be among the 300"
+    reserve(redis, tenant_id, -40)
+    tell_redis_again.apply()
+    assert counted(redis, tenant_id)["settled"] == 300
 
 
 def test_a_postpaid_tenant_has_no_such_limit(redis: Redis, acme: Project) -> None:
