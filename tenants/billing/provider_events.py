@@ -69,13 +69,15 @@ def _signature_problem(text: str, signature: str) -> Received | None:
     import stripe
 
     secret = settings.PENSTOCK_STRIPE_WEBHOOK_SECRET
+    if not signature.isascii():
+        return Received(verdict=Verdict.FORGED, reason="The signature is not in ASCII.")
     try:
         stripe.WebhookSignature.verify_header(text, signature, secret, tolerance=None)
     except stripe.SignatureVerificationError as error:
         return Received(verdict=Verdict.FORGED, reason=str(error)[:500])
-    signed_at = next(
-        int(part[2:]) for part in signature.split(",") if part.strip().startswith("t=")
-    )
+    # The one that was signed, as the library finds it: the first, and spaces are part of a name.
+    parts = [part.split("=") for part in signature.split(",")]
+    signed_at = next(int(part[1]) for part in parts if part[0] == "t")
     age = time.time() - signed_at
     if abs(age) > TOLERANCE_SECONDS:
         return Received(
@@ -107,8 +109,10 @@ def _once(event: Mapping[str, Any], text: str, address: str | None) -> Received:
 def _apply(event: Mapping[str, Any]) -> Received:
     if event.get("type") != "invoice.paid":
         return Received(verdict=Verdict.IGNORED, reason="")
-    paid = event.get("data", {}).get("object", {})
-    number = (paid.get("metadata") or {}).get("penstock_invoice")
+    if event.get("account"):
+        return Received(verdict=Verdict.PUZZLING, reason="It is of an account connected to ours.")
+    paid = _part(_part(event, "data"), "object")
+    number = _part(paid, "metadata").get("penstock_invoice")
     if not number:
         return Received(verdict=Verdict.IGNORED, reason="It is about no invoice of ours.")
     try:
@@ -172,6 +176,12 @@ def _event(text: str) -> dict[str, Any] | None:
         return None
     is_one = isinstance(event, dict) and isinstance(event.get("id"), str) and bool(event["id"])
     return event if is_one else None
+
+
+def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object in an object; an empty one where there is none."""
+    part = whole.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _moment(seconds: object) -> datetime:

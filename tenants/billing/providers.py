@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 import structlog
 from django.conf import settings
+from django.db.models import Q
 
 from tenants.billing.models import Invoice, InvoiceState
 from tenants.scoping import operator_scope
@@ -34,7 +35,7 @@ class PaymentProvider(Protocol):
         """Ask for what an issued invoice comes to; None where nobody can be asked."""
 
     def withdraw(self, invoice: Invoice) -> None:
-        """No longer ask for it: it is void."""
+        """No longer ask for it: it is void, or was paid otherwise."""
 
 
 class Manual:
@@ -62,18 +63,18 @@ def current_provider() -> PaymentProvider:
 
 
 def request_payments(provider: PaymentProvider | None = None) -> int:
-    """Have every issued invoice collected that is not yet, and no void one; returns for how many
-    the provider was asked. What fails is tried again the next time. No transaction is open while
-    the provider is asked."""
+    """Have every issued invoice collected that is not yet, and none that is void or was paid
+    otherwise; returns for how many the provider was asked. What fails is tried again the next time.
+    No transaction is open while the provider is asked."""
     provider = provider or current_provider()
     if provider.name == _MANUAL.name:
         return 0
     with operator_scope("payment requests"):
         invoices = Invoice.objects.select_related("tenant", "seller")
         due = list(invoices.filter(state=InvoiceState.ISSUED, provider_reference=""))
-        withdrawn = list(
-            invoices.filter(state=InvoiceState.VOID, provider=provider.name).exclude(payment_url="")
-        )
+        paid_otherwise = Q(state=InvoiceState.PAID) & ~Q(payment__provider=provider.name)
+        over = invoices.filter(Q(state=InvoiceState.VOID) | paid_otherwise, provider=provider.name)
+        withdrawn = list(over.exclude(payment_url=""))
     return sum([_request(provider, invoice) for invoice in due]) + sum(
         [_withdraw(provider, invoice) for invoice in withdrawn]
     )

@@ -113,6 +113,21 @@ def test_a_void_invoice_is_withdrawn(api: StripeApi, invoice: Invoice) -> None:
     assert request_payments() == 0
 
 
+def test_what_the_bank_has_paid_is_no_longer_asked_for(api: StripeApi, invoice: Invoice) -> None:
+    request_payments()
+    invoices.pay(invoice.id, reference="BANK-1")
+    assert request_payments() == 1
+    assert api.calls[-1].path == "/v1/invoices/in_2/void"
+    assert request_payments() == 0
+
+
+def test_what_was_paid_at_stripe_is_left_as_it_is(api: StripeApi, invoice: Invoice) -> None:
+    send(collected(invoice))
+    calls = len(api.calls)
+    assert request_payments() == 0
+    assert len(api.calls) == calls
+
+
 def test_by_default_nobody_is_asked(invoice: Invoice) -> None:
     assert request_payments() == 0
 
@@ -189,6 +204,23 @@ def test_an_event_that_does_not_fit_our_books_changes_nothing(
     assert invoice.state == InvoiceState.ISSUED
 
 
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"data": None}, "ignored"),
+        ({"data": {"object": ["in_1"]}}, "ignored"),
+        ({"data": {"object": {"metadata": "none"}}}, "ignored"),
+        ({"account": "acct_of_a_customer"}, "puzzling"),
+    ],
+)
+def test_an_event_of_another_shape_or_account_is_kept_and_changes_nothing(
+    api: StripeApi, invoice: Invoice, change: dict[str, Any], verdict: str
+) -> None:
+    assert send(collected(invoice) | change).json()["verdict"] == verdict
+    assert [each for _, each in kept()] == [verdict]
+    assert not Payment.objects.exists()
+
+
 def test_money_for_what_the_bank_has_paid_already_is_shown_to_an_operator(
     api: StripeApi, invoice: Invoice
 ) -> None:
@@ -210,6 +242,23 @@ def test_what_came_is_never_changed(api: StripeApi, invoice: Invoice) -> None:
 def test_where_stripe_is_not_expected_there_is_nothing(invoice: Invoice) -> None:
     assert send({"id": "evt_1"}, "t=1,v1=0").status_code == 404
     assert not ProviderEvent.objects.exists()
+
+
+def test_a_second_timestamp_makes_an_old_signature_no_younger(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    body = json.dumps(collected(invoice))
+    old = signed(body, at=time.time() - 3600)
+    assert send(body, f"x=1, t={int(time.time())},{old}").status_code == 400
+    assert [verdict for _, verdict in kept()] == ["stale"]
+
+
+def test_a_signature_in_other_letters_than_ascii_is_refused(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    body = json.dumps(collected(invoice))
+    assert send(body, f"t={int(time.time())},v1=\xe9").status_code == 400
+    assert [verdict for _, verdict in kept()] == ["forged"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", '"evt"', "{}", '{"id": 7}', "\x00", "x" * 300_000])
