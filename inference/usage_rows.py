@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -20,6 +21,8 @@ from inference.usage_partitions import MONTHS_BACK, month_of, months_later
 # How far ahead of ours the clock of whoever wrote an entry may be.
 _AHEAD_MS: Final = 300_000
 _COMPLETED: Final = Outcome.COMPLETED.value
+# A hundred thousand dollars for one request is a mistake, and sums must hold a great many of them.
+_MOST_NANOS: Final = 10**14
 _ID_TOLERANCE_MS: Final = int(ID_TOLERANCE.total_seconds() * 1000)
 
 
@@ -217,6 +220,11 @@ def _row(pool: str, data: bytes, clock: _Clock) -> RecordRow | WasteRow | None:
 
 def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> RecordRow:
     usage, prices = entry.usage, entry.prices
+    cost_nanos = actual(entry.outcome, usage, prices).nanos
+    if cost_nanos > _MOST_NANOS:
+        raise ValueError(f"out of range: it would cost {cost_nanos} nano-dollars")
+    if not all(map(isfinite, (entry.itl_p50_ms or 0.0, entry.itl_p95_ms or 0.0))):
+        raise ValueError("out of range: a pause between tokens is no number of milliseconds")
     return RecordRow(
         request_id=str(request_id),
         tenant_id=_id(entry.tenant_id),
@@ -244,7 +252,7 @@ def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> Reco
         price_cached=prices.cached,
         price_completion=prices.completion,
         price_permille=prices.permille,
-        cost_nanos=actual(entry.outcome, usage, prices).nanos,
+        cost_nanos=cost_nanos,
         arrived_at=moment(entry.arrived_at_ms),
         finished_at=moment(entry.finished_at_ms),
         queue_ms=entry.queue_ms,

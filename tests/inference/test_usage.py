@@ -1,5 +1,6 @@
 """The collector, against a real PostgreSQL and Redis."""
 
+import math
 import threading
 import uuid
 from collections.abc import Iterator
@@ -196,7 +197,10 @@ def test_a_commit_that_was_not_acknowledged_is_harmless(
         ({"usage": TokenUsage(prompt_tokens=-1)}, "check constraint"),
         ({"usage": TokenUsage(prompt_tokens=2**40)}, "out of range"),
         ({"prices": Prices(2**62, 2**62, 2**62, 10**9)}, "out of range"),
+        ({"prices": Prices(10**18, 0, 0, 10**6)}, "it would cost 7000000000000000000"),
         ({"prices": Prices(-1, 0, 0, 1000)}, "check constraint"),
+        ({"itl_p50_ms": math.nan}, "out of range: a pause"),
+        ({"itl_p95_ms": math.inf}, "out of range: a pause"),
         ({"request_id": uuid.uuid4().hex}, "no UUID of version 7"),
         ({"request_id": new_request_id(ARRIVED_MS - 300_001)}, "far from the arrival"),
         ({"request_id": new_request_id(1), "arrived_at_ms": 1}, "months ago"),
