@@ -24,6 +24,7 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
+from tenants.billing.usage_source import cut_usage
 from tenants.errors import Conflict
 from tenants.models import PolicyChange, PolicyPart, Touched
 from tenants.money import dollars, dollars_and_cents
@@ -111,6 +112,7 @@ def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
     if not reason:
         raise ValidationError({"void_reason": "Say why it is void."})
     with transaction.atomic(), audited_as(Verb.VOIDED):
+        cut_usage()  # nobody drafts on top of it meanwhile
         invoice = _locked(invoice_id)
         if invoice.state != InvoiceState.ISSUED:
             raise Conflict(f"{invoice} is {invoice.state}; only an issued invoice can be void.")
@@ -125,6 +127,7 @@ def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
 def discard(invoice_id: uuid.UUID) -> None:
     """Throw a draft away. Raises `Conflict` where it is none, or not the newest of its tenant."""
     with transaction.atomic():
+        cut_usage()
         invoice = _locked(invoice_id)
         if not invoice.is_draft:
             raise Conflict(f"{invoice} is {invoice.state}; only a draft can be discarded.")

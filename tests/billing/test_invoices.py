@@ -1,10 +1,12 @@
 """Invoices from usage to payment, over the collector, the ledger and PostgreSQL's own guards."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Sum
 
 from gpu_workers.protocol.messages import Outcome, Prices
@@ -29,6 +31,7 @@ from tenants.billing.models import (
 from tenants.billing.month_end import run_month_end
 from tenants.errors import Conflict
 from tenants.money import NANOS_PER_CENT
+from tenants.scoping import operator_scope
 from tests.billing.using import AFTER_OCTOBER, NOON, OCTOBER, SEPTEMBER, Customer, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
@@ -293,6 +296,50 @@ def test_only_the_newest_invoice_of_a_tenant_is_taken_back(acme: Customer) -> No
         invoices.void(first.id, reason="wrong")
     invoices.discard(second.id)
     invoices.void(first.id, reason="wrong")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("take_back", ["void", "discard"])
+def test_nothing_is_taken_back_while_an_invoice_is_made_on_top_of_it(
+    acme: Customer, take_back: str
+) -> None:
+    use(acme, NOON - timedelta(days=30), prices=DEAR)
+    use(acme, prices=DEAR)
+    first = drafted(acme, SEPTEMBER)
+    if take_back == "void":
+        invoices.issue(first.id)
+    is_made, may_commit = threading.Event(), threading.Event()
+
+    def draft() -> None:
+        try:
+            with operator_scope("test"):
+                draft_invoice(acme.tenant, OCTOBER)
+                is_made.set()
+                may_commit.wait(30)
+        finally:
+            connections.close_all()
+
+    def taken_back() -> None:
+        if take_back == "void":
+            invoices.void(first.id, reason="wrong")
+        else:
+            invoices.discard(first.id)
+
+    with ThreadPoolExecutor(1) as pool:
+        drafting = pool.submit(draft)
+        assert is_made.wait(30)
+        with (
+            pytest.raises(DatabaseError, match="lock timeout"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SET LOCAL lock_timeout = '200ms'")
+            taken_back()
+        may_commit.set()
+        drafting.result(30)
+    with pytest.raises(Conflict, match="was made on top of it"):
+        taken_back()
+    assert list(invoice_problems()) == []
 
 
 def test_drafts_of_a_tenant_are_issued_in_the_order_of_their_months(acme: Customer) -> None:
