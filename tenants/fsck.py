@@ -4,7 +4,10 @@ Apps register their checks when they are ready, so that each checks what it know
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from django.db import connection, transaction
 
 from tenants.scoping import operator_scope
 
@@ -12,6 +15,8 @@ from tenants.scoping import operator_scope
 Check = Callable[[], Iterable[str]]
 
 _checks: dict[str, Check] = {}
+# Those that compare what several statements read.
+_of_one_moment: set[str] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +27,15 @@ class Finding:
     problem: str
 
 
-def register_check(name: str, check: Check) -> None:
-    """Add a check, or replace the one of this name. It runs inside an `operator_scope`."""
+def register_check(name: str, check: Check, *, is_of_one_moment: bool = False) -> None:
+    """Add a check, or replace the one of this name. It runs inside an `operator_scope`. All that
+    one `is_of_one_moment` reads of PostgreSQL is as it was when it began, whatever is written
+    meanwhile."""
     _checks[name] = check
+    if is_of_one_moment:
+        _of_one_moment.add(name)
+    else:
+        _of_one_moment.discard(name)
 
 
 def check_names() -> list[str]:
@@ -34,6 +45,17 @@ def check_names() -> list[str]:
 def run_checks() -> Iterator[Finding]:
     """Everything that is wrong, one check after the other, each in a transaction of its own."""
     for name in check_names():
-        with operator_scope(f"fsck {name}"):
+        with _view(name), operator_scope(f"fsck {name}"):
             for problem in _checks[name]():
                 yield Finding(check=name, problem=problem)
+
+
+@contextmanager
+def _view(name: str) -> Iterator[None]:
+    """Within a transaction that is open already its view holds."""
+    if name not in _of_one_moment or connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield

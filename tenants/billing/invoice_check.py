@@ -18,7 +18,7 @@ from tenants.billing.models import (
     LineKind,
 )
 from tenants.billing.periods import last_day
-from tenants.billing.usage_source import cut_usage, usage_source
+from tenants.billing.usage_source import usage_source
 
 _CHUNK = 200
 _USAGE = (LineKind.USAGE, LineKind.LATE_USAGE)
@@ -73,7 +73,6 @@ def sum_problems() -> Iterator[str]:
 def usage_problems() -> Iterator[str]:
     """Of each tenant and month, what standing invoices charge for usage is what the usage cost that
     was recorded until the newest of them; and what the ledger has as revenue beyond it is late."""
-    cut_usage()
     newest = {
         invoice.tenant_id: invoice
         for invoice in Invoice.objects.standing()

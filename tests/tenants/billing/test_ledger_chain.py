@@ -2,15 +2,18 @@
 
 import datetime
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 from django.conf import settings
+from django.db import connection
+from redis import Redis
 
 from tenants.billing import credit
 from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.billing.ledger_chain import ledger_problems
+from tenants.fsck import run_checks
 from tenants.models import Project
 from tenants.scoping import operator_scope
 
@@ -91,3 +94,23 @@ def test_what_was_taken_out_is_found(
     owner.execute("DELETE FROM billing_ledgertransaction WHERE id = %s", [second])
     told = problems()
     assert "transaction 3 of tenant" in told[0] and "some are missing" in told[0]
+
+
+def test_what_is_posted_while_fsck_looks_is_no_problem(
+    policy_redis: Redis, posted: Project, elsewhere: Callable[[Callable[[], None]], None]
+) -> None:
+    charge = UsageCharge(
+        tenant_id=posted.tenant_id, model="m", day=datetime.date(2026, 11, 22), nanos=7, requests=1
+    )
+    to_post = [charge]
+
+    def post_in_between(execute: Callable[..., object], sql: str, *arguments: object) -> object:
+        if to_post and 'ORDER BY "billing_ledgertransaction"."tenant_id"' in sql:
+            now = [to_post.pop()]
+            elsewhere(lambda: post_usage(now, batch_id=uuid.uuid4()))
+        return execute(sql, *arguments)
+
+    with connection.execute_wrapper(post_in_between):
+        findings = list(run_checks())
+    assert not to_post
+    assert [finding.problem for finding in findings if finding.check == "ledger"] == []
