@@ -13,7 +13,7 @@ from django.db.models.functions import TruncMonth
 from inference.models import DailyUsage, UsageRecord, UsageRollup
 from tenants.billing.models import UsageFilter
 from tenants.billing.periods import end_of, start_of
-from tenants.billing.usage_source import Attainment, Measured, Targets, UsageLine
+from tenants.billing.usage_source import Attainment, Measured, Targets, UsageGroup, UsageLine
 
 _COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
 
@@ -93,13 +93,16 @@ class RolledUpUsage:
                 uptime=Measured(kept=hours - down.get((tenant_id, tier), 0), total=hours),
             )
 
-    def cost_recorded_after(
-        self, tenant_id: uuid.UUID, period: date, moment: datetime | None
-    ) -> int:
-        records = UsageRecord.objects.arrived_between(start_of(period), end_of(period))
-        records = records.filter(tenant=tenant_id)
-        if moment is not None:
-            records = records.filter(recorded_at__gt=moment)
+    def cost_recorded_after(self, group: UsageGroup, moment: datetime) -> int:
+        of_month = UsageRecord.objects.arrived_between(start_of(group.period), end_of(group.period))
+        records = of_month.filter(
+            tenant=group.tenant_id,
+            project=group.project_id,
+            model=group.model,
+            tier=group.tier,
+            adapter=group.adapter,
+            recorded_at__gt=moment,
+        )
         return int(records.aggregate(nanos=Sum("cost_nanos", default=0))["nanos"])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, F, Max, Min, Sum
 
+from tenants.billing.invoice_drafts import LATE_MONTHS
 from tenants.billing.invoices import sla_reference
 from tenants.billing.models import (
     Invoice,
@@ -17,7 +18,8 @@ from tenants.billing.models import (
     InvoiceState,
     LineKind,
 )
-from tenants.billing.periods import last_day
+from tenants.billing.periods import last_day, months_before
+from tenants.billing.usage_source import UsageGroup as Group
 from tenants.billing.usage_source import usage_source
 
 _CHUNK = 200
@@ -71,8 +73,9 @@ def sum_problems() -> Iterator[str]:
 
 
 def usage_problems() -> Iterator[str]:
-    """Of each tenant and month, what standing invoices charge for usage is what the usage cost that
-    was recorded until the newest of them; and what the ledger has as revenue beyond it is late."""
+    """Of each tenant, month, project, model, tier and adapter, what standing invoices charge for
+    usage is what the usage cost that was recorded until the newest of them. And of each month and
+    model the ledger's revenue is what was used, late or not."""
     newest = {
         invoice.tenant_id: invoice
         for invoice in Invoice.objects.standing()
@@ -84,31 +87,52 @@ def usage_problems() -> Iterator[str]:
     for start in range(0, len(tenant_ids), _CHUNK):
         chunk = tenant_ids[start : start + _CHUNK]
         charged = _charged(chunk)
-        if not charged:
+        months = [line.period for line in charged]
+        months += [months_before(newest[each].period, LATE_MONTHS) for each in chunk]
+        used = _used(chunk, min(months), newest)
+        yield from _charge_problems(charged, used, newest)
+        yield from _revenue_problems(chunk, min(months), used, newest)
+
+
+def _charge_problems(
+    charged: dict[Group, int], used: dict[Group, int], newest: dict[uuid.UUID, Invoice]
+) -> Iterator[str]:
+    for group in sorted(charged.keys() | used.keys(), key=str):
+        invoice = newest[group.tenant_id]
+        is_forgotten = group.period < months_before(invoice.period, LATE_MONTHS)
+        if group.period > invoice.period or (is_forgotten and group not in charged):
             continue
-        first = min(month for _, month in charged)
-        used = _used(chunk, first, newest)
-        revenue = _revenue(chunk, first)
-        for tenant_id, month in sorted(charged.keys() | used.keys(), key=str):
-            if month > newest[tenant_id].period:
-                continue
-            on_invoices = charged.get((tenant_id, month), 0)
-            late = used.get((tenant_id, month), 0) - on_invoices
-            if late:
-                late -= usage_source().cost_recorded_after(
-                    tenant_id, month, newest[tenant_id].usage_until
-                )
-            if late:
-                yield (
-                    f"Tenant {tenant_id} used {month:%Y-%m} for {on_invoices + late} nano-dollars "
-                    f"until its newest invoice; its invoices charge {on_invoices}."
-                )
-            booked = revenue.get((tenant_id, month), 0)
-            if booked != used.get((tenant_id, month), 0):
-                yield (
-                    f"Tenant {tenant_id} used {month:%Y-%m} for {used.get((tenant_id, month), 0)} "
-                    f"nano-dollars; its ledger has {booked} of revenue."
-                )
+        on_invoices = charged.get(group, 0)
+        late = used.get(group, 0) - on_invoices
+        if late:
+            late -= usage_source().cost_recorded_after(group, invoice.usage_until)
+        if late:
+            yield (
+                f"Tenant {group.tenant_id} used {group.model} in {group.period:%Y-%m} (project "
+                f"{group.project_id}, tier {group.tier}, adapter {group.adapter or 'none'}) for "
+                f"{on_invoices + late} nano-dollars until its newest invoice; its invoices charge "
+                f"{on_invoices}."
+            )
+
+
+def _revenue_problems(
+    tenant_ids: list[uuid.UUID],
+    first: date,
+    used: dict[Group, int],
+    newest: dict[uuid.UUID, Invoice],
+) -> Iterator[str]:
+    cost: defaultdict[tuple[uuid.UUID, date, str], int] = defaultdict(int)
+    for group, nanos in used.items():
+        cost[group.tenant_id, group.period, group.model] += nanos
+    revenue = _revenue(tenant_ids, first)
+    for key in sorted(cost.keys() | revenue.keys(), key=str):
+        tenant_id, month, model = key
+        booked, expected = revenue.get(key, 0), cost.get(key, 0)
+        if month <= newest[tenant_id].period and booked != expected:
+            yield (
+                f"Tenant {tenant_id} used {model} in {month:%Y-%m} for {expected} nano-dollars; "
+                f"its ledger has {booked} of revenue."
+            )
 
 
 def posting_problems() -> Iterator[str]:
@@ -155,39 +179,40 @@ def invoice_problems() -> Iterable[str]:
 # Sums --------------------------------------------------------------------------------------------
 
 
-def _charged(tenant_ids: list[uuid.UUID]) -> dict[tuple[uuid.UUID, date], int]:
+def _charged(tenant_ids: list[uuid.UUID]) -> dict[Group, int]:
     rows = (
         InvoiceLine.objects.filter(tenant__in=tenant_ids, kind__in=_USAGE)
         .exclude(invoice__state=InvoiceState.VOID)
         .order_by()
-        .values_list("tenant_id", "period")
+        .values_list("tenant_id", "period", "project_id", "model", "tier", "adapter")
         .annotate(Sum("amount_nanos"))
     )
-    return {(tenant_id, month): nanos for tenant_id, month, nanos in rows}
+    return {Group(*group): nanos for *group, nanos in rows}
 
 
 def _used(
     tenant_ids: list[uuid.UUID], first: date, newest: dict[uuid.UUID, Invoice]
-) -> dict[tuple[uuid.UUID, date], int]:
+) -> dict[Group, int]:
     last = last_day(max(newest[tenant_id].period for tenant_id in tenant_ids))
-    sums: defaultdict[tuple[uuid.UUID, date], int] = defaultdict(int)
-    for line in usage_source().lines(tenant_ids, first, last):
-        sums[line.tenant_id, line.period] += line.cost_nanos
-    return dict(sums)
+    return {line.group: line.cost_nanos for line in usage_source().lines(tenant_ids, first, last)}
 
 
-def _revenue(tenant_ids: list[uuid.UUID], first: date) -> dict[tuple[uuid.UUID, date], int]:
+def _revenue(tenant_ids: list[uuid.UUID], first: date) -> dict[tuple[uuid.UUID, date, str], int]:
     """Of usage alone: re-rating moves revenue too, and shows as an adjustment."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT entry.tenant_id, date_trunc('month', entry.day)::date, -sum(entry.nanos)"
+            "SELECT entry.tenant_id, date_trunc('month', entry.day)::date, entry.model,"
+            " -sum(entry.nanos)"
             " FROM billing_ledgerentry AS entry JOIN billing_ledgertransaction AS posted"
             " ON posted.id = entry.transaction_id AND posted.kind = 'usage'"
             " WHERE entry.tenant_id = ANY (%s) AND entry.account = 'revenue' AND entry.day >= %s"
-            " GROUP BY 1, 2",
+            " GROUP BY 1, 2, 3",
             [tenant_ids, first],
         )
-        return {(tenant_id, month): int(nanos) for tenant_id, month, nanos in cursor.fetchall()}
+        return {
+            (tenant_id, month, model): int(nanos)
+            for tenant_id, month, model, nanos in cursor.fetchall()
+        }
 
 
 def _posted() -> dict[tuple[uuid.UUID, str], int]:

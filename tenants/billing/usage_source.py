@@ -4,12 +4,23 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from django.db import connection
 
 # Number of a lock in PostgreSQL, ours by nobody else using it.
 _USAGE_LOCK = 0x70656E73746F636B
+
+
+class UsageGroup(NamedTuple):
+    """What a line of usage is a sum over."""
+
+    tenant_id: uuid.UUID
+    period: date
+    project_id: uuid.UUID
+    model: str
+    tier: str
+    adapter: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +38,12 @@ class UsageLine:
     cached_tokens: int
     completion_tokens: int
     cost_nanos: int
+
+    @property
+    def group(self) -> UsageGroup:
+        return UsageGroup(
+            self.tenant_id, self.period, self.project_id, self.model, self.tier, self.adapter
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,10 +91,8 @@ class UsageSource(Protocol):
     ) -> Iterable[Attainment]:
         """Of a month, by tenant and tier, for the tiers of `targets`."""
 
-    def cost_recorded_after(
-        self, tenant_id: uuid.UUID, period: date, moment: datetime | None
-    ) -> int:
-        """What the records of a month cost that were written after `moment`, in nano-dollars."""
+    def cost_recorded_after(self, group: UsageGroup, moment: datetime) -> int:
+        """What the records of a group cost that were written after `moment`, in nano-dollars."""
 
 
 class _NoUsage:
@@ -93,9 +108,7 @@ class _NoUsage:
     ) -> Iterable[Attainment]:
         return ()
 
-    def cost_recorded_after(
-        self, tenant_id: uuid.UUID, period: date, moment: datetime | None
-    ) -> int:
+    def cost_recorded_after(self, group: UsageGroup, moment: datetime) -> int:
         return 0
 
 

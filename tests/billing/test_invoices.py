@@ -4,7 +4,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 
+import psycopg
 import pytest
+from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Sum
@@ -467,3 +469,58 @@ def test_fsck_finds_a_gap_and_a_posting_that_is_not_there(acme: Customer, globex
     problems = list(invoice_problems())
     assert any("have the numbers 1 to 1; expected 1 to 2" in problem for problem in problems)
     assert f"Invoice {invoice.number} is paid and has no payment." in problems
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            ["UPDATE billing_invoiceline SET amount_nanos = amount_nanos"
+             " + CASE model WHEN 'other' THEN 1 ELSE -1 END WHERE period = '2026-10-01'"],
+            "used other in 2026-10",
+        ),
+        (
+            ["UPDATE billing_invoiceline SET amount_nanos = amount_nanos"
+             " + CASE adapter WHEN '' THEN 1 ELSE -1 END WHERE period = '2026-09-01'"],
+            "adapter poems) for 18 nano-dollars until its newest invoice; its invoices charge 17",
+        ),
+        (
+            ["DELETE FROM billing_invoiceline WHERE period = '2026-09-01'",
+             "UPDATE billing_invoice SET charges_nanos = charges_nanos - 36,"
+             " due_nanos = due_nanos - 36, carried_nanos = carried_nanos - 36"],
+            "used penstock-demo in 2026-09",
+        ),
+        (
+            ["UPDATE billing_ledgerentry SET model = 'third' WHERE model = 'other'"],
+            "used other in 2026-10 for 36 nano-dollars; its ledger has 0 of revenue",
+        ),
+    ],
+)  # fmt: skip
+def test_fsck_finds_a_line_that_is_not_what_was_used(
+    acme: Customer, changes: list[str], sentence: str
+) -> None:
+    use(acme, NOON - timedelta(days=30))
+    use(acme, NOON - timedelta(days=30), adapter="poems")
+    use(acme)
+    use(acme, model="other")
+    issued(acme)
+    use(acme, model="other")  # which is late, and no problem
+    assert list(invoice_problems()) == []
+    tables = ("billing_invoice", "billing_invoiceline", "billing_ledgerentry")
+    with psycopg.connect(django_settings.ENV.owner_database_url, autocommit=True) as owner:
+        for table in tables:
+            owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        for change in changes:
+            # Of the ledger's tables the owner sees the rows, of invoices who looks across the walls.
+            if "ledger" in change:
+                owner.execute(change)
+                continue
+            with connection.cursor() as cursor:
+                cursor.execute(change)
+                assert cursor.rowcount > 0
+        for table in tables:
+            owner.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+        owner.execute("ALTER TABLE billing_ledgerentry ENABLE ALWAYS TRIGGER append_only")
+    found = list(invoice_problems())
+    assert any(sentence in problem for problem in found), found
