@@ -512,7 +512,7 @@ def test_fsck_finds_a_line_that_is_not_what_was_used(
         for table in tables:
             owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         for change in changes:
-            # Of the ledger's tables the owner sees the rows, of invoices who looks across the walls.
+            # The owner sees the rows of the ledger's tables, but none of the invoices'.
             if "ledger" in change:
                 owner.execute(change)
                 continue
