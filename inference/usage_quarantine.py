@@ -26,17 +26,18 @@ def retry(ids: Sequence[int]) -> tuple[int, int]:
 
 @transaction.atomic
 def _retry(numbers: list[int]) -> int:
+    # By their own numbers: two may bear the same id of a stream.
     rows = {
-        (row.pool, row.stream_id): row
+        str(row.id): row
         for row in UsageQuarantine.objects.select_for_update().filter(id__in=numbers)
     }
     refused = take_in(
-        StreamEntry(pool=row.pool, stream_id=row.stream_id, data=bytes(row.entry))
-        for row in rows.values()
+        StreamEntry(pool=row.pool, stream_id=number, data=bytes(row.entry))
+        for number, row in rows.items()
     )
     staying = []
     for each in refused:
-        row = rows.pop((each.entry.pool, each.entry.stream_id))
+        row = rows.pop(each.entry.stream_id)
         row.reason = each.shown_reason
         staying.append(row)
     UsageQuarantine.objects.bulk_update(staying, ["reason"])

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import models
+from django.db.models.functions import MD5
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
@@ -162,7 +163,8 @@ class UsageQuarantine(models.Model):
         verbose_name = "quarantined usage entry"
         verbose_name_plural = "quarantined usage entries"
         constraints = [
-            models.UniqueConstraint(fields=["pool", "stream_id"], name="usage_quarantine_once")
+            # With the entry: a Redis that was restored from an old copy gives ids out again.
+            models.UniqueConstraint("pool", "stream_id", MD5("entry"), name="usage_quarantine_once")
         ]
 
     def __str__(self) -> str:

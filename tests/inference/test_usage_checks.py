@@ -18,13 +18,16 @@ from django.db import connection
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome, Prices
 from gpu_workers.protocol.request_id import new_request_id
 from inference import tasks, usage_checks
 from inference.metering import UsageCollector
 from inference.models import DailyUsage, UsageQuarantine, UsageRecord, UsageRollup
 from inference.reservations import Claim, Reservation
+from inference.usage_intake import record_entries
 from inference.usage_partitions import month_of, months_present
+from inference.usage_rows import StreamEntry
 from tenants import policy
 from tenants.fsck import run_checks
 from tenants.models import ApiKey
@@ -225,6 +228,37 @@ def test_an_entry_is_taken_in_once_its_cause_is_mended(
     assert quarantine("list") == []
     monkeypatch.undo()
     assert problems() == []
+
+
+def test_two_entries_of_the_same_id_in_a_stream_are_both_kept(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Redis that was restored from an old copy gives ids out again."""
+    ahead_ms = int((datetime.now(UTC) + timedelta(minutes=10)).timestamp() * 1000)
+    entries = [
+        StreamEntry(
+            pool=POOL,
+            stream_id="1-1",
+            data=encode(
+                usage_entry(
+                    api_key,
+                    request_id=new_request_id(ahead_ms),
+                    arrived_at_ms=ahead_ms,
+                    finished_at_ms=ahead_ms,
+                )
+            ),
+        )
+        for _ in range(2)
+    ]
+    before = UsageRecord.objects.count()
+    for entry in (*entries, *entries):
+        record_entries([entry])
+    assert UsageQuarantine.objects.count() == 2
+    assert quarantine("retry") == {"recorded": 0, "left": 2}
+    later = datetime.now(UTC) + timedelta(minutes=20)
+    monkeypatch.setattr("inference.usage_intake.record_time", lambda: later)
+    assert quarantine("retry") == {"recorded": 2, "left": 0}
+    assert UsageRecord.objects.count() == before + 2
 
 
 def test_an_entry_is_discarded_by_its_id_alone(too_early: str) -> None:
