@@ -275,17 +275,21 @@ def _checked_text_bytes(message: Message, index: int) -> int:
 
 
 def _prompt_bound(body: ChatBody) -> int:
-    """All that a template may render, in bytes, of which a token has at least one: the messages
-    with names, tool calls and reasoning, tools, documents, and arguments of the template."""
+    """All that a template may render, in tokens at most: the messages with names, ids, tool calls
+    and reasoning, tools, documents, and arguments of the template."""
     total = 0
     for message in body.messages:
         if type(message.content) is str and not isinstance(message, AssistantMessage):
-            total += _utf8_length(message.content) + len(message.name or "")
+            total += parsing.most_tokens(message.content)
+            if message.name is not None:
+                total += parsing.most_tokens(message.name)
+            if isinstance(message, ToolMessage):
+                total += parsing.most_tokens(message.tool_call_id)
         else:
-            total += len(_encode(message))
+            total += parsing.most_tokens(_encode(message).decode())
     for part in (body.tools, body.documents, body.chat_template_kwargs):
         if part is not None:
-            total += len(_encode(part))
+            total += parsing.most_tokens(_encode(part).decode())
     return total
 
 

@@ -77,7 +77,8 @@ def parse_completion(data: bytes) -> InferenceRequest:
         prompt_bytes=max(len(text.encode()) if isinstance(text, str) else 0 for text in prompts),
         prompt_param="prompt",
         prompt_bound=sum(
-            len(prompt.encode()) if isinstance(prompt, str) else len(prompt) for prompt in prompts
+            parsing.most_tokens(prompt) if isinstance(prompt, str) else len(prompt)
+            for prompt in prompts
         ),
         prompts=len(prompts),
         templates=len(prompts),

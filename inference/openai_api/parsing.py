@@ -1,6 +1,7 @@
 """JSON bodies into structs, and what is wrong with one in terms that its author understands."""
 
 import re
+import unicodedata
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -29,6 +30,17 @@ _EXPECTED_AT: Final = (
         "one of 'none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'",
     ),
 )
+
+
+def most_tokens(text: str) -> int:
+    """A token has a byte or more of a text in UTF-8, or of its composed form, which some tokenizers
+    make first and which can be longer."""
+    if text.isascii():
+        return len(text)
+    length = len(text.encode())
+    if unicodedata.is_normalized("NFC", text):
+        return length
+    return max(length, len(unicodedata.normalize("NFC", text).encode()))
 
 
 def decode(data: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:

@@ -1,6 +1,8 @@
 """What requests cost: which price holds, and how amounts are rounded."""
 
-from typing import Final
+import json
+import unicodedata
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from gpu_workers.protocol.messages import FREE, Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
 from inference.charges import NOTHING, Charge, actual, half_even, prices_of, worst_case
+from inference.openai_api.chat_request import parse_chat
+from inference.openai_api.completion_request import parse_completion
 from tests.inference.conftest import a_tier
 
 NOW: Final = 1_800_000_000_000
@@ -102,3 +106,28 @@ def test_nothing_costs_more_than_its_worst_case(
         assert charge.tokens <= trued_down.tokens <= reserved.tokens
         if outcome in (Outcome.REFUSED, Outcome.EXPIRED):
             assert charge == NOTHING
+
+
+# What one token has at least a byte of: names and ids, in whatever letters, and the composed form
+# of a text, which some tokenizers make first and which may be longer.
+@pytest.mark.parametrize("text", ["x" * 1000, "\N{GRINNING FACE}" * 250, "\U0001d160" * 250])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "{text}"},
+        {"role": "user", "content": "Hello", "name": "{text}"},
+        {"role": "user", "content": [{"type": "text", "text": "{text}"}]},
+        {"role": "tool", "content": "Hello", "tool_call_id": "{text}"},
+        {"role": "assistant", "content": "{text}"},
+    ],
+)
+def test_all_that_a_template_may_render_is_reserved(message: dict[str, Any], text: str) -> None:
+    body = json.dumps({"model": "m", "messages": [message]}).replace("{text}", text)
+    composed = unicodedata.normalize("NFC", text)
+    bound = parse_chat(body.encode()).prompt_bound
+    assert bound >= max(len(text.encode()), len(composed.encode()))
+
+
+def test_the_composed_form_of_a_prompt_is_reserved() -> None:
+    body = json.dumps({"model": "m", "prompt": "\U0001d160" * 100})
+    assert parse_completion(body.encode()).prompt_bound == 1200
