@@ -184,6 +184,11 @@ def _seller(invoice: Invoice) -> dict[str, str]:
     }
 
 
+def _one_line(text: str) -> str:
+    """A name of many lines would be taller than a page."""
+    return " ".join(text.split())
+
+
 def _head(invoice: Invoice, face: _Face) -> Table:
     seller = _seller(invoice)
     facts = [seller["address"]]
@@ -224,7 +229,7 @@ def _parties(invoice: Invoice, face: _Face) -> Table:
     left = [
         face.paragraph("Billed to", style="label"),
         Spacer(1, 1 * mm),
-        face.paragraph(invoice.buyer_name, style="name"),
+        face.paragraph(_one_line(invoice.buyer_name), style="name"),
         Spacer(1, 4 * mm),
         face.paragraph("Amount due", style="label"),
         face.marked(dollars_and_cents(invoice.payable_nanos), style="due", fontSize=18, leading=23),
@@ -263,11 +268,11 @@ def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: _Face) -> lis
             title = above
             style += [("SPAN", (0, len(rows)), (-1, len(rows)))]
             style += [("TOPPADDING", (0, len(rows)), (-1, len(rows)), 7)]
-            rows.append([face.paragraph(above, style="strong"), *[""] * 5])
+            rows.append([face.paragraph(_one_line(above), style="strong"), *[""] * 5])
         if line.kind == LineKind.ADJUSTMENT:
             style += [("SPAN", (0, len(rows)), (4, len(rows)))]
             rows.append(
-                [face.paragraph(line.description, style="cell"), *[""] * 4,
+                [face.paragraph(_one_line(line.description), style="cell"), *[""] * 4,
                  face.amount(line.amount_nanos)]
             )  # fmt: skip
             continue
@@ -310,7 +315,7 @@ def _credits(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
         return []
     rows = [_heads(["Credits", "Amount"], face)]
     rows += [
-        [face.paragraph(line.description, style="cell"), face.amount(line.amount_nanos)]
+        [face.paragraph(_one_line(line.description), style="cell"), face.amount(line.amount_nanos)]
         for line in paid
     ]
     table = Table(rows, colWidths=[_WIDTH - 34 * mm, 34 * mm], repeatRows=1, style=_ROWS)

@@ -13,6 +13,7 @@ from tenants.billing.invoice_drafts import draft_invoice
 from tenants.billing.invoice_pages import csv_text
 from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, Seller
+from tenants.models import Project, Tenant
 from tenants.money import dollars, dollars_and_cents, whole_cents
 from tests.billing.test_invoices import DEAR
 from tests.billing.using import OCTOBER, Customer, use
@@ -91,3 +92,26 @@ def test_amounts_are_told_to_the_cent_or_exactly(nanos: int, cents: str, exact: 
 )
 def test_only_whole_cents_are_asked_for(nanos: int, asked: int) -> None:
     assert whole_cents(nanos) == asked
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<b>Acme</i> & <img src='http://127.0.0.1/x'/>",
+        "W" * 200,
+        "\N{RIGHT-TO-LEFT OVERRIDE}\u05d0\u05d1\u05d2 \N{PARAGRAPH SEPARATOR}\x07\x1b[31m",
+        "\n" * 100,
+        '=HYPERLINK("http://evil")',
+    ],
+)
+def test_a_hostile_name_is_text_in_both_files(acme: Customer, name: str) -> None:
+    Tenant.objects.filter(id=acme.tenant.id).update(name=name)
+    Project.objects.filter(id=acme.project.id).update(name=name[:100])
+    use(acme, prices=DEAR)
+    made = draft_invoice(acme.tenant, OCTOBER)
+    assert made is not None
+    invoice = invoices.issue(made.id)
+    assert pdf_bytes(invoice).startswith(b"%PDF")
+    rows = list(csv.DictReader(io.StringIO(csv_text(invoice), newline="")))
+    project = rows[0]["project"]
+    assert project.removeprefix("'") == name[:100] and project[0] not in "=+-@"
