@@ -35,6 +35,10 @@ _Entries = Callable[[Balances], Sequence[Entry]]
 
 # What was used before a promotion ended may be on its way to the ledger for so long.
 EXPIRY_GRACE: Final = timedelta(hours=1)
+# Sums must hold a great many.
+MOST_NANOS: Final = 10**17
+# Under which usage, invoices and expiry book by themselves.
+_OWN_REFERENCES: Final = ("usage:", "re-rating:", "invoice:", "expiry:")
 _EXPIRY: Final = "expiry of promotions"
 
 
@@ -208,12 +212,13 @@ def _book(
     *,
     expires_at: datetime | None = None,
 ) -> LedgerTransaction:
+    _check_texts(kind, reference, memo.strip())
     with transaction.atomic():
         held = hold([tenant_id])[tenant_id]
         posting = Posting(
             tenant_id=tenant_id,
             kind=kind,
-            reference=_checked(reference),
+            reference=reference,
             entries=entries(held),
             memo=memo.strip(),
             expires_at=expires_at,
@@ -258,22 +263,34 @@ def _check_floors(entries: Sequence[Entry], held: Mapping[AccountName, int]) -> 
             )
 
 
-def _checked(reference: str) -> str:
+def _check_amount(nanos: int) -> None:
+    if nanos <= 0:
+        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    if nanos > MOST_NANOS:
+        raise ValidationError(
+            f"An amount is at most {dollars(MOST_NANOS)}, got {dollars(nanos)}; book it in parts."
+        )
+
+
+def _check_texts(kind: TransactionKind, reference: str, memo: str) -> None:
     if not reference.strip() or len(reference) > 200:
         raise ValidationError("A reference has 1 to 200 characters, e.g. a payment's number.")
-    return reference
+    if kind is not TransactionKind.EXPIRY and reference.startswith(_OWN_REFERENCES):
+        raise ValidationError(
+            f"The reference {reference!r} begins like one of the service's own; say another one."
+        )
+    if len(memo) > 500:
+        raise ValidationError(f"A memo has at most 500 characters, got {len(memo)}.")
 
 
 def _move(debit: AccountName, credit: AccountName, nanos: int) -> list[Entry]:
-    if nanos <= 0:
-        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    _check_amount(nanos)
     return [Entry(account=debit, nanos=nanos), Entry(account=credit, nanos=-nanos)]
 
 
 def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
     """Against what is owed first; the rest is prepaid credit."""
-    if nanos <= 0:
-        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    _check_amount(nanos)
     owed = min(nanos, held[AccountName.RECEIVABLE])
     entries = [
         Entry(account=debit, nanos=nanos),
@@ -287,8 +304,7 @@ def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
 def _kept(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
     """So much of the credit, or what is left of it, is nobody's to reserve until it is booked and
     gateways have been told, or it is given up."""
-    if nanos <= 0:
-        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
+    _check_amount(nanos)
     withdrawal = balances.new_withdrawal()
     kept = balances.set_aside(tenant_id, withdrawal, nanos)
     try:

@@ -69,7 +69,10 @@ def _whole_period(name: str) -> models.CheckConstraint:
 
 
 class MicrosField(models.PositiveBigIntegerField):  # type: ignore[type-arg]
-    """Whole micro-dollars. Django would cut a fraction off; here it is refused."""
+    """Whole micro-dollars, a million dollars at most, which of a price is one a token. Django would
+    cut a fraction off; here it is refused."""
+
+    default_validators = [MaxValueValidator(10**12)]
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, float | Decimal) and value != int(value):

@@ -128,6 +128,14 @@ def test_a_reference_is_booked_once_and_for_one_amount(tenant_id: uuid.UUID) -> 
     assert LedgerTransaction.objects.count() == 1
 
 
+@pytest.mark.parametrize("reference", ["usage:1", "invoice:7:payment", "re-rating:x", "expiry:y"])
+def test_what_is_booked_by_itself_has_references_of_its_own(
+    tenant_id: uuid.UUID, reference: str
+) -> None:
+    with pytest.raises(ValidationError, match="begins like one of the service's own"):
+        credit.top_up(tenant_id, 100, reference=reference)
+
+
 def test_a_payment_pays_what_is_owed_and_the_rest_is_credit(tenant_id: uuid.UUID) -> None:
     use(tenant_id, 30)
     credit.pay(tenant_id, 100, reference="invoice 7")

@@ -76,6 +76,12 @@ def test_a_negative_or_fractional_price_is_refused(amount: Any) -> None:
     assert not Price.objects.exists()
 
 
+def test_a_price_of_more_than_a_dollar_a_token_is_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 1000000000000"):
+        prices.enter(a_price(10**12 + 1))
+    prices.enter(a_price(10**12))
+
+
 def test_a_negative_price_is_refused_by_the_database_too() -> None:
     with pytest.raises(IntegrityError, match="check"), transaction.atomic():
         a_price(-1).save()
