@@ -133,22 +133,25 @@ def refund(
     tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
 ) -> LedgerTransaction:
     """Pay prepaid credit back. Raises `Conflict` where open requests have reserved a part of it."""
-    booked = _booked(tenant_id, reference)
-    if booked is not None:
-        return _same(booked, TransactionKind.REFUND, nanos)
-    with _kept(tenant_id, nanos) as kept:
-        if kept < nanos:
-            raise Conflict(
-                f"Of the credit only {dollars(kept)} is not spent or reserved by open requests, "
-                f"and {dollars(nanos)} was asked for."
+    with transaction.atomic():
+        # First of all: what is left must not change between the look at it and its being kept.
+        hold([tenant_id])
+        booked = _booked(tenant_id, reference)
+        if booked is not None:
+            return _same(booked, TransactionKind.REFUND, nanos)
+        with _kept(tenant_id, nanos) as kept:
+            if kept < nanos:
+                raise Conflict(
+                    f"Of the credit only {dollars(kept)} is not spent or reserved by open "
+                    f"requests, and {dollars(nanos)} was asked for."
+                )
+            return _book(
+                tenant_id,
+                TransactionKind.REFUND,
+                reference,
+                memo,
+                lambda _: _move(AccountName.PREPAID_CREDIT, AccountName.CASH, nanos),
             )
-        return _book(
-            tenant_id,
-            TransactionKind.REFUND,
-            reference,
-            memo,
-            lambda _: _move(AccountName.PREPAID_CREDIT, AccountName.CASH, nanos),
-        )
 
 
 def expire_promotions(now: datetime | None = None) -> int:

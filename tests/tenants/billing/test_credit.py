@@ -2,12 +2,14 @@
 
 import datetime
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 import pytest
 from django.core.exceptions import ValidationError
+from django.db import OperationalError, connection
 from redis import Redis
 
 from gpu_workers.protocol import codec, keys
@@ -182,6 +184,34 @@ def test_what_open_requests_have_reserved_is_not_refunded(
     assert told(redis, tenant_id) == [40]
     assert counted(redis, tenant_id) == {"reserved": 40}, "nothing is set aside any more"
     assert balances.balance_of(tenant_id).prepaid_nanos == 40
+
+
+def test_two_refunds_at_a_time_leave_open_requests_what_they_have_reserved(
+    redis: Redis,
+    tenant_id: uuid.UUID,
+    elsewhere: Callable[[Callable[[], None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    reserve(redis, tenant_id, 40)
+    spendable = balances.spendable
+
+    def second_refund() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '200ms'")
+        credit.refund(tenant_id, 50, reference="second")
+
+    def told_late(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
+        monkeypatch.setattr(balances, "spendable", spendable)
+        told = spendable(tenant_ids)
+        with suppress(OperationalError):  # it waits for the first one
+            elsewhere(second_refund)
+        return told
+
+    monkeypatch.setattr(balances, "spendable", told_late)
+    with suppress(Conflict):
+        credit.refund(tenant_id, 50, reference="first")
+    assert balances.balance_of(tenant_id).prepaid_nanos == 50
 
 
 def test_a_withdrawal_that_died_is_let_go(redis: Redis, tenant_id: uuid.UUID) -> None:
