@@ -67,7 +67,7 @@ def _send(notice: EmailNotice) -> str | None:
             message.send()
     except smtplib.SMTPResponseException as error:
         return f"{type(error).__name__} {error.smtp_code}"
-    except (smtplib.SMTPException, OSError) as error:
+    except (smtplib.SMTPException, OSError, ValueError) as error:
         return type(error).__name__
     return None
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core import mail
+from django.core.mail import EmailMessage
 from django.core.mail.backends.locmem import EmailBackend
 from pytest_django import Settings
 
@@ -121,6 +122,23 @@ def test_a_mail_server_that_fails_is_tried_again_for_a_day_and_it_is_noted(
     settings.EMAIL_BACKEND = works
     tell(acme, key="again")
     assert send_due(now) == 1
+
+
+class _RefusingOne(EmailBackend):
+    def send_messages(self, messages: list[EmailMessage]) -> int:  # type: ignore[override]
+        if messages[0].to == ["owner@acme.example"]:
+            raise UnicodeError("label too long")
+        return int(super().send_messages(messages))
+
+
+def test_an_address_that_cannot_be_written_keeps_no_other_from_its_mail(
+    acme: Project, people: dict[str, Membership], settings: Settings
+) -> None:
+    settings.EMAIL_BACKEND = f"{__name__}._RefusingOne"
+    tell(acme)
+    assert send_due(NOW + timedelta(minutes=1)) == 2
+    notice = EmailNotice.objects.get(membership=people["owner"])
+    assert (notice.state, notice.problem) == ("pending", "UnicodeError")
 
 
 def test_a_notice_that_was_lost_with_its_worker_is_sent_again_as_the_same_message(
