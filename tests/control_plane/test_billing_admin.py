@@ -13,10 +13,11 @@ from tenants.audit import seal_now
 from tenants.billing import invoices
 from tenants.billing.invoice_drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceState, Seller
-from tenants.models import AuditEvent, User
+from tenants.models import AuditEvent, Project, User
 from tenants.scoping import operator_scope
-from tests.billing.test_invoices import DEAR
-from tests.billing.using import OCTOBER, SEPTEMBER, Customer, make_customer, use
+from tests.tenants.billing.test_invoices import DEAR
+from tests.tenants.billing.using import OCTOBER, SEPTEMBER, use
+from tests.tenants.conftest import make_project
 
 pytestmark = pytest.mark.django_db
 LIST = "admin:billing_invoice_changelist"
@@ -30,16 +31,16 @@ def operator(client: Client) -> Client:
 
 
 @pytest.fixture
-def acme() -> Customer:
+def acme() -> Project:
     with operator_scope("test"):
         Seller.objects.create(name="Penstock Ltd", address="Leeds")
-        customer = make_customer("Acme")
-        use(customer, times=2, prices=DEAR)
-        return customer
+        project = make_project("Acme", "premium")
+        use(project, times=2, prices=DEAR)
+        return project
 
 
 @pytest.fixture
-def draft(acme: Customer) -> Iterator[Invoice]:
+def draft(acme: Project) -> Iterator[Invoice]:
     with operator_scope("test"):
         made = draft_invoice(acme.tenant, OCTOBER)
         assert made is not None
@@ -92,7 +93,7 @@ def test_a_draft_is_discarded(operator: Client, draft: Invoice) -> None:
         assert not Invoice.objects.exists()
 
 
-def test_what_is_refused_is_told_and_nothing_changes(operator: Client, acme: Customer) -> None:
+def test_what_is_refused_is_told_and_nothing_changes(operator: Client, acme: Project) -> None:
     with operator_scope("test"):
         use(acme, IN_SEPTEMBER, prices=DEAR)
         first = draft_invoice(acme.tenant, SEPTEMBER)
@@ -105,7 +106,7 @@ def test_what_is_refused_is_told_and_nothing_changes(operator: Client, acme: Cus
     assert now(first).is_draft and now(second).is_draft
 
 
-def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: Customer) -> None:
+def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: Project) -> None:
     with operator_scope("test"):
         use(acme, IN_SEPTEMBER, prices=DEAR)
         made = [draft_invoice(acme.tenant, month) for month in (SEPTEMBER, OCTOBER)]

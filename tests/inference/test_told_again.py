@@ -19,13 +19,13 @@ from inference.usage_intake import record_entries
 from tenants import policy
 from tenants.models import ApiKey
 from tests.inference.cast import a_worker_info
-from tests.inference.test_usage import make_key, usage_entry
+from tests.inference.test_usage import make_key
+from tests.usage_entries import POOL, usage_entry
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("operators_session"),
 ]
-POOL = "usage-tests"
 OUTBOX = "0123456789abcdef"
 
 

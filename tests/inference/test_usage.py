@@ -18,7 +18,6 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import (
-    Api,
     Outcome,
     Prices,
     TokenUsage,
@@ -44,13 +43,12 @@ from tenants.billing.models import AccountName, LedgerEntry
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 from tests.polling import eventually_sync
+from tests.usage_entries import ARRIVED_MS, POOL, usage_entry
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("operators_session"),
 ]
-POOL = "usage-tests"
-ARRIVED_MS = 1_790_000_000_123
 
 
 @pytest.fixture
@@ -71,31 +69,6 @@ def make_key(tenant_name: str) -> ApiKey:
     tenant = Tenant.objects.create(name=tenant_name, tier=Tier.objects.get(name="premium"))
     project = Project.objects.create(tenant=tenant)
     return ApiKey.objects.issue(project).record
-
-
-def usage_entry(api_key: ApiKey, **changes: Any) -> UsageEntry:
-    entry = UsageEntry(
-        request_id=new_request_id(ARRIVED_MS),
-        tenant_id=str(api_key.project.tenant_id),
-        project_id=str(api_key.project_id),
-        api_key_id=str(api_key.id),
-        tier="premium",
-        pool=POOL,
-        model="penstock-demo",
-        api=Api.CHAT_COMPLETIONS,
-        stream=True,
-        attempt=1,
-        worker_id="w#1",
-        outcome=Outcome.COMPLETED,
-        finish_reason="stop",
-        error_code=None,
-        usage=TokenUsage(prompt_tokens=11, cached_tokens=4, completion_tokens=7),
-        arrived_at_ms=ARRIVED_MS,
-        finished_at_ms=1_790_000_001_456,
-        queue_ms=3,
-        ttft_ms=21,
-    )
-    return msgspec.structs.replace(entry, **changes)
 
 
 def append(redis: Redis, *entries: UsageEntry, pool: str = POOL) -> None:

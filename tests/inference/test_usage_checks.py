@@ -31,16 +31,8 @@ from inference.usage_rows import StreamEntry
 from tenants import policy
 from tenants.fsck import run_checks
 from tenants.models import ApiKey
-from tests.inference.test_usage import (
-    ARRIVED_MS,
-    POOL,
-    PRICED,
-    append,
-    make_key,
-    usage_entry,
-    waste,
-    waste_entry,
-)
+from tests.inference.test_usage import PRICED, append, make_key, waste, waste_entry
+from tests.usage_entries import ARRIVED_MS, POOL, usage_entry
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

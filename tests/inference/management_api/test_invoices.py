@@ -13,9 +13,9 @@ from tenants.billing.invoice_drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceLine
 from tenants.permissions import Role
 from tenants.scoping import operator_scope, tenant_scope
-from tests.billing.test_invoices import DEAR
-from tests.billing.using import OCTOBER, Customer, use
 from tests.inference.management_api.conftest import ApiClient
+from tests.tenants.billing.test_invoices import DEAR
+from tests.tenants.billing.using import OCTOBER, use
 from tests.two_tenants import CANARY, House
 
 AsRole = Callable[[str], ApiClient]
@@ -26,8 +26,7 @@ WithScopes = Callable[..., ApiClient]
 def october(acme: House) -> Invoice:
     """Issued, of a model that Acme asked seven times."""
     with operator_scope("test"):
-        customer = Customer(tenant=acme.tenant, project=acme.project, key=acme.key)
-        use(customer, times=7, prices=DEAR)
+        use(acme.project, times=7, prices=DEAR)
         made = draft_invoice(acme.tenant, OCTOBER)
         assert made is not None
         return invoices.issue(made.id)
@@ -98,8 +97,7 @@ def test_the_files_are_for_keeping(as_role: AsRole, october: Invoice) -> None:
 
 def test_a_draft_is_nobodys_to_see(as_role: AsRole, acme: House) -> None:
     with operator_scope("test"):
-        customer = Customer(tenant=acme.tenant, project=acme.project, key=acme.key)
-        use(customer, prices=DEAR)
+        use(acme.project, prices=DEAR)
         draft = draft_invoice(acme.tenant, OCTOBER)
         assert draft is not None
         line = draft.lines.get(kind="usage")

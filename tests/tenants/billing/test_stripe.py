@@ -17,10 +17,11 @@ from tenants.billing import invoices
 from tenants.billing.invoice_drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceState, Payment, ProviderEvent
 from tenants.billing.providers import request_payments
+from tenants.models import Project
 from tenants.scoping import operator_scope
-from tests.billing.stripe_api import API_KEY, StripeApi, paid_event, stripe_api
-from tests.billing.test_invoices import DEAR
-from tests.billing.using import OCTOBER, Customer, use
+from tests.tenants.billing.stripe_api import API_KEY, StripeApi, paid_event, stripe_api
+from tests.tenants.billing.test_invoices import DEAR
+from tests.tenants.billing.using import OCTOBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 
@@ -40,7 +41,7 @@ def api(settings: Settings) -> Iterator[StripeApi]:
 
 
 @pytest.fixture
-def invoice(acme: Customer) -> Invoice:
+def invoice(acme: Project) -> Invoice:
     use(acme, times=3, prices=DEAR)
     made = draft_invoice(acme.tenant, OCTOBER)
     assert made is not None

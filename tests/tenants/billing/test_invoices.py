@@ -32,9 +32,10 @@ from tenants.billing.models import (
 )
 from tenants.billing.month_end import run_month_end
 from tenants.errors import Conflict
+from tenants.models import Project
 from tenants.money import NANOS_PER_CENT
 from tenants.scoping import operator_scope
-from tests.billing.using import AFTER_OCTOBER, NOON, OCTOBER, SEPTEMBER, Customer, use
+from tests.tenants.billing.using import AFTER_OCTOBER, NOON, OCTOBER, SEPTEMBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 
@@ -43,23 +44,23 @@ DEAR = Prices(10**12, 5 * 10**11, 10**12, 1000)
 CHEAP = Prices(333_333, 111_111, 777_777, 997)
 
 
-def drafted(customer: Customer, month: date = OCTOBER) -> Invoice:
-    invoice = draft_invoice(customer.tenant, month)
+def drafted(project: Project, month: date = OCTOBER) -> Invoice:
+    invoice = draft_invoice(project.tenant, month)
     assert invoice is not None
     return Invoice.objects.get(id=invoice.id)
 
 
-def issued(customer: Customer, month: date = OCTOBER) -> Invoice:
-    return invoices.issue(drafted(customer, month).id)
+def issued(project: Project, month: date = OCTOBER) -> Invoice:
+    return invoices.issue(drafted(project, month).id)
 
 
-def balance(customer: Customer, account: AccountName) -> int:
-    found = LedgerAccount.objects.filter(tenant=customer.tenant, name=account).first()
+def balance(project: Project, account: AccountName) -> int:
+    found = LedgerAccount.objects.filter(tenant=project.tenant, name=account).first()
     return 0 if found is None else found.balance_nanos
 
 
 def test_each_line_is_exactly_the_sum_of_the_records_behind_it(
-    acme: Customer, globex: Customer
+    acme: Project, globex: Project
 ) -> None:
     total = use(acme, times=3, prices=CHEAP)
     total += use(acme, times=2, model="other", prices=CHEAP)
@@ -86,7 +87,7 @@ def test_each_line_is_exactly_the_sum_of_the_records_behind_it(
     assert invoice.charges_nanos == total == invoice.due_nanos
 
 
-def test_numbers_have_no_gap_and_drafts_have_none(acme: Customer, globex: Customer) -> None:
+def test_numbers_have_no_gap_and_drafts_have_none(acme: Project, globex: Project) -> None:
     use(acme)
     use(globex)
     assert draft_invoices(OCTOBER) == 2
@@ -109,7 +110,7 @@ def test_numbers_have_no_gap_and_drafts_have_none(acme: Customer, globex: Custom
     assert list(invoice_problems()) == []
 
 
-def test_a_second_invoice_for_a_month_is_refused_with_the_reason(acme: Customer) -> None:
+def test_a_second_invoice_for_a_month_is_refused_with_the_reason(acme: Project) -> None:
     use(acme, prices=DEAR)
     drafted(acme)
     with pytest.raises(Conflict, match="Acme has a draft for 2026-10; discard it"):
@@ -129,12 +130,12 @@ def test_a_second_invoice_for_a_month_is_refused_with_the_reason(acme: Customer)
         )
 
 
-def test_a_month_that_is_not_over_cannot_be_invoiced(acme: Customer) -> None:
+def test_a_month_that_is_not_over_cannot_be_invoiced(acme: Project) -> None:
     with pytest.raises(ValidationError, match="2026-10 is not over; the newest month"):
         draft_invoice(acme.tenant, OCTOBER, now=NOON)
 
 
-def test_nobody_invoices_until_somebody_is_named(acme: Customer) -> None:
+def test_nobody_invoices_until_somebody_is_named(acme: Project) -> None:
     use(acme)
     Seller.objects.update(is_current=False)
     with pytest.raises(ValidationError, match="Nobody invoices yet"):
@@ -142,7 +143,7 @@ def test_nobody_invoices_until_somebody_is_named(acme: Customer) -> None:
     assert run_month_end(AFTER_OCTOBER).issued == 0
 
 
-def test_who_used_nothing_gets_no_invoice(acme: Customer) -> None:
+def test_who_used_nothing_gets_no_invoice(acme: Project) -> None:
     assert draft_invoice(acme.tenant, OCTOBER) is None
     assert draft_invoices(OCTOBER) == 0
 
@@ -159,7 +160,7 @@ def test_who_used_nothing_gets_no_invoice(acme: Customer) -> None:
         {"paid_at": NOON},
     ],
 )
-def test_an_issued_invoice_is_never_edited(acme: Customer, edit: dict[str, object]) -> None:
+def test_an_issued_invoice_is_never_edited(acme: Project, edit: dict[str, object]) -> None:
     use(acme, prices=DEAR)
     invoice = issued(acme)
     with pytest.raises(DatabaseError), transaction.atomic():
@@ -172,7 +173,7 @@ def test_an_issued_invoice_is_never_edited(acme: Customer, edit: dict[str, objec
         InvoiceLine.objects.filter(invoice=invoice).update(amount_nanos=0)
 
 
-def test_numbers_are_never_taken_back(acme: Customer) -> None:
+def test_numbers_are_never_taken_back(acme: Project) -> None:
     use(acme)
     issued(acme)
     with pytest.raises(DatabaseError, match="only ascend by one"), transaction.atomic():
@@ -181,7 +182,7 @@ def test_numbers_are_never_taken_back(acme: Customer) -> None:
         InvoiceCounter.objects.all().delete()
 
 
-def test_what_is_less_than_a_cent_is_carried_and_nothing_is_lost(acme: Customer) -> None:
+def test_what_is_less_than_a_cent_is_carried_and_nothing_is_lost(acme: Project) -> None:
     """Invoice after invoice: what was asked for and what is carried is what was used."""
     used = 0
     for month in (7, 8, 9, 10):
@@ -198,7 +199,7 @@ def test_what_is_less_than_a_cent_is_carried_and_nothing_is_lost(acme: Customer)
     assert list(invoice_problems()) == []
 
 
-def test_late_usage_comes_on_the_next_invoice_and_traces_to_its_records(acme: Customer) -> None:
+def test_late_usage_comes_on_the_next_invoice_and_traces_to_its_records(acme: Project) -> None:
     early = use(acme, NOON - timedelta(days=30), times=2)
     first = issued(acme, SEPTEMBER)
     late = use(acme, NOON - timedelta(days=30), times=3)
@@ -218,7 +219,7 @@ def test_late_usage_comes_on_the_next_invoice_and_traces_to_its_records(acme: Cu
 
 
 def test_late_usage_that_is_not_invoiced_yet_is_no_problem_and_other_differences_are(
-    acme: Customer,
+    acme: Project,
 ) -> None:
     use(acme)
     issued(acme)
@@ -230,7 +231,7 @@ def test_late_usage_that_is_not_invoiced_yet_is_no_problem_and_other_differences
     assert any("of revenue" in problem for problem in problems)
 
 
-def test_a_payment_settles_what_is_owed_once(acme: Customer, globex: Customer) -> None:
+def test_a_payment_settles_what_is_owed_once(acme: Project, globex: Project) -> None:
     use(acme, prices=DEAR)
     use(globex, prices=DEAR)
     invoice, other = issued(acme), issued(globex)
@@ -251,7 +252,7 @@ def test_a_payment_settles_what_is_owed_once(acme: Customer, globex: Customer) -
     assert list(invoice_problems()) == []
 
 
-def test_what_was_written_off_cannot_be_paid_any_more(acme: Customer) -> None:
+def test_what_was_written_off_cannot_be_paid_any_more(acme: Project) -> None:
     use(acme, prices=DEAR)
     invoice = issued(acme)
     ledger.post(
@@ -274,7 +275,7 @@ def test_what_was_written_off_cannot_be_paid_any_more(acme: Customer) -> None:
     assert not Payment.objects.exists()
 
 
-def test_a_void_invoice_keeps_its_number_and_its_month_is_invoiced_anew(acme: Customer) -> None:
+def test_a_void_invoice_keeps_its_number_and_its_month_is_invoiced_anew(acme: Project) -> None:
     cost = use(acme, prices=DEAR)
     first = issued(acme)
     with pytest.raises(ValidationError, match="Say why"):
@@ -289,7 +290,7 @@ def test_a_void_invoice_keeps_its_number_and_its_month_is_invoiced_anew(acme: Cu
     assert list(invoice_problems()) == []
 
 
-def test_only_the_newest_invoice_of_a_tenant_is_taken_back(acme: Customer) -> None:
+def test_only_the_newest_invoice_of_a_tenant_is_taken_back(acme: Project) -> None:
     use(acme, NOON - timedelta(days=30), prices=DEAR)
     use(acme, prices=DEAR)
     first = issued(acme, SEPTEMBER)
@@ -303,7 +304,7 @@ def test_only_the_newest_invoice_of_a_tenant_is_taken_back(acme: Customer) -> No
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("take_back", ["void", "discard"])
 def test_nothing_is_taken_back_while_an_invoice_is_made_on_top_of_it(
-    acme: Customer, take_back: str
+    acme: Project, take_back: str
 ) -> None:
     use(acme, NOON - timedelta(days=30), prices=DEAR)
     use(acme, prices=DEAR)
@@ -344,7 +345,7 @@ def test_nothing_is_taken_back_while_an_invoice_is_made_on_top_of_it(
     assert list(invoice_problems()) == []
 
 
-def test_drafts_of_a_tenant_are_issued_in_the_order_of_their_months(acme: Customer) -> None:
+def test_drafts_of_a_tenant_are_issued_in_the_order_of_their_months(acme: Project) -> None:
     use(acme, NOON - timedelta(days=30))
     use(acme)
     drafted(acme, SEPTEMBER)
@@ -353,7 +354,7 @@ def test_drafts_of_a_tenant_are_issued_in_the_order_of_their_months(acme: Custom
         invoices.issue(second.id)
 
 
-def test_credit_pays_first_and_the_invoice_says_which(acme: Customer) -> None:
+def test_credit_pays_first_and_the_invoice_says_which(acme: Project) -> None:
     for kind, source, account, nanos in (
         (
             TransactionKind.PROMOTION,
@@ -378,7 +379,7 @@ def test_credit_pays_first_and_the_invoice_says_which(acme: Customer) -> None:
     assert balance(acme, AccountName.RECEIVABLE) == 35
 
 
-def test_credit_that_paid_for_two_months_at_once_is_told_by_month(acme: Customer) -> None:
+def test_credit_that_paid_for_two_months_at_once_is_told_by_month(acme: Project) -> None:
     """One batch of the collector may hold the last request of a month and the first of the next."""
     ledger.post(
         [
@@ -413,7 +414,7 @@ def test_credit_that_paid_for_two_months_at_once_is_told_by_month(acme: Customer
     assert only_september == {(acme.tenant.id, prepaid, SEPTEMBER): 18}
 
 
-def test_an_adjustment_in_the_ledger_is_a_line_once(acme: Customer) -> None:
+def test_an_adjustment_in_the_ledger_is_a_line_once(acme: Project) -> None:
     august, september = (datetime(2026, month, 3, tzinfo=UTC) for month in (8, 9))
     use(acme, august, prices=DEAR)
     first = issued(acme, date(2026, 8, 1))
@@ -443,7 +444,7 @@ def test_an_adjustment_in_the_ledger_is_a_line_once(acme: Customer) -> None:
 
 
 def test_the_month_end_drafts_after_the_grace_and_issues_after_the_review(
-    acme: Customer, globex: Customer, seller: Seller
+    acme: Project, globex: Project, seller: Seller
 ) -> None:
     use(acme, prices=DEAR)
     use(globex)
@@ -461,7 +462,7 @@ def test_the_month_end_drafts_after_the_grace_and_issues_after_the_review(
     assert list(invoice_problems()) == []
 
 
-def test_fsck_finds_a_gap_and_a_posting_that_is_not_there(acme: Customer, globex: Customer) -> None:
+def test_fsck_finds_a_gap_and_a_posting_that_is_not_there(acme: Project, globex: Project) -> None:
     use(acme, prices=DEAR)
     invoice = issued(acme)
     InvoiceCounter.objects.get().take()
@@ -498,7 +499,7 @@ def test_fsck_finds_a_gap_and_a_posting_that_is_not_there(acme: Customer, globex
     ],
 )  # fmt: skip
 def test_fsck_finds_a_line_that_is_not_what_was_used(
-    acme: Customer, changes: list[str], sentence: str
+    acme: Project, changes: list[str], sentence: str
 ) -> None:
     use(acme, NOON - timedelta(days=30))
     use(acme, NOON - timedelta(days=30), adapter="poems")

@@ -6,8 +6,9 @@ from django.db import transaction
 from gpu_workers.protocol.messages import Prices
 from tenants.billing import invoices
 from tenants.billing.invoice_drafts import draft_invoice
+from tenants.models import Project
 from tenants.webhooks.models import Event
-from tests.billing.using import OCTOBER, Customer, use
+from tests.tenants.billing.using import OCTOBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 # A dollar a token, so that a request comes to something.
@@ -19,7 +20,7 @@ def told() -> list[tuple[str, object, object]]:
     return [(event.type, event.data["number"], event.data["payable_nanos"]) for event in events]
 
 
-def test_an_invoice_is_told_of_when_it_is_issued_and_when_it_is_paid(acme: Customer) -> None:
+def test_an_invoice_is_told_of_when_it_is_issued_and_when_it_is_paid(acme: Project) -> None:
     use(acme, prices=DEAR)
     draft = draft_invoice(acme.tenant, OCTOBER)
     assert draft is not None and told() == []
@@ -44,7 +45,7 @@ def test_an_invoice_is_told_of_when_it_is_issued_and_when_it_is_paid(acme: Custo
     assert told() == [issued, ("invoice.paid", invoice.number, 13 * 10**9)]
 
 
-def test_an_invoice_of_nothing_is_told_of_as_paid_too(acme: Customer) -> None:
+def test_an_invoice_of_nothing_is_told_of_as_paid_too(acme: Project) -> None:
     use(acme)
     draft = draft_invoice(acme.tenant, OCTOBER)
     assert draft is not None

@@ -15,14 +15,14 @@ from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, Seller
 from tenants.models import Project, Tenant
 from tenants.money import dollars, dollars_and_cents, whole_cents
-from tests.billing.test_invoices import DEAR
-from tests.billing.using import OCTOBER, Customer, use
+from tests.tenants.billing.test_invoices import DEAR
+from tests.tenants.billing.using import OCTOBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 
 
 @pytest.fixture
-def invoice(acme: Customer) -> Invoice:
+def invoice(acme: Project) -> Invoice:
     use(acme, times=2, prices=DEAR)
     use(acme, model="=cmd()", prices=DEAR)
     made = draft_invoice(acme.tenant, OCTOBER)
@@ -104,9 +104,9 @@ def test_only_whole_cents_are_asked_for(nanos: int, asked: int) -> None:
         '=HYPERLINK("http://evil")',
     ],
 )
-def test_a_hostile_name_is_text_in_both_files(acme: Customer, name: str) -> None:
+def test_a_hostile_name_is_text_in_both_files(acme: Project, name: str) -> None:
     Tenant.objects.filter(id=acme.tenant.id).update(name=name)
-    Project.objects.filter(id=acme.project.id).update(name=name[:100])
+    Project.objects.filter(id=acme.id).update(name=name[:100])
     use(acme, prices=DEAR)
     made = draft_invoice(acme.tenant, OCTOBER)
     assert made is not None

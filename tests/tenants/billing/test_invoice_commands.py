@@ -9,8 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tenants.billing.models import Invoice, Seller, SlaCreditStep
-from tests.billing.test_invoices import DEAR
-from tests.billing.using import Customer, use
+from tenants.models import Project
+from tests.tenants.billing.test_invoices import DEAR
+from tests.tenants.billing.using import use
 
 pytestmark = [pytest.mark.django_db]
 
@@ -43,7 +44,7 @@ def test_who_invoices_is_said_once_and_changed_later() -> None:
 
 @pytest.mark.usefixtures("seller")
 def test_a_month_is_drafted_issued_paid_and_shown(
-    acme: Customer, globex: Customer, tmp_path: Path
+    acme: Project, globex: Project, tmp_path: Path
 ) -> None:
     use(acme, prices=DEAR)
     use(globex, prices=DEAR)
@@ -89,7 +90,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(arguments: list[str], sente
 
 
 @pytest.mark.usefixtures("seller")
-def test_a_payment_needs_its_reference_and_a_second_draft_is_refused(acme: Customer) -> None:
+def test_a_payment_needs_its_reference_and_a_second_draft_is_refused(acme: Project) -> None:
     use(acme, prices=DEAR)
     run("invoices", "draft", "--month", "2026-10")
     again = refused("invoices", "draft", "--month", "2026-10", "--tenant", "Acme")

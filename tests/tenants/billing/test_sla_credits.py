@@ -24,31 +24,31 @@ from tenants.billing.models import (
 )
 from tenants.billing.sla_credits import Schedule
 from tenants.billing.usage_source import Attainment, Measured
-from tenants.models import Tier
-from tests.billing.test_invoices import DEAR
-from tests.billing.using import NOON, OCTOBER, Customer, use
+from tenants.models import Project, Tier
+from tests.tenants.billing.test_invoices import DEAR
+from tests.tenants.billing.using import NOON, OCTOBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 
 
 @pytest.fixture(autouse=True)
-def _promise(acme: Customer) -> None:
+def _promise(acme: Project) -> None:
     Tier.objects.filter(name="premium").update(
         ttft_target_ms=500, inter_token_target_ms=50, uptime_percent=Decimal("99.5")
     )
 
 
-def invoice_of(customer: Customer) -> Invoice:
-    invoice = draft_invoice(customer.tenant, OCTOBER)
+def invoice_of(project: Project) -> Invoice:
+    invoice = draft_invoice(project.tenant, OCTOBER)
     assert invoice is not None
     return invoices.issue(invoice.id)
 
 
-def balance(customer: Customer, account: AccountName) -> int:
-    return LedgerAccount.objects.get(tenant=customer.tenant, name=account).balance_nanos
+def balance(project: Project, account: AccountName) -> int:
+    return LedgerAccount.objects.get(tenant=project.tenant, name=account).balance_nanos
 
 
-def test_slow_first_tokens_are_credited_in_the_ledger_and_on_the_invoice(acme: Customer) -> None:
+def test_slow_first_tokens_are_credited_in_the_ledger_and_on_the_invoice(acme: Project) -> None:
     """3 of 40 took longer than promised: 92.5 % against 99 %, a shortfall of 6.5 points."""
     cost = use(acme, times=37, prices=DEAR, ttft_ms=500)
     cost += use(acme, times=3, prices=DEAR, ttft_ms=501)
@@ -63,7 +63,7 @@ def test_slow_first_tokens_are_credited_in_the_ledger_and_on_the_invoice(acme: C
     assert list(invoice_problems()) == []
 
 
-def test_of_several_broken_promises_the_one_with_the_highest_credit_counts(acme: Customer) -> None:
+def test_of_several_broken_promises_the_one_with_the_highest_credit_counts(acme: Project) -> None:
     use(acme, times=8, prices=DEAR, ttft_ms=501, itl_p95_ms=51.0)
     use(acme, times=2, outcome=Outcome.FAILED, ttft_ms=None)
     invoice = invoice_of(acme)
@@ -75,7 +75,7 @@ def test_of_several_broken_promises_the_one_with_the_highest_credit_counts(acme:
     )
 
 
-def test_uptime_is_the_hours_share_of_requests_that_were_served(acme: Customer) -> None:
+def test_uptime_is_the_hours_share_of_requests_that_were_served(acme: Project) -> None:
     """Four hours in which nothing was served, of the 744 of October."""
     for hour in range(4):
         use(acme, NOON + timedelta(hours=hour), outcome=Outcome.FAILED, ttft_ms=None)
@@ -85,13 +85,13 @@ def test_uptime_is_the_hours_share_of_requests_that_were_served(acme: Customer) 
     assert line.measured_percent == (Decimal(100) * 740 / 744).quantize(Decimal("0.000001"))
 
 
-def test_a_promise_that_was_kept_is_credited_nothing(acme: Customer) -> None:
+def test_a_promise_that_was_kept_is_credited_nothing(acme: Project) -> None:
     use(acme, times=99, prices=DEAR)
     use(acme, prices=DEAR, ttft_ms=9999)
     assert not invoice_of(acme).lines.filter(kind=LineKind.SLA_CREDIT).exists()
 
 
-def test_where_credit_paid_already_it_stays_as_credit(acme: Customer) -> None:
+def test_where_credit_paid_already_it_stays_as_credit(acme: Project) -> None:
     ledger.post(
         [
             ledger.Posting(
@@ -115,7 +115,7 @@ def test_where_credit_paid_already_it_stays_as_credit(acme: Customer) -> None:
 
 
 def test_credits_are_posted_once_and_the_other_way_round_when_the_invoice_is_void(
-    acme: Customer,
+    acme: Project,
 ) -> None:
     cost = use(acme, prices=DEAR, ttft_ms=501)
     first = invoice_of(acme)
@@ -131,7 +131,7 @@ def test_credits_are_posted_once_and_the_other_way_round_when_the_invoice_is_voi
     assert list(invoice_problems()) == []
 
 
-def test_without_a_schedule_nothing_is_credited(acme: Customer) -> None:
+def test_without_a_schedule_nothing_is_credited(acme: Project) -> None:
     SlaCreditStep.objects.all().delete()
     use(acme, prices=DEAR, ttft_ms=501)
     assert not invoice_of(acme).lines.filter(kind=LineKind.SLA_CREDIT).exists()
