@@ -18,7 +18,7 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frame_ring import FrameRing
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
-from gpu_workers.transport import REDIS_AWAY
+from gpu_workers.protocol.redis_errors import REDIS_AWAY
 
 # A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
 MOST_UNREAD_BATCHES: Final = 10_000

@@ -17,7 +17,8 @@ from gpu_workers.outbox_disk import OutboxUnwritable
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import FinishMode
 from gpu_workers.protocol.messages import UsageEntry, WasteReason
-from gpu_workers.transport import Accepted, Refused, UnknownRequest, is_passing
+from gpu_workers.protocol.redis_errors import is_passing
+from gpu_workers.transport import Accepted, Refused, UnknownRequest
 from gpu_workers.usage_calls import UsageCalls
 
 TICK_SECONDS: Final = 1.0

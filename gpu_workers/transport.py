@@ -12,14 +12,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import (
-    BusyLoadingError,
-    NoPermissionError,
-    ReadOnlyError,
-    ResponseError,
-)
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, keys
@@ -33,18 +26,10 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WorkerInfo,
 )
+from gpu_workers.protocol.redis_errors import REDIS_AWAY, is_demoted, is_function_missing
 from gpu_workers.protocol.redis_url import connect_async
 
 _T = TypeVar("_T")
-
-# What passes by itself: a Redis that restarts, fails over or is out of reach.
-REDIS_AWAY: Final = (
-    RedisConnectionError,
-    RedisTimeoutError,
-    BusyLoadingError,
-    ReadOnlyError,
-    OSError,
-)
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
@@ -293,7 +278,7 @@ class Transport:
             pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *finish.arguments)
         answers = await pipeline.execute(raise_on_error=False)
         for answer in answers:
-            if isinstance(answer, ResponseError) and _is_function_missing(answer):
+            if is_function_missing(answer):
                 raise answer
         return list(answers)
 
@@ -320,10 +305,10 @@ class Transport:
                 self._may_have_lost_messages = True
                 reason = f"Redis does not answer: {error or type(error).__name__}"
             except ResponseError as error:
-                if _is_demoted(error):
+                if is_demoted(error):
                     self._may_have_lost_messages = True
                     reason = "Redis is no longer the master"
-                elif _is_function_missing(error):
+                elif is_function_missing(error):
                     reason = "Redis has no dispatch functions yet; the control plane loads them"
                 else:
                     raise
@@ -359,20 +344,6 @@ def read_finish(answer: Any) -> Accepted | Refused | Undecided:
         case Exception():
             raise answer
     raise WireFormatError(f"expected an answer of finish, got: {answer!r}")
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether an error of a call is one that waiting mends."""
-    return isinstance(error, REDIS_AWAY) or _is_function_missing(error) or _is_demoted(error)
-
-
-def _is_function_missing(error: BaseException) -> bool:
-    return isinstance(error, ResponseError) and "Function not found" in str(error)
-
-
-def _is_demoted(error: BaseException) -> bool:
-    """What a blocked call and a stale replica answer in a failover."""
-    return isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "MASTERDOWN"))
 
 
 def _decoded(messages: Iterable[bytes]) -> Iterable[InboxMessage]:

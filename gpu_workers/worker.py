@@ -25,8 +25,9 @@ from gpu_workers.open_requests import OpenRequests
 from gpu_workers.outbox import Outbox
 from gpu_workers.outbox_relay import OutboxRelay
 from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
+from gpu_workers.protocol.redis_errors import is_passing
 from gpu_workers.step_time import StepTime
-from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker, is_passing
+from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker
 from gpu_workers.usage_calls import UsageCalls
 
 CLAIM_EVERY_SECONDS: Final = 1.0

@@ -21,6 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_model
+from gpu_workers.protocol.redis_errors import is_function_missing
 from gpu_workers.protocol.redis_url import connect
 from inference.redis_functions import DISPATCH, library_text
 from inference.usage_intake import record_entries
@@ -170,7 +171,7 @@ class UsageCollector:
         try:
             self._redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, *arguments)
         except ResponseError as error:
-            if "Function not found" not in str(error):
+            if not is_function_missing(error):
                 raise
             # A Redis that came back empty; this process may load them.
             self._redis.function_load(library_text(DISPATCH), replace=True)

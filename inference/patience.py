@@ -5,10 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-
+from gpu_workers.protocol import redis_errors
 from inference.errors import REDIS_ERRORS, PolicyLost, Unavailable
 
 _T = TypeVar("_T")
@@ -16,14 +13,6 @@ _T = TypeVar("_T")
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _RETRY_AFTER_SECONDS: Final = 2
-_PASSING: Final = (
-    RedisConnectionError,
-    RedisTimeoutError,
-    BusyLoadingError,
-    ReadOnlyError,
-    PolicyLost,
-    OSError,
-)
 
 
 async def patiently(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
@@ -48,7 +37,4 @@ async def patiently(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
 
 def is_passing(error: Exception) -> bool:
     """Whether waiting mends it: Redis restarts, fails over, or has not been filled again yet."""
-    if isinstance(error, ResponseError) and not isinstance(error, _PASSING):
-        text = str(error)
-        return "Function not found" in text or text.startswith(("UNBLOCKED", "MASTERDOWN"))
-    return isinstance(error, _PASSING)
+    return isinstance(error, PolicyLost) or redis_errors.is_passing(error)

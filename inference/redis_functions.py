@@ -12,8 +12,9 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
+from gpu_workers.protocol.redis_errors import is_function_missing
+
 _log = structlog.get_logger(__name__)
-_LOST: Final = "Function not found"
 
 # A key, then arguments.
 Call = tuple[str | bytes | int, ...]
@@ -69,7 +70,7 @@ class FunctionLibrary:
         try:
             return await self._redis.fcall(function, 1, key, *arguments)
         except ResponseError as error:
-            if _LOST not in str(error) or not await self._bring_back():
+            if not is_function_missing(error) or not await self._bring_back():
                 raise
         return await self._redis.fcall(function, 1, key, *arguments)
 
@@ -79,7 +80,7 @@ class FunctionLibrary:
         try:
             await self._send(function, calls)
         except ResponseError as error:
-            if _LOST not in str(error) or not await self._bring_back():
+            if not is_function_missing(error) or not await self._bring_back():
                 raise
             await self._send(function, calls)
 
