@@ -71,6 +71,7 @@ def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) 
     Raises `Conflict` where its month, or a later one, is invoiced already, and `ValidationError`
     while the month is not over.
     """
+    now = now or datetime.now(UTC)
     _check_over(period, now)
     seller, schedule = current_seller(), Schedule.read()
     attained = _attained([tenant.id], period, schedule)
@@ -78,13 +79,14 @@ def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) 
     newest = Invoice.objects.newest_of(tenant.id)
     if newest is not None and newest.period >= period:
         raise Conflict(_standing_in_the_way(tenant, newest, period))
-    drafts = _draft([tenant.id], period, seller, schedule, attained, usage_until)
+    drafts = _draft([tenant.id], period, seller, schedule, attained, usage_until, now)
     return drafts[0] if drafts else None
 
 
 def draft_invoices(period: date, *, now: datetime | None = None) -> int:
     """Of all tenants that have none of this month or a later one; returns how many. Opens a
     transaction for each chunk of tenants. Raises `ValidationError`."""
+    now = now or datetime.now(UTC)
     _check_over(period, now)
     with operator_scope("invoices draft"):
         seller, schedule = current_seller(), Schedule.read()
@@ -98,7 +100,7 @@ def draft_invoices(period: date, *, now: datetime | None = None) -> int:
             taken = Invoice.objects.standing().filter(tenant__in=chunk, period__gte=period)
             invoiced = set(taken.values_list("tenant_id", flat=True))
             free = [tenant_id for tenant_id in chunk if tenant_id not in invoiced]
-            drafted += len(_draft(free, period, seller, schedule, attained, usage_until))
+            drafted += len(_draft(free, period, seller, schedule, attained, usage_until, now))
     return drafted
 
 
@@ -113,8 +115,8 @@ def _attained(
     return by_tenant
 
 
-def _check_over(period: date, now: datetime | None) -> None:
-    if end_of(period) > (now or datetime.now(UTC)):
+def _check_over(period: date, now: datetime) -> None:
+    if end_of(period) > now:
         raise ValidationError(
             f"{period:%Y-%m} is not over; the newest month that can be invoiced is "
             f"{last_month(now):%Y-%m}."
@@ -152,6 +154,7 @@ def _draft(
     schedule: Schedule,
     attained: Mapping[uuid.UUID, Sequence[Attainment]],
     usage_until: datetime,
+    drafted_at: datetime,
 ) -> list[Invoice]:
     facts = _facts(tenant_ids, period)
     names = dict(Tenant.objects.filter(id__in=tenant_ids).values_list("id", "name"))
@@ -164,6 +167,7 @@ def _draft(
             period=period,
             usage_until=usage_until,
             buyer_name=names[tenant_id],
+            drafted_at=drafted_at,
         )
         own = _lines(invoice, facts[tenant_id], projects)
         own += _sla_lines(invoice, own, schedule, attained.get(tenant_id, ()))

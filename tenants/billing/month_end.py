@@ -34,7 +34,7 @@ class MonthEnd:
 def run_month_end(now: datetime | None = None) -> MonthEnd:
     """Draft the month that is over, once the grace has passed, and issue the drafts that have
     waited for long enough. Where nobody invoices yet it does nothing."""
-    now = now or datetime.now(UTC)
+    now = (now or datetime.now(UTC)).astimezone(UTC)
     period = last_month(now)
     with operator_scope("month end"):
         try:
@@ -45,20 +45,21 @@ def run_month_end(now: datetime | None = None) -> MonthEnd:
     if review_days is None:
         return MonthEnd(drafted=drafted)
     with operator_scope("month end"):
+        # Whole days: a run that is a minute earlier than the one that drafted waits no day more.
         ripe = Invoice.objects.filter(
-            state=InvoiceState.DRAFT, drafted_at__lte=datetime.now(UTC) - timedelta(review_days)
+            state=InvoiceState.DRAFT, drafted_at__date__lte=now.date() - timedelta(review_days)
         )
         due = list(ripe.order_by("period", "buyer_name", "id").values_list("id", flat=True))
-    return MonthEnd(drafted=drafted, issued=issue_drafts(due))
+    return MonthEnd(drafted=drafted, issued=issue_drafts(due, now=now))
 
 
-def issue_drafts(invoice_ids: Iterable[uuid.UUID]) -> int:
+def issue_drafts(invoice_ids: Iterable[uuid.UUID], *, now: datetime | None = None) -> int:
     """Each in a transaction of its own; one that cannot be issued keeps no other from it."""
     issued = 0
     for invoice_id in invoice_ids:
         try:
             with operator_scope("invoices issue"):
-                issue(invoice_id)
+                issue(invoice_id, now=now)
         except (Conflict, Invoice.DoesNotExist) as error:
             log.warning("invoice_not_issued", invoice_id=str(invoice_id), problem=str(error))
         else:

@@ -1,5 +1,7 @@
 """What Celery does for money; `control_plane/celery.py` says when."""
 
+from datetime import datetime
+
 from celery import shared_task
 
 from tenants.billing import balances, credit, month_end, providers
@@ -24,9 +26,9 @@ def release_withdrawals() -> int:
 @shared_task(  # type: ignore[untyped-decorator]
     name="billing.run_month_end", expires=3600, soft_time_limit=3300, time_limit=3600
 )
-def run_month_end() -> int:
+def run_month_end(now: datetime | None = None) -> int:
     """Returns how many invoices were issued."""
-    return month_end.run_month_end().issued
+    return month_end.run_month_end(now).issued
 
 
 @shared_task(name="billing.request_payments", expires=50)  # type: ignore[untyped-decorator]
