@@ -26,9 +26,11 @@ BEGIN
     IF to_regclass('public.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;
-    -- One at a time; whoever waited looks again.
+    -- One at a time; whoever waited looks again, into the table itself: to_regclass remembers.
     PERFORM pg_advisory_xact_lock(hashtext('penstock_make_usage_partition'));
-    IF to_regclass('public.' || partition) IS NOT NULL THEN
+    IF EXISTS (
+        SELECT FROM pg_class WHERE relname = partition AND relnamespace = 'public'::regnamespace)
+    THEN
         RETURN false;
     END IF;
     EXECUTE format('CREATE TABLE public.%I (LIKE public.inference_usagerecord'

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from importlib import import_module
 
@@ -24,6 +25,7 @@ from inference.usage_partitions import (
 from tenants.models import ApiKey, Project
 from tenants.row_security import tables_without_wall
 from tenants.scoping import operator_scope, tenant_scope
+from tests.polling import eventually_sync
 from tests.tenants.conftest import make_project
 
 pytestmark = pytest.mark.django_db
@@ -94,6 +96,30 @@ def test_an_id_of_a_month_without_a_part_is_refused_loudly(acme: Project) -> Non
         transaction.atomic(),
     ):
         record(acme, datetime(2031, 5, 1, tzinfo=UTC))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_make_the_same_part_the_second_waits_and_finds_it() -> None:
+    month = date(2024, 2, 1)
+
+    def make() -> int:
+        try:
+            with operator_scope("test, elsewhere"):
+                return make_partitions([month])
+        finally:
+            connection.close()
+
+    def waits() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            return cursor.rowcount > 0
+
+    with ThreadPoolExecutor(1) as pool:
+        with operator_scope("test"):
+            assert make_partitions([month]) == 1
+            second = pool.submit(make)
+            eventually_sync(waits)
+        assert second.result(timeout=30) == 0
 
 
 @pytest.mark.parametrize("month", ["2019-12-01", "2100-01-01"])
