@@ -46,7 +46,9 @@ class _Table:
     def insert_of(self, read: Iterable[Read]) -> tuple[list[Row], list[Refused]]:
         """The rows of this table among all that were read. Answers those that were not there
         before, and those that the table cannot hold."""
-        return self._insert_or_part([each for each in read if isinstance(each[1], self.row)])
+        # In one order, so that collectors that insert the same rows wait, and none for ever.
+        own = sorted((each for each in read if isinstance(each[1], self.row)), key=_key)
+        return self._insert_or_part(own)
 
     def _insert_or_part(self, rows: Sequence[Read]) -> tuple[list[Row], list[Refused]]:
         if not rows:
@@ -68,8 +70,7 @@ class _Table:
         for _entry, row in rows:
             by_key.setdefault(row.key, row)
         with connection.cursor() as cursor:
-            # In one order, so that collectors that insert the same rows wait, and none for ever.
-            cursor.execute(self._sql(), [as_json(by_key[key] for key in sorted(by_key))])
+            cursor.execute(self._sql(), [as_json(by_key.values())])
             if cursor.rowcount == len(by_key):
                 return list(by_key.values())
             return [by_key[str(key[0]), *key[1:]] for key in cursor.fetchall()]
@@ -85,6 +86,10 @@ class _Table:
         )
 
 
+def _key(read: Read) -> tuple[str | int, ...]:
+    return read[1].key
+
+
 _RECORDS: Final = _Table(UsageRecord, RecordRow, ["request_id"])
 _WASTE: Final = _Table(WastedAttempt, WasteRow, ["request_id", "attempt"])
 
@@ -92,7 +97,7 @@ _WASTE: Final = _Table(WastedAttempt, WasteRow, ["request_id", "attempt"])
 def record_entries(entries: Iterable[StreamEntry]) -> None:
     """Entries to rows, in one transaction; those that cannot be are quarantined in it."""
     with operator_scope("usage collector"):
-        refused = take_in(entries)
+        refused = sorted(take_in(entries), key=lambda each: each.entry.stream_id)
         UsageQuarantine.objects.bulk_create(map(_quarantined, refused), ignore_conflicts=True)
     for each in refused:
         log.error(

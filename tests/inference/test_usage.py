@@ -4,6 +4,7 @@ import math
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
@@ -439,6 +440,36 @@ def test_two_collectors_with_the_same_entries_record_each_once(
     assert sum(DailyUsage.objects.values_list("requests", flat=True)) == 200
     assert sum(map(revenue, others)) == 200 * COST_NANOS
     assert not UsageQuarantine.objects.exists()
+
+
+@pytest.mark.parametrize("good", [30, 0], ids=["some are bad", "all are bad"])
+def test_two_collectors_with_the_same_bad_entries_do_not_wait_for_each_other_for_ever(
+    api_key: ApiKey, good: int
+) -> None:
+    """What cannot be recorded parts a batch into halves, which are recorded one after the other."""
+    made = [usage_entry(api_key, prices=PRICED) for _ in range(good)]
+    for place in range(0, 36, 4):
+        made.insert(place, usage_entry(api_key, model="m" * 300))
+    batch = [
+        StreamEntry(pool=POOL, stream_id=f"{number}-0", data=encode(entry))
+        for number, entry in enumerate(made)
+    ]
+    begin = threading.Barrier(2)
+
+    def collect(entries: list[StreamEntry]) -> None:
+        try:
+            begin.wait()
+            for _ in range(3):
+                record_entries(entries)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(collect, order) for order in (batch, batch[::-1])]:
+            done.result(timeout=60)
+    assert UsageRecord.objects.count() == good
+    assert UsageQuarantine.objects.count() == 9
+    assert revenue(api_key) == good * COST_NANOS
 
 
 @given(data=st.data())
