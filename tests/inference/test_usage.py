@@ -37,9 +37,11 @@ from inference.models import (
     UsageRollup,
     WastedAttempt,
 )
+from inference.usage_checks import sum_problems
 from inference.usage_intake import record_entries
 from inference.usage_partitions import month_of, months_present
 from inference.usage_rows import StreamEntry
+from tenants.billing.ledger_chain import ledger_problems
 from tenants.billing.models import AccountName, LedgerEntry
 from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
@@ -440,6 +442,33 @@ def test_two_collectors_with_the_same_entries_record_each_once(
     assert sum(DailyUsage.objects.values_list("requests", flat=True)) == 200
     assert sum(map(revenue, others)) == 200 * COST_NANOS
     assert not UsageQuarantine.objects.exists()
+
+
+def test_collectors_that_take_each_others_entries_charge_each_once(
+    redis: Redis, api_key: ApiKey, dispatch_redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes over at once what another has read and not acknowledged yet."""
+    owners = [api_key, make_key("Globex"), make_key("Initech")]
+    append(redis, *(usage_entry(key, prices=PRICED) for _ in range(100) for key in owners))
+    begin = threading.Barrier(3)
+
+    def collect() -> None:
+        try:
+            with Redis.from_url(dispatch_redis_url) as own:
+                begin.wait()
+                UsageCollector(own).drain()
+        finally:
+            connection.close()
+
+    monkeypatch.setattr(metering, "PAGE", 10)
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(collect) for _ in range(3)]:
+            done.result(timeout=60)
+    assert waiting(redis) == 0
+    assert UsageRecord.objects.count() == 300
+    assert sum(DailyUsage.objects.values_list("requests", flat=True)) == 300
+    assert [revenue(key) for key in owners] == [100 * COST_NANOS] * 3
+    assert list(ledger_problems()) == list(sum_problems()) == []
 
 
 @pytest.mark.parametrize("good", [30, 0], ids=["some are bad", "all are bad"])

@@ -111,8 +111,8 @@ def test_of_two_who_make_the_same_part_the_second_waits_and_finds_it() -> None:
 
     def waits() -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-            return cursor.rowcount > 0
+            cursor.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            return bool(cursor.fetchall())
 
     with ThreadPoolExecutor(1) as pool:
         with operator_scope("test"):

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -186,15 +186,3 @@ def test_an_operator_posts_by_the_functions_or_not_at_all(acme: Project, stateme
         connection.cursor() as cursor,
     ):
         cursor.execute(statement)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_two_who_post_to_the_same_tenants_wait_for_each_other(
-    acme: Project, globex: Project, elsewhere: Callable[[Callable[[], None]], None]
-) -> None:
-    for tenants in ((acme, globex), (globex, acme)) * 3:
-        charges = [charge(each, 1) for each in tenants]
-        elsewhere(lambda charges=charges: post_usage(charges, batch_id=uuid.uuid4()))  # type: ignore[misc]
-    assert balances(acme)["receivable"] == balances(globex)["receivable"] == 6
-    sequences = LedgerTransaction.objects.filter(tenant=acme.tenant).values_list("sequence")
-    assert sorted(number for (number,) in sequences) == [1, 2, 3, 4, 5, 6]
