@@ -1,6 +1,10 @@
 """What a tenant may use: tiers, quotas and their alerts."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.contrib import admin
+from django.http import HttpRequest
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 
 from gpu_workers.protocol.policy import LimitName
@@ -43,6 +47,14 @@ class TierAdmin(OperatorAdmin):
         ),
         ("Price", {"fields": ["price_multiplier"]}),
     ]
+
+    def get_deleted_objects(self, objs: Iterable[Tier], request: HttpRequest) -> Any:
+        """A tier that prices name is shown with them, in place of a button that would fail."""
+        *found, protected = super().get_deleted_objects(objs, request)
+        return *found, [
+            *protected,
+            *(f"Price: {price}" for tier in objs for price in tier.prices()),
+        ]
 
 
 @admin.register(Quota)

@@ -47,6 +47,28 @@ ALTER TABLE billing_poolcost ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_pricecorrection ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_tiermultiplier ENABLE ALWAYS TRIGGER append_only;
 
+-- Prices know tiers by name: while one names it that has not ended, a tier keeps its name, and stays.
+CREATE FUNCTION penstock_keep_priced_tier() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    models text;
+BEGIN
+    SELECT string_agg(DISTINCT model, ', ' ORDER BY model) INTO models FROM billing_price
+        WHERE tier = OLD.name
+        AND (effective_until IS NULL OR effective_until > clock_timestamp());
+    IF models IS NOT NULL THEN
+        RAISE restrict_violation USING MESSAGE = format(
+            'the tier %s is named by prices of %s that have not ended', OLD.name, models);
+    END IF;
+    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+
+CREATE TRIGGER keep_priced BEFORE DELETE ON tenants_tier
+FOR EACH ROW EXECUTE FUNCTION penstock_keep_priced_tier();
+CREATE TRIGGER keep_priced_name BEFORE UPDATE ON tenants_tier FOR EACH ROW
+WHEN (OLD.name <> NEW.name) EXECUTE FUNCTION penstock_keep_priced_tier();
+REVOKE ALL ON FUNCTION penstock_keep_priced_tier() FROM PUBLIC;
+
 -- What each tier multiplied prices by, and since when.
 CREATE FUNCTION penstock_note_multiplier() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$

@@ -10,6 +10,7 @@ from control_plane.sidebar import linked_models
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Permission
+from django.forms import model_to_dict
 from django.template.response import TemplateResponse
 from django.test import Client
 from django.urls import reverse
@@ -414,6 +415,29 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
     assert operator.post(reverse("admin:billing_price_add"), form).status_code == 302
     with operator_scope("test"):
         assert [each.prompt for each in Price.objects.in_policy()["demo"]] == [1, 7]
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_tier_that_a_price_names_cannot_be_renamed_or_deleted(operator: Client) -> None:
+    tier = Tier.objects.get(name="batch")
+    micros = [f"{kind}_micros_per_million_tokens" for kind in ("prompt", "cached", "completion")]
+    with operator_scope("test"):
+        Price.objects.create(model="demo", tier="batch", **dict.fromkeys(micros, 7))
+    change = reverse("admin:tenants_tier_change", args=[tier.pk])
+    form = {name: value for name, value in model_to_dict(tier).items() if value is not None}
+    renamed = operator.post(change, form | {"name": "cheap"})
+    assert "Prices name the tier batch: demo, tier batch from" in renamed.content.decode()
+    listing = reverse("admin:tenants_tier_changelist")
+    selected = {"action": "delete_selected", "_selected_action": [str(tier.pk)], "post": "yes"}
+    for page, answers in (
+        (reverse("admin:tenants_tier_delete", args=[tier.pk]), {"post": "yes"}),
+        (listing, selected),
+    ):
+        refused = operator.post(page, answers)
+        assert "Price: demo, tier batch from" in refused.content.decode()
+    assert operator.post(change, form | {"weight": "9"}).status_code == 302
+    tier.refresh_from_db()
+    assert (tier.name, tier.weight) == ("batch", 9)
 
 
 def test_an_operator_names_the_model_that_answers_instead(operator: Client, acme: Project) -> None:

@@ -14,6 +14,7 @@ from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import F, Func, Q
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from gpu_workers.protocol.policy import WHOLE, PricePolicy
 from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
@@ -131,6 +132,11 @@ class TokenPrices(models.Model):
 
 
 class PriceQuerySet(PolicyQuerySet["Price"]):
+    def keeping(self, tier: str) -> "PriceQuerySet":
+        """Those that name a tier and have not ended: it keeps its name and stays until they do."""
+        not_ended = Q(effective_until=None) | Q(effective_until__gt=timezone.now())
+        return self.filter(not_ended, tier=tier)
+
     def in_policy(self) -> dict[str, list[PricePolicy]]:
         """The prices that gateways need, by model: those that had not ended when the model's prices
         were changed last. So what they are given depends on the book alone, not on the clock."""

@@ -132,6 +132,33 @@ def test_a_price_names_a_tier_that_there_is() -> None:
         prices.enter(a_price(tier="nonesuch"))
 
 
+@pytest.mark.usefixtures("acme")
+def test_a_tier_that_a_price_names_is_neither_renamed_nor_removed_until_that_has_ended() -> None:
+    price = prices.enter(a_price(tier="batch"))
+    tier = Tier.objects.get(name="batch")
+    tier.name = "cheap"
+    with pytest.raises(ValidationError, match="Prices name the tier batch: m, tier batch from 20"):
+        tier.full_clean()
+    for change in (tier.save, Tier.objects.filter(name="batch").delete):
+        with pytest.raises(IntegrityError, match="named by prices of m that"), transaction.atomic():
+            change()
+    prices.end(price)
+    tier.full_clean()
+    tier.save()
+    tier.delete()
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_price_of_one_tier_keeps_no_other_tier_from_its_change() -> None:
+    prices.enter(a_price(tier="batch"))
+    prices.enter(a_price())
+    free = Tier.objects.get(name="free")
+    free.name = "trial"
+    free.full_clean()
+    free.save()
+    Tier.objects.filter(name="batch").update(weight=3, price_multiplier="0.4")
+
+
 def test_a_price_reaches_the_gateways() -> None:
     before = PolicyChange.objects.count()
     price = prices.enter(a_price())
