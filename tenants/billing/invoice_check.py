@@ -9,7 +9,6 @@ from typing import Any
 from django.db import connection
 from django.db.models import Count, F, Max, Min, Sum
 
-from tenants.billing.invoice_drafts import LATE_MONTHS
 from tenants.billing.invoices import sla_reference
 from tenants.billing.models import (
     Invoice,
@@ -19,6 +18,7 @@ from tenants.billing.models import (
     LineKind,
 )
 from tenants.billing.periods import last_day, months_before
+from tenants.billing.uninvoiced import LATE_MONTHS
 from tenants.billing.usage_source import UsageGroup as Group
 from tenants.billing.usage_source import usage_source
 

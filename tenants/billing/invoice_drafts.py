@@ -9,45 +9,29 @@ is there, and the next run makes it.
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Final
 
 from django.core.exceptions import ValidationError
-from django.db.models import Sum
 
-from tenants.billing.credit_use import credit_used
 from tenants.billing.models import (
     CREDITS,
     AccountName,
     Invoice,
     InvoiceLine,
-    InvoiceState,
-    LedgerTransaction,
     LineKind,
     Seller,
-    TransactionKind,
 )
-from tenants.billing.periods import end_of, last_day, month_before, months_before
+from tenants.billing.periods import end_of, month_before
 from tenants.billing.sla_credits import Schedule
-from tenants.billing.usage_source import Attainment, UsageLine, cut_usage, usage_source
+from tenants.billing.uninvoiced import CREDIT_NAMES, Uninvoiced, uninvoiced
+from tenants.billing.usage_source import Attainment, cut_usage, usage_source
 from tenants.errors import Conflict
 from tenants.models import Project, Tenant
 from tenants.money import whole_cents
 from tenants.scoping import operator_scope
 
-# How far back late usage is looked for.
-LATE_MONTHS: Final = 12
 _CHUNK: Final = 100
-_SHOWN: Final = (TransactionKind.ADJUSTMENT, TransactionKind.RE_RATING)
-_TENANTS_SIDE: Final = (*CREDITS, AccountName.RECEIVABLE)
-_CREDIT_NAMES: Final = {
-    AccountName.PROMOTIONAL_CREDIT: "promotional credit",
-    AccountName.SLA_CREDIT: "service level credit",
-    AccountName.PREPAID_CREDIT: "prepaid credit",
-}
-
-Group = tuple[date, uuid.UUID, str, str, str]
 
 
 def last_month(now: datetime | None = None) -> date:
@@ -137,16 +121,6 @@ def _standing_in_the_way(tenant: Tenant, newest: Invoice, period: date) -> str:
 # From sums to invoices --------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class _Facts:
-    """Of one tenant, what its invoice is made of."""
-
-    used: list[UsageLine]
-    adjustments: list[InvoiceLine]
-    credit: dict[tuple[AccountName, date], int]
-    before: Invoice | None
-
-
 def _draft(
     tenant_ids: Sequence[uuid.UUID],
     period: date,
@@ -156,7 +130,7 @@ def _draft(
     usage_until: datetime,
     drafted_at: datetime,
 ) -> list[Invoice]:
-    facts = _facts(tenant_ids, period)
+    found = uninvoiced(tenant_ids, period)
     names = dict(Tenant.objects.filter(id__in=tenant_ids).values_list("id", "name"))
     projects = dict(Project.objects.filter(tenant__in=tenant_ids).values_list("id", "name"))
     invoices, lines = [], []
@@ -169,7 +143,7 @@ def _draft(
             buyer_name=names[tenant_id],
             drafted_at=drafted_at,
         )
-        own = _lines(invoice, facts[tenant_id], projects)
+        own = _lines(invoice, found[tenant_id], projects)
         own += _sla_lines(invoice, own, schedule, attained.get(tenant_id, ()))
         for position, line in enumerate(own, 1):
             line.invoice, line.tenant_id, line.position = invoice, tenant_id, position
@@ -183,48 +157,22 @@ def _draft(
     return invoices
 
 
-def _facts(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID, _Facts]:
-    first, last = months_before(period, LATE_MONTHS), last_day(period)
-    source = usage_source()
-    facts = {
-        tenant_id: _Facts(used=[], adjustments=[], credit={}, before=None)
-        for tenant_id in tenant_ids
-    }
-    invoiced = _invoiced(tenant_ids, first)
-    for line in source.lines(tenant_ids, first, last):
-        left = _less(line, invoiced.get((line.tenant_id, *_group(line))))
-        is_late = left.period < period
-        if left.cost_nanos or (left.requests and not is_late):
-            facts[line.tenant_id].used.append(left)
-    for adjustment in _adjustments(tenant_ids, period):
-        facts[adjustment.tenant_id].adjustments.append(adjustment)
-    told = _credit_told(tenant_ids, first)
-    for (tenant_id, account, month), nanos in credit_used(tenant_ids, first, last).items():
-        left_nanos = nanos - told.get((tenant_id, account, month), 0)
-        if left_nanos:
-            facts[tenant_id].credit[account, month] = left_nanos
-    standing = Invoice.objects.standing().filter(tenant__in=tenant_ids)
-    for invoice in standing.order_by("tenant_id", "-period").distinct("tenant_id"):
-        facts[invoice.tenant_id].before = invoice
-    return facts
-
-
-def _lines(invoice: Invoice, facts: _Facts, projects: dict[uuid.UUID, str]) -> list[InvoiceLine]:
+def _lines(invoice: Invoice, left: Uninvoiced, projects: dict[uuid.UUID, str]) -> list[InvoiceLine]:
     """In the order of the page, all but SLA credits."""
-    invoice.brought_forward_nanos = facts.before.carried_nanos if facts.before else 0
+    invoice.brought_forward_nanos = left.before.carried_nanos if left.before else 0
     return [
-        *_usage_lines(invoice, facts, projects),
-        *facts.adjustments,
-        *_credit_lines(invoice, facts),
+        *_usage_lines(invoice, left, projects),
+        *left.adjustments,
+        *_credit_lines(invoice, left),
     ]
 
 
 def _usage_lines(
-    invoice: Invoice, facts: _Facts, projects: dict[uuid.UUID, str]
+    invoice: Invoice, left: Uninvoiced, projects: dict[uuid.UUID, str]
 ) -> Iterator[InvoiceLine]:
-    swept_to = facts.before
+    swept_to = left.before
     in_order = sorted(
-        facts.used,
+        left.used,
         key=lambda used: (
             used.period < invoice.period,
             used.period,
@@ -253,17 +201,17 @@ def _usage_lines(
         )
 
 
-def _credit_lines(invoice: Invoice, facts: _Facts) -> Iterator[InvoiceLine]:
+def _credit_lines(invoice: Invoice, left: Uninvoiced) -> Iterator[InvoiceLine]:
     order = {account: place for place, account in enumerate(CREDITS)}
     for (account, month), nanos in sorted(
-        facts.credit.items(), key=lambda item: (item[0][1], order[item[0][0]])
+        left.credit.items(), key=lambda item: (item[0][1], order[item[0][0]])
     ):
         late = "" if month == invoice.period else f", for usage of {month:%Y-%m}"
         yield InvoiceLine(
             kind=LineKind.PAID_BY_CREDIT,
             period=month,
             account=account.value,
-            description=f"Paid by {_CREDIT_NAMES[account]}{late}",
+            description=f"Paid by {CREDIT_NAMES[account]}{late}",
             amount_nanos=-nanos,
         )
 
@@ -311,125 +259,6 @@ def _total(invoice: Invoice, lines: Iterable[InvoiceLine]) -> None:
     to_pay = invoice.due_nanos + invoice.brought_forward_nanos
     invoice.payable_nanos = whole_cents(to_pay)
     invoice.carried_nanos = to_pay - invoice.payable_nanos
-
-
-# What is on invoices already ---------------------------------------------------------------------
-
-
-def _group(line: UsageLine) -> Group:
-    return (line.period, line.project_id, line.model, line.tier, line.adapter)
-
-
-_SUMS: Final = (
-    "requests",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "amount_nanos",
-)
-
-
-def _standing_lines(tenant_ids: Sequence[uuid.UUID], first: date) -> Any:
-    return (
-        InvoiceLine.objects.filter(tenant__in=tenant_ids, period__gte=first)
-        .exclude(invoice__state=InvoiceState.VOID)
-        .order_by()
-    )
-
-
-def _invoiced(tenant_ids: Sequence[uuid.UUID], first: date) -> dict[tuple[Any, ...], list[int]]:
-    """Sums in the order of `_SUMS`, by tenant and group."""
-    rows = (
-        _standing_lines(tenant_ids, first)
-        .filter(kind__in=[LineKind.USAGE, LineKind.LATE_USAGE])
-        .values_list("tenant_id", "period", "project_id", "model", "tier", "adapter")
-        .annotate(*(Sum(name, default=0) for name in _SUMS))
-    )
-    return {tuple(row[:6]): list(row[6:]) for row in rows}
-
-
-def _less(line: UsageLine, invoiced: list[int] | None) -> UsageLine:
-    if invoiced is None:
-        return line
-    requests, prompt, cached, completion, nanos = invoiced
-    return UsageLine(
-        tenant_id=line.tenant_id,
-        period=line.period,
-        project_id=line.project_id,
-        model=line.model,
-        tier=line.tier,
-        adapter=line.adapter,
-        requests=line.requests - requests,
-        prompt_tokens=line.prompt_tokens - prompt,
-        cached_tokens=line.cached_tokens - cached,
-        completion_tokens=line.completion_tokens - completion,
-        cost_nanos=line.cost_nanos - nanos,
-    )
-
-
-def _credit_told(
-    tenant_ids: Sequence[uuid.UUID], first: date
-) -> dict[tuple[uuid.UUID, AccountName, date], int]:
-    """What standing invoices say that credit has paid of usage, by month."""
-    rows = (
-        _standing_lines(tenant_ids, first)
-        .filter(kind=LineKind.PAID_BY_CREDIT, ledger_transaction_id=None)
-        .values_list("tenant_id", "account", "period")
-        .annotate(Sum("amount_nanos"))
-    )
-    return {
-        (tenant_id, AccountName(account), month): -nanos
-        for tenant_id, account, month, nanos in rows
-    }
-
-
-def _adjustments(tenant_ids: Sequence[uuid.UUID], period: date) -> Iterator[InvoiceLine]:
-    """Transactions that adjusted what was charged and that no standing invoice shows: what each
-    came to, and what of it went to or came from credit."""
-    shown = (
-        InvoiceLine.objects.filter(tenant__in=tenant_ids, ledger_transaction_id__isnull=False)
-        .exclude(invoice__state=InvoiceState.VOID)
-        .values("ledger_transaction_id")
-    )
-    posted = (
-        LedgerTransaction.objects.filter(tenant__in=tenant_ids, kind__in=_SHOWN)
-        .exclude(id__in=shown)
-        .order_by("at", "sequence")
-        .prefetch_related("entries")
-    )
-    for transaction in posted:
-        moved: defaultdict[AccountName, int] = defaultdict(int)
-        for entry in transaction.entries.all():
-            moved[AccountName(entry.account)] += entry.nanos
-        gross = sum(moved[name] for name in _TENANTS_SIDE)
-        amounts: list[tuple[LineKind, AccountName | None, int]]
-        amounts = [(LineKind.ADJUSTMENT, None, gross)]
-        amounts += [(LineKind.PAID_BY_CREDIT, name, -moved[name]) for name in CREDITS]
-        for kind, account, nanos in amounts:
-            if nanos:
-                yield _adjustment(transaction, period, kind, account, nanos)
-
-
-def _adjustment(
-    transaction: LedgerTransaction,
-    period: date,
-    kind: LineKind,
-    account: AccountName | None,
-    nanos: int,
-) -> InvoiceLine:
-    what = transaction.memo or transaction.kind.replace("_", " ").capitalize()
-    if account is not None:
-        verb = "Paid by" if nanos < 0 else "Given back to"
-        what = f"{verb} {_CREDIT_NAMES[account]}: {what}"
-    return InvoiceLine(
-        tenant_id=transaction.tenant_id,
-        kind=kind,
-        period=period,
-        account="" if account is None else account.value,
-        description=what[:300],
-        ledger_transaction_id=transaction.id,
-        amount_nanos=nanos,
-    )
 
 
 def _chunks(tenant_ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
