@@ -14,9 +14,11 @@ from django.utils import timezone
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Outcome
 from inference.metering import dispatch_redis
 from inference.models import UsageQuarantine, UsageRecord
 from inference.reservations import SWEEP_AGE_MS, Reservation
+from inference.rollups import COUNTERS
 from inference.usage_partitions import month_of, months_later, months_present
 
 _CHUNK: Final = 2000
@@ -25,15 +27,13 @@ _RESOLVED_AFTER_MS: Final = 2 * SWEEP_AGE_MS + 60_000
 # What a worker's outbox may keep to itself where its Redis or PostgreSQL is away.
 _RECORDED_AFTER: Final = timedelta(hours=1)
 
-_COMPARED: Final = (
-    "requests",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "reasoning_tokens",
-    "wasted_tokens",
-    "cost_nanos",
-)
+# What each source has of the counters that it has another way than as a column.
+_OF_RECORDS: Final = {
+    "requests": "count(*)",
+    **{outcome: f"count(*) FILTER (WHERE outcome = '{outcome}')" for outcome in map(str, Outcome)},
+}
+_OF_ATTEMPTS: Final = {"wasted_tokens": "sum(completion_tokens)"}
+_OF_LEDGER: Final = {"cost_nanos": "-sum(entry.nanos)"}
 _SUMS: Final = """
 WITH of_attempts AS (
     SELECT tenant_id, model, completion_tokens, to_timestamp(
@@ -42,28 +42,19 @@ WITH of_attempts AS (
 ),
 said AS (
     SELECT 'records' AS source, tenant_id, model, (arrived_at AT TIME ZONE 'UTC')::date AS day,
-        count(*) AS requests, sum(prompt_tokens) AS prompt_tokens,
-        sum(cached_tokens) AS cached_tokens, sum(completion_tokens) AS completion_tokens,
-        sum(reasoning_tokens) AS reasoning_tokens, sum(wasted_tokens) AS wasted_tokens,
-        sum(cost_nanos) AS cost_nanos
+        {of_records}
     FROM inference_usagerecord GROUP BY 2, 3, 4
     UNION ALL
-    SELECT 'records', tenant_id, model, (made_at AT TIME ZONE 'UTC')::date,
-        0, 0, 0, 0, 0, sum(completion_tokens), 0
+    SELECT 'records', tenant_id, model, (made_at AT TIME ZONE 'UTC')::date, {of_attempts}
     FROM of_attempts GROUP BY 2, 3, 4
     UNION ALL
-    SELECT 'hourly rollups', tenant_id, model, (hour AT TIME ZONE 'UTC')::date,
-        sum(requests), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),
-        sum(reasoning_tokens), sum(wasted_tokens), sum(cost_nanos)
+    SELECT 'hourly rollups', tenant_id, model, (hour AT TIME ZONE 'UTC')::date, {of_rollups}
     FROM inference_usagerollup GROUP BY 2, 3, 4
     UNION ALL
-    SELECT 'daily rollups', tenant_id, model, day,
-        sum(requests), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),
-        sum(reasoning_tokens), sum(wasted_tokens), sum(cost_nanos)
+    SELECT 'daily rollups', tenant_id, model, day, {of_rollups}
     FROM inference_dailyusage GROUP BY 2, 3, 4
     UNION ALL
-    SELECT 'ledger', entry.tenant_id, entry.model, entry.day,
-        NULL, NULL, NULL, NULL, NULL, NULL, -sum(entry.nanos)
+    SELECT 'ledger', entry.tenant_id, entry.model, entry.day, {of_ledger}
     FROM billing_ledgerentry AS entry
     JOIN billing_ledgertransaction AS posted ON posted.id = entry.transaction_id
     WHERE entry.account = 'revenue' AND posted.kind = 'usage' GROUP BY 2, 3, 4
@@ -78,7 +69,7 @@ def sum_problems() -> Iterator[str]:
     """Records, rollups and ledger differ for a tenant, model and day."""
     pairs = [
         (name, source)
-        for name in _COMPARED
+        for name in COUNTERS
         for source in (_SOURCES if name == "cost_nanos" else _SOURCES[:-1])
     ]
     sums = ", ".join(
@@ -90,9 +81,19 @@ def sum_problems() -> Iterator[str]:
         for name, source in pairs
         if source != "records"
     )
-    for row in _rows(_SUMS.format(sums=sums, differ=differ)):
+    statement = _SUMS.format(
+        of_records=", ".join(
+            f"{_OF_RECORDS.get(name, f'sum({name})')} AS {name}" for name in COUNTERS
+        ),
+        of_attempts=", ".join(_OF_ATTEMPTS.get(name, "0") for name in COUNTERS),
+        of_rollups=", ".join(f"sum({name})" for name in COUNTERS),
+        of_ledger=", ".join(_OF_LEDGER.get(name, "NULL") for name in COUNTERS),
+        sums=sums,
+        differ=differ,
+    )
+    for row in _rows(statement):
         said = {pair: int(row[_column(*pair)]) for pair in pairs}
-        for name in _COMPARED:
+        for name in COUNTERS:
             values = {source: value for (of, source), value in said.items() if of == name}
             if len(set(values.values())) > 1:
                 told = ", ".join(f"{value} by {source}" for source, value in values.items())

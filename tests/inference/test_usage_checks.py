@@ -101,6 +101,10 @@ def test_where_nothing_is_wrong_nothing_is_found(api_key: ApiKey) -> None:
         ("UPDATE inference_usagerecord SET completion_tokens = 8", "completion_tokens are"),
         ("DELETE FROM inference_wastedattempt", "wasted_tokens are"),
         (
+            "UPDATE inference_dailyusage SET completed = completed + 1",
+            "completed are 1 by records, 1 by hourly rollups, 2 by daily rollups",
+        ),
+        (
             "UPDATE inference_usagerecord SET arrived_at = arrived_at + interval '1 day'",
             "requests are 0 by records",
         ),
