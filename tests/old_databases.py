@@ -7,11 +7,14 @@ from typing import Any
 import psycopg
 from control_plane.database_roles import prepare_database
 from control_plane.local_stack.services import POSTGRES_NAME
-from django.db import connections
+from django.db import connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 from psycopg.conninfo import make_conninfo
 
+from tenants.database_roles import OPERATOR_ROLE
 from tests.servers import TestServers
+
+_AS_OPERATOR = f"SET LOCAL ROLE {OPERATOR_ROLE}"
 
 Version = Sequence[tuple[str, str]]
 
@@ -24,12 +27,17 @@ class OldDatabase:
         self.owner = owner
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.owner.execute(query.encode()).fetchall()
+        """As an operator sees them: their owner is behind the walls."""
+        with self.owner.transaction():
+            self.owner.execute(_AS_OPERATOR.encode())
+            return self.owner.execute(query.encode()).fetchall()
 
     def add(self, version: Version, label: str, **fields: Any) -> Any:
         """A record with the columns of then."""
-        apps = self._executor().loader.project_state(list(version)).apps
-        return apps.get_model(label).objects.using(self.name).create(**fields)
+        model = self._executor().loader.project_state(list(version)).apps.get_model(label)
+        with transaction.atomic(using=self.name), connections[self.name].cursor() as cursor:
+            cursor.execute(_AS_OPERATOR)
+            return model.objects.using(self.name).create(**fields)
 
     def migrate(self, version: Version) -> None:
         self._executor().migrate(list(version))
