@@ -166,6 +166,10 @@ class OpenRequest:
     def usage_entry(self, result: Result, worker_id: str) -> UsageEntry:
         envelope, arrived = self.envelope, self.envelope.arrived_at_ms
         first = self.first_token_at_ms
+        counted = result.usage.completion_tokens + result.wasted_tokens
+        # An attempt that ended before it went on counts nothing: its predecessors' are left.
+        left = max(0, self.resumed - counted)
+        reason = WasteReason.AFTER_CANCEL if result.wasted_tokens else ""
         return UsageEntry(
             request_id=envelope.request_id,
             tenant_id=envelope.tenant_id,
@@ -192,8 +196,9 @@ class OpenRequest:
             prices=envelope.prices,
             itl_p50_ms=self.pauses.quantile_ms(0.5),
             itl_p95_ms=self.pauses.quantile_ms(0.95),
-            wasted_tokens=result.wasted_tokens,
-            waste_reason=WasteReason.AFTER_CANCEL if result.wasted_tokens else "",
+            wasted_tokens=result.wasted_tokens + left,
+            waste_reason=WasteReason.NOT_RESUMED if left else reason,
+            generated_tokens=max(0, counted - self.resumed),
         )
 
     def seconds_per_token(self) -> float | None:
@@ -206,10 +211,11 @@ class OpenRequest:
 
 
 def waste_entry(entry: UsageEntry, told_elsewhere: int, reason: str) -> WasteEntry | None:
-    """What is left of an attempt that did not end its request; None if that is nothing.
-    `told_elsewhere`: tokens of it that another attempt goes on from, or that a record counts."""
-    generated = entry.usage.completion_tokens + entry.wasted_tokens
-    if generated <= told_elsewhere:
+    """What an attempt that did not end its request has generated; None if that is nothing, or
+    nobody's. `told_elsewhere`: tokens of it that another attempt goes on from, or that a record
+    counts: all others are wasted."""
+    wasted = max(0, entry.usage.completion_tokens + entry.wasted_tokens - told_elsewhere)
+    if not entry.is_billed or not (wasted or entry.generated_tokens):
         return None
     return WasteEntry(
         request_id=entry.request_id,
@@ -222,7 +228,8 @@ def waste_entry(entry: UsageEntry, told_elsewhere: int, reason: str) -> WasteEnt
         model=entry.model,
         adapter=entry.adapter,
         worker_id=entry.worker_id,
-        completion_tokens=generated - told_elsewhere,
+        completion_tokens=wasted,
         reason=reason,
         ended_at_ms=entry.finished_at_ms,
+        generated_tokens=entry.generated_tokens,
     )

@@ -64,6 +64,8 @@ class OpenRequests:
         self._outbox = outbox
         self._metrics = metrics
         self._worker_id = worker_id
+        # Generated for requests that operators ran once more, which leave no record
+        self.unbilled_tokens = 0
         self._on_engine_died = on_engine_died
         self._on_forgotten = on_forgotten
         self._open: dict[str, OpenRequest] = {}
@@ -177,7 +179,7 @@ class OpenRequests:
 
     async def _abandon(self, request: OpenRequest, entry: UsageEntry) -> None:
         """What is to become of its tokens is found out later, by whoever holds the outbox then."""
-        if entry.usage.completion_tokens <= request.resumed:
+        if not entry.generated_tokens:
             return
         with suppress(OutboxUnwritable):
             seq = await self._outbox.put(
@@ -303,7 +305,7 @@ class OpenRequests:
     async def _finish(
         self, request: OpenRequest, result: Result, *, is_dead_letter: bool = False
     ) -> None:
-        entry = request.usage_entry(result, self._worker_id)
+        entry = self._entry_of(request, result)
         if request.is_disowned:
             await self._abandon(request, entry)
             return
@@ -352,12 +354,19 @@ class OpenRequests:
         self, request: OpenRequest, result: Result, told_elsewhere: int, reason: str
     ) -> None:
         """Of an attempt whose request goes on in another one."""
-        entry = request.usage_entry(result, self._worker_id)
+        entry = self._entry_of(request, result)
         waste = waste_entry(entry, told_elsewhere, reason)
         if waste is not None:
             self._metrics.wasted(waste)
             with suppress(OutboxUnwritable):
                 await self._outbox.put_settled(keys.WASTE_FIELD, codec.encode(waste))
+
+    def _entry_of(self, request: OpenRequest, result: Result) -> UsageEntry:
+        """Made once of each attempt."""
+        entry = request.usage_entry(result, self._worker_id)
+        if not entry.is_billed:
+            self.unbilled_tokens += entry.generated_tokens or 0
+        return entry
 
     async def _answer(
         self, request: OpenRequest, entry: UsageEntry, seq: int | None, *, is_dead_letter: bool

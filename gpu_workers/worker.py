@@ -19,6 +19,7 @@ from msgspec import structs
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, EngineLoad
+from gpu_workers.engine_tallies import TELL_EVERY_SECONDS, EngineTallies
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.open_request import failure, now_ms
 from gpu_workers.open_requests import OpenRequests
@@ -71,6 +72,7 @@ class Worker:
         slots: int | None = None,
         drain_seconds: float = 30.0,
         metrics_url: str = "",
+        tally_seconds: float = TELL_EVERY_SECONDS,
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -115,6 +117,14 @@ class Worker:
             UsageCalls(transport.redis, pool=pool, outbox_id=outbox.outbox_id),
             self._metrics,
             worker_name=name,
+        )
+        self._tallies = EngineTallies(
+            engine=engine,
+            requests=self._requests,
+            outbox=outbox,
+            pool=pool,
+            worker_id=worker_id,
+            tell_every_seconds=tally_seconds,
         )
         self._return: asyncio.Task[None] | None = None
         self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
@@ -182,6 +192,7 @@ class Worker:
         self._supervise(self._check_engine_forever())
         self._supervise(self._check_gateways_forever())
         self._supervise(self._settle_forever())
+        self._supervise(self._tallies.run())
         self._log.info("ready", slots=self._base_info.slots, engine=known.engine)
         await self._claim()
 
@@ -196,6 +207,8 @@ class Worker:
             self._log.warning("drain_cut_short", open_requests=len(self._requests))
             self._requests.abort_all(STOPPED)
             await self._requests.wait_until_none(SECONDS_TO_END_ABORTED)
+        if not self._is_engine_dead:
+            await self._tallies.tell(is_final=True)
         try:
             await self._requests.flush(SECONDS_TO_FLUSH)
             await self._relay.tick()

@@ -18,11 +18,13 @@ class InferenceConfig(AppConfig):
         from inference.told_again import take_in_what_was_lost
         from inference.usage_checks import (
             attempt_problems,
+            generated_problems,
             open_request_problems,
             partition_problems,
             quarantine_problems,
             reservation_problems,
             sum_problems,
+            tally_problems,
         )
         from tenants.billing.usage_source import register_usage_source
         from tenants.export import register_export
@@ -37,11 +39,13 @@ class InferenceConfig(AppConfig):
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
         register_check("usage attempts", attempt_problems)
+        register_check("usage generated", generated_problems)
         register_check("usage open requests", open_request_problems)
         register_check("usage partitions", partition_problems)
         register_check("usage quarantine", quarantine_problems)
         register_check("usage reservations", reservation_problems)
         register_check("usage sums", sum_problems)
+        register_check("usage tallies", tally_problems)
         post_migrate.connect(_make_partitions_ahead, sender=self)
 
 

@@ -197,7 +197,8 @@ local function put_on_record(prefix, key, attempt, entry, output_tokens, origin)
   return { 1, stream_id }
 end
 
--- ARGV: request_id attempt usage_entry prompt_tokens output_tokens dead_letter(1|0) origin mode [now]
+-- ARGV: request_id attempt usage_entry prompt_tokens output_tokens dead_letter(1|0) origin mode [now];
+-- `output_tokens`: all that the entry tells of, billed or not.
 -- -> {1, id in the usage stream} accepted | {0, tokens of this attempt that are told elsewhere (-1:
 -- nobody knows), reason} | {-1} the request is unknown | {2} the attempt is under way (of mode `ask`).
 -- Attempt 0 means "no worker has it". `origin` is `<outbox id> <seq>` of a worker's record. Of mode
@@ -293,5 +294,6 @@ redis.register_function('penstock_adopt_4', adopt)
 redis.register_function('penstock_epoch_4', epoch)
 redis.register_function('penstock_outlook_4', outlook)
 redis.register_function('penstock_missing_usage_4', missing_usage)
-redis.register_function('penstock_append_usage_4', append_missing_usage)
+redis.register_function('penstock_append_usage_4', append_missing_usage)  -- as older workers call it
+redis.register_function('penstock_append_usage_5', append_missing_usage)
 redis.register_function('penstock_acknowledge_usage_4', acknowledge_usage)

@@ -17,6 +17,7 @@ from gpu_workers.protocol.messages import (
     RetryReason,
     TokenUsage,
     UsageEntry,
+    WasteReason,
 )
 from inference.redis_functions import DISPATCH, FunctionLibrary
 
@@ -27,6 +28,10 @@ WORKER_LEASE_MS: Final = 6_000
 # The sweeper leaves a request that is past its deadline to its gateway for this long.
 ABANDONED_GRACE_MS: Final = 10_000
 _REAP_LIMIT: Final = 500
+# How many attempts a request may have had, in a Redis that was lost, that no frame told of. What
+# is queued again begins that much later, so that no number is ever given out twice; dispatch.lua
+# lets a worker adopt what it holds as an attempt that is at most this much older.
+ATTEMPT_GAP: Final = 100
 
 
 class RequestState(StrEnum):
@@ -234,15 +239,22 @@ class Dispatch:
         """Finishes a request whose output nobody reads. What was delivered is unknown by now:
         nothing is billed."""
         was_queued = stranded.state is RequestState.QUEUED
+        envelope = codec.decode_envelope(stranded.envelope)
         return await self.finish(
             usage_entry(
-                codec.decode_envelope(stranded.envelope),
+                envelope,
                 attempt=stranded.attempt,
                 outcome=Outcome.EXPIRED if was_queued else Outcome.FAILED,
                 error_code="queue_timeout" if was_queued else "worker_lost",
                 worker_id=stranded.worker_id,
+                resumed=len(envelope.resumed_token_ids),
             )
         )
+
+    async def resumed_of(self, pool: str, request_id: str) -> int:
+        """How many tokens the next attempt would go on from, or the current one went on from."""
+        resumed = await self._redis.hget(keys.pool_request(pool, request_id), "resumed")
+        return int(resumed or 0)
 
     async def states(self, pool: str, request_ids: list[str]) -> dict[str, RequestState]:
         """What the pool knows of each of these requests."""
@@ -276,8 +288,12 @@ def usage_entry(
     worker_id: str | None = None,
     usage: TokenUsage | None = None,
     ttft_ms: int | None = None,
+    resumed: int = 0,
 ) -> UsageEntry:
-    """The terminal record of a request that no worker finished."""
+    """The terminal record of a request that no worker finished. What `resumed` tokens were to be
+    gone on from, and are not billed, is waste."""
+    usage = usage or TokenUsage()
+    wasted = max(0, resumed - usage.completion_tokens)
     return UsageEntry(
         request_id=envelope.request_id,
         tenant_id=envelope.tenant_id,
@@ -293,7 +309,7 @@ def usage_entry(
         outcome=outcome,
         finish_reason=None,
         error_code=error_code,
-        usage=usage or TokenUsage(),
+        usage=usage,
         arrived_at_ms=envelope.arrived_at_ms,
         finished_at_ms=time.time_ns() // 1_000_000,
         queue_ms=None,
@@ -302,6 +318,9 @@ def usage_entry(
         service_class=envelope.service_class,
         adapter=envelope.adapter,
         prices=envelope.prices,
+        wasted_tokens=wasted,
+        waste_reason=WasteReason.NOT_RESUMED if wasted else "",
+        generated_tokens=0,
     )
 
 

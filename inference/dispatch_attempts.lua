@@ -2,7 +2,7 @@
 -- that an emptied Redis forgot takes its requests back. Seventh part of the dispatch library.
 
 local MOST_TRIES = 3               -- attempts that may end with the death of their worker
-local ATTEMPT_GAP = 100            -- as in inference/recovery.py: what is queued again begins so much later
+local ATTEMPT_GAP = 100            -- as in inference/dispatch.py: what is queued again begins so much later
 
 -- What becomes of an attempt's tokens once it is over: so many of them are told elsewhere, by the next
 -- attempt that goes on from them or by the terminal record. All others are waste.

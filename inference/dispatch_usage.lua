@@ -45,14 +45,14 @@ local function missing_usage(keys, args)
   return missing
 end
 
--- ARGV: outbox_id and, for each entry, seq, the id that it had in the stream, its field (record|waste)
--- and the entry itself. -> the id of each in the stream. What is told already is left alone.
+-- ARGV: outbox_id and, for each entry, seq, the id that it had in the stream, its field
+-- (record|waste|tally) and the entry itself. -> the id of each in the stream. What is told already is left alone.
 local function append_missing_usage(keys, args)
   local ids = {}
   for place = 2, #args, 4 do
     local seq, stream_id, field = args[place], args[place + 1], args[place + 2]
-    if field ~= 'record' and field ~= 'waste' then
-      return redis.error_reply('ERR expected record or waste, got ' .. field)
+    if field ~= 'record' and field ~= 'waste' and field ~= 'tally' then
+      return redis.error_reply('ERR expected record, waste or tally, got ' .. field)
     elseif is_told(keys[1], args[1], seq, stream_id) then
       ids[#ids + 1] = stream_id
     else

@@ -60,8 +60,14 @@ def missed_end_of(generation: Generation, record: UsageEntry) -> Terminal:
 
 
 def entry_of(
-    generation: Generation, attempt: int, outcome: Outcome, error: InferenceError
+    generation: Generation,
+    attempt: int,
+    outcome: Outcome,
+    error: InferenceError,
+    *,
+    resumed: int = 0,
 ) -> UsageEntry:
+    """`resumed`: tokens that the pool has for an attempt to go on from, read here or not."""
     stream = generation.stream
     begun_at = stream.first_frame_at
     return usage_entry(
@@ -72,6 +78,7 @@ def entry_of(
         worker_id=stream.worker_id,
         usage=_accepted(stream),
         ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
+        resumed=resumed,
     )
 
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from gpu_workers.protocol.messages import Envelope, UsageEntry
 from inference.admission import Admission
-from inference.dispatch import Assigned, Dispatch, RequestState
+from inference.dispatch import ATTEMPT_GAP, Assigned, Dispatch, RequestState
 from inference.generation import Generation
 
 _log = structlog.get_logger(__name__)
@@ -30,10 +30,6 @@ MOST_KEPT: Final = 20_000
 _SNAPSHOT_SECONDS: Final = 30.0
 _SNAPSHOT_PAUSE_SECONDS: Final = 0.1
 # It was in the queue already: there is no refusing it now.
-# How many attempts a request may have had, in the Redis that was lost, that no frame told of. What
-# is queued again begins that much later, so that no number is ever given out twice; dispatch.lua
-# lets a worker adopt what it holds as an attempt that is at most this much older.
-ATTEMPT_GAP: Final = 100
 _NO_CAP: Final = 1_000_000_000
 
 

@@ -256,7 +256,10 @@ class Settlement:
         is_dead_letter: bool = False,
     ) -> None:
         """Finishes a request in its worker's place, if it is still ours to finish."""
-        entry = entry_of(generation, attempt, outcome, error)
+        envelope, resumed = generation.envelope, 0
+        if envelope.is_resumable:
+            resumed = await self._dispatch.resumed_of(envelope.pool, envelope.request_id)
+        entry = entry_of(generation, attempt, outcome, error, resumed=resumed)
         if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
             self._recovery.remember(entry)
             generation.stream.end(end_of(generation, outcome, error))

@@ -1,4 +1,5 @@
-"""What must hold of usage, for fsck: records, sums and ledger say the same, nothing is left open.
+"""What must hold of usage, for fsck: records, sums and ledger say the same, every token that was
+generated is billed or wasted, nothing is left open.
 
 Each comparison is one statement, so that it sees one moment of a database that is written to.
 """
@@ -15,8 +16,10 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
+from inference.dispatch import ATTEMPT_GAP
 from inference.metering import dispatch_redis
 from inference.models import UsageQuarantine, UsageRecord
+from inference.models.fleet import FORGOTTEN_AFTER
 from inference.reservations import SWEEP_AGE_MS, Reservation
 from inference.rollups import COUNTERS
 from inference.usage_partitions import month_of, months_later, months_present
@@ -26,6 +29,8 @@ _CHUNK: Final = 2000
 _RESOLVED_AFTER_MS: Final = 2 * SWEEP_AGE_MS + 60_000
 # What a worker's outbox may keep to itself where its Redis or PostgreSQL is away.
 _RECORDED_AFTER: Final = timedelta(hours=1)
+# A life may have gone on after the control plane saw it last, which may have been away.
+_UNSEEN: Final = timedelta(hours=1)
 
 # What each source has of the counters that it has another way than as a column.
 _OF_RECORDS: Final = {
@@ -123,6 +128,104 @@ def attempt_problems(now: datetime | None = None) -> Iterator[str]:
             yield f"{attempt}attempt {row['ended_by']} before it has completed the request."
 
 
+_BY_LIFE: Final = """
+WITH lives AS (
+    SELECT * FROM inference_enginetally WHERE started_at >= %(from)s
+),
+attempts AS (
+    SELECT pool, worker_id, finished_at AS ended_at, generated_tokens FROM inference_usagerecord
+    WHERE generated_tokens IS DISTINCT FROM 0 AND request_id >= (
+        SELECT penstock_lowest_request_id(min(started_at) - interval '1 day') FROM lives)
+    UNION ALL
+    SELECT pool, worker_id, ended_at, generated_tokens FROM inference_wastedattempt
+    WHERE generated_tokens IS DISTINCT FROM 0
+),
+told AS (
+    SELECT pool, worker_id, sum(attempts.generated_tokens) AS tokens,
+        bool_or(attempts.generated_tokens IS NULL) AS is_unknown
+    FROM attempts JOIN lives USING (pool, worker_id)
+    WHERE attempts.ended_at <= lives.at GROUP BY pool, worker_id
+)
+SELECT pool, worker_id, lives.at, lives.generated_tokens AS counted,
+    lives.unbilled_tokens AS unbilled, coalesce(told.tokens, 0) AS told
+FROM lives LEFT JOIN told USING (pool, worker_id)
+WHERE lives.generated_tokens <> lives.unbilled_tokens + coalesce(told.tokens, 0)
+AND told.is_unknown IS NOT TRUE
+ORDER BY pool, worker_id
+"""
+
+
+def tally_problems() -> Iterator[str]:
+    """An engine counted other tokens than the attempts of its worker's life have told of."""
+    # Of an earlier life some records may be gone with their month.
+    first = min(months_present(), default=month_of(timezone.now()))
+    begun = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
+    for row in _rows(_BY_LIFE, {"from": begun}):
+        unbilled = f", {row['unbilled']} of them unbilled," if row["unbilled"] else ""
+        yield (
+            f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['at']} its engine had "
+            f"generated {row['counted']} tokens{unbilled} and its attempts tell of {row['told']}."
+        )
+
+
+# Its second condition: more is billed than was generated, and no life may have died with the rest.
+_BY_REQUEST: Final = """
+WITH wasted AS (
+    SELECT request_id, count(*) AS attempts, max(attempt) AS last_attempt,
+        sum(completion_tokens) AS tokens, sum(generated_tokens) AS generated,
+        bool_or(generated_tokens IS NULL) AS is_unknown
+    FROM inference_wastedattempt GROUP BY request_id
+),
+requests AS (
+    SELECT request_id, record.pool, record.arrived_at, record.finished_at,
+        CASE WHEN record.generated_tokens = 0 THEN record.worker_id END AS untold_by,
+        record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0) AS told,
+        record.generated_tokens + coalesce(wasted.generated, 0) AS generated,
+        greatest(record.attempt, wasted.last_attempt) AS last_attempt,
+        record.attempt = 0 OR greatest(record.attempt, wasted.last_attempt)
+            > coalesce(wasted.attempts, 0) + (record.generated_tokens > 0)::int AS has_room
+    FROM inference_usagerecord AS record LEFT JOIN wasted USING (request_id)
+    WHERE record.generated_tokens IS NOT NULL AND wasted.is_unknown IS NOT TRUE
+    AND record.generated_tokens + coalesce(wasted.generated, 0)
+        <> record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0)
+)
+SELECT request_id, told, generated FROM requests
+WHERE (generated > told AND last_attempt < %(gap)s)
+OR (generated < told AND NOT (has_room AND (
+    finished_at < %(remembered)s
+    OR EXISTS (
+        SELECT FROM (
+            SELECT worker_id FROM inference_worker WHERE pool = requests.pool
+            AND started_at <= requests.finished_at
+            AND last_seen_at >= requests.arrived_at - %(unseen)s
+            UNION ALL SELECT untold_by WHERE untold_by IS NOT NULL
+        ) AS life
+        WHERE NOT EXISTS (
+            SELECT FROM inference_enginetally AS tally
+            WHERE tally.pool = requests.pool AND tally.worker_id = life.worker_id
+            AND (tally.is_final OR tally.at >= requests.finished_at)
+        )
+    )
+)))
+ORDER BY request_id
+"""
+
+
+def generated_problems(now: datetime | None = None) -> Iterator[str]:
+    """The attempts of a request generated other tokens than are billed and wasted of it. Tokens of
+    an attempt that may have died with its worker are not known."""
+    bounds = {
+        "gap": ATTEMPT_GAP,
+        "remembered": (now or timezone.now()) - FORGOTTEN_AFTER + _UNSEEN,
+        "unseen": _UNSEEN,
+    }
+    for row in _rows(_BY_REQUEST, bounds):
+        yield (
+            f"Request {row['request_id'].hex}: its attempts generated {row['generated']} tokens, "
+            f"and {row['told']} are billed or wasted."
+        )
+
+
 def partition_problems(now: datetime | None = None) -> Iterator[str]:
     """A month that is here, or comes next, has nowhere to go."""
     this_month = month_of(now or timezone.now())
@@ -198,7 +301,9 @@ def _column(name: str, source: str) -> str:
     return f"{name}_{source.replace(' ', '_')}"
 
 
-def _rows(statement: str, parameters: list[Any] | None = None) -> Iterator[dict[str, Any]]:
+def _rows(
+    statement: str, parameters: list[Any] | dict[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         names = [column.name for column in cursor.description]

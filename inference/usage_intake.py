@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 from django.db import DataError, IntegrityError, connection, models, transaction
 
+from inference.engine_tallies import keep_tallies
 from inference.models import UsageQuarantine, UsageRecord, WastedAttempt
 from inference.recordset import as_json, recordset
 from inference.rollups import add_to_rollups
@@ -110,14 +111,14 @@ def record_entries(entries: Iterable[StreamEntry]) -> None:
 
 def take_in(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
     """Records, charges and sums up what can be, within an operator's scope; answers the rest."""
-    read, refused = read_entries(entries, now or record_time())
+    read, tallies, refused = read_entries(entries, now or record_time())
     known, unknown = _of_known_keys(read)
     _make_missing_partitions(known)
     records, bad_records = _RECORDS.insert_of(known)
     waste, bad_waste = _WASTE.insert_of(known)
     add_to_rollups(row.use() for row in (*records, *waste))
     post_usage(_charges(records), batch_id=uuid.uuid4())
-    return refused + unknown + bad_records + bad_waste
+    return refused + unknown + bad_records + bad_waste + keep_tallies(tallies)
 
 
 def _of_known_keys(read: list[Read]) -> tuple[list[Read], list[Refused]]:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from gpu_workers.protocol.codec import WireFormatError, decode_usage
-from gpu_workers.protocol.messages import Outcome, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import EngineTally, Outcome, UsageEntry, WasteEntry
 from gpu_workers.protocol.request_id import made_at_ms
 from inference.charges import actual
 from inference.models.usage import ID_TOLERANCE
@@ -74,6 +74,7 @@ class RecordRow(msgspec.Struct, frozen=True, gc=False):
     completion_tokens: int
     reasoning_tokens: int
     wasted_tokens: int
+    generated_tokens: int | None
     waste_reason: str
     price_prompt: int
     price_cached: int
@@ -132,6 +133,7 @@ class WasteRow(msgspec.Struct, frozen=True, gc=False):
     adapter: str
     worker_id: str | None
     completion_tokens: int
+    generated_tokens: int | None
     reason: str
     ended_at: datetime
     recorded_at: datetime
@@ -154,9 +156,27 @@ class WasteRow(msgspec.Struct, frozen=True, gc=False):
         )
 
 
+class TallyRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of `EngineTally`; its fields are the columns."""
+
+    pool: str
+    worker_id: str
+    generated_tokens: int
+    unbilled_tokens: int
+    started_at: datetime
+    at: datetime
+    is_final: bool
+    recorded_at: datetime
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        return (self.pool, self.worker_id)
+
+
 Row = RecordRow | WasteRow
 # An entry and the row that it is to be.
 Read = tuple[StreamEntry, Row]
+ReadTally = tuple[StreamEntry, TallyRow]
 
 
 class _Clock:
@@ -184,10 +204,13 @@ class _Clock:
             raise ValueError(f"of {_text(made_ms)}, more than {MONTHS_BACK} months ago")
 
 
-def read_entries(entries: Iterable[StreamEntry], now: datetime) -> tuple[list[Read], list[Refused]]:
-    """Rows as of now, and what can be none."""
+def read_entries(
+    entries: Iterable[StreamEntry], now: datetime
+) -> tuple[list[Read], list[ReadTally], list[Refused]]:
+    """Rows as of now, of usage and of tallies, and what can be none."""
     clock = _Clock(now)
     read: list[Read] = []
+    tallies: list[ReadTally] = []
     refused: list[Refused] = []
     for entry in entries:
         if entry.data is None:
@@ -197,16 +220,22 @@ def read_entries(entries: Iterable[StreamEntry], now: datetime) -> tuple[list[Re
         except (WireFormatError, ValueError) as error:
             refused.append(Refused(entry=entry, reason=first_line(error)))
         else:
-            if row is not None:
+            if isinstance(row, TallyRow):
+                tallies.append((entry, row))
+            elif row is not None:
                 read.append((entry, row))
-    return read, refused
+    return read, tallies, refused
 
 
-def _row(pool: str, data: bytes, clock: _Clock) -> RecordRow | WasteRow | None:
+def _row(pool: str, data: bytes, clock: _Clock) -> Row | TallyRow | None:
     """None: nobody's usage. Raises `ValueError`."""
     entry = decode_usage(data)
     if entry.pool != pool:
         raise ValueError(f"the entry names the pool {entry.pool!r}, not its stream's")
+    if isinstance(entry, EngineTally):
+        for at_ms in (entry.started_at_ms, entry.at_ms):
+            clock.check(at_ms, at_ms, at_ms)
+        return _tally_row(entry, clock.now)
     request_id = uuid.UUID(entry.request_id)
     made_ms = made_at_ms(request_id)
     if isinstance(entry, WasteEntry):
@@ -247,6 +276,7 @@ def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> Reco
         completion_tokens=usage.completion_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         wasted_tokens=entry.wasted_tokens,
+        generated_tokens=entry.generated_tokens,
         waste_reason=entry.waste_reason,
         price_prompt=prices.prompt,
         price_cached=prices.cached,
@@ -276,8 +306,22 @@ def _waste_row(request_id: uuid.UUID, entry: WasteEntry, now: datetime) -> Waste
         adapter=entry.adapter,
         worker_id=entry.worker_id,
         completion_tokens=entry.completion_tokens,
+        generated_tokens=entry.generated_tokens,
         reason=entry.reason,
         ended_at=moment(entry.ended_at_ms),
+        recorded_at=now,
+    )
+
+
+def _tally_row(entry: EngineTally, now: datetime) -> TallyRow:
+    return TallyRow(
+        pool=entry.pool,
+        worker_id=entry.worker_id,
+        generated_tokens=entry.generated_tokens,
+        unbilled_tokens=entry.unbilled_tokens,
+        started_at=moment(entry.started_at_ms),
+        at=moment(entry.at_ms),
+        is_final=entry.is_final,
         recorded_at=now,
     )
 

@@ -61,7 +61,7 @@ def finish_arguments(
         entry.attempt,
         encode(entry),
         entry.usage.prompt_tokens,
-        entry.usage.completion_tokens,
+        entry.usage.completion_tokens + entry.wasted_tokens,
         int(is_dead_letter),
         origin,
         mode,

@@ -34,7 +34,8 @@ FUNCTION_EPOCH = "penstock_epoch_4"
 FUNCTION_OUTLOOK = "penstock_outlook_4"
 FUNCTION_ACKNOWLEDGE_USAGE = "penstock_acknowledge_usage_4"
 FUNCTION_MISSING_USAGE = "penstock_missing_usage_4"
-FUNCTION_APPEND_USAGE = "penstock_append_usage_4"
+# An earlier one knows no tallies: a worker waits until the control plane has loaded this one.
+FUNCTION_APPEND_USAGE = "penstock_append_usage_5"
 
 
 # policy snapshot ---------------------------------------------------------------------------------
@@ -272,9 +273,10 @@ def pool_inbox(pool: str, worker_id: str) -> str:
 
 
 def pool_usage(pool: str) -> str:
-    """Stream of terminal records, field `record` = encoded `messages.UsageEntry`, and of what was
-    generated for nothing, field `waste` = encoded `messages.WasteEntry`. What comes from a worker's
-    outbox has a field `outbox` = `<outbox id> <sequence number>`."""
+    """Stream of terminal records, field `record` = encoded `messages.UsageEntry`, of attempts that
+    ended no request, field `waste` = encoded `messages.WasteEntry`, and of engines' own counts,
+    field `tally` = encoded `messages.EngineTally`. What comes from a worker's outbox has a field
+    `outbox` = `<outbox id> <sequence number>`."""
     return f"{pool_prefix(pool)}:usage"
 
 
@@ -314,6 +316,7 @@ def known_pools() -> str:
 USAGE_CONSUMER_GROUP = "control-plane"
 USAGE_FIELD = "record"
 WASTE_FIELD = "waste"
+TALLY_FIELD = "tally"
 OUTBOX_FIELD = "outbox"
 
 

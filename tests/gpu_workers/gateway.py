@@ -79,4 +79,8 @@ class FakeGateway:
             "list[tuple[bytes, dict[bytes, bytes]]]",
             await self._redis.xrange(keys.pool_usage(self._pool)),
         )
-        return [codec.decode_usage_entry(fields[b"record"]) for _, fields in records]
+        return [
+            codec.decode_usage_entry(fields[b"record"])
+            for _, fields in records
+            if b"record" in fields
+        ]

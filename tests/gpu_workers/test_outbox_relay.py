@@ -15,7 +15,13 @@ from gpu_workers.open_request import OpenRequest
 from gpu_workers.outbox import Outbox
 from gpu_workers.outbox_relay import OutboxRelay
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import (
+    EngineTally,
+    Outcome,
+    TokenUsage,
+    UsageEntry,
+    WasteEntry,
+)
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.usage_calls import UsageCalls
@@ -46,6 +52,17 @@ async def records(redis: Redis) -> list[UsageEntry]:
 async def wastes(redis: Redis) -> list[WasteEntry]:
     rows = await stream(redis)
     return [decode_waste(fields[b"waste"]) for _, fields in rows if b"waste" in fields]
+
+
+async def tallies(redis: Redis) -> list[EngineTally]:
+    rows = await stream(redis)
+    return [decode_tally(fields[b"tally"]) for _, fields in rows if b"tally" in fields]
+
+
+def decode_tally(data: bytes) -> EngineTally:
+    entry = codec.decode_usage(data)
+    assert isinstance(entry, EngineTally)
+    return entry
 
 
 def decode_waste(data: bytes) -> WasteEntry:
@@ -103,9 +120,9 @@ async def test_a_record_leaves_the_outbox_with_its_receipt_and_not_before(
     async with relay_of(tmp_path, sim_redis_url) as (outbox, relay):
         for _ in range(3):
             await relay.tick()
-        assert await outbox.count() == 1
+        assert await outbox.count() == 2, "the record, and the engine's tally"
         assert len(await records(dispatch_redis)) == 1, "told once, however often it is asked after"
-        assert await acknowledge(dispatch_redis) == 1
+        assert await acknowledge(dispatch_redis) == 2
         await relay.tick()
         assert await outbox.count() == 0
         await relay.tick()
@@ -142,13 +159,13 @@ async def test_the_last_writes_that_a_failover_lost_are_told_again(
 ) -> None:
     """A replica that had not heard of an entry gives its id out again, to another's entry."""
     await serve_one(sim_redis_url, gateway, tmp_path)
-    [(stream_id, _)] = await stream(dispatch_redis)
+    [(stream_id, _), _tally] = await stream(dispatch_redis)
     await dispatch_redis.delete(keys.pool_usage("sim"))
     await dispatch_redis.xadd(keys.pool_usage("sim"), {"record": b"another's"}, id=stream_id)
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         await relay.tick()
         await relay.tick()
-    others, own = await stream(dispatch_redis)
+    others, own, _tally = await stream(dispatch_redis)
     assert others[1] == {b"record": b"another's"}
     assert codec.decode_usage_entry(own[1][b"record"]).usage.completion_tokens == 5
 

@@ -1,6 +1,7 @@
 """The bytes of the wire are a promise to processes of another version: these are committed."""
 
 import pytest
+from msgspec import structs
 
 from gpu_workers.protocol import codec
 from gpu_workers.protocol.codec import WireFormatError
@@ -9,6 +10,7 @@ from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
     Delta,
+    EngineTally,
     Envelope,
     FrameBatch,
     Message,
@@ -17,6 +19,7 @@ from gpu_workers.protocol.messages import (
     Terminal,
     TokenUsage,
     UsageEntry,
+    WasteEntry,
     WireError,
     WorkerInfo,
     WorkerState,
@@ -113,6 +116,31 @@ ENTRY = UsageEntry(
     queue_ms=3,
     ttft_ms=41,
 )
+WASTE = WasteEntry(
+    request_id=REQUEST_ID,
+    attempt=1,
+    tenant_id="tenant-acme",
+    project_id="project-1",
+    api_key_id="key-1",
+    tier="standard",
+    pool="sim",
+    model="sim",
+    adapter="",
+    worker_id="w#1",
+    completion_tokens=2,
+    reason="worker_lost",
+    ended_at_ms=1760000000400,
+    generated_tokens=6,
+)
+TALLY = EngineTally(
+    pool="sim",
+    worker_id="w#1",
+    generated_tokens=70_000,
+    unbilled_tokens=3,
+    started_at_ms=1760000000000,
+    at_ms=1760000000400,
+    is_final=True,
+)
 TIER = TierPolicy(
     name="standard",
     priority=0,
@@ -175,10 +203,20 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         ENTRY,
-        "dc001ca775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
+        "dc001da775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
         "74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696dab63"
         "6f6d706c6574696f6e73c201a3772331a9636f6d706c65746564a473746f70c0940c040300cf00000199c82cc000"
-        "cf00000199c82cc1900329c3ab696e746572616374697665a094000000cd03e8c0c000a0",
+        "cf00000199c82cc1900329c3ab696e746572616374697665a094000000cd03e8c0c000a0c0",
+    ),
+    (
+        WASTE,
+        "9fa777617374652d31d920303139396632613463306465373030303830303030303030303030306265656601ab74"
+        "656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696da0a377"
+        "233102ab776f726b65725f6c6f7374cf00000199c82cc19006",
+    ),
+    (
+        TALLY,
+        "98a774616c6c792d31a373696da3772331ce0001117003cf00000199c82cc000cf00000199c82cc190c3",
     ),
     (
         API_KEY,
@@ -209,6 +247,8 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
     assert codec.decode_frames(codec.encode(FRAMES)) == FRAMES
     assert codec.decode_worker_info(codec.encode(WORKER)) == WORKER
     assert codec.decode_usage_entry(codec.encode(ENTRY)) == ENTRY
+    for entry in (ENTRY, WASTE, TALLY):
+        assert codec.decode_usage(codec.encode(entry)) == entry
     assert codec.decode_api_key(codec.encode(API_KEY)) == API_KEY
     assert codec.decode_model(codec.encode(MODEL)) == MODEL
     assert codec.decode_tenant(codec.encode(TENANT)) == TENANT
@@ -220,6 +260,13 @@ def test_messages_of_before_a_field_was_appended_are_understood() -> None:
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     assert codec.decode_frames(bytes.fromhex(FRAMES_BEFORE_PROMPT_TOKENS)) == FRAMES
+
+
+def test_an_entry_of_before_it_told_what_was_generated_is_understood() -> None:
+    entry = b"\xdc\x00\x1c" + codec.encode(ENTRY)[3:-1]
+    assert codec.decode_usage(entry) == ENTRY
+    waste = b"\x9e" + codec.encode(WASTE)[1:-1]
+    assert codec.decode_usage(waste) == structs.replace(WASTE, generated_tokens=None)
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:

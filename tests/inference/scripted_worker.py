@@ -206,7 +206,11 @@ class ScriptedWorker:
     async def records(self) -> list[Any]:
         """The usage records so far."""
         entries: Any = await self.redis.xrange(keys.pool_usage(self.pool))
-        return [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
+        return [
+            codec.decode_usage_entry(fields[b"record"])
+            for _, fields in entries
+            if b"record" in fields
+        ]
 
     async def _cancel_tasks(self) -> None:
         await cancel_and_wait(self._tasks)

@@ -42,7 +42,9 @@ async def sim_worker(
 
 async def records(redis: Redis) -> list[UsageEntry]:
     entries: Any = await redis.xrange(keys.pool_usage(POOL))
-    return [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
+    return [
+        codec.decode_usage_entry(fields[b"record"]) for _, fields in entries if b"record" in fields
+    ]
 
 
 async def test_streams_run_side_by_side_and_are_counted(
