@@ -159,8 +159,7 @@ def tally_problems() -> Iterator[str]:
     """An engine counted other tokens than the attempts of its worker's life have told of."""
     # Of an earlier life some records may be gone with their month.
     first = min(months_present(), default=month_of(timezone.now()))
-    begun = datetime(first.year, first.month, first.day, tzinfo=UTC) + timedelta(days=1)
-    for row in _rows(_BY_LIFE, {"from": begun}):
+    for row in _rows(_BY_LIFE, {"from": datetime(first.year, first.month, 1, tzinfo=UTC)}):
         unbilled = f", {row['unbilled']} of them unbilled," if row["unbilled"] else ""
         yield (
             f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['at']} its engine had "
@@ -168,7 +167,7 @@ def tally_problems() -> Iterator[str]:
         )
 
 
-# Its second condition: more is billed than was generated, and no life may have died with the rest.
+# The second condition: more is billed than was generated, and no life may have died with the rest.
 _BY_REQUEST: Final = """
 WITH wasted AS (
     SELECT request_id, count(*) AS attempts, max(attempt) AS last_attempt,
