@@ -273,21 +273,22 @@ async def what_results_count_is_what_the_engine_has_generated(
 async def an_abort_of_a_request_that_does_not_stream_still_counts(
     engine: Engine, description: EngineDescription
 ) -> None:
-    silent = make_envelope(ENDLESS, stream=False, max_output_tokens=description.context_tokens)
-    clock = make_envelope(ENDLESS, max_output_tokens=description.context_tokens)
-    waiting = asyncio.create_task(gather(engine.generate(silent)))
-    outputs = 0
-    async with asyncio.timeout(60):
-        async for item in engine.generate(clock):
-            outputs += isinstance(item, Output)
-            if outputs == 8:
-                await engine.abort(silent.request_id)
-                await engine.abort(clock.request_id)
-        answer = await waiting
-    assert answer.result.outcome is Outcome.CANCELLED
-    assert answer.result.usage.completion_tokens > 0
-    assert answer.result.usage.prompt_tokens > 0
-    assert answer.result.body is None
+    most = description.context_tokens
+    for choices in ({}, {"n": 3, "temperature": 1}):
+        silent = make_envelope(ENDLESS | choices, stream=False, max_output_tokens=most)
+        clock = make_envelope(ENDLESS, max_output_tokens=most)
+        waiting, outputs = asyncio.create_task(gather(engine.generate(silent))), 0
+        async with asyncio.timeout(60):
+            async for item in engine.generate(clock):
+                outputs += isinstance(item, Output)
+                if outputs == 8:
+                    await engine.abort(silent.request_id)
+                    await engine.abort(clock.request_id)
+            answer = await waiting
+        assert answer.result.outcome is Outcome.CANCELLED
+        assert answer.result.usage.completion_tokens > 0
+        assert answer.result.usage.prompt_tokens > 0
+        assert answer.result.body is None
 
 
 async def an_abort_of_several_choices_counts_them_all(

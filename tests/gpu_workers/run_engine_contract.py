@@ -16,6 +16,7 @@ import uvloop
 from gpu_workers.config import WorkerConfig
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.vllm_engine import VllmEngine
+from tests.gpu_workers.counted_engine import CountedEngine
 from tests.gpu_workers.engine_contract import CLAUSES
 from tests.gpu_workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.gpu_workers.vllm_contract import VLLM_CLAUSES
@@ -37,7 +38,9 @@ async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
         description = await engine.start()
         for clause in [*CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
             with _recorded(outcomes, clause.__name__):
-                await clause(engine, description)
+                counted = CountedEngine(engine)
+                await clause(counted, description)
+                await counted.adds_up()
     finally:
         await engine.stop()
     return outcomes

@@ -11,6 +11,7 @@ import pytest
 from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
 from gpu_workers.sim_engine import SimEngine
+from tests.gpu_workers.counted_engine import CountedEngine
 from tests.gpu_workers.engine_contract import CLAUSES, Clause
 from tests.gpu_workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.gpu_workers.vllm_contract import VLLM_CLAUSES
@@ -38,7 +39,10 @@ async def sim() -> AsyncIterator[tuple[SimEngine, EngineDescription]]:
 async def test_the_simulated_engine_keeps(
     clause: Clause, sim: tuple[SimEngine, EngineDescription]
 ) -> None:
-    await clause(*sim)
+    engine, description = sim
+    counted = CountedEngine(engine)
+    await clause(counted, description)
+    await counted.adds_up()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from gpu_workers.engine import Result
 from gpu_workers.open_request import OpenRequest, waste_entry
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
+from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry, WasteEntry
 from gpu_workers.protocol.request_id import new_request_id
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.worker import Exit
@@ -26,7 +26,8 @@ from tests.polling import eventually
 async def told_by_life(redis: Redis) -> Counter[str | None]:
     """Tokens that the attempts of each life say its engine generated."""
     told: Counter[str | None] = Counter()
-    for entry in (*await records(redis), *await wastes(redis)):
+    entries: list[UsageEntry | WasteEntry] = [*await records(redis), *await wastes(redis)]
+    for entry in entries:
         assert entry.generated_tokens is not None
         told[entry.worker_id] += entry.generated_tokens
     return told
