@@ -4,6 +4,7 @@ import time
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
@@ -401,7 +402,9 @@ async def test_the_sweeper_ends_only_what_no_living_gateway_will(
     await enqueue(dispatch, "hers", gateway_id="alive")
     await enqueue(dispatch, "nobodys", gateway_id="gone")
     await workers.die()
-    await enqueue(dispatch, "late", gateway_id="gone", seconds=-60)
+    late = an_envelope(request_id="late", gateway_id="gone", seconds=-60)
+    again = structs.replace(late, resumed_token_ids=[7, 8, 9])
+    await dispatch.enqueue(again, max_queue_length=10)
     assert await end_abandoned(dispatch_redis) == 2
     entries: Any = await dispatch_redis.xrange(keys.pool_usage(POOL))
     records = [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
@@ -409,4 +412,6 @@ async def test_the_sweeper_ends_only_what_no_living_gateway_will(
         ("nobodys", Outcome.FAILED),
         ("late", Outcome.EXPIRED),
     }
+    wasted = {record.request_id: record.wasted_tokens for record in records}
+    assert wasted == {"nobodys": 0, "late": 3}, "earlier attempts' that nobody goes on from"
     assert await end_abandoned(dispatch_redis) == 0

@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.calls import requeue_arguments
 from gpu_workers.protocol.messages import Outcome
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
@@ -176,6 +178,27 @@ async def test_a_client_that_left_is_not_served_again(
     assert record.usage.completion_tokens == 1
     assert not second.runs
     await eventually(lambda: is_settled(dispatch_redis))
+
+
+async def test_what_nobody_goes_on_from_is_wasted_where_it_was_not_delivered(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    """A worker gives a silent request back with what it has generated; then its client leaves."""
+    worker.script = be_silent
+    await worker.start()
+    async with service.client() as client:
+        asked = asyncio.create_task(client.post(CHAT, json=ASKS))
+        [run] = await eventually(lambda: list(worker.runs.values()))
+        again = structs.replace(run.envelope, resumed_token_ids=[0, 1])
+        arguments = requeue_arguments(again.request_id, 1, "worker_lost", again)
+        prefix = keys.pool_prefix(POOL)
+        answer = await dispatch_redis.fcall(keys.FUNCTION_REQUEUE, 1, prefix, *arguments)
+        assert answer[0] == b"requeued"
+        asked.cancel()
+        [record] = await eventually(worker.records)
+    assert (record.attempt, record.outcome) == (0, Outcome.CANCELLED)
+    assert (record.usage.completion_tokens, record.generated_tokens) == (0, 0)
+    assert (record.wasted_tokens, record.waste_reason) == (2, "not_resumed")
 
 
 async def test_a_stream_that_nobody_goes_on_with_in_time_ends_typed(
