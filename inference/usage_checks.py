@@ -129,29 +129,25 @@ def attempt_problems(now: datetime | None = None) -> Iterator[str]:
 
 
 _BY_LIFE: Final = """
-WITH lives AS (
-    SELECT * FROM inference_enginetally WHERE started_at >= %(from)s
-),
-attempts AS (
+WITH attempts AS (
     SELECT pool, worker_id, finished_at AS ended_at, generated_tokens FROM inference_usagerecord
-    WHERE generated_tokens IS DISTINCT FROM 0 AND request_id >= (
-        SELECT penstock_lowest_request_id(min(started_at) - interval '1 day') FROM lives)
+    WHERE generated_tokens IS DISTINCT FROM 0
     UNION ALL
     SELECT pool, worker_id, ended_at, generated_tokens FROM inference_wastedattempt
     WHERE generated_tokens IS DISTINCT FROM 0
 ),
 told AS (
-    SELECT pool, worker_id, sum(attempts.generated_tokens) AS tokens,
+    SELECT life.id, sum(attempts.generated_tokens) AS tokens,
         bool_or(attempts.generated_tokens IS NULL) AS is_unknown
-    FROM attempts JOIN lives USING (pool, worker_id)
-    WHERE attempts.ended_at <= lives.at GROUP BY pool, worker_id
+    FROM attempts JOIN inference_enginetally AS life USING (pool, worker_id)
+    WHERE attempts.ended_at <= life.at GROUP BY life.id
 )
-SELECT pool, worker_id, lives.at, lives.generated_tokens AS counted,
-    lives.unbilled_tokens AS unbilled, coalesce(told.tokens, 0) AS told
-FROM lives LEFT JOIN told USING (pool, worker_id)
-WHERE lives.generated_tokens <> lives.unbilled_tokens + coalesce(told.tokens, 0)
-AND told.is_unknown IS NOT TRUE
-ORDER BY pool, worker_id
+SELECT life.pool, life.worker_id, life.at, life.generated_tokens AS counted,
+    life.unbilled_tokens AS unbilled, coalesce(told.tokens, 0) AS told
+FROM inference_enginetally AS life LEFT JOIN told USING (id)
+WHERE life.started_at >= %(from)s AND told.is_unknown IS NOT TRUE
+AND life.generated_tokens <> life.unbilled_tokens + coalesce(told.tokens, 0)
+ORDER BY life.pool, life.worker_id
 """
 
 
