@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from gpu_workers.engine import Result
 from gpu_workers.metrics import WorkerMetrics
@@ -22,11 +23,12 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WasteEntry,
 )
+from gpu_workers.protocol.redis_errors import is_passing
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.sim_engine import SimEngine
 from gpu_workers.usage_calls import UsageCalls
 from gpu_workers.worker import Exit
-from inference.redis_functions import LIBRARIES, library_text
+from inference.redis_functions import DISPATCH, LIBRARIES, library_text
 from tests.gpu_workers.engine_contract import ENDLESS
 from tests.gpu_workers.envelopes import make_envelope
 from tests.gpu_workers.gateway import FakeGateway
@@ -313,6 +315,29 @@ async def test_what_redis_lost_is_recorded_once_nobody_can_be_expected_to_bring_
         await relay.tick()
     [entry] = await records(dispatch_redis)
     assert entry.request_id == left_behind
+
+
+async def test_a_worker_waits_for_the_control_plane_that_knows_its_call(
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway, tmp_path: Path
+) -> None:
+    """Of an upgrade the workers come first: an earlier library lacks the function. And an earlier
+    worker's call is answered still."""
+    await serve_one(sim_redis_url, gateway, tmp_path)
+    await dispatch_redis.delete(keys.pool_usage("sim"))
+    earlier = library_text(DISPATCH).replace(f"'{keys.FUNCTION_APPEND_USAGE}'", "'not_there'")
+    await dispatch_redis.function_load(earlier, replace=True)
+    async with relay_of(tmp_path, sim_redis_url) as (_, relay):
+        with pytest.raises(ResponseError) as failed:
+            await relay.tick()
+        assert is_passing(failed.value)
+        arguments = ("other", 1, "", keys.USAGE_FIELD, b"earlier")
+        await dispatch_redis.fcall(
+            "penstock_append_usage_4", 1, keys.pool_prefix("sim"), *arguments
+        )
+        await load_functions(dispatch_redis)
+        relay.tell_all()
+        await relay.tick()
+    assert len(await stream(dispatch_redis)) == 3
 
 
 async def test_a_row_that_cannot_be_read_is_told_as_it_is(

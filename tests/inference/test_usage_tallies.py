@@ -22,7 +22,8 @@ from inference.usage_partitions import make_partitions, month_of, months_later
 from tenants.models import ApiKey
 from tenants.scoping import tenant_scope
 from tests.inference.test_fleet import worker_info
-from tests.inference.test_usage import POOL, make_key, usage_entry, waste_entry
+from tests.inference.test_usage import make_key, waste_entry
+from tests.usage_entries import POOL, usage_entry
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
