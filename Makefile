@@ -31,7 +31,7 @@ bench: environments
 bench-keys: environments
 	@$(PY) -m tests.benchmarks.key_check
 
-# Ten million usage records: reports, one collector's ingestion, fsck. Half an hour, 10 GB of disk.
+# Ten million usage records: reports, ingestion, fsck. Twenty minutes, 12 GB of disk.
 bench-usage: environments
 	@$(PY) -m tests.benchmarks.usage $(ARGS)
 

@@ -46,7 +46,8 @@ local function missing_usage(keys, args)
 end
 
 -- ARGV: outbox_id and, for each entry, seq, the id that it had in the stream, its field
--- (record|waste|tally) and the entry itself. -> the id of each in the stream. What is told already is left alone.
+-- (record|waste|tally) and the entry itself. -> the id of each in the stream. What is told already is
+-- left alone.
 local function append_missing_usage(keys, args)
   local ids = {}
   for place = 2, #args, 4 do

@@ -115,13 +115,13 @@ _RECORD: Final = """
 INSERT INTO inference_usagerecord (request_id, tenant_id, project_id, api_key_id, tier,
     service_class, pool, model, adapter, api, stream, attempt, worker_id, outcome, finish_reason,
     prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, wasted_tokens, waste_reason,
-    price_prompt, price_cached, price_completion, price_permille, cost_nanos, arrived_at,
-    finished_at, queue_ms, ttft_ms, itl_p50_ms, itl_p95_ms, recorded_at)
+    generated_tokens, price_prompt, price_cached, price_completion, price_permille, cost_nanos,
+    arrived_at, finished_at, queue_ms, ttft_ms, itl_p50_ms, itl_p95_ms, recorded_at)
 SELECT request_id, tenant_id, project_id, api_key_id, tier, 'interactive', model, model, adapter,
     'chat.completions', true, 1, 'seed#1', outcome,
     CASE WHEN outcome = 'completed' THEN 'stop' END, prompt_tokens, cached_tokens,
-    completion_tokens, 0, 0, '', 2 * price, price, 6 * price, 1000, cost_nanos, arrived_at,
-    finished_at, 3, ttft_ms, itl_p50_ms, 2 * itl_p50_ms, finished_at
+    completion_tokens, 0, 0, '', completion_tokens, 2 * price, price, 6 * price, 1000, cost_nanos,
+    arrived_at, finished_at, 3, ttft_ms, itl_p50_ms, 2 * itl_p50_ms, finished_at
 FROM seeded ORDER BY request_id
 """
 _CHARGES: Final = """
