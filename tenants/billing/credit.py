@@ -21,14 +21,17 @@ from tenants.billing.ledger import Balances, Entry, Posting, hold, post
 from tenants.billing.models import (
     CREDITS,
     AccountName,
+    Invoice,
+    InvoiceState,
     LedgerAccount,
     LedgerEntry,
     LedgerTransaction,
+    Payment,
     TransactionKind,
 )
 from tenants.errors import Conflict
 from tenants.models.policy_change import PolicyChange, PolicyPart, Touched
-from tenants.money import dollars
+from tenants.money import dollars, dollars_and_cents
 from tenants.scoping import operator_scope
 
 _Entries = Callable[[Balances], Sequence[Entry]]
@@ -89,15 +92,45 @@ def give_sla_credit(
     )
 
 
-def pay(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = "") -> LedgerTransaction:
-    """The tenant has paid what it owes; what is more becomes prepaid credit."""
-    return _book(
-        tenant_id,
-        TransactionKind.PAYMENT,
-        reference,
-        memo,
-        lambda held: _give_back(AccountName.CASH, nanos, held),
-    )
+def pay(
+    tenant_id: uuid.UUID,
+    nanos: int,
+    *,
+    reference: str,
+    memo: str = "",
+    is_on_account: bool = False,
+) -> LedgerTransaction:
+    """The tenant has paid, and not for an invoice (`invoices.pay`): its next one is lessened by it.
+
+    Raises `Conflict` while an issued invoice waits for its payment, which this may well be, unless
+    the money `is_on_account`, for none of them.
+    """
+    with transaction.atomic():
+        hold([tenant_id])
+        if not is_on_account and _booked(tenant_id, reference) is None:
+            _check_no_invoice_waits(tenant_id)
+        return _book(
+            tenant_id,
+            TransactionKind.PAYMENT,
+            reference,
+            memo,
+            lambda held: payment_entries(nanos, held),
+        )
+
+
+def payment_entries(nanos: int, held: Balances) -> list[Entry]:
+    """Money pays what is owed first, then recovers what was written off; the rest is prepaid
+    credit. So it is booked whatever has become of what was owed."""
+    _check_amount(nanos)
+    owed = min(nanos, held[AccountName.RECEIVABLE])
+    recovered = min(nanos - owed, held[AccountName.BAD_DEBT])
+    entries = [
+        Entry(account=AccountName.CASH, nanos=nanos),
+        Entry(account=AccountName.RECEIVABLE, nanos=-owed),
+        Entry(account=AccountName.BAD_DEBT, nanos=-recovered),
+        Entry(account=AccountName.PREPAID_CREDIT, nanos=owed + recovered - nanos),
+    ]
+    return [entry for entry in entries if entry.nanos]
 
 
 def adjust(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> LedgerTransaction:
@@ -229,6 +262,8 @@ def _book(
         booked = _booked(tenant_id, reference)
         if booked is not None:
             return _same(booked, kind, _size(posting.entries))
+        if kind in {TransactionKind.TOP_UP, TransactionKind.PAYMENT}:
+            _check_paid_no_invoice(tenant_id, reference)
         _check_floors(posting.entries, held)
         post([posting])
         PolicyChange.note([Touched(PolicyPart.TENANTS, str(tenant_id))])
@@ -247,6 +282,28 @@ def _same(booked: LedgerTransaction, kind: TransactionKind, nanos: int) -> Ledge
             param="reference",
         )
     return booked
+
+
+def _check_paid_no_invoice(tenant_id: uuid.UUID, reference: str) -> None:
+    """The same money is not booked twice, once with its invoice and once without."""
+    payment = Payment.objects.filter(tenant=tenant_id, reference=reference).first()
+    if payment is not None:
+        raise Conflict(
+            f"The payment {reference!r} has paid {payment.invoice} already.", param="reference"
+        )
+
+
+def _check_no_invoice_waits(tenant_id: uuid.UUID) -> None:
+    waiting = Invoice.objects.filter(tenant=tenant_id, state=InvoiceState.ISSUED)
+    named = [
+        f"{invoice} ({dollars_and_cents(invoice.payable_nanos)})"
+        for invoice in waiting.order_by("period")
+    ]
+    if named:
+        raise Conflict(
+            f"To be paid: {', '.join(named)}. Say which was with `manage.py invoices pay`; money "
+            "that is for none of them is booked with --on-account."
+        )
 
 
 def _size(entries: Sequence[Entry]) -> int:

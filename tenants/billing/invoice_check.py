@@ -3,19 +3,24 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from django.db import connection
 from django.db.models import Count, F, Max, Min, Sum
+from django.utils import timezone
 
-from tenants.billing.invoices import sla_reference
+from tenants.billing.invoices import payment_reference, sla_reference
 from tenants.billing.models import (
     Invoice,
     InvoiceCounter,
     InvoiceLine,
     InvoiceState,
+    LedgerTransaction,
     LineKind,
+    Payment,
+    Seller,
+    TransactionKind,
 )
 from tenants.billing.periods import last_day, months_before
 from tenants.billing.uninvoiced import LATE_MONTHS
@@ -23,6 +28,7 @@ from tenants.billing.usage_source import UsageGroup as Group
 from tenants.billing.usage_source import usage_source
 
 _CHUNK = 200
+_MONTH_END_EVERY = timedelta(days=1)
 _USAGE = (LineKind.USAGE, LineKind.LATE_USAGE)
 
 
@@ -158,7 +164,8 @@ def posting_problems() -> Iterator[str]:
                 f"Invoice {invoice} asked for {invoice.payable_nanos} nano-dollars, its payment "
                 f"is {invoice.payment.amount_nanos}."
             )
-        expected[invoice.tenant_id, f"invoice:{invoice.id}:payment"] = invoice.payable_nanos
+        if invoice.payment.ledger_transaction_id is None:
+            expected[invoice.tenant_id, payment_reference(invoice)] = invoice.payable_nanos
     posted = _posted()
     for key in sorted(expected.keys() | posted.keys(), key=str):
         wanted, found = expected.get(key, 0), posted.get(key, 0)
@@ -169,10 +176,89 @@ def posting_problems() -> Iterator[str]:
             )
 
 
+def booked_problems() -> Iterator[str]:
+    """What invoices have told of the ledger's transactions is what these changed of what is owed or
+    was given up, beside what invoices had asked for."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TOLD, [])
+        for tenant_id, transaction_id, told, expected in cursor.fetchall():
+            if told != expected:
+                yield (
+                    f"Invoices of tenant {tenant_id} show ledger transaction {transaction_id} with "
+                    f"{told} nano-dollars, expected {expected}."
+                )
+
+
+# Lines by the transaction that they show; SLA credits by that of their invoice.
+_TOLD = """
+WITH told AS (
+    SELECT line.tenant_id, posted.id, sum(line.amount_nanos) AS nanos
+    FROM billing_invoiceline AS line
+    JOIN billing_invoice AS invoice
+        ON invoice.id = line.invoice_id AND invoice.state NOT IN ('draft', 'void')
+    JOIN billing_ledgertransaction AS posted ON posted.tenant_id = line.tenant_id
+        AND posted.reference = 'invoice:' || invoice.id || ':sla'
+    WHERE line.kind = 'sla_credit' GROUP BY line.tenant_id, posted.id
+    UNION ALL
+    SELECT line.tenant_id, line.ledger_transaction_id, sum(line.amount_nanos)
+    FROM billing_invoiceline AS line
+    JOIN billing_invoice AS invoice ON invoice.id = line.invoice_id AND invoice.state <> 'void'
+    WHERE line.ledger_transaction_id IS NOT NULL
+    GROUP BY line.tenant_id, line.ledger_transaction_id
+)
+SELECT told.tenant_id, told.id, told.nanos, coalesce(moved.owed, 0) + CASE
+    WHEN posted.kind = 'payment' AND posted.reference LIKE 'invoice:%%' THEN moved.cash
+    ELSE coalesce((
+        SELECT sum(amount_nanos) FROM billing_payment WHERE ledger_transaction_id = told.id), 0)
+    END
+FROM told LEFT JOIN billing_ledgertransaction AS posted ON posted.id = told.id
+CROSS JOIN LATERAL (
+    SELECT sum(nanos) FILTER (WHERE account IN ('receivable', 'bad_debt')) AS owed,
+        sum(nanos) FILTER (WHERE account = 'cash') AS cash
+    FROM billing_ledgerentry WHERE transaction_id = told.id
+) AS moved
+ORDER BY told.tenant_id, told.id
+"""
+
+
+def account_problems() -> Iterator[str]:
+    """Payments that were booked on account before are there, and of as much."""
+    paid: Any = Payment.objects.filter(ledger_transaction_id__isnull=False)
+    for payment in paid.select_related("invoice").order_by("recorded_at", "id"):
+        booked = LedgerTransaction.objects.filter(
+            id=payment.ledger_transaction_id,
+            tenant=payment.tenant_id,
+            kind=TransactionKind.PAYMENT,
+        ).first()
+        if booked is None or booked.size_nanos < payment.amount_nanos:
+            yield (
+                f"The payment {payment} of invoice {payment.invoice} is of "
+                f"{payment.amount_nanos} nano-dollars, the ledger has "
+                f"{booked.size_nanos if booked else 0} of it on account."
+            )
+
+
+def draft_problems() -> Iterator[str]:
+    """Drafts that month end should have issued: it said why not, or never came to them."""
+    seller = Seller.objects.filter(is_current=True).first()
+    review_days = 0 if seller is None else seller.review_days
+    for draft in Invoice.objects.filter(state=InvoiceState.DRAFT).order_by("period", "id"):
+        name = f"Draft {draft.id} of {draft.month}, tenant {draft.tenant_id},"
+        if draft.waits_because:
+            yield f"{name} could not be issued: {draft.waits_because}"
+        elif review_days is not None:
+            ripe_at = draft.drafted_at + timedelta(review_days)
+            if timezone.now() > ripe_at + _MONTH_END_EVERY * 2:
+                yield f"{name} should have been issued by itself from {ripe_at:%Y-%m-%d} on."
+
+
 def invoice_problems() -> Iterable[str]:
     yield from number_problems()
     yield from sum_problems()
     yield from posting_problems()
+    yield from booked_problems()
+    yield from account_problems()
+    yield from draft_problems()
     yield from usage_problems()
 
 

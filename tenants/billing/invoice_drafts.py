@@ -8,12 +8,13 @@ is there, and the next run makes it.
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
 from django.core.exceptions import ValidationError
 
+from tenants.billing.ledger_lines import CREDIT_NAMES
 from tenants.billing.models import (
     CREDITS,
     AccountName,
@@ -24,11 +25,10 @@ from tenants.billing.models import (
 )
 from tenants.billing.periods import end_of, month_before
 from tenants.billing.sla_credits import Schedule
-from tenants.billing.uninvoiced import CREDIT_NAMES, Uninvoiced, uninvoiced
+from tenants.billing.uninvoiced import Uninvoiced, uninvoiced
 from tenants.billing.usage_source import Attainment, cut_usage, usage_source
 from tenants.errors import Conflict
 from tenants.models import Project, Tenant
-from tenants.money import whole_cents
 from tenants.scoping import operator_scope
 
 _CHUNK: Final = 100
@@ -131,7 +131,7 @@ def _draft(
     drafted_at: datetime,
 ) -> list[Invoice]:
     found = uninvoiced(tenant_ids, period)
-    names = dict(Tenant.objects.filter(id__in=tenant_ids).values_list("id", "name"))
+    names = _buyer_names(tenant_ids)
     projects = dict(Project.objects.filter(tenant__in=tenant_ids).values_list("id", "name"))
     invoices, lines = [], []
     for tenant_id in tenant_ids:
@@ -149,7 +149,7 @@ def _draft(
             line.invoice, line.tenant_id, line.position = invoice, tenant_id, position
         if not any(line.amount_nanos or line.granted_nanos for line in own):
             continue
-        _total(invoice, own)
+        invoice.add_up(own)
         invoices.append(invoice)
         lines += own
     Invoice.objects.bulk_create(invoices)
@@ -162,7 +162,7 @@ def _lines(invoice: Invoice, left: Uninvoiced, projects: dict[uuid.UUID, str]) -
     invoice.brought_forward_nanos = left.before.carried_nanos if left.before else 0
     return [
         *_usage_lines(invoice, left, projects),
-        *left.adjustments,
+        *left.booked,
         *_credit_lines(invoice, left),
     ]
 
@@ -249,16 +249,18 @@ def _sla_lines(
     return credited
 
 
-def _total(invoice: Invoice, lines: Iterable[InvoiceLine]) -> None:
-    for line in lines:
-        if line.kind in {LineKind.SLA_CREDIT, LineKind.PAID_BY_CREDIT}:
-            invoice.credits_nanos += line.amount_nanos
-        else:
-            invoice.charges_nanos += line.amount_nanos
-    invoice.due_nanos = invoice.charges_nanos + invoice.credits_nanos
-    to_pay = invoice.due_nanos + invoice.brought_forward_nanos
-    invoice.payable_nanos = whole_cents(to_pay)
-    invoice.carried_nanos = to_pay - invoice.payable_nanos
+def _buyer_names(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """A closed tenant has no name any more; it is invoiced under the one of its last invoice."""
+    tenants = Tenant.objects.filter(id__in=tenant_ids)
+    names = dict(tenants.values_list("id", "name"))
+    last = Invoice.objects.filter(tenant__in=tenants.exclude(closed_at=None))
+    for tenant_id, name in (
+        last.order_by("tenant_id", "-period", "-drafted_at")
+        .distinct("tenant_id")
+        .values_list("tenant_id", "buyer_name")
+    ):
+        names[tenant_id] = name
+    return names
 
 
 def _chunks(tenant_ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:

@@ -23,7 +23,13 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import KeepTogether, Paragraph, SimpleDocTemplate, Spacer, Table
 
 from tenants.billing.invoice_pages import lines_of, period_words, sums
-from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
+from tenants.billing.models import (
+    LESSENING,
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    LineKind,
+)
 from tenants.money import dollars, dollars_and_cents
 
 log = structlog.get_logger(__name__)
@@ -309,8 +315,7 @@ def _what(line: InvoiceLine, face: _Face) -> Paragraph:
 
 
 def _credits(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
-    kinds = {LineKind.PAID_BY_CREDIT, LineKind.SLA_CREDIT}
-    paid = [line for line in lines if line.kind in kinds]
+    paid = [line for line in lines if line.kind in LESSENING]
     if not paid:
         return []
     rows = [_heads(["Credits", "Amount"], face)]
@@ -372,8 +377,8 @@ def _service_levels(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
         )
     widths = [_WIDTH - 92 * mm, 20 * mm, 20 * mm, 18 * mm, 34 * mm]
     table = Table(rows, colWidths=widths, style=_ROWS)
-    note = "Credit is a share of what the month's usage in that tier cost. What exceeds the amount "
-    note += "due stays as credit for usage to come."
+    note = "Credit is a share of what the month's usage in that tier cost. What exceeds what "
+    note += "was owed stays as credit for usage to come."
     return [Spacer(1, 9 * mm), KeepTogether([table, Spacer(1, 2 * mm),
             face.paragraph(note, style="small")])]  # fmt: skip
 

@@ -13,12 +13,15 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from tenants.acting import Verb, audited_as
+from tenants.billing.credit import payment_entries
 from tenants.billing.ledger import Entry, Posting, hold, post
 from tenants.billing.models import (
     AccountName,
     Invoice,
     InvoiceCounter,
+    InvoiceLine,
     InvoiceState,
+    LedgerTransaction,
     LineKind,
     Payment,
     Seller,
@@ -32,10 +35,13 @@ from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
 
 MANUAL = "manual"
+# Under which the ledger has what invoices book.
+OWN_REFERENCES = "invoice:"
 
 
 def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
-    """Give a draft its number, for ever, and post its SLA credits. One with nothing to pay is paid.
+    """Give a draft its number, for ever, and post its SLA credits: what they exceed what is owed by
+    becomes credit. One with nothing to pay is paid.
 
     Raises `Conflict` where it is no draft any more, or an earlier one of its tenant still is.
     """
@@ -52,7 +58,10 @@ def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
         invoice.issued_at = now
         invoice.due_on = now.astimezone(UTC).date() + timedelta(days=seller.payment_terms_days)
         invoice.seller_details = _details(seller)
-        invoice.buyer_name = invoice.tenant.name
+        if not invoice.tenant.is_closed:
+            invoice.buyer_name = invoice.tenant.name
+        invoice.waits_because = ""
+        _lessen_what_is_owed(invoice)
         invoice.save()
         _post_sla_credits(invoice, is_reversed=False)
         _tell(invoice, EventType.INVOICE_ISSUED, now)
@@ -70,14 +79,18 @@ def pay(
     provider: str = MANUAL,
     received_at: datetime | None = None,
 ) -> Payment:
-    """Note that all of an issued invoice was paid. The same payment again changes nothing.
+    """Note that all of an issued invoice was paid: what is owed is, and more than that is credit.
+    The same payment again changes nothing, and one that was booked on account before is not booked
+    again.
 
-    Raises `Conflict` where the invoice is a draft, void, or paid otherwise.
+    Raises `Conflict` where the invoice is a draft, void, or paid otherwise, and where money of this
+    reference is not there for it.
     """
     reference = reference.strip()
     if not reference:
         raise ValidationError({"reference": "Say what the bank or the provider calls the payment."})
     with transaction.atomic(), audited_as(Verb.PAID):
+        cut_usage()  # nobody drafts meanwhile an invoice that the same money lessens
         invoice = _locked(invoice_id)
         paid = Payment.objects.filter(invoice=invoice).first()
         if paid is not None and (paid.provider, paid.reference) == (provider, reference):
@@ -89,6 +102,8 @@ def pay(
             raise Conflict(
                 f"The {provider} payment {reference!r} has paid {other.invoice} already."
             )
+        hold([invoice.tenant_id])
+        on_account = _on_account(invoice, reference)
         payment = Payment.objects.create(
             tenant_id=invoice.tenant_id,
             invoice=invoice,
@@ -96,8 +111,10 @@ def pay(
             provider=provider,
             reference=reference,
             received_at=received_at or timezone.now(),
+            ledger_transaction_id=None if on_account is None else on_account.id,
         )
-        _post_payment(invoice, payment)
+        if on_account is None:
+            _post_payment(invoice)
         invoice.state, invoice.paid_at = InvoiceState.PAID, payment.received_at
         invoice.save(update_fields=["state", "paid_at"])
         _tell(invoice, EventType.INVOICE_PAID, payment.received_at)
@@ -190,11 +207,11 @@ def _details(seller: Seller) -> dict[str, str]:
 
 
 def sla_reference(invoice: Invoice, *, is_reversed: bool = False) -> str:
-    return f"invoice:{invoice.id}:{'void' if is_reversed else 'sla'}"
+    return f"{OWN_REFERENCES}{invoice.id}:{'void' if is_reversed else 'sla'}"
 
 
-def payment_reference(payment: Payment) -> str:
-    return f"invoice:{payment.invoice_id}:payment"
+def payment_reference(invoice: Invoice) -> str:
+    return f"{OWN_REFERENCES}{invoice.id}:payment"
 
 
 def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
@@ -207,8 +224,6 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
         return
     if is_reversed:
         _check_held(invoice, AccountName.SLA_CREDIT, granted - lessened)
-    else:
-        _check_held(invoice, AccountName.RECEIVABLE, lessened)
     sign = -1 if is_reversed else 1
     entries = [
         Entry(account=AccountName.SLA_EXPENSE, nanos=sign * granted),
@@ -228,26 +243,75 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
         ]
     )
     if granted > lessened:
-        # What a prepaid tenant may spend stands in the policy snapshot.
-        PolicyChange.note([Touched(PolicyPart.TENANTS, str(invoice.tenant_id))])
+        _tell_gateways(invoice)
 
 
-def _post_payment(invoice: Invoice, payment: Payment) -> None:
-    _check_held(invoice, AccountName.RECEIVABLE, payment.amount_nanos)
+def _lessen_what_is_owed(invoice: Invoice) -> None:
+    """SLA credits lessen what is owed, which may be less than when they were drafted: it was paid
+    early, or given up. What does not lessen it stays as credit, and their lines say so."""
+    owed_nanos = hold([invoice.tenant_id])[invoice.tenant_id][AccountName.RECEIVABLE]
+    lines = list(invoice.lines.order_by("position"))
+    for line in lines:
+        if line.kind != LineKind.SLA_CREDIT:
+            continue
+        lessened_nanos = min(-line.amount_nanos, owed_nanos)
+        owed_nanos -= lessened_nanos
+        if lessened_nanos != -line.amount_nanos:
+            # No line is ever changed.
+            InvoiceLine.objects.filter(pk=line.pk).delete()
+            line.amount_nanos = -lessened_nanos
+            line.save(force_insert=True)
+    invoice.add_up(lines)
+
+
+def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
+    """Where this payment was booked before, without its invoice; all of that must be there for it
+    still. Raises `Conflict`. Needs nobody to draft meanwhile, and the tenant's ledger."""
+    booked = LedgerTransaction.objects.filter(tenant=invoice.tenant_id, reference=reference).first()
+    if booked is None:
+        return None
+    if booked.kind != TransactionKind.PAYMENT or reference.startswith(OWN_REFERENCES):
+        raise Conflict(
+            f"The reference {reference!r} is that of another transaction: {booked.kind} of "
+            f"{dollars(booked.size_nanos)}. Say another one.",
+            param="reference",
+        )
+    told = InvoiceLine.objects.filter(ledger_transaction_id=booked.id)
+    line = told.exclude(invoice__state=InvoiceState.VOID).select_related("invoice").first()
+    if line is not None:
+        way_out = "; discard it first" if line.invoice.is_draft else ""
+        raise Conflict(
+            f"The payment {reference!r} is on {line.invoice} already, which asks for less by "
+            f"it{way_out}."
+        )
+    if booked.size_nanos < invoice.payable_nanos:
+        raise Conflict(
+            f"The payment {reference!r} was of {dollars_and_cents(booked.size_nanos)}, and "
+            f"{invoice} asks for {dollars_and_cents(invoice.payable_nanos)}."
+        )
+    return booked
+
+
+def _post_payment(invoice: Invoice) -> None:
+    entries = payment_entries(invoice.payable_nanos, hold([invoice.tenant_id])[invoice.tenant_id])
     post(
         [
             Posting(
                 tenant_id=invoice.tenant_id,
                 kind=TransactionKind.PAYMENT,
-                reference=payment_reference(payment),
-                entries=[
-                    Entry(account=AccountName.CASH, nanos=payment.amount_nanos),
-                    Entry(account=AccountName.RECEIVABLE, nanos=-payment.amount_nanos),
-                ],
+                reference=payment_reference(invoice),
+                entries=entries,
                 memo=f"Payment of {invoice}",
             )
         ]
     )
+    if any(entry.account == AccountName.PREPAID_CREDIT for entry in entries):
+        _tell_gateways(invoice)
+
+
+def _tell_gateways(invoice: Invoice) -> None:
+    """What a prepaid tenant may spend stands in the policy snapshot."""
+    PolicyChange.note([Touched(PolicyPart.TENANTS, str(invoice.tenant_id))])
 
 
 def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
+from celery.exceptions import SoftTimeLimitExceeded
 from django.core.exceptions import ValidationError
 
 from tenants.billing.invoice_drafts import current_seller, draft_invoices, last_month
@@ -54,14 +55,32 @@ def run_month_end(now: datetime | None = None) -> MonthEnd:
 
 
 def issue_drafts(invoice_ids: Iterable[uuid.UUID], *, now: datetime | None = None) -> int:
-    """Each in a transaction of its own; one that cannot be issued keeps no other from it."""
+    """Each in a transaction of its own; one that cannot be issued keeps no other from it, and says
+    why: in the operators' list, and to fsck."""
     issued = 0
     for invoice_id in invoice_ids:
         try:
             with operator_scope("invoices issue"):
                 issue(invoice_id, now=now)
-        except (Conflict, Invoice.DoesNotExist) as error:
-            log.warning("invoice_not_issued", invoice_id=str(invoice_id), problem=str(error))
+        except SoftTimeLimitExceeded:
+            raise
+        except Exception as error:  # noqa: BLE001 - the draft says what it was, and is tried again
+            _keep_waiting(invoice_id, error)
         else:
             issued += 1
     return issued
+
+
+def _keep_waiting(invoice_id: uuid.UUID, error: Exception) -> None:
+    is_told = isinstance(error, Conflict | Invoice.DoesNotExist)
+    problem = str(error) if is_told else f"{type(error).__name__}: {error}"
+    log.warning(
+        "invoice_not_issued",
+        invoice_id=str(invoice_id),
+        problem=problem,
+        exc_info=None if is_told else error,
+    )
+    with operator_scope("invoices issue"):
+        drafts = Invoice.objects.filter(id=invoice_id, state=InvoiceState.DRAFT)
+        # Tried every day, and on record once.
+        drafts.exclude(waits_because=problem[:500]).update(waits_because=problem[:500])

@@ -1,11 +1,10 @@
-"""What is on no invoice yet: usage, adjustments and credit that paid, each less what standing
-invoices tell already. So late usage of earlier months needs no queue of its own, and a draft that
-was discarded or an invoice that is void leaves nothing out.
+"""What is on no invoice yet: usage, what else the ledger booked and what credit has paid, each less
+what standing invoices tell already. So late usage of earlier months needs no queue of its own, and
+a draft that was discarded or an invoice that is void leaves nothing out.
 """
 
 import uuid
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -13,37 +12,28 @@ from typing import Any, Final
 from django.db.models import Sum
 
 from tenants.billing.credit_use import credit_used
+from tenants.billing.ledger_lines import ledger_lines
 from tenants.billing.models import (
-    CREDITS,
     AccountName,
     Invoice,
     InvoiceLine,
     InvoiceState,
-    LedgerTransaction,
     LineKind,
-    TransactionKind,
 )
 from tenants.billing.periods import last_day, months_before
 from tenants.billing.usage_source import UsageGroup, UsageLine, usage_source
 
 # How far back late usage is looked for.
 LATE_MONTHS: Final = 12
-_SHOWN: Final = (TransactionKind.ADJUSTMENT, TransactionKind.RE_RATING)
-_TENANTS_SIDE: Final = (*CREDITS, AccountName.RECEIVABLE)
-CREDIT_NAMES: Final = {
-    AccountName.PROMOTIONAL_CREDIT: "promotional credit",
-    AccountName.SLA_CREDIT: "service level credit",
-    AccountName.PREPAID_CREDIT: "prepaid credit",
-}
 
 
 @dataclass(kw_only=True)
 class Uninvoiced:
-    """Of one tenant: usage by group, adjustments as lines, nano-dollars that credit paid by account
-    and month, and its newest invoice, which all of it comes after."""
+    """Of one tenant: usage by group, lines of what else the ledger booked, nano-dollars that credit
+    paid by account and month, and its newest invoice, which all of it comes after."""
 
     used: list[UsageLine]
-    adjustments: list[InvoiceLine]
+    booked: list[InvoiceLine]
     credit: dict[tuple[AccountName, date], int]
     before: Invoice | None
 
@@ -53,7 +43,7 @@ def uninvoiced(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID,
     first, last = months_before(period, LATE_MONTHS), last_day(period)
     source = usage_source()
     found = {
-        tenant_id: Uninvoiced(used=[], adjustments=[], credit={}, before=None)
+        tenant_id: Uninvoiced(used=[], booked=[], credit={}, before=None)
         for tenant_id in tenant_ids
     }
     invoiced = _invoiced(tenant_ids, first)
@@ -62,8 +52,8 @@ def uninvoiced(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID,
         is_late = left.period < period
         if left.cost_nanos or (left.requests and not is_late):
             found[line.tenant_id].used.append(left)
-    for adjustment in _adjustments(tenant_ids, period):
-        found[adjustment.tenant_id].adjustments.append(adjustment)
+    for booked in ledger_lines(tenant_ids, period):
+        found[booked.tenant_id].booked.append(booked)
     told = _credit_told(tenant_ids, first)
     for (tenant_id, account, month), nanos in credit_used(tenant_ids, first, last).items():
         left_nanos = nanos - told.get((tenant_id, account, month), 0)
@@ -139,52 +129,3 @@ def _credit_told(
         (tenant_id, AccountName(account), month): -nanos
         for tenant_id, account, month, nanos in rows
     }
-
-
-def _adjustments(tenant_ids: Sequence[uuid.UUID], period: date) -> Iterator[InvoiceLine]:
-    """Transactions that adjusted what was charged and that no standing invoice shows: what each
-    came to, and what of it went to or came from credit."""
-    shown = (
-        InvoiceLine.objects.filter(tenant__in=tenant_ids, ledger_transaction_id__isnull=False)
-        .exclude(invoice__state=InvoiceState.VOID)
-        .values("ledger_transaction_id")
-    )
-    posted = (
-        LedgerTransaction.objects.filter(tenant__in=tenant_ids, kind__in=_SHOWN)
-        .exclude(id__in=shown)
-        .order_by("at", "sequence")
-        .prefetch_related("entries")
-    )
-    for transaction in posted:
-        moved: defaultdict[AccountName, int] = defaultdict(int)
-        for entry in transaction.entries.all():
-            moved[AccountName(entry.account)] += entry.nanos
-        gross = sum(moved[name] for name in _TENANTS_SIDE)
-        amounts: list[tuple[LineKind, AccountName | None, int]]
-        amounts = [(LineKind.ADJUSTMENT, None, gross)]
-        amounts += [(LineKind.PAID_BY_CREDIT, name, -moved[name]) for name in CREDITS]
-        for kind, account, nanos in amounts:
-            if nanos:
-                yield _adjustment(transaction, period, kind, account, nanos)
-
-
-def _adjustment(
-    transaction: LedgerTransaction,
-    period: date,
-    kind: LineKind,
-    account: AccountName | None,
-    nanos: int,
-) -> InvoiceLine:
-    what = transaction.memo or transaction.kind.replace("_", " ").capitalize()
-    if account is not None:
-        verb = "Paid by" if nanos < 0 else "Given back to"
-        what = f"{verb} {CREDIT_NAMES[account]}: {what}"
-    return InvoiceLine(
-        tenant_id=transaction.tenant_id,
-        kind=kind,
-        period=period,
-        account="" if account is None else account.value,
-        description=what[:300],
-        ledger_transaction_id=transaction.id,
-        amount_nanos=nanos,
-    )

@@ -117,6 +117,13 @@ def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: 
         assert list(numbers) == ["INV-2026-000001", "INV-2026-000002"]
 
 
+def test_a_draft_that_could_not_be_issued_says_why(operator: Client, draft: Invoice) -> None:
+    with operator_scope("test"):
+        Invoice.objects.update(waits_because="The counter was gone.")
+    assert "held up" in operator.get(reverse(LIST)).content.decode()
+    assert "The counter was gone." in operator.get(page("change", draft)).content.decode()
+
+
 def test_the_list_shows_totals_of_what_it_shows(operator: Client, draft: Invoice) -> None:
     shown = operator.get(reverse(LIST)).content.decode()
     assert "Drafts" in shown and "$26.00" in shown

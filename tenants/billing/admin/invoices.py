@@ -85,6 +85,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
                     "voided_at",
                     "void_reason",
                     "drafted_at",
+                    "waits_because",
                     "usage_until",
                 ]
             },
@@ -134,6 +135,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
         ordering="state",
         label={
             "draft": "info",
+            "held up": "danger",
             "issued": "warning",
             "overdue": "danger",
             "paid": "success",
@@ -141,6 +143,8 @@ class InvoiceAdmin(ReadOnlyAdmin):
         },
     )
     def condition(self, invoice: Invoice) -> str:
+        if invoice.is_draft and invoice.waits_because:
+            return "held up"
         return "overdue" if invoice.is_overdue else str(invoice.state)
 
     @admin.display(description="charges", ordering="charges_nanos")
@@ -184,7 +188,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
         issued = issue_drafts(ids)
         if issued < len(ids):
             messages.warning(
-                request, f"{len(ids) - issued} could not be issued: an earlier draft comes first."
+                request, f"{len(ids) - issued} could not be issued: each says why on its page."
             )
         messages.success(request, f"{issued} invoice{'s' * (issued != 1)} issued.")
 

@@ -1,4 +1,5 @@
 from tenants.billing.models.invoice import (
+    LESSENING,
     Invoice,
     InvoiceLine,
     InvoiceState,
@@ -27,6 +28,7 @@ from tenants.billing.models.sla import Promise, SlaCreditStep
 
 __all__ = [
     "CREDITS",
+    "LESSENING",
     "AccountName",
     "Invoice",
     "InvoiceCounter",

@@ -1,9 +1,10 @@
 """Invoices and their lines. A draft can go; what is issued triggers lock (`invoices.sql`)."""
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from django.db import models
 from django.db.models import Q
@@ -12,6 +13,7 @@ from django.utils import timezone
 from tenants.billing.models.seller import Seller
 from tenants.billing.periods import end_of, start_of
 from tenants.models import Tenant
+from tenants.money import whole_cents
 from tenants.scoping import ScopedManager
 
 
@@ -32,6 +34,10 @@ class LineKind(models.TextChoices):
     ADJUSTMENT = "adjustment", "adjustment"
     SLA_CREDIT = "sla_credit", "credit for a promise that was not kept"
     PAID_BY_CREDIT = "paid_by_credit", "paid by credit"
+    PAYMENT = "payment", "payment on account"
+
+
+LESSENING: Final = (LineKind.PAID_BY_CREDIT, LineKind.PAYMENT, LineKind.SLA_CREDIT)
 
 
 class InvoiceQuerySet(models.QuerySet["Invoice"]):
@@ -82,6 +88,8 @@ class Invoice(models.Model):
     seller_details = models.JSONField(default=dict, editable=False)
     buyer_name = models.CharField(max_length=200, editable=False)
     drafted_at = models.DateTimeField(default=timezone.now, editable=False)
+    # Of a draft: why it could not be issued the last time.
+    waits_because = models.CharField(max_length=500, blank=True, editable=False)
     issued_at = models.DateTimeField(null=True, blank=True, editable=False)
     due_on = models.DateField(null=True, blank=True, editable=False)
     paid_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -141,6 +149,19 @@ class Invoice(models.Model):
     def is_draft(self) -> bool:
         return self.state == InvoiceState.DRAFT
 
+    def add_up(self, lines: Iterable["InvoiceLine"]) -> None:
+        """What these lines, all that it has, come to."""
+        self.charges_nanos = self.credits_nanos = 0
+        for line in lines:
+            if line.kind in LESSENING:
+                self.credits_nanos += line.amount_nanos
+            else:
+                self.charges_nanos += line.amount_nanos
+        self.due_nanos = self.charges_nanos + self.credits_nanos
+        to_pay = self.due_nanos + self.brought_forward_nanos
+        self.payable_nanos = whole_cents(to_pay)
+        self.carried_nanos = to_pay - self.payable_nanos
+
     @property
     def is_overdue(self) -> bool:
         today = datetime.now(UTC).date()
@@ -191,7 +212,8 @@ class InvoiceLine(models.Model):
     completion_tokens = models.BigIntegerField(default=0)
     recorded_after = models.DateTimeField(null=True)
     amount_nanos = models.BigIntegerField()
-    # Of an adjustment: the ledger's transaction that it shows. Of a credit: its account.
+    # Of an adjustment or a payment: the ledger's transaction that it shows. Of a credit: its
+    # account.
     ledger_transaction_id = models.UUIDField(null=True)
     account = models.CharField(max_length=30, blank=True)
     # Of an SLA credit.

@@ -24,6 +24,8 @@ class Payment(models.Model):
         max_length=200, help_text="What the bank or the provider calls the payment."
     )
     received_at = models.DateTimeField()
+    # Of money that was booked on account before: its transaction in the ledger.
+    ledger_transaction_id = models.UUIDField(null=True, editable=False)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects = ScopedManager["Payment"]()

@@ -14,7 +14,7 @@ from django.db.models import Sum
 from gpu_workers.protocol.messages import Outcome, Prices
 from inference.invoice_usage import records_behind
 from inference.models import DailyUsage
-from tenants.billing import invoices, ledger
+from tenants.billing import credit, invoices, ledger
 from tenants.billing.credit_use import credit_used
 from tenants.billing.invoice_check import invoice_problems
 from tenants.billing.invoice_drafts import draft_invoice, draft_invoices
@@ -252,27 +252,14 @@ def test_a_payment_settles_what_is_owed_once(acme: Project, globex: Project) -> 
     assert list(invoice_problems()) == []
 
 
-def test_what_was_written_off_cannot_be_paid_any_more(acme: Project) -> None:
+def test_money_for_what_was_written_off_is_booked_and_recovers_it(acme: Project) -> None:
     use(acme, prices=DEAR)
     invoice = issued(acme)
-    ledger.post(
-        [
-            ledger.Posting(
-                tenant_id=acme.tenant.id,
-                kind=TransactionKind.WRITE_OFF,
-                reference="write-off",
-                entries=[
-                    ledger.Entry(account=AccountName.BAD_DEBT, nanos=10**9),
-                    ledger.Entry(account=AccountName.RECEIVABLE, nanos=-(10**9)),
-                ],
-            )
-        ]
-    )
-    with pytest.raises(
-        Conflict, match=r"has \$12.00 in receivable, and INV-2026-000001 moves \$13"
-    ):
-        invoices.pay(invoice.id, reference="BANK-1")
-    assert not Payment.objects.exists()
+    credit.write_off(acme.tenant.id, 10**9, reference="case-3", memo="insolvent")
+    invoices.pay(invoice.id, reference="BANK-1")
+    assert Payment.objects.get().amount_nanos == 13 * 10**9 == balance(acme, AccountName.CASH)
+    assert balance(acme, AccountName.RECEIVABLE) == balance(acme, AccountName.BAD_DEBT) == 0
+    assert list(invoice_problems()) == []
 
 
 def test_a_void_invoice_keeps_its_number_and_its_month_is_invoiced_anew(acme: Project) -> None:

@@ -13,7 +13,8 @@ from django.db import DatabaseError, connections, transaction
 from django.test import Client
 from pytest_django import Settings
 
-from tenants.billing import invoices
+from tenants.billing import credit, invoices
+from tenants.billing.balances import balance_of
 from tenants.billing.invoice_drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceState, Payment, ProviderEvent
 from tenants.billing.providers import request_payments
@@ -229,6 +230,16 @@ def test_money_for_what_the_bank_has_paid_already_is_shown_to_an_operator(
     invoices.pay(invoice.id, reference="BANK-1")
     assert send(event).json()["verdict"] == "puzzling"
     assert "only an issued invoice can be paid" in ProviderEvent.objects.get().reason
+
+
+def test_money_for_what_was_lessened_since_is_booked_in_full(
+    api: StripeApi, acme: Project, invoice: Invoice
+) -> None:
+    event = collected(invoice)
+    credit.adjust(acme.tenant.id, -5 * 10**9, reference="ticket-9", memo="goodwill")
+    assert send(event).json()["verdict"] == "applied"
+    held = balance_of(acme.tenant.id)
+    assert (held.owed_nanos, held.prepaid_nanos) == (0, 5 * 10**9)
 
 
 def test_what_came_is_never_changed(api: StripeApi, invoice: Invoice) -> None:

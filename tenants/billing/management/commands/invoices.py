@@ -88,7 +88,10 @@ class Command(ReportingCommand):
         count = issue_drafts(ids)
         self.report(options, drafts=len(ids), issued=count)
         if count < len(ids):
-            raise CommandError(f"{len(ids) - count} drafts could not be issued; the log says why.")
+            raise CommandError(
+                f"{len(ids) - count} drafts could not be issued; "
+                "`invoices list --state draft` says why."
+            )
 
     def _pay(self, options: dict[str, Any]) -> None:
         with operator_scope("command invoices"):
@@ -168,6 +171,7 @@ def _facts(invoice: Invoice) -> dict[str, Fact]:
         "state": str(invoice.state),
         "amount_due": dollars_and_cents(invoice.payable_nanos),
         "payable_nanos": invoice.payable_nanos,
+        "waits_because": invoice.waits_because or None,
     }
 
 
