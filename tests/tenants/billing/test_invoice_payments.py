@@ -2,11 +2,14 @@
 
 import io
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Sum
 
 from tenants.billing import credit, invoices
@@ -28,6 +31,7 @@ from tenants.billing.month_end import issue_drafts
 from tenants.closing import close_tenant
 from tenants.errors import Conflict
 from tenants.models import PolicyChange, Project, Tier
+from tenants.scoping import operator_scope
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import NOON, OCTOBER, SEPTEMBER, use
 
@@ -199,6 +203,38 @@ def test_a_payment_on_account_pays_the_invoice_that_is_named_later(acme: Project
         ("Paid by prepaid credit", -7 * DOLLAR),
     ]
     assert second.payable_nanos == 6 * DOLLAR
+    check_books(acme)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_money_noted_by_two_at_once_is_booked_once(acme: Project) -> None:
+    use(acme, prices=DEAR)
+    invoice = issued(acme)
+    is_booked, may_commit = threading.Event(), threading.Event()
+
+    def book() -> None:
+        try:
+            with operator_scope("test"):
+                credit.pay(acme.tenant.id, 13 * DOLLAR, reference="BANK-1", is_on_account=True)
+                is_booked.set()
+                may_commit.wait(30)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        booking = pool.submit(book)
+        assert is_booked.wait(30)
+        with (
+            pytest.raises(DatabaseError, match="lock timeout"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SET LOCAL lock_timeout = '200ms'")
+            invoices.pay(invoice.id, reference="BANK-1")
+        may_commit.set()
+        booking.result(30)
+    assert invoices.pay(invoice.id, reference="BANK-1").ledger_transaction_id is not None
+    assert balance(acme, AccountName.CASH) == 13 * DOLLAR
     check_books(acme)
 
 
