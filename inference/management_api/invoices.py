@@ -18,12 +18,13 @@ from inference.management_api.errors import NOTHING_HERE
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from inference.models import UsageRecord
-from tenants.billing.invoice_pages import csv_text, lines_of, spreadsheet_cell
+from tenants.billing.invoice_pages import csv_text, lines_of
 from tenants.billing.invoice_pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.money import dollars
 from tenants.pages import Order, page
 from tenants.permissions import Permission
+from tenants.spreadsheet import spreadsheet_cell
 
 _ORDER: Final = Order(
     name="invoices",

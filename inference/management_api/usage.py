@@ -24,6 +24,7 @@ from tenants.pages import Order, page
 from tenants.people import tenants_of
 from tenants.permissions import Permission
 from tenants.scoping import current_scope, operator_scope
+from tenants.spreadsheet import spreadsheet_cell
 
 _DEFAULT_DAYS: Final = 30
 _MAX_DAYS: Final = 366
@@ -135,7 +136,7 @@ class _ReportView(TenantView):
         writer = csv.writer(text)
         if lines:
             writer.writerow(lines[0])
-            writer.writerows(map(_cells, lines))
+            writer.writerows(map(spreadsheet_cell, line.values()) for line in lines)
         return HttpResponse(
             text.getvalue(),
             content_type="text/csv; charset=utf-8",
@@ -265,11 +266,3 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{name}"] = value
     return flat
-
-
-def _cells(line: Mapping[str, Any]) -> list[Any]:
-    """A text that a spreadsheet would take for a formula is shown as one."""
-    return [
-        f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
-        for value in line.values()
-    ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.billing.periods import last_day
 from tenants.money import dollars, dollars_and_cents
+from tenants.spreadsheet import spreadsheet_cell
 
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
 _OF_LINES = (
@@ -114,14 +115,3 @@ def _rows(invoice: Invoice) -> Iterator[dict[str, object]]:
 def _plain(nanos: int) -> str:
     """Dollars as a number that spreadsheets read."""
     return dollars(nanos).replace("$", "").replace(",", "")
-
-
-def spreadsheet_cell(value: object) -> object:
-    """Text that begins like a formula is none for a spreadsheet that opens the file."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return value if _is_number(value) else f"'{value}"
-    return value
-
-
-def _is_number(text: str) -> bool:
-    return text.removeprefix("-").replace(".", "", 1).isdecimal()
