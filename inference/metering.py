@@ -15,7 +15,8 @@ from typing import Final, cast
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error as DatabaseFailure
+from django.db import connection
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
@@ -82,7 +83,7 @@ class UsageCollector:
         while not stop.is_set():
             try:
                 collected = self._collect_all()
-            except (DatabaseError, RedisError) as error:
+            except (DatabaseFailure, RedisError) as error:
                 log.warning(
                     "usage_collection_failed", error=_first_line(error), retry_seconds=backoff
                 )

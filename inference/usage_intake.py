@@ -4,6 +4,7 @@ A batch is inserted as a whole, and what was really inserted, not what came agai
 ledger and added to the rollups, in the same transaction. So an entry may come any number of times.
 """
 
+import traceback
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Final
 
 import structlog
 from django.db import DataError, IntegrityError, connection, models, transaction
+from django.db import Error as DatabaseFailure
 
 from inference.engine_tallies import keep_tallies
 from inference.models import UsageQuarantine, UsageRecord, WastedAttempt
@@ -111,7 +113,34 @@ def record_entries(entries: Iterable[StreamEntry]) -> None:
 
 def take_in(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
     """Records, charges and sums up what can be, within an operator's scope; answers the rest."""
-    read, tallies, refused = read_entries(entries, now or record_time())
+    return _take_in_or_part(list(entries), now or record_time())
+
+
+def _take_in_or_part(entries: Sequence[StreamEntry], now: datetime) -> list[Refused]:
+    """The last resort: whatever one entry breaks, the others are taken in. What is wrong with the
+    database is raised, as it is wrong for all of them and passes. So is a deadlock, which two that
+    take in halves may come to: tenants are in order within a half only."""
+    try:
+        with transaction.atomic():
+            return _take_in(entries, now)
+    except Exception as error:
+        is_of_database = isinstance(error, DatabaseFailure)
+        if is_of_database and not isinstance(error, DataError | IntegrityError):
+            raise
+        if len(entries) <= 1:
+            return [Refused(entry=entry, reason=_unforeseen(error)) for entry in entries]
+    middle = len(entries) // 2
+    return _take_in_or_part(entries[:middle], now) + _take_in_or_part(entries[middle:], now)
+
+
+def _unforeseen(error: Exception) -> str:
+    """What was raised, and where; not its message, which may quote the entry."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"unforeseen {type(error).__name__} in {place.name}, line {place.lineno}"
+
+
+def _take_in(entries: Iterable[StreamEntry], now: datetime) -> list[Refused]:
+    read, tallies, refused = read_entries(entries, now)
     known, unknown = _of_known_keys(read)
     _make_missing_partitions(known)
     records, bad_records = _RECORDS.insert_of(known)

@@ -10,7 +10,13 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from django.db import OperationalError, connection
+from django.db import (
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    connection,
+)
 from django.db.models import Sum
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,7 +33,7 @@ from gpu_workers.protocol.messages import (
 )
 from gpu_workers.protocol.policy import ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
-from inference import metering
+from inference import metering, usage_intake, usage_quarantine, usage_rows
 from inference.histograms import Histogram
 from inference.metering import UsageCollector, run_collectors
 from inference.models import (
@@ -194,6 +200,93 @@ def test_an_entry_that_can_be_no_record_is_kept_in_quarantine(
     assert bytes(row.entry) == encode(bad)
     assert reason in row.reason
     assert waiting(redis) == 0
+
+
+def raise_for(
+    monkeypatch: pytest.MonkeyPatch, bad: UsageEntry, module: Any, name: str, error: Exception
+) -> None:
+    """A mistake of ours that one entry alone shows, in a function that is told its id."""
+    right, bad_id = getattr(module, name), str(uuid.UUID(bad.request_id))
+
+    def wrong(*arguments: Any) -> Any:
+        if bad_id in repr(arguments):
+            raise error
+        return right(*arguments)
+
+    monkeypatch.setattr(module, name, wrong)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "error"),
+    [
+        (usage_rows, "_record_row", TypeError("the model is a secret")),
+        (usage_intake, "_charges", KeyError("a secret")),
+        (usage_intake, "_charges", IntegrityError("a secret")),
+    ],
+)
+def test_an_entry_that_breaks_the_intake_stops_no_others(
+    redis: Redis,
+    api_key: ApiKey,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    error: Exception,
+) -> None:
+    entries = [usage_entry(api_key, prices=PRICED) for _ in range(7)]
+    append(redis, *entries)
+    with monkeypatch.context() as patch:
+        raise_for(patch, entries[4], module, name, error)
+        assert UsageCollector(redis).drain() == 7
+    assert UsageRecord.objects.count() == 6
+    assert revenue(api_key) == 6 * COST_NANOS == DailyUsage.objects.get().cost_nanos
+    row = UsageQuarantine.objects.get()
+    assert bytes(row.entry) == encode(entries[4])
+    assert type(error).__name__ in row.reason
+    assert "secret" not in row.reason
+    assert waiting(redis) == 0
+    assert usage_quarantine.retry([]) == (1, 0)
+    assert revenue(api_key) == 7 * COST_NANOS
+
+
+def test_what_breaks_the_intake_stays_in_quarantine_beside_what_does_not(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [usage_entry(api_key, model=f"model-{number}") for number in range(3)]
+    append(redis, *entries)
+    with monkeypatch.context() as patch:
+        patch.setattr(usage_rows, "decode_usage", lambda data: 1 / 0)
+        UsageCollector(redis).drain()
+    assert UsageQuarantine.objects.count() == 3
+    with monkeypatch.context() as patch:
+        raise_for(patch, entries[1], usage_rows, "_record_row", AttributeError())
+        assert usage_quarantine.retry([]) == (2, 1)
+    assert "AttributeError" in UsageQuarantine.objects.get().reason
+
+
+@pytest.mark.parametrize(
+    "outage", [OperationalError("gone"), InterfaceError("closed"), ProgrammingError("no table")]
+)
+def test_what_is_wrong_with_the_database_puts_nothing_in_quarantine(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch, outage: Exception
+) -> None:
+    append(redis, usage_entry(api_key), usage_entry(api_key))
+    stop, tries = threading.Event(), 0
+
+    def fail(*_: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 2:
+            stop.set()
+        raise outage
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metering, "MIN_BACKOFF_SECONDS", 0.01)
+        patch.setattr(usage_intake, "add_to_rollups", fail)
+        UsageCollector(redis).run(stop)
+    assert tries == 2, "each time once, not for each half"
+    assert not UsageQuarantine.objects.exists()
+    UsageCollector(redis).drain()
+    assert UsageRecord.objects.count() == 2
 
 
 def test_bytes_of_another_version_are_kept_in_quarantine(redis: Redis, api_key: ApiKey) -> None:
