@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpu_workers.engine import Output, Result
+from gpu_workers.prompt_bound import prompt_refusal
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage, WireError
 from gpu_workers.sim_json import AnswerJson
 
@@ -212,6 +213,8 @@ def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -
             raise SimRefusal(_context_overflow(context_tokens, count, bound), TokenUsage())
         if count >= tier_context:
             raise SimRefusal(_tier_overflow(tier_context, count), TokenUsage())
+    if refusal := prompt_refusal(envelope, sum(counts)):
+        raise SimRefusal(refusal, TokenUsage())
     room = min(context_tokens, tier_context)
     sequences = [
         _plan_sequence(prompt, choice, request, min(limit, room - count))

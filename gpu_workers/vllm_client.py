@@ -17,6 +17,7 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from gpu_workers.engine import Emit, Output
+from gpu_workers.prompt_bound import BeyondReservation, prompt_refusal
 from gpu_workers.protocol.messages import Envelope, TokenUsage
 from gpu_workers.vllm_resumption import resume
 
@@ -40,6 +41,7 @@ class Generation:
         "prompt_tokens",
         "queue",
         "reasoning_tokens",
+        "rendered_tokens",
         "replay",
         "tells_usage",
     )
@@ -50,6 +52,7 @@ class Generation:
         self.queue: RequestOutputCollector | None = None
         self.replay: RequestOutput | None = None  # what the next output comes after
         self.engine_ids: list[str] = []
+        self.rendered_tokens = 0  # of all prompts, before any is run
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
@@ -142,14 +145,26 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     def __del__(self) -> None:
         """The engine is shut down by name; AsyncLLM's own attempt fails when Python is ending."""
 
-    async def generate(
+    def generate(
         self,
         prompt: Any,
         sampling_params: SamplingParams,
         request_id: str,
         **options: Any,
     ) -> AsyncGenerator[RequestOutput, None]:
+        """Called for each prompt of a request before the first of them is begun."""
         generation = self.generation_of(request_id)
+        generation.rendered_tokens += len(prompt["prompt_token_ids"])
+        return self._generate(generation, prompt, sampling_params, request_id, **options)
+
+    async def _generate(
+        self,
+        generation: Generation,
+        prompt: Any,
+        sampling_params: SamplingParams,
+        request_id: str,
+        **options: Any,
+    ) -> AsyncGenerator[RequestOutput, None]:
         if generation.is_aborted:
             return
         generation.engine_ids.append(request_id)
@@ -157,6 +172,8 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         options["priority"] = envelope.priority
         try:
             _bound(sampling_params, _room(prompt, envelope))
+            if refusal := prompt_refusal(envelope, generation.rendered_tokens):
+                raise BeyondReservation(refusal)
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
                 generation.started(output)

@@ -11,6 +11,7 @@ from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from gpu_workers.engine import EngineDied, Result
+from gpu_workers.prompt_bound import BeyondReservation
 from gpu_workers.protocol.messages import Outcome, TokenUsage, WireError
 
 _CONTEXT_OVERFLOW: Final = re.compile(
@@ -40,6 +41,8 @@ def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
     if isinstance(error, QueueOverflowError | MaxQueuedTokensError):
         _log.error("engine_is_over_its_backstop", error=type(error).__name__)
         return Result(outcome=Outcome.FAILED, usage=usage, error=_OVERLOADED)
+    if isinstance(error, BeyondReservation):
+        return Result(outcome=Outcome.REFUSED, usage=usage, error=error.error)
     if isinstance(error, pydantic.ValidationError):
         return _refused(_validation_message(error), _first_location(error), usage)
     return result_of_response(create_error_response(error).error, usage, cause=error)

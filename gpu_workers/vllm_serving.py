@@ -218,8 +218,9 @@ class VllmServing:
         return not generation.tells_usage
 
     async def _template_overhead(self) -> int:
-        """Tokens that the chat template adds to one message, measured; tools add their part."""
-        overheads = [0]
+        """Tokens that the chat template adds to one message, measured; tools add their part. Not
+        less than what a text alone may gain: special tokens, and one for how it begins."""
+        overheads = [len(self._llm.renderer.get_tokenizer().encode("x"))]
         for options in ({}, {"tools": [_PROBE_TOOL]}):
             try:
                 overheads.append(await self._rendered_length(options) - 1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_workers.engine import Engine, EngineDescription, Output, Result
-from gpu_workers.protocol.messages import Api, Envelope, Outcome
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
 from tests.gpu_workers.envelopes import make_envelope
 
 Clause = Callable[[Engine, EngineDescription], Awaitable[None]]
@@ -344,6 +344,34 @@ async def a_prompt_beyond_the_context_is_refused(
         assert error.code == "context_length_exceeded"
 
 
+async def a_prompt_beyond_what_was_reserved_for_it_is_refused(
+    engine: Engine, description: EngineDescription
+) -> None:
+    prompts = {"prompt": ["A penstock is", "A turbine is"], "max_tokens": 2, "temperature": 0}
+    for api, body in ((Api.CHAT_COMPLETIONS, QUESTION), (Api.COMPLETIONS, prompts)):
+        counted = (await ask(engine, make_envelope(body, api=api))).result.usage.prompt_tokens
+        generated = engine.load().generated_tokens
+        for stream in (True, False):
+            envelope = make_envelope(body, api=api, stream=stream, prompt_bound=counted - 1)
+            answer = await ask(engine, envelope)
+            assert answer.outputs == []
+            assert answer.result.outcome is Outcome.REFUSED
+            assert answer.result.usage == TokenUsage()
+            assert answer.result.error is not None
+            assert answer.result.error.code == "prompt_beyond_reservation"
+            assert answer.result.error.status == 400
+            for part in (f"{counted} tokens", f"only {counted - 1} were reserved", "template"):
+                assert part in answer.result.error.message
+        assert engine.load().generated_tokens == generated
+        for bound in (0, counted):
+            served = await ask(engine, make_envelope(body, api=api, prompt_bound=bound))
+            assert served.result.outcome is Outcome.COMPLETED
+    if description.can_resume:
+        counted = (await ask(engine, make_envelope(QUESTION))).result.usage.prompt_tokens
+        resumed = make_envelope(ENDLESS, prompt_bound=counted, resumed_token_ids=[5, 6, 7])
+        assert (await ask(engine, resumed)).result.outcome is Outcome.COMPLETED
+
+
 async def more_least_tokens_than_the_bound_are_refused(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -392,6 +420,7 @@ CLAUSES: list[Clause] = [
     an_abort_at_once_is_a_cancellation,
     an_abort_of_an_unknown_request_is_no_error,
     a_prompt_beyond_the_context_is_refused,
+    a_prompt_beyond_what_was_reserved_for_it_is_refused,
     more_least_tokens_than_the_bound_are_refused,
     the_load_shows_what_runs,
     many_requests_at_once_all_end,

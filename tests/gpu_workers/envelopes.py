@@ -28,6 +28,7 @@ def make_envelope(
     is_resumable: bool = True,
     service_class: str = "interactive",
     resumed_token_ids: Sequence[int] = (),
+    prompt_bound: int = 0,
 ) -> Envelope:
     """Alice of Acme asks something."""
     if body is None:
@@ -55,4 +56,5 @@ def make_envelope(
         service_class=service_class,
         is_resumable=is_resumable,
         resumed_token_ids=list(resumed_token_ids),
+        prompt_bound=prompt_bound,
     )

@@ -13,8 +13,10 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, UsageEntry
+from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
 from inference import token_stream
+from inference.charges import NOTHING, actual
+from inference.worker_registry import WorkerRegistry
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
 from tests.inference.processes import a_sim_worker
@@ -150,3 +152,29 @@ async def test_streams_of_a_killed_worker_equal_undisturbed_ones(
     assert [entry.usage.completion_tokens for entry in entries] == [120] * 21
     assert {entry.attempt for entry in entries[1:]} == {2}
     assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
+
+
+async def test_a_prompt_beyond_what_was_reserved_is_refused_and_costs_nothing(
+    service: Service,
+    sim_worker: Process,
+    dispatch_redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The template adds more than the gateway knows of."""
+
+    async def no_overhead(*_: Any) -> tuple[int, int]:
+        return -2, 2048
+
+    monkeypatch.setattr(WorkerRegistry, "prompt_bounds", no_overhead)
+    async with service.client() as client:
+        answers = [
+            await client.post(CHAT, json=STREAM | {"stream": each}) for each in (False, True)
+        ]
+    for answer in answers:
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "prompt_beyond_reservation")
+        assert "tell the operator" in error["message"]
+    for entry in await records(dispatch_redis):
+        assert (entry.outcome, entry.usage) == (Outcome.REFUSED, TokenUsage())
+        assert entry.error_code == "prompt_beyond_reservation"
+        assert actual(entry.outcome, entry.usage, entry.prices) == NOTHING

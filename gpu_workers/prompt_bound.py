@@ -1,0 +1,33 @@
+"""A prompt that has more tokens than its gateway has reserved for is refused before it is run.
+
+The gateway bounds the count by the text's bytes and by what workers say that their templates add;
+only the worker knows it. So nothing is charged above what was reserved, whatever a template does.
+"""
+
+from gpu_workers.protocol.messages import Envelope, WireError
+
+
+class BeyondReservation(Exception):
+    """Raised where an engine's own code lies between the check and the result."""
+
+    def __init__(self, error: WireError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
+    """None if the tokens of all prompts, without output that an attempt goes on from, are within
+    the bound; also where an old gateway tells none."""
+    if not envelope.prompt_bound or prompt_tokens <= envelope.prompt_bound:
+        return None
+    return WireError(
+        status=400,
+        message=(
+            f"The prompt has {prompt_tokens} tokens, but only {envelope.prompt_bound} were "
+            "reserved for it: the model's template adds more than the gateway was told. Nothing "
+            "was generated or charged. Ask again in a moment; if that does not help, send fewer "
+            "messages or tools, and tell the operator."
+        ),
+        type="invalid_request_error",
+        code="prompt_beyond_reservation",
+    )
