@@ -1,5 +1,5 @@
 -- What one tenant uses of its limits: at its keys, its projects and as a whole, for all gateways.
--- Last part of the admission library, after admission_windows.lua.
+-- Second part of the admission library, after admission_windows.lua.
 --
 -- Every function takes one key, the tenant's prefix `{t:<tenant>}`, and derives the others by the
 -- suffixes of gpu_workers/protocol/keys.py. Time is Redis TIME in milliseconds; the last argument
@@ -347,64 +347,7 @@ local function standing(keys, args)
   return answer
 end
 
--- ARGV: withdrawal_id nanos most -> what is set aside of the credit for it: nanos, or what is left
--- below `most`, all that may ever be spent. Asking again for the same withdrawal is free. It is kept
--- until `withdrawn`.
-local function withdraw(keys, args)
-  call = redis.call
-  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
-  local nanos = tonumber(call('HGET', balance, field))
-  if not nanos then
-    nanos = math.max(0, math.min(tonumber(args[2]), tonumber(args[3]) - spent_by(balance)))
-    call('HSET', balance, field, nanos)
-    call('HINCRBY', balance, 'reserved', nanos)
-  end
-  return nanos
-end
-
--- ARGV: withdrawal_id -> 1 | 0 it is not there. By now it is booked, and no credit any more, or it
--- was given up.
-local function withdrawn(keys, args)
-  call = redis.call
-  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
-  local nanos = tonumber(call('HGET', balance, field))
-  if not nanos then
-    return 0
-  end
-  call('HINCRBY', balance, 'reserved', -nanos)
-  return call('HDEL', balance, field)
-end
-
--- ARGV: nanos -> 1 | 0. What has ended has cost at least what is on record: where a Redis was lost
--- with what nobody had recorded yet, it comes back with the records. What is on record may still be
--- reserved: it counts when it is settled, and not here as well.
-local function raise_spend(keys, args)
-  call = redis.call
-  local balance, nanos = keys[1] .. ':balance', tonumber(args[1])
-  local settled = tonumber(call('HGET', balance, 'settled')) or 0
-  if nanos <= settled then
-    return 0
-  end
-  local counted = call('HGETALL', balance)
-  for index = 1, #counted, 2 do
-    local name, amount = counted[index], tonumber(counted[index + 1])
-    if name == 'reserved' then
-      nanos = nanos - amount
-    elseif string.find(name, '^withdrawal:') then
-      nanos = nanos + amount
-    end
-  end
-  if nanos <= settled then
-    return 0
-  end
-  call('HSET', balance, 'settled', string.format('%.0f', nanos))
-  return 1
-end
-
 redis.register_function('penstock_reserve_4', reserve)
 redis.register_function('penstock_true_down_4', true_down)
 redis.register_function('penstock_settle_4', settle)
 redis.register_function('penstock_standing_4', standing)
-redis.register_function('penstock_withdraw_4', withdraw)
-redis.register_function('penstock_withdrawn_4', withdrawn)
-redis.register_function('penstock_raise_spend_4', raise_spend)

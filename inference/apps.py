@@ -12,6 +12,7 @@ class InferenceConfig(AppConfig):
     def ready(self) -> None:
         from inference.budgets import rebuild_budgets
         from inference.invoice_usage import RolledUpUsage
+        from inference.metering import is_all_usage_posted
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
         from inference.models.usage import wasted_attempts_of
@@ -26,6 +27,7 @@ class InferenceConfig(AppConfig):
             sum_problems,
             tally_problems,
         )
+        from tenants.billing.balances import register_posting_check
         from tenants.billing.usage_source import register_usage_source
         from tenants.export import register_export
         from tenants.fsck import register_check
@@ -36,6 +38,7 @@ class InferenceConfig(AppConfig):
         register_forerunner(take_in_what_was_lost)
         register_restorer(rebuild_budgets)
         register_usage_source(RolledUpUsage())
+        register_posting_check(is_all_usage_posted)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
         register_check("usage attempts", attempt_problems)

@@ -24,6 +24,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_errors import is_function_missing
 from gpu_workers.protocol.redis_url import connect
+from inference.models import UsageQuarantine
 from inference.redis_functions import DISPATCH, library_text
 from inference.usage_intake import record_entries
 from inference.usage_rows import StreamEntry
@@ -239,6 +240,16 @@ def _origin(fields: dict[bytes, bytes] | None) -> str:
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def is_all_usage_posted() -> bool:
+    """Whether all usage that was told to Redis so far is in the ledger: none is in a stream, which
+    an entry leaves only after its commit, and none in quarantine, whence it may yet be billed. Read
+    the ledger afterwards. What an outbox alone holds is not seen. Needs the `operator_scope`."""
+    with dispatch_redis() as redis:
+        if any(redis.xlen(keys.pool_usage(pool)) for pool in UsageCollector(redis).pools()):
+            return False
+    return not UsageQuarantine.objects.exists()
 
 
 def dispatch_redis() -> Redis:

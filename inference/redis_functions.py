@@ -22,7 +22,7 @@ Call = tuple[str | bytes | int, ...]
 
 # The files of each library, in order: Redis knows no `require`, so a library of several files is
 # loaded as one text. The first begins with the library's name.
-ADMISSION: Final = ("admission_windows.lua", "admission.lua")
+ADMISSION: Final = ("admission_windows.lua", "admission.lua", "admission_credit.lua")
 DISPATCH: Final = (
     "dispatch_shares.lua",
     "dispatch_choice.lua",

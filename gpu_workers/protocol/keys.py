@@ -18,6 +18,7 @@ FUNCTION_STANDING = "penstock_standing_4"
 FUNCTION_WITHDRAW = "penstock_withdraw_4"
 FUNCTION_WITHDRAWN = "penstock_withdrawn_4"
 FUNCTION_RAISE_SPEND = "penstock_raise_spend_4"
+FUNCTION_LOWER_SPEND = "penstock_lower_spend_4"
 
 FUNCTION_ENQUEUE = "penstock_enqueue_4"
 FUNCTION_REGISTER = "penstock_register_4"
@@ -137,6 +138,12 @@ def tenant_balance(tenant_id: str) -> str:
     ended, and `reserved`, by open ones and by withdrawals (`withdrawal:<id>`) until they are
     booked. Never expires; of credit that is all that Redis knows."""
     return f"{tenant_prefix(tenant_id)}:balance"
+
+
+def tenant_overcounted(tenant_id: str) -> str:
+    """Hash with a time to live: by how much `settled` was seen to be above the ledger (`nanos`),
+    and since when (`since`, Unix ms)."""
+    return f"{tenant_prefix(tenant_id)}:overcounted"
 
 
 def tenant_restored(tenant_id: str) -> str:

@@ -8,11 +8,12 @@ usage moves from one to the other, so the limit changes only when credit is give
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
 import structlog
+from django.db import models
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import keys
@@ -67,8 +68,11 @@ def spendable(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
 
 
 def prepaid_among(tenant_ids: Iterable[uuid.UUID]) -> list[uuid.UUID]:
-    of_them = Tenant.objects.filter(id__in=list(tenant_ids), billing_mode=BillingMode.PREPAID)
-    return list(of_them.order_by().values_list("id", flat=True))
+    return list(_prepaid().filter(id__in=list(tenant_ids)).values_list("id", flat=True))
+
+
+def _prepaid() -> "models.QuerySet[Tenant]":
+    return Tenant.objects.filter(billing_mode=BillingMode.PREPAID).order_by()
 
 
 def posted_usage(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
@@ -93,12 +97,64 @@ def tell_redis(spent: Mapping[uuid.UUID, int]) -> None:
         log.warning("spend_not_told", error=str(error))
 
 
-def tell_redis_again() -> None:
-    """What it could not count while it was down, or while requests were open."""
-    with operator_scope("posted usage"):
-        prepaid = Tenant.objects.filter(billing_mode=BillingMode.PREPAID)
-        spent = posted_usage(list(prepaid.values_list("id", flat=True)))
-    tell_redis(spent)
+def _nobody_knows() -> bool:
+    return False
+
+
+_is_all_posted: Callable[[], bool] = _nobody_knows
+
+
+def register_posting_check(is_all_posted: Callable[[], bool]) -> None:
+    """Asked within an `operator_scope` whether all usage of requests that have ended is in the
+    ledger, for a ledger that is read afterwards."""
+    global _is_all_posted
+    _is_all_posted = is_all_posted
+
+
+def tell_redis_again(now_ms: int | None = None) -> None:
+    """What it could not count while it was down, or while requests were open; and to forget what it
+    has counted twice since it was lost, or counts of usage that was discarded. `now_ms` replaces
+    Redis TIME, for tests only."""
+    try:
+        with operator_scope("posted usage"):
+            prepaid = list(_prepaid().values_list("id", flat=True))
+            # In this order: what was settled by now is in the ledger if all is posted after that.
+            settled = _settled(prepaid)
+            is_all_posted = _is_all_posted()
+            spent = posted_usage(prepaid)
+        tell_redis(spent)
+        if is_all_posted:
+            _lower(settled, spent, now_ms)
+    except RedisError as error:
+        log.warning("spend_not_told", error=str(error))
+
+
+def _settled(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+    from tenants.policy import policy_redis
+
+    redis, found = policy_redis(), {}
+    for tenant_id in tenant_ids:
+        settled = redis.hget(keys.tenant_balance(str(tenant_id)), "settled")
+        found[tenant_id] = int(cast(bytes | None, settled) or 0)
+    return found
+
+
+def _lower(
+    settled: Mapping[uuid.UUID, int], posted: Mapping[uuid.UUID, int], now_ms: int | None
+) -> None:
+    from tenants.policy import policy_redis
+
+    time_for_tests = () if now_ms is None else (str(now_ms),)
+    for tenant_id, nanos in settled.items():
+        on_record = posted.get(tenant_id, 0)
+        if nanos <= on_record:
+            continue
+        arguments = (str(nanos), str(on_record), *time_for_tests)
+        prefix = keys.tenant_prefix(str(tenant_id))
+        if policy_redis().fcall(keys.FUNCTION_LOWER_SPEND, 1, prefix, *arguments):
+            log.warning(
+                "spend_lowered", tenant_id=str(tenant_id), nanos=nanos - on_record, to=on_record
+            )
 
 
 # Withdrawals ------------------------------------------------------------------------------------
@@ -149,9 +205,7 @@ def let_go(tenant_id: uuid.UUID, withdrawal: str) -> None:
 def spend_problems() -> Iterator[str]:
     """For fsck: what Redis counts as spent by prepaid tenants is what the ledger says, once nothing
     of theirs is open or on its way."""
-    prepaid = list(
-        Tenant.objects.filter(billing_mode=BillingMode.PREPAID).values_list("id", flat=True)
-    )
+    prepaid = list(_prepaid().values_list("id", flat=True))
     first = _spend_differences(prepaid)
     if first:
         time.sleep(_LAG_SECONDS)
@@ -176,6 +230,7 @@ def _spend_differences(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str
         elif settled != spent:
             found[tenant_id] = (
                 f"Tenant {tenant_id} has spent {settled} nano-dollars by Redis, and {spent} by the "
-                "ledger."
+                "ledger: what is too much goes within minutes, if Celery's beat runs and no usage "
+                "is in quarantine."
             )
     return found

@@ -114,6 +114,91 @@ def test_what_a_lost_redis_had_counted_comes_back_beside_what_is_reserved(
     assert counted(redis, tenant_id)["settled"] == 300
 
 
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def all_posted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What the floor above says: whether no usage is on its way."""
+    answer = [True]
+    monkeypatch.setattr(balances, "_is_all_posted", lambda: answer[0])
+    return answer
+
+
+def count_twice(redis: Redis, tenant_id: uuid.UUID) -> None:
+    """30 were spent, and after a lost Redis 5 of them were settled once more."""
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    use(tenant_id, 30)
+    redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 5)
+
+
+@pytest.mark.usefixtures("all_posted")
+def test_what_was_counted_twice_is_forgotten_at_the_second_look(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    count_twice(redis, tenant_id)
+    balances.tell_redis_again(now_ms=0)
+    balances.tell_redis_again(now_ms=1)
+    assert counted(redis, tenant_id)["settled"] == 35, "not at once, however often it is asked"
+    balances.tell_redis_again(now_ms=MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 30
+    with operator_scope("test"):
+        assert list(balances.spend_problems()) == []
+    use(tenant_id, 7)
+    assert counted(redis, tenant_id)["settled"] == 37, "an outbox that comes late raises it again"
+
+
+@pytest.mark.usefixtures("all_posted")
+def test_a_difference_that_changes_is_looked_at_anew(redis: Redis, tenant_id: uuid.UUID) -> None:
+    count_twice(redis, tenant_id)
+    balances.tell_redis_again(now_ms=0)
+    redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 1)
+    balances.tell_redis_again(now_ms=MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 36
+    balances.tell_redis_again(now_ms=2 * MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 30
+
+
+def test_nothing_is_forgotten_while_usage_is_on_its_way(
+    redis: Redis, tenant_id: uuid.UUID, all_posted: list[bool]
+) -> None:
+    count_twice(redis, tenant_id)
+    all_posted[0] = False
+    for minute in range(3):
+        balances.tell_redis_again(now_ms=minute * MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 35
+
+
+@pytest.mark.usefixtures("all_posted")
+def test_nothing_is_forgotten_while_a_request_is_open(redis: Redis, tenant_id: uuid.UUID) -> None:
+    count_twice(redis, tenant_id)
+    prefix, claim = keys.tenant_prefix(str(tenant_id)), msgspec.msgpack.encode(["k", "p", 9, 40])
+    redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, "r1", "k", "p", "9", "40", claim, packed([]))
+    for minute in range(3):
+        balances.tell_redis_again(now_ms=minute * MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 35
+    redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "0", "0")
+    balances.tell_redis_again(now_ms=3 * MINUTE_MS)
+    balances.tell_redis_again(now_ms=4 * MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 30
+
+
+def test_what_is_settled_during_the_look_is_not_forgotten(
+    redis: Redis, tenant_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been told after the streams were found empty."""
+    count_twice(redis, tenant_id)
+
+    def settle_meanwhile() -> bool:
+        redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 1)
+        return True
+
+    monkeypatch.setattr(balances, "_is_all_posted", settle_meanwhile)
+    for minute in range(3):
+        balances.tell_redis_again(now_ms=minute * MINUTE_MS)
+    assert counted(redis, tenant_id)["settled"] == 38
+
+
 def test_a_postpaid_tenant_has_no_such_limit(redis: Redis, acme: Project) -> None:
     credit.top_up(acme.tenant_id, 100, reference="payment 1")
     assert told(redis, acme.tenant_id) == []

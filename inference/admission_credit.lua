@@ -1,0 +1,90 @@
+-- What takes credit away, and what Redis is told of the ledger: its count of all that a tenant has ever
+-- spent follows what is on record (docs/adr/0014). Last part of the admission library, after
+-- admission.lua.
+
+local SURE_AFTER_MS = 50000         -- two looks are a minute apart
+local DOUBT_TTL_SECONDS = 180
+
+-- ARGV: withdrawal_id nanos most -> what is set aside of the credit for it: nanos, or what is left
+-- below `most`, all that may ever be spent. Asking again for the same withdrawal is free. It is kept
+-- until `withdrawn`.
+local function withdraw(keys, args)
+  call = redis.call
+  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
+  local nanos = tonumber(call('HGET', balance, field))
+  if not nanos then
+    nanos = math.max(0, math.min(tonumber(args[2]), tonumber(args[3]) - spent_by(balance)))
+    call('HSET', balance, field, nanos)
+    call('HINCRBY', balance, 'reserved', nanos)
+  end
+  return nanos
+end
+
+-- ARGV: withdrawal_id -> 1 | 0 it is not there. By now it is booked, and no credit any more, or it
+-- was given up.
+local function withdrawn(keys, args)
+  call = redis.call
+  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
+  local nanos = tonumber(call('HGET', balance, field))
+  if not nanos then
+    return 0
+  end
+  call('HINCRBY', balance, 'reserved', -nanos)
+  return call('HDEL', balance, field)
+end
+
+-- ARGV: nanos -> 1 | 0. What has ended has cost at least what is on record: where a Redis was lost
+-- with what nobody had recorded yet, it comes back with the records. What is on record may still be
+-- reserved: it counts when it is settled, and not here as well.
+local function raise_spend(keys, args)
+  call = redis.call
+  local balance, nanos = keys[1] .. ':balance', tonumber(args[1])
+  local settled = tonumber(call('HGET', balance, 'settled')) or 0
+  if nanos <= settled then
+    return 0
+  end
+  local counted = call('HGETALL', balance)
+  for index = 1, #counted, 2 do
+    local name, amount = counted[index], tonumber(counted[index + 1])
+    if name == 'reserved' then
+      nanos = nanos - amount
+    elseif string.find(name, '^withdrawal:') then
+      nanos = nanos + amount
+    end
+  end
+  if nanos <= settled then
+    return 0
+  end
+  call('HSET', balance, 'settled', string.format('%.0f', nanos))
+  return 1
+end
+
+-- ARGV: settled posted [now] -> 1 | 0. What was counted twice goes: `settled` is what is on record
+-- from now on, if no request is open, none was settled since it was read, and it was as much too high
+-- a minute ago.
+local function lower_spend(keys, args)
+  call = redis.call
+  local tenant, settled, posted, now = keys[1], args[1], args[2], now_ms(args[3])
+  local balance, doubt = tenant .. ':balance', tenant .. ':overcounted'
+  if call('EXISTS', tenant .. ':reservations') == 1
+    or call('HGET', balance, 'settled') ~= settled then
+    return 0
+  end
+  local nanos = string.format('%.0f', tonumber(settled) - tonumber(posted))
+  local doubted = call('HMGET', doubt, 'nanos', 'since')
+  if doubted[1] ~= nanos then
+    call('HSET', doubt, 'nanos', nanos, 'since', now)
+    call('EXPIRE', doubt, DOUBT_TTL_SECONDS)
+    return 0
+  elseif now - tonumber(doubted[2]) < SURE_AFTER_MS then
+    return 0
+  end
+  call('DEL', doubt)
+  call('HSET', balance, 'settled', posted)
+  return 1
+end
+
+redis.register_function('penstock_withdraw_4', withdraw)
+redis.register_function('penstock_withdrawn_4', withdrawn)
+redis.register_function('penstock_raise_spend_4', raise_spend)
+redis.register_function('penstock_lower_spend_4', lower_spend)
