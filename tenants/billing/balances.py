@@ -8,7 +8,7 @@ usage moves from one to the other, so the limit changes only when credit is give
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -129,14 +129,16 @@ def tell_redis_again(now_ms: int | None = None) -> None:
         log.warning("spend_not_told", error=str(error))
 
 
-def _settled(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
+def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
     from tenants.policy import policy_redis
 
-    redis, found = policy_redis(), {}
-    for tenant_id in tenant_ids:
-        settled = redis.hget(keys.tenant_balance(str(tenant_id)), "settled")
-        found[tenant_id] = int(cast(bytes | None, settled) or 0)
-    return found
+    with policy_redis().pipeline(transaction=False) as pipeline:
+        for tenant_id in tenant_ids:
+            pipeline.hget(keys.tenant_balance(str(tenant_id)), "settled")
+        answers = cast(list[bytes | None], pipeline.execute())
+    return {
+        tenant_id: int(settled or 0) for tenant_id, settled in zip(tenant_ids, answers, strict=True)
+    }
 
 
 def _lower(

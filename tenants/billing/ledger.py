@@ -17,6 +17,7 @@ from django.db import connection, transaction
 
 from tenants.billing import balances
 from tenants.billing.models import CREDITS, AccountName, TransactionKind
+from tenants.models.policy_change import PolicyChange, PolicyPart, Touched
 
 Balances = Mapping[AccountName, int]
 
@@ -74,8 +75,12 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
         )
         for tenant_id, of_tenant in of_tenants.items()
     )
-    if spent := balances.posted_usage(balances.prepaid_among(of_tenants)):
+    prepaid = balances.prepaid_among(of_tenants)
+    if spent := balances.posted_usage(prepaid):
         transaction.on_commit(lambda: balances.tell_redis(spent), robust=True)
+    # What went beyond the credit, as after a lost Redis, raises what may ever be spent.
+    overdrawn = (each for each in prepaid if _total(of_tenants[each]) > _credit(held[each]))
+    PolicyChange.note((Touched(PolicyPart.TENANTS, str(each)) for each in overdrawn), at_once=False)
 
 
 def hold(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
@@ -103,10 +108,17 @@ def post(postings: Iterable[Posting]) -> list[bool]:
     return [row["tenant_id"] in posted for row in rows]
 
 
+def _total(charges: Iterable[UsageCharge]) -> int:
+    return sum(charge.nanos for charge in charges)
+
+
+def _credit(held: Balances) -> int:
+    return sum(held[account] for account in CREDITS)
+
+
 def _usage(charges: Sequence[UsageCharge], held: Balances) -> list[Entry]:
-    total = sum(charge.nanos for charge in charges)
     return [
-        *_paid_from((*CREDITS, AccountName.RECEIVABLE), total, held),
+        *_paid_from((*CREDITS, AccountName.RECEIVABLE), _total(charges), held),
         *(
             Entry(
                 account=AccountName.REVENUE,

@@ -62,8 +62,9 @@ class PolicyChange(models.Model):
         return version_text(self.version or 0, self.id)
 
     @classmethod
-    def note(cls, touched: Iterable[Touched]) -> None:
-        """Call it inside the change's transaction. Redis follows after the commit."""
+    def note(cls, touched: Iterable[Touched], *, at_once: bool = True) -> None:
+        """Call it inside the change's transaction. Redis follows after the commit, if not
+        `at_once` when the reconciler looks next, seconds later."""
         # The writer reads every model that makes the policy.
         from tenants.policy import publish_after_commit
 
@@ -77,7 +78,8 @@ class PolicyChange(models.Model):
         cls.objects.bulk_create(
             cls(part=part, row_ids=sorted(row_ids - {""})) for part, row_ids in rows.items()
         )
-        publish_after_commit()
+        if at_once:
+            publish_after_commit()
 
 
 class PolicyQuerySet(models.QuerySet[_Row]):

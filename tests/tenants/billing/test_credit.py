@@ -23,6 +23,8 @@ from tenants.billing.models import LedgerTransaction
 from tenants.billing.tasks import tell_redis_again
 from tenants.errors import Conflict
 from tenants.models import BillingMode, PolicyChange, Project
+from tenants.policy import reconcile_policy
+from tenants.policy_check import policy_problems
 from tenants.scoping import operator_scope
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -363,6 +365,20 @@ def test_a_change_of_credit_is_a_change_of_policy(tenant_id: uuid.UUID) -> None:
     assert PolicyChange.objects.count() == before + 1
     use(tenant_id, 5)
     assert PolicyChange.objects.count() == before + 1
+
+
+def test_gateways_are_told_where_usage_went_beyond_the_credit(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    """As after a lost Redis: the limit is what credit and ledger come to, and nothing is left."""
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    use(tenant_id, 70)
+    use(tenant_id, 50)
+    assert reconcile_policy()
+    assert told(redis, tenant_id) == [120]
+    assert counted(redis, tenant_id)["settled"] == 120
+    with operator_scope("test"):
+        assert list(policy_problems()) == []
 
 
 def test_fsck_finds_what_redis_and_the_ledger_say_of_prepaid_tenants(
