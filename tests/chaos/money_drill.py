@@ -10,6 +10,14 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from tests.chaos.load import PROMPTS, TOKENS, Answer, Load, read_answer
+from tests.chaos.prepaid import (
+    AMPLE_NANOS,
+    ShortOfCredit,
+    give_credit,
+    owed_by,
+    short_of_credit,
+    spend_is_right,
+)
 from tests.chaos.processes import metric, until
 from tests.chaos.report import Report
 from tests.chaos.stack import MODEL, Stack
@@ -26,18 +34,25 @@ async def money(stack: Stack, report: Report) -> None:
     in turn, and workers give back what they hold. Afterwards every request has one record, and
     fsck finds nothing."""
     drill = "money"
+    await give_credit(stack.tenant_id, AMPLE_NANOS)
+    short = await short_of_credit(stack)
     load = Load(stack.ports, stack.key, MODEL, streams=STREAMS)
     await load.learn()
     load.start()
+    short.load.start()
     leavers = Leavers(load)
     leavers.start()
     blows = [_kill_worker, _kill_gateway, _kill_collector, _restart_postgres, _empty_redis]
     for blow in [*blows, _end_worker] * ROUNDS:
         await asyncio.sleep(CALM_SECONDS)
+        if blow is _empty_redis:
+            await short.note_loss(stack)
         await blow(stack, load)
+        short.load.ports = load.ports
     await asyncio.sleep(2 * CALM_SECONDS)
     await leavers.stop()
     await load.stop()
+    await short.load.stop()
     seconds = await until(stack.is_empty, seconds=120)
     report.add(
         drill, "until queues, leases, reservations and streams were empty", seconds, "s", most=60
@@ -45,6 +60,7 @@ async def money(stack: Stack, report: Report) -> None:
     seconds = await until(lambda: _outboxes_are_empty(stack), seconds=120)
     report.add(drill, "until every outbox was empty", seconds, "s", most=60)
     await _drain_workers(stack)
+    await _count_credit(stack, short, drill, report)
     await _count(stack, load.answers + leavers.answers, drill, report)
 
 
@@ -162,6 +178,19 @@ async def _drain_workers(stack: Stack) -> None:
     await asyncio.gather(*(worker.process.wait() for worker in stack.workers))
     stack.workers.clear()
     await until(stack.is_empty)
+
+
+async def _count_credit(stack: Stack, short: ShortOfCredit, drill: str, report: Report) -> None:
+    seconds = await until(spend_is_right, seconds=240)
+    report.add(drill, "until prepaid spend is what the ledger says", seconds, "s", most=200)
+    owed = await owed_by(stack.tenant_id)
+    report.add(drill, "nano-dollars owed by a tenant with ample credit", owed, most=0)
+    outcomes = short.load.outcomes()
+    report.add(drill, "answers to a tenant whose credit runs out", outcomes["complete"])
+    report.add(drill, "of its requests refused for that", outcomes["insufficient_quota"])
+    owed, beyond = await short.overdraft()
+    report.add(drill, "nano-dollars that it owes", owed)
+    report.add(drill, "of them beyond what lost Redis may cost", beyond, most=0)
 
 
 async def _count(stack: Stack, answers: list[Answer], drill: str, report: Report) -> None:
