@@ -177,8 +177,9 @@ async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None
     for tenant in await redis.smembers(keys.tenants_with_reservations()):
         tenant_id = tenant.decode() if isinstance(tenant, bytes) else tenant
         async for request, value in redis.hscan_iter(keys.tenant_reservations(tenant_id)):
-            reservation, request_id = _decode(value), request.decode()
-            if reservation.at_ms > oldest_ms:
+            reservation, request_id = read_reservation(value), request.decode()
+            # One that cannot be read keeps no other from being settled; fsck tells of it.
+            if reservation is None or reservation.at_ms > oldest_ms:
                 continue
             places = reservation.claim.places
             if await _is_open(redis, request_id, places):
@@ -211,6 +212,14 @@ async def _charge_on_record(redis: Redis, request_id: str, places: list[Place]) 
 async def _redis_ms(redis: Redis) -> int:
     seconds, microseconds = await redis.time()
     return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def read_reservation(value: bytes) -> Reservation | None:
+    """None of what is none, as by another version."""
+    try:
+        return _decode(value)
+    except msgspec.MsgspecError:
+        return None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

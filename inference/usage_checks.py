@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import msgspec
 from django.db import connection
 from django.utils import timezone
 from redis import Redis
@@ -20,7 +19,7 @@ from inference.dispatch import ATTEMPT_GAP
 from inference.metering import dispatch_redis
 from inference.models import UsageQuarantine, UsageRecord
 from inference.models.fleet import FORGOTTEN_AFTER
-from inference.reservations import SWEEP_AGE_MS, Reservation
+from inference.reservations import SWEEP_AGE_MS, Reservation, read_reservation
 from inference.rollups import COUNTERS
 from inference.usage_partitions import month_of, months_later, months_present
 
@@ -253,22 +252,25 @@ def open_request_problems() -> Iterator[str]:
 
 
 def reservation_problems() -> Iterator[str]:
-    """A reservation has outlived its request, and no sweeper has settled it."""
+    """A reservation has outlived its request, and no sweeper has settled it, or can read it."""
     with dispatch_redis() as redis:
         before_ms = _redis_ms(redis) - _RESOLVED_AFTER_MS
         for tenant in sorted(redis.smembers(keys.tenants_with_reservations())):
             tenant_id = tenant.decode()
             for request, value in redis.hscan_iter(keys.tenant_reservations(tenant_id)):
-                reservation = _reservation.decode(value)
-                if reservation.at_ms < before_ms and not _is_open(redis, request, reservation):
+                reservation = read_reservation(value)
+                if reservation is None:
+                    yield (
+                        f"Tenant {tenant_id}: the reservation of request {request.decode()} cannot "
+                        "be read. Once the request has ended, delete the field from the hash "
+                        f"{keys.tenant_reservations(tenant_id)} of the dispatch Redis."
+                    )
+                elif reservation.at_ms < before_ms and not _is_open(redis, request, reservation):
                     yield (
                         f"Tenant {tenant_id}: the reservation of request {request.decode()} is "
                         f"from {datetime.fromtimestamp(reservation.at_ms / 1000, UTC)}, no pool "
                         "has the request open, and it was not settled: see that Celery's beat runs."
                     )
-
-
-_reservation: Final = msgspec.msgpack.Decoder(Reservation)
 
 
 def _is_open(redis: Redis, request_id: bytes, reservation: Reservation) -> bool:

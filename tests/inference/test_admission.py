@@ -401,7 +401,10 @@ async def test_the_sweeper_settles_only_what_no_pool_holds_open(
     )
     assert await dispatch.finish(codec.decode_usage_entry(codec.encode(record)))
     assert await reservations.sweep(dispatch_redis, clock=time) == 0
+    odd = keys.tenant_reservations("acme"), "odd", b"\x90"
+    await dispatch_redis.hset(*odd)  # which stops no other from being settled
     assert await reservations.sweep(dispatch_redis, age_ms=-1000, clock=time) == 2
+    await dispatch_redis.hdel(*odd[:2])
     assert await dispatch_redis.hkeys(keys.tenant_reservations("acme")) == [b"open"]
     assert (await used(admission, caller))["key tokens_per_day"] == 133
     await admission.settle(settled("ended", tokens(33)))

@@ -181,6 +181,16 @@ def test_a_reservation_that_nobody_settled_is_found(redis: Redis, api_key: ApiKe
     assert lost in problem and "was not settled" in problem
 
 
+def test_a_reservation_that_cannot_be_read_is_found_and_stops_no_check(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    tenant = str(api_key.tenant_id)
+    redis.sadd(keys.tenants_with_reservations(), tenant)
+    redis.hset(keys.tenant_reservations(tenant), "odd", msgspec.msgpack.encode([1, "000", []]))
+    (problem,) = problems()
+    assert "the reservation of request odd cannot be read" in problem
+
+
 # Quarantine -------------------------------------------------------------------------------------
 
 

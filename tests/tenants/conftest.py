@@ -20,6 +20,7 @@ def policy_redis(dispatch_redis_url: str) -> Iterator[Redis]:
     with Redis.from_url(dispatch_redis_url) as redis:
         redis.flushall()
         yield redis
+        redis.flushall()
 
 
 @pytest.fixture
