@@ -16,6 +16,17 @@ from tests.servers import TestServers
 
 _AS_OPERATOR = f"SET LOCAL ROLE {OPERATOR_ROLE}"
 
+# What a tier of every version has, and must have above zero.
+_COUNTS = (
+    "weight",
+    "ttft_target_ms",
+    "max_queue_seconds",
+    "requests_per_minute",
+    "max_concurrent_requests",
+    "default_max_output_tokens",
+    "max_output_tokens",
+)
+
 Version = Sequence[tuple[str, str]]
 
 
@@ -38,6 +49,10 @@ class OldDatabase:
         with transaction.atomic(using=self.name), connections[self.name].cursor() as cursor:
             cursor.execute(_AS_OPERATOR)
             return model.objects.using(self.name).create(**fields)
+
+    def add_tier(self, version: Version, **fields: Any) -> Any:
+        counts = dict.fromkeys(_COUNTS, 1)
+        return self.add(version, "tenants.Tier", priority=0, **counts, **fields)
 
     def migrate(self, version: Version) -> None:
         self._executor().migrate(list(version))

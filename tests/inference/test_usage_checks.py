@@ -2,7 +2,6 @@
 on record before there were sums is summed up."""
 
 import io
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -31,6 +30,7 @@ from inference.usage_rows import StreamEntry
 from tenants import policy
 from tenants.fsck import run_checks
 from tenants.models import ApiKey
+from tests.commands import run
 from tests.inference.test_usage import PRICED, append, make_key, waste, waste_entry
 from tests.usage_entries import ARRIVED_MS, POOL, usage_entry
 
@@ -195,9 +195,7 @@ def test_a_reservation_that_cannot_be_read_is_found_and_stops_no_check(
 
 
 def quarantine(*arguments: str) -> Any:
-    out = io.StringIO()
-    call_command("usage_quarantine", *arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
+    return run("usage_quarantine", *arguments)
 
 
 @pytest.fixture

@@ -15,15 +15,6 @@ from tests.servers import TestServers
 BEFORE = [("inference", "0005_dead_letters")]
 JANUARY = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
 FEBRUARY = JANUARY + timedelta(minutes=30)
-COUNTS = (
-    "weight",
-    "ttft_target_ms",
-    "max_queue_seconds",
-    "requests_per_minute",
-    "max_concurrent_requests",
-    "default_max_output_tokens",
-    "max_output_tokens",
-)
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +26,7 @@ def database(
         django_db_blocker.unblock(),
         old_database(test_servers, "before_the_rollups", BEFORE) as database,
     ):
-        tier = database.add(
-            BEFORE, "tenants.Tier", name="gold", priority=0, **dict.fromkeys(COUNTS, 1)
-        )
+        tier = database.add_tier(BEFORE, name="gold")
         for name in ("Acme", "Globex"):
             tenant = database.add(BEFORE, "tenants.Tenant", name=name, tier_id=tier.pk)
             own = {"tenant_id": tenant.pk}

@@ -1,7 +1,4 @@
-import io
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -12,16 +9,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from gpu_workers.protocol import keys
 from tenants import api_keys
 from tenants.models import ApiKey, PolicyChange, Project, Tenant, User
+from tests.commands import run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
-
-
-def run(*arguments: str) -> dict[str, Any]:
-    """The one JSON object that a command prints, and nothing but it."""
-    out = io.StringIO()
-    call_command(*arguments, "--json", stdout=out)
-    facts: dict[str, Any] = json.loads(out.getvalue())
-    return facts
 
 
 def test_create_tenant_makes_the_tenant_with_its_first_project() -> None:

@@ -1,33 +1,20 @@
 """The operators' verbs, each as the one JSON object that it prints and what it leaves."""
 
 import io
-import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.utils import timezone
 
 from inference.models import Pool, ServedModel
 from tenants.billing.models import Price
 from tenants.models import ApiKey, Membership, Project, Quota, Tier, User
+from tests.commands import refused, run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
-
-
-def run(*arguments: str) -> Any:
-    out = io.StringIO()
-    call_command(*arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
-
-
-def refused(*arguments: str) -> str:
-    with pytest.raises(CommandError) as caught:
-        call_command(*arguments)
-    return str(caught.value)
 
 
 def test_a_tenant_is_suspended_and_resumed(acme: Project) -> None:

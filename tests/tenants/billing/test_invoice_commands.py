@@ -1,31 +1,16 @@
 """manage.py invoices and set_seller: the one JSON object each prints, and what it leaves."""
 
-import io
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 
 from tenants.billing.models import Invoice, Seller, SlaCreditStep
 from tenants.models import Project
+from tests.commands import refused, run
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import use
 
 pytestmark = [pytest.mark.django_db]
-
-
-def run(*arguments: str) -> Any:
-    out = io.StringIO()
-    call_command(*arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
-
-
-def refused(*arguments: str) -> str:
-    with pytest.raises(CommandError) as caught:
-        call_command(*arguments)
-    return str(caught.value)
 
 
 @pytest.mark.usefixtures("operators_eye")

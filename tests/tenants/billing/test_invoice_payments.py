@@ -1,14 +1,11 @@
 """Invoices, payments and the ledger agree, whatever was adjusted, given up or paid early."""
 
-import io
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Sum
 
@@ -32,6 +29,7 @@ from tenants.closing import close_tenant
 from tenants.errors import Conflict
 from tenants.models import PolicyChange, Project, Tier
 from tenants.scoping import operator_scope
+from tests.commands import refused, run
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import NOON, OCTOBER, SEPTEMBER, use
 
@@ -156,18 +154,6 @@ def test_money_that_comes_after_a_write_off_recovers_it(acme: Project) -> None:
 
 
 # Money that came without an invoice --------------------------------------------------------------
-
-
-def run(*arguments: str) -> Any:
-    out = io.StringIO()
-    call_command(*arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
-
-
-def refused(*arguments: str) -> str:
-    with pytest.raises(CommandError) as caught:
-        call_command(*arguments)
-    return str(caught.value)
 
 
 def test_a_payment_without_an_invoice_is_refused_while_one_waits_for_it(acme: Project) -> None:

@@ -1,17 +1,15 @@
 """The operators' commands that book money, and what tenants read of it."""
 
-import io
-import json
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import Client
 
 from inference.redis_functions import ADMISSION, library_text
 from tenants.models import BillingMode, Membership, Project, Tenant, User
 from tenants.permissions import Role
 from tenants.scoping import operator_scope
+from tests.commands import refused, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,18 +17,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _with_functions(policy_redis: Any, acme: Project) -> None:
     policy_redis.function_load(library_text(ADMISSION), replace=True)
-
-
-def run(command: str, *arguments: str) -> Any:
-    out = io.StringIO()
-    call_command(command, *arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
-
-
-def refused(command: str, *arguments: str) -> str:
-    with pytest.raises(CommandError) as error:
-        call_command(command, *arguments)
-    return str(error.value)
 
 
 def booked(command: str, amount: str, reference: str, *more: str) -> tuple[str, str]:

@@ -36,16 +36,6 @@ INSERT INTO billing_price (
 VALUES (gen_random_uuid(), 'model-b', '', '', 1, 1, 1, 0, now() + interval '5 seconds')
 """
 
-COUNTS = (
-    "weight",
-    "ttft_target_ms",
-    "max_queue_seconds",
-    "requests_per_minute",
-    "max_concurrent_requests",
-    "default_max_output_tokens",
-    "max_output_tokens",
-)
-
 
 @pytest.fixture(scope="module")
 def database(
@@ -56,8 +46,7 @@ def database(
         django_db_blocker.unblock(),
         old_database(test_servers, "before_the_price_book", BEFORE) as database,
     ):
-        fields = {"name": "gold", "priority": 0, "price_multiplier": "1.250"}
-        database.add(BEFORE, "tenants.Tier", **dict.fromkeys(COUNTS, 1), **fields)
+        database.add_tier(BEFORE, name="gold", price_multiplier="1.250")
         database.add(BEFORE, "tenants.PolicyChange", part="everything")
         with database.owner.cursor() as cursor:
             cursor.executemany(ENTER_PRICES, OLD_PRICES)
