@@ -1,7 +1,7 @@
 """Prepaid tenants of the money drill: one that has enough, and one whose credit runs out."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from asgiref.sync import sync_to_async
 
@@ -31,22 +31,23 @@ def give_credit(tenant_id: str, nanos: int) -> None:
 @dataclass(kw_only=True)
 class ShortOfCredit:
     """A tenant that asks on after its credit is spent. After a lost Redis it may spend again what
-    was spent and not recorded yet (docs/adr/0014): `allowed_nanos`."""
+    was open or not recorded yet (docs/adr/0014): of each loss, in `not_recorded`."""
 
     tenant_id: str
     load: Load
-    allowed_nanos: int = 0
+    not_recorded: list[int] = field(default_factory=list)
 
     async def note_loss(self, stack: Stack) -> None:
         """Just before Redis is killed."""
         counted = await stack.redis.hgetall(keys.tenant_balance(self.tenant_id))
         spent = sum(int(counted.get(name, 0)) for name in (b"settled", b"reserved"))
-        self.allowed_nanos += max(0, spent - await _posted(self.tenant_id))
+        self.not_recorded.append(max(0, spent - await _posted(self.tenant_id)))
 
     async def overdraft(self) -> tuple[int, int]:
-        """What it owes, and how much of that is not allowed; in nano-dollars."""
-        owed = await owed_by(self.tenant_id)
-        return owed, max(0, owed - self.allowed_nanos)
+        """What it owes, and how much of that is not allowed; in nano-dollars. Its clients go on
+        between the note of a loss and the loss: each may have a request more open by then."""
+        owed, open_nanos = await owed_by(self.tenant_id), STREAMS * await _dearest(self.tenant_id)
+        return owed, max(0, owed - sum(max(noted, open_nanos) for noted in self.not_recorded))
 
 
 async def short_of_credit(stack: Stack) -> ShortOfCredit:
@@ -63,6 +64,19 @@ def owed_by(tenant_id: str) -> int:
 
     with operator_scope("chaos drills"):
         return balance_of(uuid.UUID(tenant_id)).owed_nanos
+
+
+@sync_to_async
+def _dearest(tenant_id: str) -> int:
+    """What its dearest request has cost, in nano-dollars."""
+    from django.db.models import Max
+
+    from inference.models import UsageRecord
+    from tenants.scoping import operator_scope
+
+    with operator_scope("chaos drills"):
+        records = UsageRecord.objects.filter(tenant=uuid.UUID(tenant_id))
+        return int(records.aggregate(nanos=Max("cost_nanos"))["nanos"] or 0)
 
 
 @sync_to_async
