@@ -27,7 +27,7 @@ from gpu_workers.protocol.redis_url import connect
 from inference.models import UsageQuarantine
 from inference.redis_functions import DISPATCH, library_text
 from inference.usage_intake import record_entries
-from inference.usage_rows import StreamEntry
+from inference.usage_rows import StreamEntry, first_line
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class UsageCollector:
                 collected = self._collect_all()
             except (DatabaseFailure, RedisError) as error:
                 log.warning(
-                    "usage_collection_failed", error=_first_line(error), retry_seconds=backoff
+                    "usage_collection_failed", error=first_line(error), retry_seconds=backoff
                 )
                 self._forget_connections()
                 stop.wait(backoff)
@@ -106,6 +106,10 @@ class UsageCollector:
         while collected := self._collect_all():
             total += collected
         return total
+
+    def has_backlog(self) -> bool:
+        """Whether any stream holds an entry: each leaves it only after its commit."""
+        return any(self._redis.xlen(keys.pool_usage(pool)) for pool in self.pools())
 
     def pools(self) -> list[str]:
         """Pools that a worker registered for, and those of models that no worker ever served:
@@ -237,17 +241,12 @@ def _origin(fields: dict[bytes, bytes] | None) -> str:
     return (fields or {}).get(keys.OUTBOX_FIELD.encode(), b"").decode(errors="replace")
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
 def is_all_usage_posted() -> bool:
     """Whether all usage that was told to Redis so far is in the ledger: none is in a stream, which
     an entry leaves only after its commit, and none in quarantine, whence it may yet be billed. Read
     the ledger afterwards. What an outbox alone holds is not seen. Needs the `operator_scope`."""
     with dispatch_redis() as redis:
-        if any(redis.xlen(keys.pool_usage(pool)) for pool in UsageCollector(redis).pools()):
+        if UsageCollector(redis).has_backlog():
             return False
     return not UsageQuarantine.objects.exists()
 

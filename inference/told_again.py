@@ -40,7 +40,7 @@ def take_in_what_was_lost(redis: Redis) -> None:
     if silent:
         log.warning("workers_did_not_tell_again", workers=sorted(name for _, name in silent))
     collector = UsageCollector(redis)
-    if any(redis.xlen(keys.pool_usage(pool)) for pool in collector.pools()):
+    if collector.has_backlog():
         log.warning("usage_taken_in_before_budgets", entries=collector.drain())
 
 

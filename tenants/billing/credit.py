@@ -40,8 +40,9 @@ _Entries = Callable[[Balances], Sequence[Entry]]
 EXPIRY_GRACE: Final = timedelta(hours=1)
 # Sums must hold a great many.
 MOST_NANOS: Final = 10**17
-# Under which usage, invoices and expiry book by themselves.
-_OWN_REFERENCES: Final = ("usage:", "re-rating:", "invoice:", "expiry:")
+# Under which invoices, and with them usage and expiry, book by themselves.
+INVOICE_REFERENCES: Final = "invoice:"
+_OWN_REFERENCES: Final = ("usage:", "re-rating:", INVOICE_REFERENCES, "expiry:")
 _EXPIRY: Final = "expiry of promotions"
 
 

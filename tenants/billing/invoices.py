@@ -13,7 +13,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from tenants.acting import Verb, audited_as
-from tenants.billing.credit import payment_entries
+from tenants.billing.credit import INVOICE_REFERENCES, payment_entries
 from tenants.billing.ledger import Entry, Posting, hold, post
 from tenants.billing.models import (
     AccountName,
@@ -35,8 +35,6 @@ from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
 
 MANUAL = "manual"
-# Under which the ledger has what invoices book.
-OWN_REFERENCES = "invoice:"
 
 
 def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
@@ -207,11 +205,11 @@ def _details(seller: Seller) -> dict[str, str]:
 
 
 def sla_reference(invoice: Invoice, *, is_reversed: bool = False) -> str:
-    return f"{OWN_REFERENCES}{invoice.id}:{'void' if is_reversed else 'sla'}"
+    return f"{INVOICE_REFERENCES}{invoice.id}:{'void' if is_reversed else 'sla'}"
 
 
 def payment_reference(invoice: Invoice) -> str:
-    return f"{OWN_REFERENCES}{invoice.id}:payment"
+    return f"{INVOICE_REFERENCES}{invoice.id}:payment"
 
 
 def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
@@ -270,7 +268,7 @@ def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
     booked = LedgerTransaction.objects.filter(tenant=invoice.tenant_id, reference=reference).first()
     if booked is None:
         return None
-    if booked.kind != TransactionKind.PAYMENT or reference.startswith(OWN_REFERENCES):
+    if booked.kind != TransactionKind.PAYMENT or reference.startswith(INVOICE_REFERENCES):
         raise Conflict(
             f"The reference {reference!r} is that of another transaction: {booked.kind} of "
             f"{dollars(booked.size_nanos)}. Say another one.",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from django.db.models import Exists, OuterRef, Q
 
-from tenants.billing.invoices import OWN_REFERENCES
+from tenants.billing.credit import INVOICE_REFERENCES
 from tenants.billing.models import (
     CREDITS,
     AccountName,
@@ -40,7 +40,7 @@ def ledger_lines(tenant_ids: Sequence[uuid.UUID], period: date) -> Iterator[Invo
     kept = LedgerEntry.objects.filter(
         transaction=OuterRef("pk"), account=AccountName.PREPAID_CREDIT
     )
-    told = Q(reference__startswith=OWN_REFERENCES) & ~Exists(kept)
+    told = Q(reference__startswith=INVOICE_REFERENCES) & ~Exists(kept)
     posted = (
         LedgerTransaction.objects.filter(tenant__in=tenant_ids)
         .filter(Q(kind__in=_ADJUSTING) | Q(kind=TransactionKind.PAYMENT) & ~told)
@@ -95,7 +95,7 @@ def _paid(
     transaction: LedgerTransaction, cash_nanos: int, paid_with: Payment | None
 ) -> tuple[str, str, int]:
     """What it is called, and on a line of its own; and what invoices have not told of it."""
-    if transaction.reference.startswith(OWN_REFERENCES):
+    if transaction.reference.startswith(INVOICE_REFERENCES):
         return transaction.memo, "", 0
     what = f"Payment {transaction.reference}"
     if paid_with is None:
