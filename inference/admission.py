@@ -19,7 +19,7 @@ from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope, is_visible_to
 from inference.api_key_check import ApiKeyCheck
 from inference.charges import Charge
-from inference.errors import InferenceError, ModelNotFound, Unauthenticated
+from inference.errors import InferenceError, ModelNotFound, PolicyLost, Unauthenticated
 from inference.key_uses import KeyUses
 from inference.limits import (
     Headers,
@@ -33,7 +33,7 @@ from inference.limits import (
 )
 from inference.patience import patiently
 from inference.policy_snapshot import POLL_SECONDS, PolicySnapshot
-from inference.reservations import Claim, Clock, Correction, Place, Reservations
+from inference.reservations import Answer, Claim, Clock, Correction, Place, Reservations
 
 __all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
 
@@ -165,9 +165,7 @@ class Admission:
         `LimitReached` and counts it against none. `instead`: where else it may run."""
         limits, packed_limits = self._limits_of(caller)
         claim = _claim(caller, pool, charge, prices, instead)
-        answer = await self._reservations.reserve(
-            caller.tenant_id, request_id, claim, packed_limits
-        )
+        answer = await self._reserve_if_restored(caller.tenant_id, request_id, claim, packed_limits)
         now_ms, refusing = answer.now_ms, answer.refusing
         resets_at_ms = now_ms + _MINUTE_MS
         if refusing is None:
@@ -188,11 +186,28 @@ class Admission:
         headers = rate_limit_headers(standings, now_ms)
         raise refusal(caller, standings[refusing], charge, answer.wait_ms, headers)
 
+    async def _reserve_if_restored(
+        self, tenant_id: str, request_id: str, claim: Claim, limits: bytes
+    ) -> Answer:
+        """Raises `PolicyLost`, which may be waited out, in a Redis that has lost what is used."""
+        reserve = self._reservations.reserve_if_restored
+        answer = await reserve(tenant_id, request_id, claim, limits)
+        if answer is None:
+            raise PolicyLost(
+                "The service has lost what is used of the limits and counts it again; ask again.",
+                retry_after_seconds=1,
+            )
+        return answer
+
     async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
         """Reserves once more for a request that was admitted before Redis lost it: no limit
         refuses, and the sliding minutes have begun anew."""
         claim = _claim(caller, pool, admitted.charge, admitted.prices)
         await self._reservations.reserve(caller.tenant_id, request_id, claim, _NO_LIMITS)
+
+    async def wait_for_policy(self) -> None:
+        """Returns as soon as `has_policy`."""
+        await self._snapshot.wait()
 
     async def is_policy_in_redis(self) -> bool:
         """See `PolicySnapshot.is_in_redis`."""

@@ -52,6 +52,7 @@ class FrameHub:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(keys.gateway_heartbeat(self.gateway_id))
         pipeline.delete(keys.gateway_frames(self.gateway_id))
+        pipeline.srem(keys.known_gateways(), self.gateway_id)
         try:
             await pipeline.execute()
         except (RedisError, OSError) as error:
@@ -104,7 +105,10 @@ class FrameHub:
     async def _beat(self) -> None:
         key = keys.gateway_heartbeat(self.gateway_id)
         while True:
-            await self._redis.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
+            pipeline.sadd(keys.known_gateways(), self.gateway_id)
+            await pipeline.execute()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def _read(self) -> None:

@@ -31,6 +31,7 @@ class PolicySnapshot:
         self._redis = redis
         self._background = Background()
         self._version: bytes | None = None
+        self._has_version = asyncio.Event()
         self._was_there = False
         self._keys: dict[str, ApiKeyPolicy] = {}
         self._tenants: dict[str, TenantPolicy] = {}
@@ -61,6 +62,10 @@ class PolicySnapshot:
                 retry_after_seconds=1,
             )
         return self._version
+
+    async def wait(self) -> None:
+        """Until there is a snapshot."""
+        await self._has_version.wait()
 
     async def is_in_redis(self) -> bool:
         """Whether the snapshot is there at this moment, whatever is kept of it here."""
@@ -115,3 +120,7 @@ class PolicySnapshot:
             self._models = None
             self._version = version if isinstance(version, bytes) else None
             self._was_there = self._was_there or self._version is not None
+            if self._version is None:
+                self._has_version.clear()
+            else:
+                self._has_version.set()

@@ -1,6 +1,7 @@
 """What a gateway does for its open requests when the dispatch Redis has lost everything.
 
-Reservations are made again, whatever the limits say by now. What waited is queued again at once.
+Reservations are made again, whatever the limits say by now, before anybody is admitted anew: the
+control plane waits for that (inference/told_again.py). What waited is queued again then.
 What a worker held is left to it for a while: workers come back by themselves and adopt what they
 hold. What nobody adopted is queued again, to go on where it was, as far as that is possible.
 """
@@ -36,6 +37,9 @@ _NO_CAP: Final = 1_000_000_000
 class Owner(Protocol):
     """What is asked of the settlement whose requests these are."""
 
+    @property
+    def pools(self) -> list[str]: ...
+
     def open_in(self, pool: str) -> list[Generation]: ...
 
     def give_back(self, envelope: Envelope) -> None: ...
@@ -66,6 +70,15 @@ class Recovery:
     def is_under_way(self, pool: str) -> bool:
         return pool in self._under_way
 
+    async def tell_again(self, gateway_id: str) -> None:
+        """While there is no snapshot, once: whatever of this gateway has to be counted before the
+        next request is admitted, by any gateway."""
+        if self._admission.has_policy or await self._dispatch.has_told_again(gateway_id):
+            return
+        for pool in self._owner.pools:
+            await self._tell_again(pool)
+        await self._dispatch.note_told_again(gateway_id)
+
     async def is_due(self, pool: str) -> bool:
         """Whether Redis has lost the pool since this was last asked."""
         epoch = await self._dispatch.epoch(pool, secrets.token_hex(8))
@@ -91,7 +104,6 @@ class Recovery:
         await self._tell_again(pool)
         await self._wait_for_snapshot()
         held = self._owner.open_in(pool)
-        await self._reserve_again(held)
         waiting = [
             each for each in held if each.is_enqueued and not (each.is_running or each.is_cancelled)
         ]
@@ -115,7 +127,9 @@ class Recovery:
         )
 
     async def _tell_again(self, pool: str) -> None:
-        """What may not have been collected; the collector knows what it has by its request id."""
+        """What is open is reserved, what may not have been collected is on record; both may be so
+        already. The collector knows what it has by its request id."""
+        await self._reserve_again(self._owner.open_in(pool))
         for _, entry in list(self._finished):
             if entry.pool == pool:
                 await self._dispatch.finish(entry, may_be_lost=True)

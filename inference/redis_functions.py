@@ -74,6 +74,27 @@ class FunctionLibrary:
                 raise
         return await self._redis.fcall(function, 1, key, *arguments)
 
+    async def call_with(
+        self, read: str, function: str, key: str, *arguments: str | bytes | int
+    ) -> tuple[bytes | None, Any]:
+        """What the string at the key `read` is just before the function runs, and then the answer
+        of `call`; in one round trip."""
+        try:
+            return await self._read_and_call(read, function, key, *arguments)
+        except ResponseError as error:
+            if not is_function_missing(error) or not await self._bring_back():
+                raise
+        return await self._read_and_call(read, function, key, *arguments)
+
+    async def _read_and_call(
+        self, read: str, function: str, key: str, *arguments: str | bytes | int
+    ) -> tuple[bytes | None, Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.get(read)
+        pipeline.fcall(function, 1, key, *arguments)
+        value, answer = await pipeline.execute()
+        return value, answer
+
     async def call_each(self, function: str, calls: Sequence[Call]) -> None:
         """The function with the key and arguments of each call, in one round trip; the functions
         must bear repetition. Otherwise as `call`."""

@@ -97,9 +97,35 @@ class Reservations:
     async def reserve(self, tenant_id: str, request_id: str, claim: Claim, limits: bytes) -> Answer:
         """All limits, `packed`, are checked, then all taken, or nothing is. Repeating is free."""
         await self._hint(tenant_id)
-        now_ms, refusing, wait_ms, *used = await self._functions.call(
+        answer = await self._functions.call(
             keys.FUNCTION_RESERVE,
             keys.tenant_prefix(tenant_id),
+            *self._arguments(request_id, claim, limits),
+        )
+        return _answer(answer)
+
+    async def reserve_if_restored(
+        self, tenant_id: str, request_id: str, claim: Claim, limits: bytes
+    ) -> Answer | None:
+        """As `reserve`. None, and nothing stays reserved, while Redis has not been given back what
+        the tenant has used by now; that is there as soon as the policy snapshot is."""
+        await self._hint(tenant_id)
+        version, answer = await self._functions.call_with(
+            keys.policy_version(),
+            keys.FUNCTION_RESERVE,
+            keys.tenant_prefix(tenant_id),
+            *self._arguments(request_id, claim, limits),
+        )
+        if version is not None:
+            return _answer(answer)
+        nothing = Correction(tenant_id=tenant_id, request_id=request_id, charge=NOTHING)
+        await self.settle([nothing])
+        return None
+
+    def _arguments(
+        self, request_id: str, claim: Claim, limits: bytes
+    ) -> tuple[str | bytes | int, ...]:
+        return (
             request_id,
             claim.key_id,
             claim.project_id,
@@ -108,12 +134,6 @@ class Reservations:
             _encode(claim),
             limits,
             *self._time(),
-        )
-        return Answer(
-            now_ms=now_ms,
-            refusing=refusing - 1 if refusing else None,
-            wait_ms=None if wait_ms < 0 else wait_ms,
-            used=used,
         )
 
     async def true_down(self, corrections: Iterable[Correction]) -> None:
@@ -166,6 +186,16 @@ class Reservations:
 
     def _time(self) -> tuple[int, ...]:
         return () if self._clock is None else (self._clock(),)
+
+
+def _answer(numbers: list[int]) -> Answer:
+    now_ms, refusing, wait_ms, *used = numbers
+    return Answer(
+        now_ms=now_ms,
+        refusing=refusing - 1 if refusing else None,
+        wait_ms=None if wait_ms < 0 else wait_ms,
+        used=used,
+    )
 
 
 async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None = None) -> int:

@@ -64,7 +64,7 @@ class Settlement:
         self._dispatch = dispatch
         self._background = Background()
         self._open: dict[str, Generation] = {}
-        self._pools: set[str] = set()  # every one that a request has gone to
+        self._pools: set[str] = set()
         self._to_settle: asyncio.Queue[Correction] = asyncio.Queue()
         self._to_true_down: dict[str, Generation] = {}
         self._all_ended = asyncio.Event()
@@ -181,7 +181,8 @@ class Settlement:
         held by a dead worker, or ended without the end having arrived here."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            for pool in list(self._pools):
+            await self._recovery.tell_again(self.hub.gateway_id)
+            for pool in self.pools:
                 if await self._recovery.is_due(pool):
                     self._background.spawn(self._recovery.recover(pool), name="recovery")
                 if self._recovery.is_under_way(pool):
@@ -307,6 +308,11 @@ class Settlement:
 
     # lost Redis ---------------------------------------------------------------------------------
 
+    @property
+    def pools(self) -> list[str]:
+        """Every one that a request of this gateway has gone to."""
+        return list(self._pools)
+
     def open_in(self, pool: str) -> list[Generation]:
         """This gateway's open requests of a pool."""
         return [each for each in self._open.values() if each.envelope.pool == pool]
@@ -360,12 +366,15 @@ class Settlement:
     # reservations -------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Settles reservations, all that have gathered in one round trip."""
+        """Settles reservations, all that have gathered in one round trip. They stay as they are
+        while a lost Redis is told what tenants have used: what was settled into that would be taken
+        for a part of it."""
         while True:
             batch = [await self._to_settle.get()]
             while not self._to_settle.empty():
                 batch.append(self._to_settle.get_nowait())
             try:
+                await self._admission.wait_for_policy()
                 await self._admission.settle(batch)
             except BaseException:
                 for correction in batch:

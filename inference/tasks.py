@@ -14,8 +14,9 @@ from gpu_workers.protocol.redis_url import connect_async
 from inference import dead_letters, dispatch, reservations
 from inference.dead_letters import Letter
 from inference.errors import InferenceError
+from inference.gateway_registry import live_gateways
 from inference.metering import dispatch_redis
-from inference.models import DeadLetter, Worker
+from inference.models import DeadLetter, Gateway, Worker
 from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
 from inference.usage_partitions import make_partitions_ahead
 from inference.worker_registry import PoolWorker, WorkerRegistry
@@ -58,6 +59,18 @@ def copy_workers() -> int:
     live = [worker.info for worker in seen if worker.is_live]
     with operator_scope("copy of the worker registry"):
         Worker.objects.see(live)
+    return len(live)
+
+
+@shared_task(name="inference.copy_gateways", expires=10)  # type: ignore[untyped-decorator]
+def copy_gateways() -> int:
+    """Note which gateways live, unless Redis has lost it; returns how many."""
+    with dispatch_redis() as redis:
+        live = live_gateways(redis)
+    if live is None:
+        return 0
+    with operator_scope("copy of the gateways"):
+        Gateway.objects.see(live)
     return len(live)
 
 

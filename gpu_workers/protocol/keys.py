@@ -2,8 +2,8 @@
 
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
-one gateway process, `{policy}` the snapshot, `{uses}` what gateways tell of keys. No call crosses
-two tags, so Redis Cluster works.
+one gateway process, `{gateways}` which of them there are, `{policy}` the snapshot, `{uses}` what
+gateways tell of keys. No call crosses two tags, so Redis Cluster works.
 """
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
@@ -328,6 +328,17 @@ OUTBOX_FIELD = "outbox"
 
 
 # gateway -----------------------------------------------------------------------------------------
+
+
+def known_gateways() -> str:
+    """Set of ids of gateway processes; the control plane takes out who died without a word."""
+    return "{gateways}:known"
+
+
+def gateways_that_told_again() -> str:
+    """Set with a time to live: ids of the gateways that have put back what their open requests
+    reserved, and what they ended lately, since this Redis was found without a snapshot."""
+    return "{gateways}:told-again"
 
 
 def gateway_frames(gateway_id: str) -> str:

@@ -1,6 +1,6 @@
 from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
-from inference.models.fleet import Worker
+from inference.models.fleet import Gateway, Worker
 from inference.models.rollup import DailyUsage, UsageRollup
 from inference.models.usage import EngineTally, UsageQuarantine, UsageRecord, WastedAttempt
 
@@ -9,6 +9,7 @@ __all__ = [
     "DailyUsage",
     "DeadLetter",
     "EngineTally",
+    "Gateway",
     "Pool",
     "PoolTenant",
     "ServedModel",

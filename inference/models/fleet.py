@@ -1,4 +1,5 @@
-"""The fleet as operators see it: workers copied from the registry in Redis, which is the truth."""
+"""The fleet as operators see it: workers copied from the registry in Redis, which is the truth.
+Gateways are copied too, so that it is known who was there when Redis has lost everything."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -80,6 +81,33 @@ class Worker(models.Model):
     def is_live(self, now: datetime | None = None) -> bool:
         """Whether it held its lease when the registry was last copied."""
         return self.last_seen_at > (now or timezone.now()) - SEEN_RECENTLY
+
+
+class GatewayManager(models.Manager["Gateway"]):
+    @transaction.atomic
+    def see(self, live: Iterable[str], now: datetime | None = None) -> None:
+        """These run, and no others."""
+        now = now or timezone.now()
+        rows = [Gateway(gateway_id=gateway_id, last_seen_at=now) for gateway_id in live]
+        self.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["gateway_id"],
+            update_fields=["last_seen_at"],
+        )
+        self.exclude(gateway_id__in=[row.gateway_id for row in rows]).delete()
+
+
+class Gateway(models.Model):
+    """One gateway process, while it lives."""
+
+    gateway_id = models.CharField(primary_key=True, max_length=200)
+    last_seen_at = models.DateTimeField()
+
+    objects = GatewayManager()
+
+    def __str__(self) -> str:
+        return self.gateway_id
 
 
 def _row(info: WorkerInfo, now: datetime) -> Worker:

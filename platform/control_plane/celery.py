@@ -101,6 +101,10 @@ app.conf.beat_schedule = {
         "task": "inference.copy_workers",
         "schedule": 5.0,
     },
+    "a lost Redis is told by all gateways": {
+        "task": "inference.copy_gateways",
+        "schedule": 5.0,
+    },
 }
 
 

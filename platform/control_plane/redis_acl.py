@@ -72,6 +72,8 @@ def gateway(password: str) -> RedisUser:
         keys.gateway_frames("*"),
         keys.gateway_heartbeat("*"),
         keys.stream_ticket("*"),
+        keys.known_gateways(),
+        keys.gateways_that_told_again(),
         *_USES,
     )
     rules = (

@@ -172,10 +172,15 @@ def set_aside(tenant_id: uuid.UUID, withdrawal: str, nanos: int) -> int:
     requests have reserved it. Needs the `operator_scope`; raises `RedisError`."""
     from tenants.policy import policy_redis
 
-    redis, prefix = policy_redis(), keys.tenant_prefix(str(tenant_id))
-    most = spendable([tenant_id])[tenant_id]
-    redis.sadd(keys.tenants_with_reservations(), str(tenant_id))
-    kept = redis.fcall(keys.FUNCTION_WITHDRAW, 1, prefix, withdrawal, str(nanos), str(most))
+    prefix, most = keys.tenant_prefix(str(tenant_id)), spendable([tenant_id])[tenant_id]
+    with policy_redis().pipeline(transaction=False) as pipeline:
+        pipeline.exists(keys.policy_version())
+        pipeline.sadd(keys.tenants_with_reservations(), str(tenant_id))
+        pipeline.fcall(keys.FUNCTION_WITHDRAW, 1, prefix, withdrawal, str(nanos), str(most))
+        has_policy, _, kept = pipeline.execute()
+    if not has_policy:
+        let_go(tenant_id, withdrawal)
+        raise RedisError("Redis has lost what tenants have reserved; ask again in a moment.")
     return cast(int, kept)
 
 

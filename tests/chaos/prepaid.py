@@ -1,17 +1,18 @@
 """Prepaid tenants of the money drill: one that has enough, and one whose credit runs out."""
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from asgiref.sync import sync_to_async
 
-from gpu_workers.protocol import keys
 from tests.chaos.load import Load
+from tests.chaos.processes import until
 from tests.chaos.stack import MODEL, Stack
 
 AMPLE_NANOS = 10**12
-# About sixty answers, which are over before the first Redis is lost.
+# About sixty answers, and a dozen: the latter are asked for when Redis is lost.
 SHORT_NANOS = 13_000_000
+MORE_NANOS = 2_600_000
 STREAMS = 5
 
 
@@ -30,24 +31,21 @@ def give_credit(tenant_id: str, nanos: int) -> None:
 
 @dataclass(kw_only=True)
 class ShortOfCredit:
-    """A tenant that asks on after its credit is spent. After a lost Redis it may spend again what
-    was open or not recorded yet (docs/adr/0014): of each loss, in `not_recorded`."""
+    """A tenant that asks on after its credit is spent, and gets a little more from time to time."""
 
     tenant_id: str
     load: Load
-    not_recorded: list[int] = field(default_factory=list)
+    times: int = 0
 
-    async def note_loss(self, stack: Stack) -> None:
-        """Just before Redis is killed."""
-        counted = await stack.redis.hgetall(keys.tenant_balance(self.tenant_id))
-        spent = sum(int(counted.get(name, 0)) for name in (b"settled", b"reserved"))
-        self.not_recorded.append(max(0, spent - await _posted(self.tenant_id)))
+    async def give_more(self) -> None:
+        """It has requests open a moment later, and not all that ended are on record."""
+        ended = len(self.load.answers)
+        self.times += 1
+        await _top_up(self.tenant_id, MORE_NANOS, f"drill {self.times}")
+        await until(lambda: self._has_been_answered(ended))
 
-    async def overdraft(self) -> tuple[int, int]:
-        """What it owes, and how much of that is not allowed; in nano-dollars. Its clients go on
-        between the note of a loss and the loss: each may have a request more open by then."""
-        owed, open_nanos = await owed_by(self.tenant_id), STREAMS * await _dearest(self.tenant_id)
-        return owed, max(0, owed - sum(max(noted, open_nanos) for noted in self.not_recorded))
+    async def _has_been_answered(self, since: int) -> bool:
+        return any(answer.is_complete for answer in self.load.answers[since:])
 
 
 async def short_of_credit(stack: Stack) -> ShortOfCredit:
@@ -67,19 +65,6 @@ def owed_by(tenant_id: str) -> int:
 
 
 @sync_to_async
-def _dearest(tenant_id: str) -> int:
-    """What its dearest request has cost, in nano-dollars."""
-    from django.db.models import Max
-
-    from inference.models import UsageRecord
-    from tenants.scoping import operator_scope
-
-    with operator_scope("chaos drills"):
-        records = UsageRecord.objects.filter(tenant=uuid.UUID(tenant_id))
-        return int(records.aggregate(nanos=Max("cost_nanos"))["nanos"] or 0)
-
-
-@sync_to_async
 def spend_is_right() -> bool:
     """What Redis counts of prepaid tenants is what the ledger says."""
     from tenants.billing.balances import spend_problems
@@ -90,12 +75,12 @@ def spend_is_right() -> bool:
 
 
 @sync_to_async
-def _posted(tenant_id: str) -> int:
-    from tenants.billing.balances import posted_usage
+def _top_up(tenant_id: str, nanos: int, reference: str) -> None:
+    from tenants.billing import credit
     from tenants.scoping import operator_scope
 
     with operator_scope("chaos drills"):
-        return posted_usage([uuid.UUID(tenant_id)]).get(uuid.UUID(tenant_id), 0)
+        credit.top_up(uuid.UUID(tenant_id), nanos, reference=reference)
 
 
 @sync_to_async

@@ -14,7 +14,7 @@ from inference import reservations
 from inference.admission import Admission
 from inference.charges import NOTHING, Charge, actual
 from inference.dispatch import Dispatch, usage_entry
-from inference.errors import LimitReached, QuotaExhausted
+from inference.errors import LimitReached, PolicyLost, QuotaExhausted
 from inference.limits import duration
 from inference.reservations import Correction, Place
 from tenants.money import dollars
@@ -46,7 +46,8 @@ def time() -> Time:
 
 
 @pytest.fixture
-def admission(dispatch_redis: Redis, time: Time) -> Admission:
+async def admission(dispatch_redis: Redis, time: Time) -> Admission:
+    await dispatch_redis.set(keys.policy_version(), "1")
     return Admission(dispatch_redis, pepper=PEPPER, clock=time)
 
 
@@ -70,6 +71,23 @@ async def used(admission: Admission, caller: Caller) -> dict[str, int]:
         f"{each.limit.scope.value} {each.limit.name.value}": each.used
         for each in await admission.standings(caller)
     }
+
+
+async def test_nobody_is_admitted_by_a_redis_that_was_not_told_yet_what_is_used(
+    ask: Ask, dispatch_redis: Redis
+) -> None:
+    """A gateway may hold policy that it read before Redis has lost everything."""
+    caller = a_caller(tenant_limits=[a_limit(LimitName.BALANCE, 100)])
+    await dispatch_redis.delete(keys.policy_version())
+    with pytest.raises(PolicyLost):
+        await ask("a", caller, tokens(1, nanos=60))
+    assert not await dispatch_redis.exists(keys.tenant_reservations("acme"))
+    balance: Any = await dispatch_redis.hgetall(keys.tenant_balance("acme"))
+    assert not any(map(int, balance.values()))
+    await dispatch_redis.set(keys.policy_version(), "2")
+    await dispatch_redis.hset(keys.tenant_balance("acme"), "settled", "60")
+    with pytest.raises(QuotaExhausted):
+        await ask("a", caller, tokens(1, nanos=60))
 
 
 async def test_asking_again_for_the_same_request_is_free(ask: Ask) -> None:

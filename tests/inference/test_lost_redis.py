@@ -56,6 +56,49 @@ async def sim_worker(
         yield
 
 
+async def test_what_is_open_is_reserved_again_before_anybody_is_admitted(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    """What ends meanwhile stays reserved: it may not be on record by the time of the snapshot."""
+    may_end = asyncio.Event()
+
+    async def end_when_told(run: Run) -> None:
+        await run.say("One")
+        await may_end.wait()
+        await run.push(run.terminal(Outcome.COMPLETED))
+
+    worker.script = end_when_told
+    await worker.start()
+    settlement = service.gateway.completions.settlement
+    gateway_id = service.gateway.completions.hub.gateway_id
+    async with service.client() as client:
+        asked = asyncio.create_task(client.post(CHAT, json=STREAM))
+        await eventually(lambda: _has_begun(settlement))
+        [request] = settlement.open_in(POOL)
+        await lose_everything(dispatch_redis)
+        late = asyncio.create_task(client.post(CHAT, json=STREAM))
+        for files in LIBRARIES:
+            await dispatch_redis.function_load(library_text(files), replace=True)
+        told = keys.gateways_that_told_again()
+        await eventually(lambda: dispatch_redis.sismember(told, gateway_id))
+        may_end.set()
+        await asked
+        reserved: Any = await dispatch_redis.hkeys(keys.tenant_reservations("acme"))
+        assert reserved == [request.request_id.encode()]
+        await service.snapshot.write_again()
+        await eventually(lambda: _is_only_other_reserved(dispatch_redis, request.request_id))
+        late.cancel()
+
+
+async def _is_only_other_reserved(redis: Redis, request_id: str) -> bool:
+    reserved: Any = await redis.hkeys(keys.tenant_reservations("acme"))
+    return len(reserved) == 1 and reserved != [request_id.encode()]
+
+
+async def _is_nothing_reserved(redis: Redis) -> bool:
+    return not await redis.exists(keys.tenant_reservations("acme"), keys.tenant_open("acme"))
+
+
 @pytest.mark.stack
 async def test_streams_go_on_and_every_reservation_is_made_again_and_settled(
     service: Service, sim_worker: None, dispatch_redis: Redis
@@ -72,13 +115,7 @@ async def test_streams_go_on_and_every_reservation_is_made_again_and_settled(
         await eventually(lambda: dispatch_redis.hlen(keys.tenant_reservations("acme")))
         answers = [answer.text for answer in await asyncio.gather(*asked, late)]
     assert [words(answer) for answer in answers] == [words(undisturbed)] * 5
-
-    async def nothing_is_reserved() -> bool:
-        return not await dispatch_redis.exists(
-            keys.tenant_reservations("acme"), keys.tenant_open("acme")
-        )
-
-    await eventually(nothing_is_reserved)
+    await eventually(lambda: _is_nothing_reserved(dispatch_redis))
     assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
 
 

@@ -112,6 +112,7 @@ class Reservations(RuleBasedStateMachine):
             for (key, project), limits in zip(KEYS, of_keys, strict=True)
         ]
         self.run(self.redis.flushdb())
+        self.run(self.redis.set(keys.policy_version(), "1"))
 
     @rule(target=requests, which=st.integers(0, 2), prompt=amounts, output=amounts)
     def reserve(self, which: int, prompt: int, output: int) -> Reserved | None:

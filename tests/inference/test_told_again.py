@@ -12,9 +12,9 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.request_id import new_request_id
-from inference import metering, told_again
+from inference import metering, tasks, told_again
 from inference.metering import UsageCollector
-from inference.models import UsageRecord, Worker
+from inference.models import Gateway, UsageRecord, Worker
 from inference.usage_intake import record_entries
 from tenants import policy
 from tenants.models import ApiKey
@@ -107,6 +107,29 @@ def test_two_collectors_give_a_receipt_for_each_entry(redis: Redis, api_key: Api
     assert receipts(redis) == set(range(40))
 
 
+def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis.set(keys.policy_version(), "1")
+    for gateway_id in ("one", "two", "dead"):
+        redis.sadd(keys.known_gateways(), gateway_id)
+        redis.set(keys.gateway_heartbeat(gateway_id), "1")
+    assert tasks.copy_gateways() == 3
+    redis.delete(keys.gateway_heartbeat("dead"))
+    assert tasks.copy_gateways() == 2
+    assert redis.smembers(keys.known_gateways()) == {b"one", b"two"}
+    redis.flushdb()
+    redis.sadd(keys.gateways_that_told_again(), "one")
+    tasks.copy_gateways()
+    monkeypatch.setattr(policy, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(policy.NotYet):
+        policy.reconcile_policy()
+    assert policy.written_version() is None, "nobody is let in"
+    redis.sadd(keys.gateways_that_told_again(), "two")
+    assert policy.reconcile_policy()
+    assert policy.written_version() is not None
+
+
 def see_worker(name: str) -> None:
     Worker.objects.see([a_worker_info(f"{name}#1", pool=POOL)], now=datetime.now(UTC))
 
@@ -143,10 +166,11 @@ def test_what_was_told_again_counts_against_the_budgets(redis: Redis, api_key: A
     assert redis.hget(month, "tenant:tokens") == b"18"
 
 
-def test_a_worker_that_does_not_come_back_is_not_waited_for_for_ever(
+def test_who_does_not_come_back_is_not_waited_for_for_ever(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_worker("gone")
+    Gateway.objects.see(["gone"])
     monkeypatch.setattr(told_again, "PATIENCE_SECONDS", 0.2)
     assert policy.reconcile_policy()
     assert policy.written_version() is not None

@@ -11,6 +11,7 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db import OperationalError, connection
 from redis import Redis
+from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import LimitName
@@ -299,6 +300,18 @@ def test_two_refunds_at_a_time_leave_open_requests_what_they_have_reserved(
     with suppress(Conflict):
         credit.refund(tenant_id, 50, reference="first")
     assert balances.balance_of(tenant_id).prepaid_nanos == 50
+
+
+def test_no_credit_is_taken_back_while_redis_has_lost_what_is_reserved(
+    redis: Redis, tenant_id: uuid.UUID
+) -> None:
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    redis.delete(keys.policy_version())
+    with pytest.raises(RedisError, match="ask again"):
+        credit.refund(tenant_id, 30, reference="refund 1")
+    with operator_scope("test"):
+        assert balances.balance_of(tenant_id).prepaid_nanos == 100
+    assert not any(counted(redis, tenant_id).values())
 
 
 def test_a_withdrawal_that_died_is_let_go(redis: Redis, tenant_id: uuid.UUID) -> None:

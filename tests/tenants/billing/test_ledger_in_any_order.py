@@ -33,6 +33,7 @@ from tenants.billing.models import LedgerAccount
 from tenants.default_tiers import ensure_default_tiers
 from tenants.errors import Conflict
 from tenants.models import BillingMode, Tenant, Tier
+from tenants.policy import rebuild_policy
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 BALANCE_OF_TENANT = 18  # its place in the use that admission.lua counts
@@ -201,6 +202,7 @@ def test_in_any_order_the_ledger_balances_and_nothing_is_overdrawn(
 ) -> None:
     ensure_default_tiers()
     policy_redis.function_load(library_text(ADMISSION), replace=True)
+    rebuild_policy()
 
     class Machine(Money):
         redis = policy_redis
