@@ -121,7 +121,9 @@ def test_a_draft_that_could_not_be_issued_says_why(operator: Client, draft: Invo
     with operator_scope("test"):
         Invoice.objects.update(waits_because="The counter was gone.")
     assert "held up" in operator.get(reverse(LIST)).content.decode()
-    assert "The counter was gone." in operator.get(page("change", draft)).content.decode()
+    shown = operator.get(page("change", draft)).content.decode()
+    assert shown.index("The counter was gone.") < shown.index("Lines and sums"), "at the top"
+    assert "Void reason" not in shown and "Drafted at" in shown
 
 
 def test_the_list_shows_totals_of_what_it_shows(operator: Client, draft: Invoice) -> None:

@@ -43,6 +43,21 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget())
 
 
+_ON_RECORD = (
+    "seller",
+    "drafted_at",
+    "usage_until",
+    "issued_at",
+    "due_on",
+    "payment_url",
+    "provider_reference",
+    "paid_at",
+    "payment_text",
+    "voided_at",
+    "void_reason",
+)
+
+
 class MonthFilter(DropdownFilter):  # type: ignore[misc]
     title = "month"
     parameter_name = "month"
@@ -68,29 +83,6 @@ class InvoiceAdmin(ReadOnlyAdmin):
     list_select_related = ["tenant"]
     list_before_template = "admin/billing/invoice_totals.html"
     ordering = ["-period", "tenant__name"]
-    fieldsets = [
-        (None, {"fields": ["name", "tenant_link", "month_name", "condition", "amount_due"]}),
-        ("Lines", {"fields": ["lines_table"]}),
-        (
-            "On record",
-            {
-                "fields": [
-                    "seller",
-                    "issued_at",
-                    "due_on",
-                    "paid_at",
-                    "payment_text",
-                    "provider_reference",
-                    "payment_url",
-                    "voided_at",
-                    "void_reason",
-                    "drafted_at",
-                    "waits_because",
-                    "usage_until",
-                ]
-            },
-        ),
-    ]
     actions = ["issue_selected"]
     actions_detail: ClassVar = ["pdf_one", "csv_one", "issue_one", "pay_one", "void_one",
                                 "discard_one"]  # fmt: skip
@@ -119,6 +111,15 @@ class InvoiceAdmin(ReadOnlyAdmin):
         if context is not None and "cl" in context:
             context["invoice_totals"] = _totals(context["cl"].queryset)
         return answer
+
+    def get_fieldsets(self, request: HttpRequest, invoice: Any = None) -> Any:
+        """What holds a draft up stands beside its state; nothing is said of what did not happen."""
+        facts = ["name", "tenant_link", "month_name", "condition", "waits_because", "amount_due"]
+        return [
+            (None, {"fields": [name for name in facts if _has(invoice, name)]}),
+            ("Lines", {"fields": ["lines_table"]}),
+            ("On record", {"fields": [name for name in _ON_RECORD if _has(invoice, name)]}),
+        ]
 
     # Columns ------------------------------------------------------------------------------------
 
@@ -165,8 +166,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="payment")
     def payment_text(self, invoice: Invoice) -> str:
-        paid = getattr(invoice, "payment", None)
-        return "" if paid is None else f"{paid.provider}: {paid.reference}"
+        return f"{invoice.payment.provider}: {invoice.payment.reference}"
 
     @admin.display(description="lines and sums")
     def lines_table(self, invoice: Invoice) -> SafeString:
@@ -336,6 +336,13 @@ def _cells(line: InvoiceLine) -> tuple[str, ...]:
         *(f"{count:,}" for count in counts),
         dollars(line.amount_nanos),
     )
+
+
+def _has(invoice: Invoice, name: str) -> bool:
+    """Whether there is anything to show; of what is no field of the model there always is."""
+    if name == "payment_text":
+        return hasattr(invoice, "payment")
+    return getattr(invoice, name, True) not in ("", None)
 
 
 def _download(invoice: Invoice, suffix: str, content_type: str, content: bytes) -> HttpResponse:
