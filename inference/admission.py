@@ -33,7 +33,7 @@ from inference.limits import (
 )
 from inference.patience import patiently
 from inference.policy_snapshot import POLL_SECONDS, PolicySnapshot
-from inference.reservations import Answer, Claim, Clock, Correction, Place, Reservations
+from inference.reservations import Claim, Clock, Correction, Place, Reservations
 
 __all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
 
@@ -160,12 +160,22 @@ class Admission:
         prices: Prices,
         *,
         instead: Place | None = None,
+        again: bool = False,
     ) -> Admitted:
         """Counts the request against every limit of its key, project, tenant and tier, or raises
-        `LimitReached` and counts it against none. `instead`: where else it may run."""
+        `LimitReached` and counts it against none. Raises `PolicyLost`, which may be waited out, in
+        a Redis that has lost what is used. `instead`: where else it may run; `again`: it was tried
+        before, and nobody knows how that ended."""
         limits, packed_limits = self._limits_of(caller)
         claim = _claim(caller, pool, charge, prices, instead)
-        answer = await self._reserve_if_restored(caller.tenant_id, request_id, claim, packed_limits)
+        answer = await self._reservations.reserve_if_restored(
+            caller.tenant_id, request_id, claim, packed_limits, again=again
+        )
+        if answer is None:
+            raise PolicyLost(
+                "The service has lost what is used of the limits and counts it again; ask again.",
+                retry_after_seconds=1,
+            )
         now_ms, refusing = answer.now_ms, answer.refusing
         resets_at_ms = now_ms + _MINUTE_MS
         if refusing is None:
@@ -185,19 +195,6 @@ class Admission:
             standings[refusing] = Standing(limit, used, now_ms + answer.wait_ms)
         headers = rate_limit_headers(standings, now_ms)
         raise refusal(caller, standings[refusing], charge, answer.wait_ms, headers)
-
-    async def _reserve_if_restored(
-        self, tenant_id: str, request_id: str, claim: Claim, limits: bytes
-    ) -> Answer:
-        """Raises `PolicyLost`, which may be waited out, in a Redis that has lost what is used."""
-        reserve = self._reservations.reserve_if_restored
-        answer = await reserve(tenant_id, request_id, claim, limits)
-        if answer is None:
-            raise PolicyLost(
-                "The service has lost what is used of the limits and counts it again; ask again.",
-                retry_after_seconds=1,
-            )
-        return answer
 
     async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
         """Reserves once more for a request that was admitted before Redis lost it: no limit

@@ -5,6 +5,7 @@ door is still there: a client that leaves never takes the accounting with it.
 """
 
 import asyncio
+import itertools
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -166,7 +167,7 @@ class Completions:
         self, caller: Caller, wanted: Offer, instead: Offer | None, until: float
     ) -> Admitted:
         """Whichever of them it will be, it is covered."""
-        envelope = wanted.envelope
+        envelope, tries = wanted.envelope, itertools.count()
         offers = [wanted] if instead is None else [wanted, instead]
         try:
             return await patiently(
@@ -177,6 +178,7 @@ class Completions:
                     dearest(offer.worst_case for offer in offers),
                     wanted.prices,
                     instead=None if instead is None else instead.place,
+                    again=next(tries) > 0,
                 ),
                 until=until,
             )

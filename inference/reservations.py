@@ -105,10 +105,14 @@ class Reservations:
         return _answer(answer)
 
     async def reserve_if_restored(
-        self, tenant_id: str, request_id: str, claim: Claim, limits: bytes
+        self, tenant_id: str, request_id: str, claim: Claim, limits: bytes, *, again: bool = False
     ) -> Answer | None:
         """As `reserve`. None, and nothing stays reserved, while Redis has not been given back what
-        the tenant has used by now; that is there as soon as the policy snapshot is."""
+        the tenant has used by now; that is there as soon as the policy snapshot is. `again`: what
+        an earlier try may have left, perhaps in such a Redis, counts for nothing."""
+        nothing = Correction(tenant_id=tenant_id, request_id=request_id, charge=NOTHING)
+        if again:
+            await self.settle([nothing])
         await self._hint(tenant_id)
         version, answer = await self._functions.call_with(
             keys.policy_version(),
@@ -118,7 +122,6 @@ class Reservations:
         )
         if version is not None:
             return _answer(answer)
-        nothing = Correction(tenant_id=tenant_id, request_id=request_id, charge=NOTHING)
         await self.settle([nothing])
         return None
 

@@ -55,8 +55,10 @@ async def admission(dispatch_redis: Redis, time: Time) -> Admission:
 def ask(admission: Admission) -> Ask:
     """Reserves, or raises."""
 
-    async def reserve(request_id: str, caller: Caller, charge: Charge = FREE) -> Any:
-        return await admission.reserve(request_id, caller, POOL, charge, PRICES)
+    async def reserve(
+        request_id: str, caller: Caller, charge: Charge = FREE, *, again: bool = False
+    ) -> Any:
+        return await admission.reserve(request_id, caller, POOL, charge, PRICES, again=again)
 
     return reserve
 
@@ -88,6 +90,18 @@ async def test_nobody_is_admitted_by_a_redis_that_was_not_told_yet_what_is_used(
     await dispatch_redis.hset(keys.tenant_balance("acme"), "settled", "60")
     with pytest.raises(QuotaExhausted):
         await ask("a", caller, tokens(1, nanos=60))
+
+
+async def test_what_a_try_left_that_broke_off_is_checked_again(
+    ask: Ask, dispatch_redis: Redis
+) -> None:
+    """Its answer was lost, with a Redis that had not been told yet what is used."""
+    caller = a_caller(tenant_limits=[a_limit(LimitName.BALANCE, 100)])
+    await ask("a", caller, tokens(1, nanos=60))
+    await dispatch_redis.hset(keys.tenant_balance("acme"), "settled", "60")
+    with pytest.raises(QuotaExhausted):
+        await ask("a", caller, tokens(1, nanos=60), again=True)
+    assert not await dispatch_redis.exists(keys.tenant_reservations("acme"))
 
 
 async def test_asking_again_for_the_same_request_is_free(ask: Ask) -> None:
