@@ -59,29 +59,27 @@ local function raise_spend(keys, args)
   return 1
 end
 
--- ARGV: settled posted [now] -> 1 | 0. What was counted twice goes: `settled` is what is on record
--- from now on, if no request is open, none was settled since it was read, and it was as much too high
--- a minute ago.
+-- ARGV: nanos [now] -> by how much `settled` was lowered. It is at least so much above what is on
+-- record; 0 if it is not. Lowered is by what two looks agree upon: what the first missed, as an outbox
+-- was late, the second finds.
 local function lower_spend(keys, args)
   call = redis.call
-  local tenant, settled, posted, now = keys[1], args[1], args[2], now_ms(args[3])
-  local balance, doubt = tenant .. ':balance', tenant .. ':overcounted'
-  if call('EXISTS', tenant .. ':reservations') == 1
-    or call('HGET', balance, 'settled') ~= settled then
-    return 0
-  end
-  local nanos = string.format('%.0f', tonumber(settled) - tonumber(posted))
-  local doubted = call('HMGET', doubt, 'nanos', 'since')
-  if doubted[1] ~= nanos then
-    call('HSET', doubt, 'nanos', nanos, 'since', now)
+  local tenant, nanos, now = keys[1], tonumber(args[1]), now_ms(args[2])
+  local doubt = tenant .. ':overcounted'
+  local seen = call('HMGET', doubt, 'nanos', 'since')
+  local since = tonumber(seen[2]) or now
+  nanos = math.min(nanos, tonumber(seen[1]) or nanos)
+  local lowered = now - since >= SURE_AFTER_MS and nanos or 0
+  if nanos > lowered then
+    call('HSET', doubt, 'nanos', string.format('%.0f', nanos), 'since', since)
     call('EXPIRE', doubt, DOUBT_TTL_SECONDS)
-    return 0
-  elseif now - tonumber(doubted[2]) < SURE_AFTER_MS then
     return 0
   end
   call('DEL', doubt)
-  call('HSET', balance, 'settled', posted)
-  return 1
+  if lowered > 0 then
+    call('HINCRBY', tenant .. ':balance', 'settled', string.format('%.0f', -lowered))
+  end
+  return lowered
 end
 
 redis.register_function('penstock_withdraw_4', withdraw)

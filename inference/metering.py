@@ -45,6 +45,9 @@ FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
 # A worker that is away for longer tells all of it again, which is harmless.
 RECEIPTS_TTL_SECONDS: Final = 7 * 86_400
 MIN_BACKOFF_SECONDS: Final = 0.2
+# Many times what a batch takes.
+POSTING_PATIENCE_SECONDS: Final = 3.0
+_LOOK_PAUSE_SECONDS: Final = 0.05
 MAX_BACKOFF_SECONDS: Final = 5.0
 
 
@@ -106,6 +109,24 @@ class UsageCollector:
         while collected := self._collect_all():
             total += collected
         return total
+
+    def has_taken_in(self, *, within_seconds: float) -> bool:
+        """Whether what is in the streams by now has left them within that time, whatever comes
+        meanwhile."""
+        waiting = {pool: last for pool in self.pools() if (last := self._newest(pool))}
+        until = time.monotonic() + within_seconds
+        while waiting := {pool: last for pool, last in waiting.items() if self._has(pool, last)}:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_PAUSE_SECONDS)
+        return True
+
+    def _newest(self, pool: str) -> str | None:
+        found = cast(list[_Row], self._redis.xrevrange(keys.pool_usage(pool), count=1))
+        return found[0][0].decode() if found else None
+
+    def _has(self, pool: str, until: str) -> bool:
+        return bool(self._redis.xrange(keys.pool_usage(pool), max=until, count=1))
 
     def has_backlog(self) -> bool:
         """Whether any stream holds an entry: each leaves it only after its commit."""
@@ -242,11 +263,12 @@ def _origin(fields: dict[bytes, bytes] | None) -> str:
 
 
 def is_all_usage_posted() -> bool:
-    """Whether all usage that was told to Redis so far is in the ledger: none is in a stream, which
-    an entry leaves only after its commit, and none in quarantine, whence it may yet be billed. Read
-    the ledger afterwards. What an outbox alone holds is not seen. Needs the `operator_scope`."""
+    """Whether all usage that was told to Redis so far is in the ledger: it has left its stream, as
+    an entry does only after its commit, and none is in quarantine, whence it may yet be billed.
+    Read the ledger afterwards. What an outbox alone holds is not seen. Needs the `operator_scope`.
+    """
     with dispatch_redis() as redis:
-        if UsageCollector(redis).has_backlog():
+        if not UsageCollector(redis).has_taken_in(within_seconds=POSTING_PATIENCE_SECONDS):
             return False
     return not UsageQuarantine.objects.exists()
 

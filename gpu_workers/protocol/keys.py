@@ -141,8 +141,8 @@ def tenant_balance(tenant_id: str) -> str:
 
 
 def tenant_overcounted(tenant_id: str) -> str:
-    """Hash with a time to live: by how much `settled` was seen to be above the ledger (`nanos`),
-    and since when (`since`, Unix ms)."""
+    """Hash with a time to live: by how much, at least, `settled` was seen to be above the ledger
+    (`nanos`) since when (`since`, Unix ms)."""
     return f"{tenant_prefix(tenant_id)}:overcounted"
 
 

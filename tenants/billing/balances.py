@@ -144,19 +144,20 @@ def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
 def _lower(
     settled: Mapping[uuid.UUID, int], posted: Mapping[uuid.UUID, int], now_ms: int | None
 ) -> None:
+    """`posted` was read later, and has all that `settled` counts and perhaps more: by so much, at
+    least, something was counted twice."""
     from tenants.policy import policy_redis
 
     time_for_tests = () if now_ms is None else (str(now_ms),)
-    for tenant_id, nanos in settled.items():
-        on_record = posted.get(tenant_id, 0)
-        if nanos <= on_record:
-            continue
-        arguments = (str(nanos), str(on_record), *time_for_tests)
-        prefix = keys.tenant_prefix(str(tenant_id))
-        if policy_redis().fcall(keys.FUNCTION_LOWER_SPEND, 1, prefix, *arguments):
-            log.warning(
-                "spend_lowered", tenant_id=str(tenant_id), nanos=nanos - on_record, to=on_record
-            )
+    with policy_redis().pipeline(transaction=False) as pipeline:
+        for tenant_id, nanos in settled.items():
+            excess = max(0, nanos - posted.get(tenant_id, 0))
+            prefix = keys.tenant_prefix(str(tenant_id))
+            pipeline.fcall(keys.FUNCTION_LOWER_SPEND, 1, prefix, str(excess), *time_for_tests)
+        lowered = cast(list[int], pipeline.execute())
+    for tenant_id, nanos in zip(settled, lowered, strict=True):
+        if nanos:
+            log.warning("spend_lowered", tenant_id=str(tenant_id), nanos=nanos)
 
 
 # Withdrawals ------------------------------------------------------------------------------------

@@ -73,7 +73,41 @@ def test_a_request_that_was_on_record_and_open_when_redis_was_lost_counts_once_i
     assert settled(redis, api_key) == COST_NANOS
 
 
-def test_what_waits_in_a_stream_stays_spent(redis: Redis, api_key: ApiKey) -> None:
+def test_what_was_counted_twice_goes_while_the_tenant_and_others_go_on(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests are always open, and a stream is never seen empty."""
+    balance = keys.tenant_balance(str(api_key.tenant_id))
+    redis.hset(keys.tenant_reservations(str(api_key.tenant_id)), "open", "")
+    redis.hset(balance, mapping={"settled": 5 * COST_NANOS, "reserved": COST_NANOS})
+
+    def collect_while_more_comes(_seconds: float) -> None:
+        UsageCollector(redis).drain()
+        append(redis, entry_of(api_key))
+
+    append(redis, entry_of(api_key))
+    monkeypatch.setattr("inference.metering.time.sleep", collect_while_more_comes)
+    balances.tell_redis_again(now_ms=0)
+    assert redis.xlen(keys.pool_usage(POOL)), "more has come"
+    assert settled(redis, api_key) == 5 * COST_NANOS
+    balances.tell_redis_again(now_ms=MINUTE_MS)
+    assert settled(redis, api_key) == 2 * COST_NANOS, "as much as was on record by then"
+
+
+def test_what_was_late_the_first_time_stays_spent(redis: Redis, api_key: ApiKey) -> None:
+    settle(redis, api_key)
+    balances.tell_redis_again(now_ms=0)
+    append(redis, entry_of(api_key))
+    UsageCollector(redis).drain()
+    for minute in (1, 2, 3):
+        balances.tell_redis_again(now_ms=minute * MINUTE_MS)
+    assert settled(redis, api_key) == COST_NANOS
+
+
+def test_what_waits_in_a_stream_stays_spent(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inference.metering.POSTING_PATIENCE_SECONDS", 0)
     append(redis, entry_of(api_key))
     settle(redis, api_key)
     look_for(minutes=3)
