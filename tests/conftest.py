@@ -58,6 +58,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where the groups are lost, as by pytest 9.2 with xdist 3.8, each process starts an engine."""
+    are_shared_out = getattr(session.config.option, "loadgroup", False)
+    if are_shared_out and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError(
+            "This pytest and this xdist do not share tests out by their groups."
+        )
+
+
 @pytest.fixture(scope="session")
 def test_servers() -> TestServers:
     """This run's PostgreSQL (not started until the database is asked for) and Redis servers."""
