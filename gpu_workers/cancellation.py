@@ -9,12 +9,21 @@ ASK_AGAIN_SECONDS: Final = 0.2
 
 async def cancel_and_wait(tasks: "Iterable[asyncio.Task[Any]]") -> None:
     """Cancel until every task has ended. Once is not enough: Python 3.11's `wait_for`, which
-    redis-py sends with, swallows a cancellation that meets the end of what it waits for."""
+    redis-py sends with, swallows a cancellation that meets the end of what it waits for. Whoever
+    cancels this wait is answered after that end, so that nothing runs on unseen."""
     pending = {task for task in tasks if not task.done()}
+    cancelled: asyncio.CancelledError | None = None
     while pending:
         for task in pending:
             task.cancel()
-        done, pending = await asyncio.wait(pending, timeout=ASK_AGAIN_SECONDS)
+        try:
+            await asyncio.wait(pending, timeout=ASK_AGAIN_SECONDS)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        done = {task for task in pending if task.done()}
+        pending -= done
         for task in done:
             if not task.cancelled():
                 task.exception()  # seen: whoever started it has logged it
+    if cancelled is not None:
+        raise cancelled
