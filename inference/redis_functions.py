@@ -4,9 +4,9 @@ Where Redis has a user per role the control plane alone may load them. A gateway
 as it waits for the policy snapshot, which a Redis that restarted empty has lost with them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
@@ -15,6 +15,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from gpu_workers.protocol.redis_errors import is_function_missing
 
 _log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
 
 # A key, then arguments.
 Call = tuple[str | bytes | int, ...]
@@ -67,49 +68,43 @@ class FunctionLibrary:
     async def call(self, function: str, key: str, *arguments: str | bytes | int) -> Any:
         """The function's answer. A Redis that restarted empty is given the library again, once;
         where this user may not, the first error stands until the control plane has done it."""
-        try:
-            return await self._redis.fcall(function, 1, key, *arguments)
-        except ResponseError as error:
-            if not is_function_missing(error) or not await self._bring_back():
-                raise
-        return await self._redis.fcall(function, 1, key, *arguments)
+        return await self._twice(lambda: self._redis.fcall(function, 1, key, *arguments))
 
     async def call_with(
         self, read: str, function: str, key: str, *arguments: str | bytes | int
     ) -> tuple[bytes | None, Any]:
         """What the string at the key `read` is just before the function runs, and then the answer
         of `call`; in one round trip."""
-        try:
-            return await self._read_and_call(read, function, key, *arguments)
-        except ResponseError as error:
-            if not is_function_missing(error) or not await self._bring_back():
-                raise
-        return await self._read_and_call(read, function, key, *arguments)
 
-    async def _read_and_call(
-        self, read: str, function: str, key: str, *arguments: str | bytes | int
-    ) -> tuple[bytes | None, Any]:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.get(read)
-        pipeline.fcall(function, 1, key, *arguments)
-        value, answer = await pipeline.execute()
-        return value, answer
+        async def read_and_call() -> tuple[bytes | None, Any]:
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.get(read)
+            pipeline.fcall(function, 1, key, *arguments)
+            value, answer = await pipeline.execute()
+            return value, answer
+
+        return await self._twice(read_and_call)
 
     async def call_each(self, function: str, calls: Sequence[Call]) -> None:
         """The function with the key and arguments of each call, in one round trip; the functions
         must bear repetition. Otherwise as `call`."""
+
+        async def send() -> None:
+            pipeline = self._redis.pipeline(transaction=False)
+            for key, *arguments in calls:
+                pipeline.fcall(function, 1, key, *arguments)
+            await pipeline.execute()
+
+        await self._twice(send)
+
+    async def _twice(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Where the functions are missing, once more after they were brought back."""
         try:
-            await self._send(function, calls)
+            return await work()
         except ResponseError as error:
             if not is_function_missing(error) or not await self._bring_back():
                 raise
-            await self._send(function, calls)
-
-    async def _send(self, function: str, calls: Sequence[Call]) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        for key, *arguments in calls:
-            pipeline.fcall(function, 1, key, *arguments)
-        await pipeline.execute()
+        return await work()
 
     async def _bring_back(self) -> bool:
         is_loaded = await self.load()
