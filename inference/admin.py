@@ -17,8 +17,7 @@ from unfold.contrib.filters.admin import (
 )
 from unfold.decorators import action, display
 
-from inference import dead_letters, tasks
-from inference.metering import dispatch_redis
+from inference import tasks
 from inference.models import (
     DeadLetter,
     Pool,
@@ -31,6 +30,8 @@ from inference.models import (
     Worker,
 )
 from inference.models.catalog import Capability
+from inference.operations import dead_letters
+from inference.usage.collector import dispatch_redis
 from tenants.models import Tier
 from tenants.money import dollars
 from tenants.operator_admin import LogAdmin, OperatorAdmin, ReadOnlyAdmin

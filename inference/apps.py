@@ -10,14 +10,11 @@ class InferenceConfig(AppConfig):
     name = "inference"
 
     def ready(self) -> None:
-        from inference.budgets import rebuild_budgets
-        from inference.invoice_usage import RolledUpUsage
-        from inference.metering import is_all_usage_posted
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
         from inference.models.usage import wasted_attempts_of
-        from inference.told_again import take_in_what_was_lost
-        from inference.usage_checks import (
+        from inference.operations.budgets import rebuild_budgets
+        from inference.operations.checks import (
             attempt_problems,
             generated_problems,
             open_request_problems,
@@ -27,6 +24,9 @@ class InferenceConfig(AppConfig):
             sum_problems,
             tally_problems,
         )
+        from inference.operations.resync import take_in_what_was_lost
+        from inference.usage.collector import is_all_usage_posted
+        from inference.usage.invoice_source import RolledUpUsage
         from tenants.billing.balances import register_posting_check
         from tenants.billing.usage_source import register_usage_source
         from tenants.export import register_export
@@ -54,7 +54,7 @@ class InferenceConfig(AppConfig):
 
 def _make_partitions_ahead(*, using: str, **_: Any) -> None:
     """At the end of each `migrate`, so that a new deployment has somewhere to write."""
-    from inference.usage_partitions import is_partitioned, make_partitions_ahead
+    from inference.usage.partitions import is_partitioned, make_partitions_ahead
 
     if is_partitioned(using=using):
         make_partitions_ahead(using=using)

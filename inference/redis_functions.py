@@ -23,16 +23,16 @@ Call = tuple[str | bytes | int, ...]
 
 # The files of each library, in order: Redis knows no `require`, so a library of several files is
 # loaded as one text. The first begins with the library's name.
-ADMISSION: Final = ("admission_windows.lua", "admission.lua", "admission_credit.lua")
+ADMISSION: Final = ("admission/windows.lua", "admission/admission.lua", "admission/credit.lua")
 DISPATCH: Final = (
-    "dispatch_shares.lua",
-    "dispatch_choice.lua",
-    "dispatch_workers.lua",
-    "dispatch_adapters.lua",
-    "dispatch_slots.lua",
-    "dispatch_usage.lua",
-    "dispatch_attempts.lua",
-    "dispatch.lua",
+    "dispatch/shares.lua",
+    "dispatch/choice.lua",
+    "dispatch/workers.lua",
+    "dispatch/adapters.lua",
+    "dispatch/slots.lua",
+    "dispatch/usage.lua",
+    "dispatch/attempts.lua",
+    "dispatch/dispatch.lua",
 )
 LIBRARIES: Final = (ADMISSION, DISPATCH)
 

@@ -11,15 +11,17 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_url import connect_async
-from inference import dead_letters, dispatch, reservations
-from inference.dead_letters import Letter
+from inference.admission import reservations
+from inference.dispatch import queue
+from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 from inference.errors import InferenceError
-from inference.gateway_registry import live_gateways
-from inference.metering import dispatch_redis
 from inference.models import DeadLetter, Gateway, Worker
+from inference.operations import dead_letters
+from inference.operations.dead_letters import Letter
+from inference.operations.gateway_registry import live_gateways
 from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
-from inference.usage_partitions import make_partitions_ahead
-from inference.worker_registry import PoolWorker, WorkerRegistry
+from inference.usage.collector import dispatch_redis
+from inference.usage.partitions import make_partitions_ahead
 from tenants.scoping import operator_scope
 
 _T = TypeVar("_T")
@@ -42,7 +44,7 @@ def sweep_reservations() -> int:
 @shared_task(name="inference.end_abandoned_requests", expires=10)  # type: ignore[untyped-decorator]
 def end_abandoned_requests() -> int:
     """End the requests of gateways that died; returns how many."""
-    return _on_dispatch_redis(dispatch.end_abandoned)
+    return _on_dispatch_redis(queue.end_abandoned)
 
 
 @shared_task(name="inference.make_usage_partitions", expires=3600)  # type: ignore[untyped-decorator]

@@ -17,7 +17,7 @@ from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
-from inference.usage_partitions import make_partitions
+from inference.usage.partitions import make_partitions
 from tenants import scoping
 from tenants.database_roles import OPERATOR_ROLE
 from tenants.scoping import Scope, operator_scope

@@ -13,7 +13,7 @@ from django.contrib.auth.hashers import make_password
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
-from inference.rollups import Use, add_to_rollups
+from inference.usage.rollups import Use, add_to_rollups
 from tenants.billing import invoices
 from tenants.billing.credit import top_up
 from tenants.billing.ledger import UsageCharge, post_usage

@@ -4,7 +4,7 @@ from django.db import DataError
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
 
-from inference.caller_check import bearer_token
+from inference.admission.caller_check import bearer_token
 from inference.errors import Unauthenticated
 from inference.management_api.callers import Caller, KeyBearer, Person
 from inference.management_api.errors import TooManyAttempts

@@ -4,7 +4,7 @@ gateway's snapshot is made from and so must not wait for it."""
 from dataclasses import dataclass
 
 from gpu_workers.protocol.policy import Caller
-from inference.caller_check import WRONG_KEY, check_address, check_standing, matching
+from inference.admission.caller_check import WRONG_KEY, check_address, check_standing, matching
 from inference.errors import Unauthenticated
 from tenants import api_keys
 from tenants.models import ApiKey

@@ -3,10 +3,15 @@ whatever is no address answers as an id that does not exist."""
 
 from django.urls import path, re_path
 
-from inference.management_api.api_keys import ApiKeysView, OneApiKeyView, RevokeView, RotateView
-from inference.management_api.audit_events import AuditEventsView
-from inference.management_api.balance_alert import BalanceAlertView
-from inference.management_api.invoices import (
+from inference.management_api.resources.api_keys import (
+    ApiKeysView,
+    OneApiKeyView,
+    RevokeView,
+    RotateView,
+)
+from inference.management_api.resources.audit_events import AuditEventsView
+from inference.management_api.resources.balance_alert import BalanceAlertView
+from inference.management_api.resources.invoices import (
     InvoiceCsvView,
     InvoicePdfView,
     InvoicesView,
@@ -14,28 +19,27 @@ from inference.management_api.invoices import (
     LineUsageView,
     OneInvoiceView,
 )
-from inference.management_api.ledger import (
+from inference.management_api.resources.ledger import (
     BalanceView,
     OneTransactionView,
     TransactionsView,
 )
-from inference.management_api.me import MeView
-from inference.management_api.members import MembersView, OneMemberView
-from inference.management_api.payment_events import StripeEventsView
-from inference.management_api.projects import OneProjectView, ProjectsView
-from inference.management_api.quotas import OneQuotaView, QuotaAlertsView, QuotasView
-from inference.management_api.served_models import ModelsView
-from inference.management_api.session import SessionView
-from inference.management_api.tenants import OneTenantView, TenantsView
-from inference.management_api.tier import TierView
-from inference.management_api.usage import (
+from inference.management_api.resources.me import MeView
+from inference.management_api.resources.members import MembersView, OneMemberView
+from inference.management_api.resources.payment_events import StripeEventsView
+from inference.management_api.resources.projects import OneProjectView, ProjectsView
+from inference.management_api.resources.quotas import OneQuotaView, QuotaAlertsView, QuotasView
+from inference.management_api.resources.served_models import ModelsView
+from inference.management_api.resources.session import SessionView
+from inference.management_api.resources.tenants import OneTenantView, TenantsView
+from inference.management_api.resources.tier import TierView
+from inference.management_api.resources.usage import (
     AnyTenantsCostsView,
     AnyTenantsUsageView,
     CostsView,
     UsageView,
 )
-from inference.management_api.view import Unknown
-from inference.management_api.webhooks import (
+from inference.management_api.resources.webhooks import (
     DeliveriesView,
     EndpointsView,
     OneDeliveryView,
@@ -44,6 +48,7 @@ from inference.management_api.webhooks import (
     RotateSecretView,
     SendTestView,
 )
+from inference.management_api.view import Unknown
 
 _TENANT = "tenants/<uuid:tenant_id>"
 _ENDPOINT = f"{_TENANT}/webhooks/<uuid:endpoint_id>"

@@ -7,7 +7,7 @@ from django.db import migrations
 
 from tenants.row_security import BuildTenantWall, LetWebOnly
 
-_SQL = Path(__file__).parents[1] / "usage_partitions.sql"
+_SQL = Path(__file__).parents[1] / "usage" / "partitions.sql"
 
 _TABLE = "inference_usagerecord"
 _WHOLE = "inference_usagerecord_whole"

@@ -19,8 +19,8 @@ from prometheus_client import Counter
 from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, ModelPolicy, Scope
 from gpu_workers.protocol.request_id import new_request_id
-from inference.admission import TICKET_SECONDS
-from inference.completions import Completions
+from inference.admission.gate import TICKET_SECONDS
+from inference.admission.limits import Headers
 from inference.errors import (
     Cancelled,
     InferenceError,
@@ -29,9 +29,9 @@ from inference.errors import (
     Unavailable,
     as_inference_error,
 )
-from inference.generation import Generation
-from inference.limits import Headers
-from inference.offers import InferenceRequest
+from inference.lifecycle.candidates import InferenceRequest
+from inference.lifecycle.completions import Completions
+from inference.lifecycle.generation import Generation
 from inference.openai_api.body import ClientGone, read_body
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
@@ -48,7 +48,7 @@ from inference.openai_api.responses import (
     send_part,
     start_stream,
 )
-from inference.stalled import Stalled, send_unless_stalled
+from inference.streaming.stalled_clients import Stalled, send_unless_stalled
 
 REQUESTS = Counter(
     "penstock_gateway_http_requests_total", "Answers by route and status.", ["route", "status"]

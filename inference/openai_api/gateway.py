@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from inference.completions import Completions, GatewaySettings
+from inference.lifecycle.completions import Completions, GatewaySettings
 from inference.openai_api.app import OpenAIApi
 
 

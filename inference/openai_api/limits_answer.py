@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy
-from inference.dispatch import Outlook
-from inference.limits import IN_NANOS, Standing
+from inference.admission.limits import IN_NANOS, Standing
+from inference.dispatch.queue import Outlook
 
 _UNITS: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests",

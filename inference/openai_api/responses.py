@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from gpu_workers.protocol.messages import WireError
+from inference.admission.limits import Headers as TextHeaders
 from inference.errors import InferenceError
-from inference.limits import Headers as TextHeaders
 
 Send = Any
 Headers = list[tuple[bytes, bytes]]

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from inference.background import Background
-from inference.completions import Completions, GatewaySettings
+from inference.lifecycle.completions import Completions, GatewaySettings
 from inference.websocket_api.consumer import StreamConsumer
 
 PATH: Final = "/ws/v1/stream"

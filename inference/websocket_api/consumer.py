@@ -19,7 +19,6 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, Scope
 from inference.background import Background
-from inference.completions import Completions, GatewaySettings
 from inference.errors import (
     Cancelled,
     Forbidden,
@@ -30,12 +29,13 @@ from inference.errors import (
     Unavailable,
     as_inference_error,
 )
-from inference.generation import Generation
+from inference.lifecycle.completions import Completions, GatewaySettings
+from inference.lifecycle.generation import Generation
+from inference.lifecycle.saturation import Notice
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
 from inference.openai_api.responses import error_json, retry_headers
-from inference.saturation import Notice
-from inference.stalled import send_unless_stalled
+from inference.streaming.stalled_clients import send_unless_stalled
 from inference.websocket_api.frames import (
     CancelFrame,
     FrameWriter,

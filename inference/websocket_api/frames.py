@@ -35,9 +35,9 @@ from msgspec import Meta
 
 from gpu_workers.protocol.messages import Terminal, WireError
 from inference.errors import InvalidRequest
+from inference.lifecycle.saturation import Notice
 from inference.openai_api import parsing
 from inference.openai_api.responses import error_json
-from inference.saturation import Notice
 
 MAX_FRAME_BYTES: Final = 64 * 1024
 

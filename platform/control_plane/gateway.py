@@ -17,7 +17,7 @@ from control_plane.health import Health
 from control_plane.logs import configure_structlog, logging_config
 from control_plane.open_files import allow_as_many_as_may_be
 from control_plane.status_endpoints import StatusEndpoints
-from inference.completions import GatewaySettings
+from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 
 

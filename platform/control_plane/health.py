@@ -17,7 +17,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import WireFormatError, decode_model
 from gpu_workers.protocol.policy import ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async
-from inference.worker_registry import PoolWorker, WorkerRegistry
+from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 
 TIMEOUT_SECONDS: Final = 2.0
 # However many ask, the parts are asked no more often than this.

@@ -22,9 +22,9 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
-from inference.limits import LimitScope, ScopedLimit, packed
+from inference.admission.limits import LimitScope, ScopedLimit, packed
+from inference.admission.reservations import Claim
 from inference.redis_functions import ADMISSION, library_text
-from inference.reservations import Claim
 from tests.inference.virtual_pool import START_MS, Ask, VirtualPool
 from tests.servers import servers
 

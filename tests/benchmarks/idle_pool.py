@@ -22,8 +22,8 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol.messages import Api
 from gpu_workers.protocol.policy import Caller, Scope
-from inference.completions import Completions, GatewaySettings
-from inference.offers import InferenceRequest
+from inference.lifecycle.candidates import InferenceRequest
+from inference.lifecycle.completions import Completions, GatewaySettings
 from inference.redis_functions import LIBRARIES, library_text
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import PEPPER, Snapshot, a_tier

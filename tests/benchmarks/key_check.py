@@ -77,7 +77,7 @@ async def measure_check(report: Report) -> None:
     """The gateway's own check, in process: first with nothing remembered, then known."""
     from django.conf import settings
 
-    from inference.admission import Admission
+    from inference.admission.gate import Admission
     from tenants.load_seed import load_key
 
     chosen = [f"Bearer {load_key(number)}" for number in random.sample(range(KEYS), CHECKS)]

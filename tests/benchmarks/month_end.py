@@ -54,7 +54,7 @@ def check_lines() -> int:
     """Some lines against their records, one by one; returns how many records those are."""
     from django.db.models import Count, Sum
 
-    from inference.invoice_usage import records_behind
+    from inference.usage.invoice_source import records_behind
     from tenants.billing.models import InvoiceLine
     from tenants.scoping import operator_scope
 
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--tenants", type=int, default=1_000)
     options = parser.parse_args()
     at_scale.start()
-    from inference.usage_seed import seed_usage
+    from inference.usage.seed import seed_usage
     from tenants.billing.models import Seller
     from tenants.billing.sla_credits import ensure_default_steps
     from tenants.scoping import operator_scope

@@ -61,7 +61,7 @@ def measure_ingestion(records: int) -> dict[str, Any]:
 
 def _collect(redis: "Redis") -> None:
     """Polls often, as the collectors end no earlier than told to."""
-    from inference.metering import run_collectors
+    from inference.usage.collector import run_collectors
 
     stop = threading.Event()
     collecting = threading.Thread(target=run_collectors, args=(stop,))
@@ -185,7 +185,7 @@ def _questions() -> Iterator[tuple[str, dict[str, str]]]:
 
 def measure_checks() -> dict[str, float]:
     """What fsck compares of usage, each once, in seconds."""
-    from inference.usage_checks import generated_problems, sum_problems, tally_problems
+    from inference.operations.checks import generated_problems, sum_problems, tally_problems
     from tenants.scoping import operator_scope
 
     def compare(check: Callable[[], Iterator[str]]) -> None:
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=50_000, help="of a round of ingestion")
     options = parser.parse_args()
     at_scale.start()
-    from inference.usage_seed import seed_usage
+    from inference.usage.seed import seed_usage
 
     seed = seed_usage(rows=options.rows, tenants=options.tenants, days=90)
     print(f"{seed.records} records seeded in {seed.seconds:.0f} s; {_busy()}", flush=True)

@@ -21,7 +21,7 @@ from gpu_workers.protocol.policy import (
     TenantPolicy,
     TierPolicy,
 )
-from inference.completions import GatewaySettings
+from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import Gateway, create_gateway
 from inference.websocket_api.application import WebsocketApi
 from tenants import api_keys

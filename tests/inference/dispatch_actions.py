@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_workers.protocol import keys
-from inference.dispatch import ATTEMPT_GAP
+from inference.dispatch.queue import ATTEMPT_GAP
 from inference.redis_functions import ADMISSION, library_text
 from tests.inference.dispatch_invariants import Invariants
 from tests.inference.dispatch_model import MOST_TRIES, Request, Worker

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from redis.asyncio import Redis
 
-from inference.worker_registry import WorkerRegistry
+from inference.dispatch.worker_registry import WorkerRegistry
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import PEPPER
 from tests.places import ROOT, free_port

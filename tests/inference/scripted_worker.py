@@ -22,7 +22,7 @@ from gpu_workers.protocol.messages import (
     TokenUsage,
     WireError,
 )
-from inference.dispatch import usage_entry
+from inference.dispatch.queue import usage_entry
 from tests.inference.cast import POOL, encoded_worker_info
 
 WORKER_ID = "scripted#1"

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
-from inference.admission import POLL_SECONDS
+from inference.admission.gate import POLL_SECONDS
 from tests.inference.cast import MODEL
 from tests.inference.conftest import Service
 from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled

@@ -10,13 +10,13 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import Caller, LimitName
-from inference import reservations
-from inference.admission import Admission
+from inference.admission import reservations
+from inference.admission.gate import Admission
+from inference.admission.limits import duration
+from inference.admission.reservations import Correction, Place
 from inference.charges import NOTHING, Charge, actual
-from inference.dispatch import Dispatch, usage_entry
+from inference.dispatch.queue import Dispatch, usage_entry
 from inference.errors import LimitReached, PolicyLost, QuotaExhausted
-from inference.limits import duration
-from inference.reservations import Correction, Place
 from tenants.money import dollars
 from tests.inference.callers import FREE, PRICES, a_caller, a_limit, tokens
 from tests.inference.cast import POOL, an_envelope

@@ -10,10 +10,10 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.policy import KeyDigest, Scope
-from inference import key_uses
-from inference.admission import Admission
-from inference.completions import GatewaySettings
+from inference.admission import key_activity
+from inference.admission.gate import Admission
 from inference.errors import Forbidden, InferenceError, Unauthenticated
+from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 from tenants import api_keys
 from tests.inference.cast import MODEL
@@ -278,7 +278,7 @@ async def test_the_last_use_of_a_key_is_told_once_a_minute_and_in_the_background
     await works(admission, key)
     await admission.stop()
     assert not await told(), "within the minute it is not told again"
-    monkeypatch.setattr(key_uses, "TELL_SECONDS", 0)
+    monkeypatch.setattr(key_activity, "TELL_SECONDS", 0)
     await works(admission, key)
     await admission.stop()
     assert await told()

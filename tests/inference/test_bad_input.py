@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from inference import tasks
-from inference.admission import POLL_SECONDS
-from inference.completions import GatewaySettings
+from inference.admission.gate import POLL_SECONDS
+from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 from tenants import api_keys
 from tests.inference.cast import MODEL, POOL

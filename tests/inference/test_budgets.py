@@ -11,9 +11,9 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.protocol.request_id import new_request_id
-from inference import budgets
-from inference.budgets import rebuild_budgets
 from inference.models import UsageRecord
+from inference.operations import budgets
+from inference.operations.budgets import rebuild_budgets
 from tenants import policy
 from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.default_tiers import ensure_default_tiers

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, WireError
-from inference.dispatch import Dispatch, usage_entry
+from inference.dispatch.queue import Dispatch, usage_entry
 from tests.inference.cast import POOL, an_envelope
 from tests.inference.scripted_worker import Run, ScriptedWorker, count_to_three
 from tests.polling import eventually

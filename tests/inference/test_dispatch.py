@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Assignment, Cancellation, InboxMessage, Outcome
-from inference.dispatch import (
+from inference.dispatch.queue import (
     AlreadyKnown,
     Assigned,
     Dispatch,

@@ -7,7 +7,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
-from inference.dispatch import ATTEMPT_GAP
+from inference.dispatch.queue import ATTEMPT_GAP
 from tests.inference.virtual_pool import Ask, Started, VirtualPool
 from tests.servers import servers
 

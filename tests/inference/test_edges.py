@@ -15,7 +15,7 @@ from django.core.asgi import get_asgi_application
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from inference.completions import GatewaySettings
+from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 from inference.websocket_api.application import WebsocketApi
 from tests.inference.cast import MODEL

@@ -10,9 +10,9 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, WorkerState
-from inference.completions import GatewaySettings
+from inference.dispatch.worker_registry import WorkerRegistry
+from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from inference.worker_registry import WorkerRegistry
 from tenants import api_keys
 from tests.inference.cast import MODEL, POOL, encoded_worker_info
 from tests.inference.conftest import PEPPER, Service, serving

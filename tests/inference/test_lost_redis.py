@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome
+from inference.lifecycle.settlement import Settlement
 from inference.redis_functions import LIBRARIES, library_text
-from inference.settlement import Settlement
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service, a_tier
 from tests.inference.processes import a_sim_worker

@@ -14,7 +14,7 @@ from gpu_workers.sim_engine import SimEngine
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 from inference import tasks
-from inference.dispatch import Dispatch, RequestState
+from inference.dispatch.queue import Dispatch, RequestState
 from inference.redis_functions import LIBRARIES, FunctionLibrary
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
-from inference.rerating import PriceBook
+from inference.usage.rerating import PriceBook
 from tenants.billing.balances import balance_of
 from tenants.billing.ledger import UsageCharge, post_usage
 from tenants.billing.ledger_chain import ledger_problems

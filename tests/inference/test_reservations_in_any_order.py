@@ -23,13 +23,13 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import QUOTA_NAMES, Caller, Limit, LimitName
-from inference import reservations
-from inference.admission import Admission
+from inference.admission import reservations
+from inference.admission.gate import Admission
+from inference.admission.limits import ScopedLimit, cost, limits_of
+from inference.admission.reservations import Correction
 from inference.charges import NOTHING, Charge, actual, worst_case
-from inference.dispatch import usage_entry
+from inference.dispatch.queue import usage_entry
 from inference.errors import LimitReached
-from inference.limits import ScopedLimit, cost, limits_of
-from inference.reservations import Correction
 from tests.inference.callers import a_caller
 from tests.inference.cast import POOL, an_envelope
 from tests.inference.conftest import PEPPER, a_tier

@@ -11,9 +11,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.protocol.policy import Scope
-from inference import settlement
-from inference.dispatch import RequestState
-from inference.offers import InferenceRequest
+from inference.dispatch.queue import RequestState
+from inference.lifecycle import settlement
+from inference.lifecycle.candidates import InferenceRequest
 from tests.inference.cast import MODEL, POOL, an_envelope
 from tests.inference.conftest import Service
 from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled

@@ -8,11 +8,11 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import UsageEntry
-from inference import usage_quarantine
-from inference.budgets import rebuild_budgets
-from inference.metering import UsageCollector
 from inference.models import UsageQuarantine
+from inference.operations.budgets import rebuild_budgets
 from inference.redis_functions import ADMISSION, library_text
+from inference.usage import quarantine
+from inference.usage.collector import UsageCollector
 from tenants.billing import balances
 from tenants.models import ApiKey, BillingMode
 from tests.inference.test_usage import COST_NANOS, PRICED, append, make_key
@@ -86,7 +86,7 @@ def test_what_was_counted_twice_goes_while_the_tenant_and_others_go_on(
         append(redis, entry_of(api_key))
 
     append(redis, entry_of(api_key))
-    monkeypatch.setattr("inference.metering.time.sleep", collect_while_more_comes)
+    monkeypatch.setattr("inference.usage.collector.time.sleep", collect_while_more_comes)
     balances.tell_redis_again(now_ms=0)
     assert redis.xlen(keys.pool_usage(POOL)), "more has come"
     assert settled(redis, api_key) == 5 * COST_NANOS
@@ -107,7 +107,7 @@ def test_what_was_late_the_first_time_stays_spent(redis: Redis, api_key: ApiKey)
 def test_what_waits_in_a_stream_stays_spent(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.metering.POSTING_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("inference.usage.collector.POSTING_PATIENCE_SECONDS", 0)
     append(redis, entry_of(api_key))
     settle(redis, api_key)
     look_for(minutes=3)
@@ -129,14 +129,14 @@ def test_what_is_in_quarantine_stays_spent_until_it_is_discarded(
     append(redis, entry_of(api_key))
     settle(redis, api_key)
     with monkeypatch.context() as patch:
-        patch.setattr("inference.usage_rows.decode_usage", lambda data: 1 / 0)
+        patch.setattr("inference.usage.rows.decode_usage", lambda data: 1 / 0)
         UsageCollector(redis).drain()
     look_for(minutes=3)
     assert settled(redis, api_key) == COST_NANOS
     if in_the_end == "discarded":
         UsageQuarantine.objects.all().delete()
     else:
-        assert usage_quarantine.retry([]) == (1, 0)
+        assert quarantine.retry([]) == (1, 0)
     look_for(minutes=1)
     assert settled(redis, api_key) == (0 if in_the_end == "discarded" else COST_NANOS)
 

@@ -11,8 +11,8 @@ import pytest
 import websockets
 
 from gpu_workers.protocol.messages import Outcome
-from inference import stalled
-from inference.completions import GatewaySettings
+from inference.lifecycle.completions import GatewaySettings
+from inference.streaming import stalled_clients
 from tests.inference.cast import MODEL
 from tests.inference.conftest import Service, Snapshot, a_service
 from tests.inference.scripted_worker import Run, ScriptedWorker
@@ -39,7 +39,7 @@ async def talk_without_end(run: Run) -> None:
 
 
 def _count() -> float:
-    return float(stalled.STALLED._value.get())
+    return float(stalled_clients.STALLED._value.get())
 
 
 def _narrow(port: int) -> socket.socket:

@@ -9,10 +9,10 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Delta, FrameBatch, Outcome, Terminal, TokenUsage
-from inference import frame_gap
 from inference.errors import SlowReader, StreamBroken
-from inference.frame_hub import FrameHub
-from inference.token_stream import MAX_UNREAD_BYTES, TokenStream
+from inference.streaming import reorder_buffer
+from inference.streaming.frame_hub import FrameHub
+from inference.streaming.token_stream import MAX_UNREAD_BYTES, TokenStream
 from tests.inference.cast import POOL
 from tests.polling import eventually
 
@@ -124,7 +124,7 @@ async def test_a_second_gap_is_asked_for_too(stream: TokenStream, gaps: list[int
 async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_it(
     stream: TokenStream, ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame_gap, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(reorder_buffer, "PATIENCE_SECONDS", 0)
     stream.feed(a_delta(0, b"one"), "w")
     stream.feed(a_delta(2, b"three"), "w")
     stream.feed(a_terminal(3), "w")
@@ -137,7 +137,7 @@ async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_
 async def test_a_gap_that_nobody_fills_is_made_again_where_that_is_possible(
     ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame_gap, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(reorder_buffer, "PATIENCE_SECONDS", 0)
     unfilled = asyncio.Event()
     stream = TokenStream(
         "a", ends.append, lambda: None, lambda _: None,

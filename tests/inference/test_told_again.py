@@ -12,10 +12,12 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.request_id import new_request_id
-from inference import metering, tasks, told_again
-from inference.metering import UsageCollector
+from inference import tasks
 from inference.models import Gateway, UsageRecord, Worker
-from inference.usage_intake import record_entries
+from inference.operations import resync
+from inference.usage import collector
+from inference.usage.collector import UsageCollector
+from inference.usage.ingest import record_entries
 from tenants import policy
 from tenants.models import ApiKey
 from tests.inference.cast import a_worker_info
@@ -75,7 +77,7 @@ def test_there_is_no_receipt_before_the_commit(
 
     append(redis, api_key, 1)
     with monkeypatch.context() as patch, pytest.raises(DatabaseError):
-        patch.setattr(metering, "record_entries", fail)
+        patch.setattr(collector, "record_entries", fail)
         UsageCollector(redis).drain()
     assert receipts(redis) == set()
     assert redis.xlen(keys.pool_usage(POOL)) == 1
@@ -171,7 +173,7 @@ def test_who_does_not_come_back_is_not_waited_for_for_ever(
 ) -> None:
     see_worker("gone")
     Gateway.objects.see(["gone"])
-    monkeypatch.setattr(told_again, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(resync, "PATIENCE_SECONDS", 0.2)
     assert policy.reconcile_policy()
     assert policy.written_version() is not None
 

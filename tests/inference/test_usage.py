@@ -33,9 +33,7 @@ from gpu_workers.protocol.messages import (
 )
 from gpu_workers.protocol.policy import ModelPolicy
 from gpu_workers.protocol.request_id import new_request_id
-from inference import metering, usage_intake, usage_quarantine, usage_rows
 from inference.histograms import Histogram
-from inference.metering import UsageCollector, run_collectors
 from inference.models import (
     DailyUsage,
     UsageQuarantine,
@@ -43,10 +41,12 @@ from inference.models import (
     UsageRollup,
     WastedAttempt,
 )
-from inference.usage_checks import sum_problems
-from inference.usage_intake import record_entries
-from inference.usage_partitions import month_of, months_present
-from inference.usage_rows import StreamEntry
+from inference.operations.checks import sum_problems
+from inference.usage import collector, ingest, quarantine, rows
+from inference.usage.collector import UsageCollector, run_collectors
+from inference.usage.ingest import record_entries
+from inference.usage.partitions import month_of, months_present
+from inference.usage.rows import StreamEntry
 from tenants.billing.ledger_chain import ledger_problems
 from tenants.billing.models import AccountName, LedgerEntry
 from tenants.default_tiers import ensure_default_tiers
@@ -130,8 +130,8 @@ def test_what_an_operator_ran_once_more_is_nobodys_usage(redis: Redis, api_key: 
 def test_more_than_one_batch_is_drained(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metering, "PAGE", 10)
-    monkeypatch.setattr(metering, "PAGES_OF_A_BATCH", 2)
+    monkeypatch.setattr(collector, "PAGE", 10)
+    monkeypatch.setattr(collector, "PAGES_OF_A_BATCH", 2)
     append(redis, *(usage_entry(api_key) for _ in range(35)))
     assert UsageCollector(redis).drain() == 35
     assert UsageRecord.objects.count() == 35
@@ -219,9 +219,9 @@ def raise_for(
 @pytest.mark.parametrize(
     ("module", "name", "error"),
     [
-        (usage_rows, "_record_row", TypeError("the model is a secret")),
-        (usage_intake, "_charges", KeyError("a secret")),
-        (usage_intake, "_charges", IntegrityError("a secret")),
+        (rows, "_record_row", TypeError("the model is a secret")),
+        (ingest, "_charges", KeyError("a secret")),
+        (ingest, "_charges", IntegrityError("a secret")),
     ],
 )
 def test_an_entry_that_breaks_the_intake_stops_no_others(
@@ -244,7 +244,7 @@ def test_an_entry_that_breaks_the_intake_stops_no_others(
     assert type(error).__name__ in row.reason
     assert "secret" not in row.reason
     assert waiting(redis) == 0
-    assert usage_quarantine.retry([]) == (1, 0)
+    assert quarantine.retry([]) == (1, 0)
     assert revenue(api_key) == 7 * COST_NANOS
 
 
@@ -254,12 +254,12 @@ def test_what_breaks_the_intake_stays_in_quarantine_beside_what_does_not(
     entries = [usage_entry(api_key, model=f"model-{number}") for number in range(3)]
     append(redis, *entries)
     with monkeypatch.context() as patch:
-        patch.setattr(usage_rows, "decode_usage", lambda data: 1 / 0)
+        patch.setattr(rows, "decode_usage", lambda data: 1 / 0)
         UsageCollector(redis).drain()
     assert UsageQuarantine.objects.count() == 3
     with monkeypatch.context() as patch:
-        raise_for(patch, entries[1], usage_rows, "_record_row", AttributeError())
-        assert usage_quarantine.retry([]) == (2, 1)
+        raise_for(patch, entries[1], rows, "_record_row", AttributeError())
+        assert quarantine.retry([]) == (2, 1)
     assert "AttributeError" in UsageQuarantine.objects.get().reason
 
 
@@ -280,8 +280,8 @@ def test_what_is_wrong_with_the_database_puts_nothing_in_quarantine(
         raise outage
 
     with monkeypatch.context() as patch:
-        patch.setattr(metering, "MIN_BACKOFF_SECONDS", 0.01)
-        patch.setattr(usage_intake, "add_to_rollups", fail)
+        patch.setattr(collector, "MIN_BACKOFF_SECONDS", 0.01)
+        patch.setattr(ingest, "add_to_rollups", fail)
         UsageCollector(redis).run(stop)
     assert tries == 2, "each time once, not for each half"
     assert not UsageQuarantine.objects.exists()
@@ -326,7 +326,7 @@ class TestRunning:
     """The collectors as in a process: in threads here, with connections of their own."""
 
     @pytest.fixture
-    def collector(self, redis: Redis, api_key: ApiKey) -> Iterator[None]:
+    def running_collector(self, redis: Redis, api_key: ApiKey) -> Iterator[None]:
         stop = threading.Event()
         thread = threading.Thread(target=run_collectors, args=(stop,))
         thread.start()
@@ -335,13 +335,13 @@ class TestRunning:
         thread.join(timeout=10)
         assert not thread.is_alive()
 
-    @pytest.mark.usefixtures("collector")
+    @pytest.mark.usefixtures("running_collector")
     def test_a_new_pool_is_found_while_running(self, redis: Redis, api_key: ApiKey) -> None:
         redis.sadd(keys.known_pools(), "brand-new")
         append(redis, usage_entry(api_key, pool="brand-new"), pool="brand-new")
         eventually_sync(lambda: UsageRecord.objects.filter(pool="brand-new").exists(), 2.0)
 
-    @pytest.mark.usefixtures("collector")
+    @pytest.mark.usefixtures("running_collector")
     def test_a_redis_that_came_back_empty_is_read_again(
         self, redis: Redis, api_key: ApiKey
     ) -> None:
@@ -353,7 +353,11 @@ class TestRunning:
         eventually_sync(lambda: UsageRecord.objects.count() == 2)
 
     def test_an_outage_of_postgresql_loses_nothing(
-        self, redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch, collector: None
+        self,
+        redis: Redis,
+        api_key: ApiKey,
+        monkeypatch: pytest.MonkeyPatch,
+        running_collector: None,
     ) -> None:
         refused = threading.Event()
         is_down = threading.Event()
@@ -365,7 +369,7 @@ class TestRunning:
                 raise OperationalError("the database is gone")
             record_entries(entries)
 
-        monkeypatch.setattr(metering, "record_entries", sometimes)
+        monkeypatch.setattr(collector, "record_entries", sometimes)
         append(redis, usage_entry(api_key), usage_entry(api_key))
         assert refused.wait(timeout=5)
         assert UsageRecord.objects.count() == 0
@@ -553,7 +557,7 @@ def test_collectors_that_take_each_others_entries_charge_each_once(
         finally:
             connection.close()
 
-    monkeypatch.setattr(metering, "PAGE", 10)
+    monkeypatch.setattr(collector, "PAGE", 10)
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(collect) for _ in range(3)]:
             done.result(timeout=60)
@@ -639,6 +643,6 @@ def _sums() -> tuple[Any, ...]:
     return records, hours, days, -ledger
 
 
-def _summed(rows: Any, *names: str) -> list[int]:
-    sums = rows.aggregate(**{f"sum_{name}": Sum(name) for name in names})
+def _summed(records: Any, *names: str) -> list[int]:
+    sums = records.aggregate(**{f"sum_{name}": Sum(name) for name in names})
     return [int(sums[f"sum_{name}"] or 0) for name in names]

@@ -20,13 +20,14 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome, Prices
 from gpu_workers.protocol.request_id import new_request_id
-from inference import tasks, usage_checks
-from inference.metering import UsageCollector
+from inference import tasks
+from inference.admission.reservations import Claim, Reservation
 from inference.models import DailyUsage, UsageQuarantine, UsageRecord, UsageRollup
-from inference.reservations import Claim, Reservation
-from inference.usage_intake import record_entries
-from inference.usage_partitions import month_of, months_present
-from inference.usage_rows import StreamEntry
+from inference.operations import checks
+from inference.usage.collector import UsageCollector
+from inference.usage.ingest import record_entries
+from inference.usage.partitions import month_of, months_present
+from inference.usage.rows import StreamEntry
 from tenants import policy
 from tenants.fsck import run_checks
 from tenants.models import ApiKey
@@ -146,8 +147,8 @@ def test_a_charge_that_the_ledger_lacks_is_found(api_key: ApiKey) -> None:
 
 def test_a_month_without_a_partition_is_found() -> None:
     month = month_of(datetime.now(UTC))
-    assert list(usage_checks.partition_problems()) == []
-    (later, next_one) = usage_checks.partition_problems(datetime.now(UTC) + timedelta(days=300))
+    assert list(checks.partition_problems()) == []
+    (later, next_one) = checks.partition_problems(datetime.now(UTC) + timedelta(days=300))
     assert "has no partition of" in later and "no partition" in next_one
     assert month in months_present()
 
@@ -226,7 +227,7 @@ def test_an_entry_is_taken_in_once_its_cause_is_mended(
     assert "dated in the future" in row["reason"]
     assert quarantine("retry") == {"recorded": 0, "left": 1}
     later = datetime.now(UTC) + timedelta(minutes=20)
-    monkeypatch.setattr("inference.usage_intake.record_time", lambda: later)
+    monkeypatch.setattr("inference.usage.ingest.record_time", lambda: later)
     assert quarantine("retry", str(row["id"])) == {"recorded": 1, "left": 0}
     assert UsageRecord.objects.filter(request_id=uuid.UUID(too_early)).exists()
     assert quarantine("list") == []
@@ -260,7 +261,7 @@ def test_two_entries_of_the_same_id_in_a_stream_are_both_kept(
     assert UsageQuarantine.objects.count() == 2
     assert quarantine("retry") == {"recorded": 0, "left": 2}
     later = datetime.now(UTC) + timedelta(minutes=20)
-    monkeypatch.setattr("inference.usage_intake.record_time", lambda: later)
+    monkeypatch.setattr("inference.usage.ingest.record_time", lambda: later)
     assert quarantine("retry") == {"recorded": 2, "left": 0}
     assert UsageRecord.objects.count() == before + 2
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
-from inference.usage_partitions import (
+from inference.usage.partitions import (
     make_partitions,
     make_partitions_ahead,
     month_of,

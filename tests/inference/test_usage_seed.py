@@ -9,8 +9,8 @@ from django.core.management import CommandError, call_command
 from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from inference.charges import actual
 from inference.models import DailyUsage, UsageRecord, UsageRollup
-from inference.rollups import Use, add_to_rollups
-from inference.usage_checks import attempt_problems, sum_problems
+from inference.operations.checks import attempt_problems, sum_problems
+from inference.usage.rollups import Use, add_to_rollups
 from tenants.models import Tenant
 from tenants.scoping import operator_scope
 

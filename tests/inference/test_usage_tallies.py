@@ -14,11 +14,12 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import EngineTally, Outcome, TokenUsage, UsageEntry, WasteEntry
 from gpu_workers.protocol.request_id import new_request_id
-from inference import models, usage_quarantine
-from inference.metering import UsageCollector
+from inference import models
 from inference.models import UsageQuarantine, UsageRecord, Worker
-from inference.usage_checks import attempt_problems, generated_problems, tally_problems
-from inference.usage_partitions import make_partitions, month_of, months_later
+from inference.operations.checks import attempt_problems, generated_problems, tally_problems
+from inference.usage import quarantine
+from inference.usage.collector import UsageCollector
+from inference.usage.partitions import make_partitions, month_of, months_later
 from tenants.models import ApiKey
 from tenants.scoping import tenant_scope
 from tests.inference.test_fleet import worker_info
@@ -149,7 +150,7 @@ def test_a_tally_that_can_be_no_row_is_kept_in_quarantine(
     assert _kept() == {ONE: (6, True)}
     row = UsageQuarantine.objects.get()
     assert reason in row.reason
-    assert usage_quarantine.retry([]) == (0, 1)
+    assert quarantine.retry([]) == (0, 1)
 
 
 def test_a_tally_is_for_operators_alone(redis: Redis, api_key: ApiKey) -> None:

@@ -12,9 +12,9 @@ from websockets.exceptions import InvalidStatus
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
-from inference.admission import POLL_SECONDS
-from inference.completions import GatewaySettings
+from inference.admission.gate import POLL_SECONDS
 from inference.errors import REDIS_ERRORS
+from inference.lifecycle.completions import GatewaySettings
 from inference.websocket_api.application import WebsocketApi
 from inference.websocket_api.consumer import CONNECTIONS
 from tests.inference.cast import MODEL, POOL

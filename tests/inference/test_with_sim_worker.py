@@ -14,9 +14,9 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
-from inference import token_stream
 from inference.charges import NOTHING, actual
-from inference.worker_registry import WorkerRegistry
+from inference.dispatch.worker_registry import WorkerRegistry
+from inference.streaming import token_stream
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import Service
 from tests.inference.processes import a_sim_worker

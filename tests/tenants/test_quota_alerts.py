@@ -9,8 +9,8 @@ from redis.asyncio import Redis as AsyncRedis
 
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
-from inference.limits import packed
-from inference.reservations import Claim, Reservations
+from inference.admission.limits import packed
+from inference.admission.reservations import Claim, Reservations
 from tenants.models import ApiKey, Project, Quota, QuotaAlert
 from tenants.quota_alerts import raise_quota_alerts
 from tenants.webhooks.models import Event

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from inference.metering import UsageCollector, dispatch_redis, run_collectors
+from inference.usage.collector import UsageCollector, dispatch_redis, run_collectors
 from tenants.management.reporting import ReportingCommand
 
 

@@ -7,10 +7,10 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from redis import Redis
 
-from inference import dead_letters
-from inference.dead_letters import Letter
 from inference.errors import Unavailable
-from inference.metering import dispatch_redis
+from inference.operations import dead_letters
+from inference.operations.dead_letters import Letter
+from inference.usage.collector import dispatch_redis
 from tenants.management.reporting import Fact, ReportingCommand
 
 _NEEDS_ID = ("show", "retry", "discard")

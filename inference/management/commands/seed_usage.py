@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from inference.usage_seed import seed_usage
+from inference.usage.seed import seed_usage
 from tenants.management.reporting import ReportingCommand
 
 _MOST_DAYS = 365  # partitions are made for a year

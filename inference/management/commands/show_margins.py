@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from inference.margins import Margin, margins
+from inference.usage.margins import Margin, margins
 from tenants.management.arguments import day
 from tenants.management.reporting import Fact, ReportingCommand
 from tenants.money import dollars

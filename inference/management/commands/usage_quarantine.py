@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from inference import usage_quarantine
 from inference.models import UsageQuarantine
+from inference.usage import quarantine
 from tenants.management.reporting import ReportingCommand
 
 _SHOWN = 1000
@@ -36,7 +36,7 @@ class Command(ReportingCommand):
                 "`usage_quarantine list`."
             )
         if action == "retry":
-            recorded, left = usage_quarantine.retry(ids)
+            recorded, left = quarantine.retry(ids)
             self.report(options, recorded=recorded, left=left)
         elif not ids:
             raise CommandError("usage_quarantine discard takes the ids of what is to go for good.")

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from inference.histograms import ERROR
-from inference.rollups import Use, add_to_rollups
+from inference.usage.rollups import Use, add_to_rollups
 from tenants.models import ApiKey, Project, User
 from tenants.scoping import operator_scope
 from tests.inference.management_api.conftest import ApiClient

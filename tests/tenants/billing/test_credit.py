@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import LimitName
-from inference.limits import packed
+from inference.admission.limits import packed
 from inference.redis_functions import ADMISSION, library_text
 from tenants.billing import balances, credit
 from tenants.billing.ledger import UsageCharge, post_usage

@@ -12,8 +12,8 @@ from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Sum
 
 from gpu_workers.protocol.messages import Outcome, Prices
-from inference.invoice_usage import records_behind
 from inference.models import DailyUsage
+from inference.usage.invoice_source import records_behind
 from tenants.billing import credit, invoices, ledger
 from tenants.billing.credit_use import credit_used
 from tenants.billing.invoice_check import invoice_problems

@@ -19,8 +19,8 @@ from django.db import connections, transaction
 from django.db.models import Sum
 
 from inference.models import DailyUsage
-from inference.usage_checks import sum_problems
-from inference.usage_seed import seed_usage
+from inference.operations.checks import sum_problems
+from inference.usage.seed import seed_usage
 from tenants.billing import ledger
 from tenants.billing.invoice_check import invoice_problems
 from tenants.billing.ledger_chain import ledger_problems

@@ -6,8 +6,8 @@ from typing import Any
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Prices, TokenUsage
 from inference.models import UsageRecord
-from inference.usage_intake import record_entries
-from inference.usage_rows import StreamEntry
+from inference.usage.ingest import record_entries
+from inference.usage.rows import StreamEntry
 from tenants.models import ApiKey, Project
 from tests.usage_entries import POOL, usage_entry
 

@@ -1,0 +1,259 @@
+"""The gate of one gateway process: who may call, which models they see, and how much they may use.
+
+Works on Redis alone: the policy snapshot says who and how much, reservations what is used of it.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import Prices
+from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope, is_visible_to
+from inference.admission.key_activity import KeyUses
+from inference.admission.key_check import ApiKeyCheck
+from inference.admission.limits import (
+    Headers,
+    ScopedLimit,
+    Standing,
+    cost,
+    limits_of,
+    packed,
+    rate_limit_headers,
+    refusal,
+)
+from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
+from inference.admission.reservations import Claim, Clock, Correction, Place, Reservations
+from inference.charges import Charge
+from inference.errors import InferenceError, ModelNotFound, PolicyLost, Unauthenticated
+from inference.redis_retry import patiently
+
+__all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
+
+_log = structlog.get_logger(__name__)
+
+TICKET_SECONDS: Final = 30
+_MINUTE_MS: Final = 60_000
+_LIMITS_KEPT: Final = 10_000
+_NO_LIMITS: Final = packed([])
+# Before a caller is known, its tier's patience is not: this one's is for who it may be.
+_LOST_SNAPSHOT_SECONDS: Final = 30.0
+_SLIDING: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admitted:
+    """A request has reserved what it may cost at most. `headers` tell its client what is left."""
+
+    charge: Charge
+    prices: Prices
+    headers: Headers
+
+
+class Admission:
+    """The gate. `clock` (Unix ms) replaces Redis TIME where use is counted, for tests only."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        pepper: bytes,
+        previous_peppers: tuple[bytes, ...] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self._redis = redis
+        self._snapshot = PolicySnapshot(redis)
+        self._reservations = Reservations(redis, clock=clock)
+        self._uses = KeyUses(redis)
+        self._limits: dict[int, tuple[Caller, list[ScopedLimit], bytes]] = {}
+        self._check = ApiKeyCheck(
+            self._snapshot,
+            pepper=pepper,
+            previous_peppers=previous_peppers,
+            on_use=self._uses.note_use,
+            on_earlier_pepper=self._uses.note_digest,
+        )
+
+    async def start(self) -> None:
+        """Loads the functions, reads the snapshot's version and follows it from now on."""
+        try:
+            await self._reservations.load_functions()
+        except (RedisError, OSError) as error:
+            _log.warning("admission_starts_without_redis", reason=repr(error))
+        await self._snapshot.start()
+        self._uses.start()
+
+    async def stop(self) -> None:
+        await self._snapshot.stop()
+        await self._uses.stop()
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether there is a snapshot to check keys against."""
+        return self._snapshot.version is not None
+
+    # who ----------------------------------------------------------------------------------------
+
+    async def authenticate(
+        self, authorization: str | None, *, address: str | None, scope: Scope | None
+    ) -> Caller:
+        """See `ApiKeyCheck.authenticate`. A snapshot that Redis has lost is waited for."""
+        return await patiently(
+            lambda: self._check.authenticate(authorization, address, scope),
+            until=time.monotonic() + _LOST_SNAPSHOT_SECONDS,
+        )
+
+    async def still(self, caller: Caller, *, address: str | None, scope: Scope | None) -> Caller:
+        """See `ApiKeyCheck.still`."""
+        return await self._check.still(caller, address, scope)
+
+    async def refusal_of(self, caller: Caller) -> InferenceError | None:
+        """See `ApiKeyCheck.refusal_of`."""
+        return await self._check.refusal_of(caller)
+
+    async def issue_ticket(self, caller: Caller) -> str:
+        """A word that stands for the caller once, within `TICKET_SECONDS`: browsers cannot set
+        headers on a websocket. Redis holds only its digest."""
+        ticket = secrets.token_urlsafe(32)
+        await self._redis.set(_ticket_key(ticket), codec.encode(caller), ex=TICKET_SECONDS)
+        return ticket
+
+    async def redeem_ticket(self, ticket: str, *, address: str | None, scope: Scope) -> Caller:
+        """Whom a ticket stood for; it is void from now on."""
+        data = await self._redis.getdel(_ticket_key(ticket))
+        if not isinstance(data, bytes):
+            raise Unauthenticated("This ticket is unknown, used or too old; ask for another.")
+        return await self.still(codec.decode_caller(data), address=address, scope=scope)
+
+    # what ---------------------------------------------------------------------------------------
+
+    async def visible_models(self, caller: Caller) -> list[ModelPolicy]:
+        models = await self._snapshot.models()
+        return [model for model in models.values() if is_visible_to(model, caller)]
+
+    async def model(self, name: str, caller: Caller) -> ModelPolicy:
+        """The model, if the caller may know of it."""
+        model = (await self._snapshot.models()).get(name)
+        if model is None or not is_visible_to(model, caller):
+            raise ModelNotFound(
+                f"The model {name[:200]!r} does not exist, or you have no access to it; "
+                "GET /v1/models lists yours.",
+                param="model",
+            )
+        return model
+
+    # how much -----------------------------------------------------------------------------------
+
+    async def reserve(
+        self,
+        request_id: str,
+        caller: Caller,
+        pool: str,
+        charge: Charge,
+        prices: Prices,
+        *,
+        instead: Place | None = None,
+        again: bool = False,
+    ) -> Admitted:
+        """Counts the request against every limit of its key, project, tenant and tier, or raises
+        `LimitReached` and counts it against none. Raises `PolicyLost`, which may be waited out, in
+        a Redis that has lost what is used. `instead`: where else it may run; `again`: it was tried
+        before, and nobody knows how that ended."""
+        limits, packed_limits = self._limits_of(caller)
+        claim = _claim(caller, pool, charge, prices, instead)
+        answer = await self._reservations.reserve_if_restored(
+            caller.tenant_id, request_id, claim, packed_limits, again=again
+        )
+        if answer is None:
+            raise PolicyLost(
+                "The service has lost what is used of the limits and counts it again; ask again.",
+                retry_after_seconds=1,
+            )
+        now_ms, refusing = answer.now_ms, answer.refusing
+        resets_at_ms = now_ms + _MINUTE_MS
+        if refusing is None:
+            standings = [
+                Standing(limit, used + cost(limit.name, charge), resets_at_ms)
+                for limit, used in zip(limits, answer.used, strict=True)
+                if limit.name in _SLIDING
+            ]
+            headers = rate_limit_headers(standings, now_ms)
+            return Admitted(charge=charge, prices=prices, headers=headers)
+        standings = [
+            Standing(limit, used, resets_at_ms if used else None)
+            for limit, used in zip(limits, answer.used, strict=True)
+        ]
+        if answer.wait_ms is not None:
+            limit, used = limits[refusing], answer.used[refusing]
+            standings[refusing] = Standing(limit, used, now_ms + answer.wait_ms)
+        headers = rate_limit_headers(standings, now_ms)
+        raise refusal(caller, standings[refusing], charge, answer.wait_ms, headers)
+
+    async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
+        """Reserves once more for a request that was admitted before Redis lost it: no limit
+        refuses, and the sliding minutes have begun anew."""
+        claim = _claim(caller, pool, admitted.charge, admitted.prices)
+        await self._reservations.reserve(caller.tenant_id, request_id, claim, _NO_LIMITS)
+
+    async def wait_for_policy(self) -> None:
+        """Returns as soon as `has_policy`."""
+        await self._snapshot.wait()
+
+    async def is_policy_in_redis(self) -> bool:
+        """See `PolicySnapshot.is_in_redis`."""
+        return await self._snapshot.is_in_redis()
+
+    async def true_down(self, corrections: Iterable[Correction]) -> None:
+        """See `Reservations.true_down`."""
+        await self._reservations.true_down(corrections)
+
+    async def settle(self, corrections: Iterable[Correction]) -> None:
+        """See `Reservations.settle`."""
+        await self._reservations.settle(corrections)
+
+    async def standings(self, caller: Caller) -> list[Standing]:
+        """How the caller stands against each of its limits."""
+        limits, packed_limits = self._limits_of(caller)
+        key = caller.key
+        now_ms, uses = await self._reservations.standing(
+            caller.tenant_id, key.key_id, key.project_id, packed_limits
+        )
+        return [
+            Standing(limit, used, now_ms + wait_ms if wait_ms else None)
+            for limit, (used, wait_ms) in zip(limits, uses, strict=True)
+        ]
+
+    def _limits_of(self, caller: Caller) -> tuple[list[ScopedLimit], bytes]:
+        """Kept for as long as the key check gives out the same caller."""
+        kept = self._limits.get(id(caller))
+        if kept is None or kept[0] is not caller:
+            if len(self._limits) >= _LIMITS_KEPT:
+                self._limits.clear()
+            limits = limits_of(caller)
+            kept = self._limits[id(caller)] = (caller, limits, packed(limits))
+        return kept[1], kept[2]
+
+
+def _claim(
+    caller: Caller, pool: str, charge: Charge, prices: Prices, instead: Place | None = None
+) -> Claim:
+    return Claim(
+        key_id=caller.key.key_id,
+        project_id=caller.key.project_id,
+        tokens=charge.tokens,
+        nanos=charge.nanos,
+        pool=pool,
+        prices=prices,
+        instead=instead,
+    )
+
+
+def _ticket_key(ticket: str) -> str:
+    return keys.stream_ticket(hashlib.sha256(ticket.encode()).hexdigest())

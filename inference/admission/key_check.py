@@ -1,0 +1,138 @@
+"""Whether an API key works, now and from this address, against the policy snapshot alone.
+
+A key that has proved itself is remembered under the SHA-256 of the whole key until the snapshot's
+version changes; what changes without a version (time, the caller's address) is checked each time.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, KeyDigest, Scope
+from inference.admission.caller_check import (
+    WRONG_KEY,
+    bearer_token,
+    check_address,
+    check_scope,
+    check_standing,
+    matching,
+)
+from inference.admission.policy_snapshot import PolicySnapshot
+from inference.errors import Forbidden, InferenceError, Unauthenticated, Unavailable
+from tenants import api_keys
+
+_CALLERS_KEPT: Final = 50_000
+_NO_DIGESTS: Final = (KeyDigest(digest=bytes(32)),)
+
+
+class ApiKeyCheck:
+    """The check of one gateway process. `on_use` hears the public id of each key that was used,
+    `on_earlier_pepper` of one that proved itself under an earlier pepper, with its digest under
+    that one followed by that under the current one."""
+
+    def __init__(
+        self,
+        snapshot: PolicySnapshot,
+        *,
+        pepper: bytes,
+        previous_peppers: tuple[bytes, ...] = (),
+        on_use: Callable[[str], None],
+        on_earlier_pepper: Callable[[str, bytes], None],
+    ) -> None:
+        self._snapshot = snapshot
+        self._pepper = pepper
+        self._previous_peppers = previous_peppers
+        self._on_use = on_use
+        self._on_earlier_pepper = on_earlier_pepper
+        self._callers: dict[bytes, Caller] = {}  # by the whole SHA-256 of the presented key
+        self._callers_version: bytes | None = None
+
+    async def authenticate(
+        self, authorization: str | None, address: str | None, scope: Scope | None
+    ) -> Caller:
+        """Who an Authorization header speaks for, if its key works from this address and has the
+        scope (None: any will do). Raises `Unauthenticated`, `Forbidden`, and `Unavailable` while
+        there is no snapshot to tell."""
+        key = bearer_token(authorization)
+        fingerprint = hashlib.sha256(key.encode()).digest()
+        version = self._snapshot.version
+        if version != self._callers_version:
+            self._callers.clear()
+            self._callers_version = version
+        caller = self._callers.get(fingerprint)
+        if caller is None:
+            caller = await self._prove(key)
+            # What was read while the version changed may be of either.
+            if version == self._snapshot.version and len(self._callers) < _CALLERS_KEPT:
+                self._callers[fingerprint] = caller
+        check_standing(caller)
+        check_address(caller, address)
+        check_scope(caller, scope)
+        self._on_use(caller.public_key_id)
+        return caller
+
+    async def still(self, caller: Caller, address: str | None, scope: Scope | None) -> Caller:
+        """The same caller under today's policy, for connections that outlive one request."""
+        caller = await self._today(caller)
+        check_standing(caller)
+        check_address(caller, address)
+        check_scope(caller, scope)
+        return caller
+
+    async def refusal_of(self, caller: Caller) -> InferenceError | None:
+        """Why what this caller has open has to end, if it has. A snapshot that is gone ends
+        nothing."""
+        try:
+            check_standing(await self._today(caller))
+        except (Unauthenticated, Forbidden) as error:
+            return error
+        except Unavailable:
+            return None
+        return None
+
+    async def _today(self, caller: Caller) -> Caller:
+        self._snapshot.require()
+        row = await self._snapshot.api_key(caller.public_key_id)
+        if row is None:
+            raise Unauthenticated(WRONG_KEY)
+        if row is caller.key and await self._snapshot.tenant(row.tenant_id) is caller.tenant:
+            return caller
+        return await self._caller(caller.public_key_id, row, caller.proofs)
+
+    async def _prove(self, key: str) -> Caller:
+        try:
+            public_id = api_keys.parse(key).public_id
+        except api_keys.MalformedApiKey as error:
+            raise Unauthenticated(f"This is no API key of ours: {error}.") from None
+        self._snapshot.require()
+        row = await self._snapshot.api_key(public_id)
+        proofs = self._proofs(key, public_id, row)
+        # Unknown and wrong keys cost the same and are told the same.
+        if row is None or not proofs:
+            raise Unauthenticated(WRONG_KEY)
+        return await self._caller(public_id, row, proofs)
+
+    def _proofs(self, key: str, public_id: str, row: ApiKeyPolicy | None) -> list[bytes]:
+        """Digests of the key, if one of them is on its row; else nothing."""
+        digests = row.digests if row is not None else _NO_DIGESTS
+        current = api_keys.digest(key, self._pepper)
+        if matching(digests, [current]) is not None:
+            return [current]
+        for pepper in self._previous_peppers:
+            earlier = api_keys.digest(key, pepper)
+            match = matching(digests, [earlier])
+            if match is not None:
+                if match.expires_at_ms is None:
+                    self._on_earlier_pepper(public_id, earlier + current)
+                return [current, earlier]
+        return []
+
+    async def _caller(self, public_id: str, row: ApiKeyPolicy, proofs: list[bytes]) -> Caller:
+        tenant = await self._snapshot.tenant(row.tenant_id)
+        if tenant is None:
+            raise Unavailable(
+                "The service is reading a change of its policy; ask again.",
+                code="policy_unavailable",
+                retry_after_seconds=1,
+            )
+        return Caller(public_key_id=public_id, key=row, tenant=tenant, proofs=proofs)

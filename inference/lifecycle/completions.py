@@ -1,0 +1,227 @@
+"""The use case: admit -> queue -> stream -> settle. Doors call only this.
+
+A `Generation` is what a door reads from. Its end is settled in the background, whether or not the
+door is still there: a client that leaves never takes the accounting with it.
+"""
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from prometheus_client import Counter
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import RedisError
+
+from gpu_workers.protocol.policy import Caller, ModelPolicy
+from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
+from gpu_workers.protocol.request_id import new_request_id
+from inference.admission.gate import Admission, Admitted
+from inference.charges import dearest
+from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, Outlook
+from inference.dispatch.worker_registry import WorkerRegistry
+from inference.errors import InferenceError, LimitReached, Unavailable
+from inference.lifecycle.candidates import InferenceRequest, Offer, Offers
+from inference.lifecycle.generation import Generation
+from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
+from inference.lifecycle.settlement import Settlement
+from inference.redis_retry import patiently
+from inference.streaming.frame_hub import FrameHub
+
+_log = structlog.get_logger(__name__)
+
+# How many queues one question about all of them looks at.
+MOST_OUTLOOKS: Final = 32
+_REDIS_CONNECTIONS: Final = 64
+_REDIS_WAIT_SECONDS: Final = 5
+
+ADMITTED = Counter("penstock_gateway_admitted_total", "Requests admitted.", ["api"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """What a gateway process is told from outside. Secrets never show in its repr."""
+
+    dispatch_redis_url: str = field(repr=False)
+    api_key_pepper: bytes = field(repr=False)
+    # Keys that were issued under one of these go on working while the pepper is being changed.
+    previous_api_key_peppers: tuple[bytes, ...] = field(repr=False, default=())
+    cache_salt_secret: bytes = field(repr=False)
+    allowed_origins: tuple[str, ...] = ()
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_queue_length: int = 1_000
+    max_requests_per_websocket: int = 64
+    drain_seconds: float = 5.0
+    # A connection that takes in nothing for so long is ended.
+    stall_seconds: float = 30.0
+
+
+class Completions:
+    """Every request of one gateway process, from admission to settlement."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        url = settings.dispatch_redis_url
+        self._settings = settings
+        # redis-py's own patience is seconds: better a quick 503 than a caller that waits.
+        # A burst waits for a connection: the ordinary pool fails the 101st request at once.
+        self._redis: Redis = connect_async_bounded(
+            url,
+            max_connections=_REDIS_CONNECTIONS,
+            wait_seconds=_REDIS_WAIT_SECONDS,
+            socket_timeout=5,
+            socket_connect_timeout=2,
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2),
+        )
+        # A client of its own: redis-py's socket timeout would end a blocking read. The hub's
+        # supervisor does the retrying.
+        self._blocking_redis: Redis = connect_async(
+            url, socket_timeout=None, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+        )
+        self.admission = Admission(
+            self._redis,
+            pepper=settings.api_key_pepper,
+            previous_peppers=settings.previous_api_key_peppers,
+        )
+        self.dispatch = Dispatch(self._redis)
+        self.hub = FrameHub(self._redis, self._blocking_redis)
+        self.workers = WorkerRegistry(self._redis)
+        self._offers = Offers(
+            self.admission,
+            self.workers,
+            gateway_id=self.hub.gateway_id,
+            cache_salt_secret=settings.cache_salt_secret,
+        )
+        self.settlement = Settlement(self.admission, self.dispatch, self.hub)
+        self._is_stopping = False
+
+    # the life of the process --------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Comes up also while Redis is away: requests get 503 until it answers."""
+        try:
+            await self.dispatch.load_functions()
+        except (RedisError, OSError) as error:
+            _log.warning("gateway_starts_without_redis", reason=repr(error))
+        await self.admission.start()
+        await self.hub.start()
+        self.settlement.start()
+
+    async def stop(self) -> None:
+        """Cancels what is still open, waits for its end within the drain time, and lets go."""
+        self._is_stopping = True
+        await self.settlement.stop(drain_seconds=self._settings.drain_seconds)
+        await self.admission.stop()
+        await self.hub.stop()
+        await self._blocking_redis.aclose()
+        await self._redis.aclose()
+
+    async def outlooks(self, caller: Caller, models: list[ModelPolicy]) -> dict[str, Outlook]:
+        """What one more request would find in each model's queue, by the model's name; of the
+        first `MOST_OUTLOOKS` pools only."""
+        pools = list(dict.fromkeys(model.pool for model in models))[:MOST_OUTLOOKS]
+        found = await asyncio.gather(
+            *(
+                self.dispatch.outlook(pool, caller.tier.service_class, caller.tenant_id)
+                for pool in pools
+            )
+        )
+        by_pool = dict(zip(pools, found, strict=True))
+        return {model.name: by_pool[model.pool] for model in models if model.pool in by_pool}
+
+    # a request ----------------------------------------------------------------------------------
+
+    async def begin(
+        self, caller: Caller, request: InferenceRequest, *, request_id: str | None = None
+    ) -> Generation:
+        """Admits and queues a request; raises an `InferenceError` if that may not be."""
+        if self._is_stopping:
+            raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
+        until = time.monotonic() + caller.tier.max_queue_seconds
+        wanted, instead, why_not = await patiently(
+            lambda: self._offers_for(caller, request, request_id or new_request_id()), until=until
+        )
+        admitted = await self._reserve(caller, wanted, instead, until)
+        generation = self.settlement.open(wanted.envelope, caller, admitted, wanted.bounds)
+        try:
+            await self._queue(generation, instead, why_not, until)
+        except InferenceError as error:
+            error.headers = admitted.headers
+            raise
+        generation.is_enqueued = True
+        if self._is_stopping:
+            generation.cancel()
+        ADMITTED.labels(request.api.value).inc()
+        return generation
+
+    async def _offers_for(
+        self, caller: Caller, request: InferenceRequest, request_id: str
+    ) -> tuple[Offer, Offer | None, str]:
+        wanted = await self._offers.wanted(caller, request, request_id)
+        return wanted, *await self._offers.smaller(caller, request, wanted)
+
+    async def _reserve(
+        self, caller: Caller, wanted: Offer, instead: Offer | None, until: float
+    ) -> Admitted:
+        """Whichever of them it will be, it is covered."""
+        envelope, tries = wanted.envelope, itertools.count()
+        offers = [wanted] if instead is None else [wanted, instead]
+        try:
+            return await patiently(
+                lambda: self.admission.reserve(
+                    envelope.request_id,
+                    caller,
+                    envelope.pool,
+                    dearest(offer.worst_case for offer in offers),
+                    wanted.prices,
+                    instead=None if instead is None else instead.place,
+                    again=next(tries) > 0,
+                ),
+                until=until,
+            )
+        except LimitReached:
+            raise
+        except BaseException:
+            # Whether it is reserved is unknown.
+            self.settlement.give_back(envelope)
+            raise
+
+    async def _queue(
+        self, generation: Generation, instead: Offer | None, why_not: str, until: float
+    ) -> None:
+        """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
+        model = generation.envelope.model
+        answer = await self._enqueue(generation, until)
+        if not isinstance(answer, NOT_TAKEN):
+            generation.notice = notice_of(answer)
+            return
+        if instead is not None:
+            self.settlement.move(generation, instead)
+            second = await self._enqueue(generation, until)
+            if not isinstance(second, NOT_TAKEN):
+                generation.notice = notice_of(second, instead_of=model)
+                return
+            why_not = f"{instead.envelope.model}, which answers instead, is saturated too."
+        self.settlement.forget(generation)
+        raise refusal(generation.caller, model, answer, because=why_not)
+
+    async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
+        try:
+            answer = await patiently(
+                lambda: self.dispatch.enqueue(
+                    generation.envelope, max_queue_length=self._settings.max_queue_length
+                ),
+                until=until,
+            )
+        except BaseException:
+            # Whether it is queued is unknown: its end has to be found out.
+            generation.is_enqueued = True
+            generation.cancel()
+            raise
+        generation.is_assigned = isinstance(answer, Assigned) or (
+            isinstance(answer, AlreadyKnown) and answer.state == "running"
+        )
+        return answer

@@ -1,0 +1,90 @@
+"""Ends that a gateway makes up, where no worker tells of one: with what it had accepted."""
+
+import time
+from typing import Final
+
+from gpu_workers.protocol.messages import Outcome, Terminal, TokenUsage, UsageEntry
+from inference.dispatch.queue import usage_entry
+from inference.errors import AttemptsExhausted, Cancelled, InferenceError, Unavailable, WorkerLost
+from inference.lifecycle.generation import Generation
+from inference.streaming.token_stream import TokenStream
+
+_EXPIRED_RETRY_SECONDS: Final = 5
+
+
+def worker_lost() -> WorkerLost:
+    return WorkerLost("The worker that held this request died; ask again.", retry_after_seconds=1)
+
+
+def exhausted() -> AttemptsExhausted:
+    return AttemptsExhausted("Every worker that took this request died with it.")
+
+
+def cancelled() -> Cancelled:
+    return Cancelled("The request was cancelled.")
+
+
+def not_taken(generation: Generation) -> Unavailable:
+    waited = time.monotonic() - generation.started_at
+    return Unavailable(
+        f"No worker was free for this request within {waited:.0f} s; try again later.",
+        code="queue_timeout",
+        retry_after_seconds=_EXPIRED_RETRY_SECONDS,
+    )
+
+
+def end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> Terminal:
+    stream = generation.stream
+    return Terminal(
+        request_id=stream.request_id,
+        attempt=stream.attempt,
+        seq=0,
+        outcome=outcome,
+        usage=_accepted(stream),
+        error=error.to_wire(),
+    )
+
+
+def missed_end_of(generation: Generation, record: UsageEntry) -> Terminal:
+    """For a reader to whom the end did not come, although the request has one."""
+    stream = generation.stream
+    is_well = record.outcome is Outcome.COMPLETED
+    return Terminal(
+        request_id=stream.request_id,
+        attempt=stream.attempt,
+        seq=0,
+        outcome=Outcome.FAILED if is_well else record.outcome,
+        usage=record.usage,
+        error=worker_lost().to_wire(),
+    )
+
+
+def entry_of(
+    generation: Generation,
+    attempt: int,
+    outcome: Outcome,
+    error: InferenceError,
+    *,
+    resumed: int = 0,
+) -> UsageEntry:
+    """`resumed`: tokens that the pool has for an attempt to go on from, read here or not."""
+    stream = generation.stream
+    begun_at = stream.first_frame_at
+    return usage_entry(
+        generation.envelope,
+        attempt=attempt,
+        outcome=outcome,
+        error_code=error.to_wire().code,
+        worker_id=stream.worker_id,
+        usage=_accepted(stream),
+        ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
+        resumed=resumed,
+    )
+
+
+def _accepted(stream: TokenStream) -> TokenUsage:
+    return TokenUsage(
+        prompt_tokens=stream.prompt_tokens,
+        cached_tokens=stream.cached_tokens,
+        completion_tokens=stream.completion_tokens,
+    )

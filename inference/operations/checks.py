@@ -1,0 +1,309 @@
+"""What must hold of usage, for fsck: records, sums and ledger say the same, every token that was
+generated is billed or wasted, nothing is left open.
+
+Each comparison is one statement, so that it sees one moment of a database that is written to.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from django.db import connection
+from django.utils import timezone
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Outcome
+from inference.admission.reservations import SWEEP_AGE_MS, Reservation, read_reservation
+from inference.dispatch.queue import ATTEMPT_GAP
+from inference.models import UsageQuarantine, UsageRecord
+from inference.models.fleet import FORGOTTEN_AFTER
+from inference.usage.collector import dispatch_redis
+from inference.usage.partitions import month_of, months_later, months_present
+from inference.usage.rollups import COUNTERS
+
+_CHUNK: Final = 2000
+# Twice what the sweeper waits, and the time that a record takes to PostgreSQL.
+_RESOLVED_AFTER_MS: Final = 2 * SWEEP_AGE_MS + 60_000
+# What a worker's outbox may keep to itself where its Redis or PostgreSQL is away.
+_RECORDED_AFTER: Final = timedelta(hours=1)
+# A life may have gone on after the control plane saw it last, which may have been away.
+_UNSEEN: Final = timedelta(hours=1)
+
+# What each source has of the counters that it has another way than as a column.
+_OF_RECORDS: Final = {
+    "requests": "count(*)",
+    **{outcome: f"count(*) FILTER (WHERE outcome = '{outcome}')" for outcome in map(str, Outcome)},
+}
+_OF_ATTEMPTS: Final = {"wasted_tokens": "sum(completion_tokens)"}
+_OF_LEDGER: Final = {"cost_nanos": "-sum(entry.nanos)"}
+_SUMS: Final = """
+WITH of_attempts AS (
+    SELECT tenant_id, model, completion_tokens, to_timestamp(
+        ('x' || left(replace(request_id::text, '-', ''), 12))::bit(48)::bigint / 1000.0
+    ) AS made_at FROM inference_wastedattempt
+),
+said AS (
+    SELECT 'records' AS source, tenant_id, model, (arrived_at AT TIME ZONE 'UTC')::date AS day,
+        {of_records}
+    FROM inference_usagerecord GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'records', tenant_id, model, (made_at AT TIME ZONE 'UTC')::date, {of_attempts}
+    FROM of_attempts GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'hourly rollups', tenant_id, model, (hour AT TIME ZONE 'UTC')::date, {of_rollups}
+    FROM inference_usagerollup GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'daily rollups', tenant_id, model, day, {of_rollups}
+    FROM inference_dailyusage GROUP BY 2, 3, 4
+    UNION ALL
+    SELECT 'ledger', entry.tenant_id, entry.model, entry.day, {of_ledger}
+    FROM billing_ledgerentry AS entry
+    JOIN billing_ledgertransaction AS posted ON posted.id = entry.transaction_id
+    WHERE entry.account = 'revenue' AND posted.kind = 'usage' GROUP BY 2, 3, 4
+),
+by_day AS (SELECT tenant_id, model, day, {sums} FROM said GROUP BY tenant_id, model, day)
+SELECT * FROM by_day WHERE {differ} ORDER BY tenant_id, model, day
+"""
+_SOURCES: Final = ("records", "hourly rollups", "daily rollups", "ledger")
+
+
+def sum_problems() -> Iterator[str]:
+    """Records, rollups and ledger differ for a tenant, model and day."""
+    pairs = [
+        (name, source)
+        for name in COUNTERS
+        for source in (_SOURCES if name == "cost_nanos" else _SOURCES[:-1])
+    ]
+    sums = ", ".join(
+        f"coalesce(sum({name}) FILTER (WHERE source = '{source}'), 0) AS {_column(name, source)}"
+        for name, source in pairs
+    )
+    differ = " OR ".join(
+        f"{_column(name, 'records')} <> {_column(name, source)}"
+        for name, source in pairs
+        if source != "records"
+    )
+    statement = _SUMS.format(
+        of_records=", ".join(
+            f"{_OF_RECORDS.get(name, f'sum({name})')} AS {name}" for name in COUNTERS
+        ),
+        of_attempts=", ".join(_OF_ATTEMPTS.get(name, "0") for name in COUNTERS),
+        of_rollups=", ".join(f"sum({name})" for name in COUNTERS),
+        of_ledger=", ".join(_OF_LEDGER.get(name, "NULL") for name in COUNTERS),
+        sums=sums,
+        differ=differ,
+    )
+    for row in _rows(statement):
+        said = {pair: int(row[_column(*pair)]) for pair in pairs}
+        for name in COUNTERS:
+            values = {source: value for (of, source), value in said.items() if of == name}
+            if len(set(values.values())) > 1:
+                told = ", ".join(f"{value} by {source}" for source, value in values.items())
+                yield (
+                    f"Tenant {row['tenant_id']}, model {row['model']}, {row['day']}: "
+                    f"{name} are {told}."
+                )
+
+
+def attempt_problems(now: datetime | None = None) -> Iterator[str]:
+    """An attempt was wasted of a request that never ended, or that had ended before it began."""
+    for row in _rows(
+        """
+        SELECT waste.request_id, waste.attempt, record.attempt AS ended_by, record.outcome
+        FROM inference_wastedattempt AS waste
+        LEFT JOIN inference_usagerecord AS record USING (request_id)
+        WHERE (record.request_id IS NULL AND waste.ended_at < %s)
+        OR (record.outcome = 'completed' AND waste.attempt > record.attempt)
+        ORDER BY waste.request_id, waste.attempt
+        """,
+        [(now or timezone.now()) - _RECORDED_AFTER],
+    ):
+        attempt = f"Request {row['request_id'].hex}: attempt {row['attempt']} was wasted, and "
+        if row["ended_by"] is None:
+            yield f"{attempt}no record tells how the request ended."
+        else:
+            yield f"{attempt}attempt {row['ended_by']} before it has completed the request."
+
+
+_BY_LIFE: Final = """
+WITH attempts AS (
+    SELECT pool, worker_id, finished_at AS ended_at, generated_tokens FROM inference_usagerecord
+    WHERE generated_tokens IS DISTINCT FROM 0
+    UNION ALL
+    SELECT pool, worker_id, ended_at, generated_tokens FROM inference_wastedattempt
+    WHERE generated_tokens IS DISTINCT FROM 0
+),
+told AS (
+    SELECT life.id, sum(attempts.generated_tokens) AS tokens,
+        bool_or(attempts.generated_tokens IS NULL) AS is_unknown
+    FROM attempts JOIN inference_enginetally AS life USING (pool, worker_id)
+    WHERE attempts.ended_at <= life.at GROUP BY life.id
+)
+SELECT life.pool, life.worker_id, life.at, life.generated_tokens AS counted,
+    life.unbilled_tokens AS unbilled, coalesce(told.tokens, 0) AS told
+FROM inference_enginetally AS life LEFT JOIN told USING (id)
+WHERE life.started_at >= %(from)s AND told.is_unknown IS NOT TRUE
+AND life.generated_tokens <> life.unbilled_tokens + coalesce(told.tokens, 0)
+ORDER BY life.pool, life.worker_id
+"""
+
+
+def tally_problems() -> Iterator[str]:
+    """An engine counted other tokens than the attempts of its worker's life have told of."""
+    # Of an earlier life some records may be gone with their month.
+    first = min(months_present(), default=month_of(timezone.now()))
+    for row in _rows(_BY_LIFE, {"from": datetime(first.year, first.month, 1, tzinfo=UTC)}):
+        unbilled = f", {row['unbilled']} of them unbilled," if row["unbilled"] else ""
+        yield (
+            f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['at']} its engine had "
+            f"generated {row['counted']} tokens{unbilled} and its attempts tell of {row['told']}."
+        )
+
+
+# The second condition: more is billed than was generated, and no life may have died with the rest.
+_BY_REQUEST: Final = """
+WITH wasted AS (
+    SELECT request_id, count(*) AS attempts, max(attempt) AS last_attempt,
+        sum(completion_tokens) AS tokens, sum(generated_tokens) AS generated,
+        bool_or(generated_tokens IS NULL) AS is_unknown
+    FROM inference_wastedattempt GROUP BY request_id
+),
+requests AS (
+    SELECT request_id, record.pool, record.arrived_at, record.finished_at,
+        CASE WHEN record.generated_tokens = 0 THEN record.worker_id END AS untold_by,
+        record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0) AS told,
+        record.generated_tokens + coalesce(wasted.generated, 0) AS generated,
+        greatest(record.attempt, wasted.last_attempt) AS last_attempt,
+        record.attempt = 0 OR greatest(record.attempt, wasted.last_attempt)
+            > coalesce(wasted.attempts, 0) + (record.generated_tokens > 0)::int AS has_room
+    FROM inference_usagerecord AS record LEFT JOIN wasted USING (request_id)
+    WHERE record.generated_tokens IS NOT NULL AND wasted.is_unknown IS NOT TRUE
+    AND record.generated_tokens + coalesce(wasted.generated, 0)
+        <> record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0)
+)
+SELECT request_id, told, generated FROM requests
+WHERE (generated > told AND last_attempt < %(gap)s)
+OR (generated < told AND NOT (has_room AND (
+    finished_at < %(remembered)s
+    OR EXISTS (
+        SELECT FROM (
+            SELECT worker_id FROM inference_worker WHERE pool = requests.pool
+            AND started_at <= requests.finished_at
+            AND last_seen_at >= requests.arrived_at - %(unseen)s
+            UNION ALL SELECT untold_by WHERE untold_by IS NOT NULL
+        ) AS life
+        WHERE NOT EXISTS (
+            SELECT FROM inference_enginetally AS tally
+            WHERE tally.pool = requests.pool AND tally.worker_id = life.worker_id
+            AND (tally.is_final OR tally.at >= requests.finished_at)
+        )
+    )
+)))
+ORDER BY request_id
+"""
+
+
+def generated_problems(now: datetime | None = None) -> Iterator[str]:
+    """The attempts of a request generated other tokens than are billed and wasted of it. Tokens of
+    an attempt that may have died with its worker are not known."""
+    bounds = {
+        "gap": ATTEMPT_GAP,
+        "remembered": (now or timezone.now()) - FORGOTTEN_AFTER + _UNSEEN,
+        "unseen": _UNSEEN,
+    }
+    for row in _rows(_BY_REQUEST, bounds):
+        yield (
+            f"Request {row['request_id'].hex}: its attempts generated {row['generated']} tokens, "
+            f"and {row['told']} are billed or wasted."
+        )
+
+
+def partition_problems(now: datetime | None = None) -> Iterator[str]:
+    """A month that is here, or comes next, has nowhere to go."""
+    this_month = month_of(now or timezone.now())
+    for month in sorted({this_month, months_later(this_month, 1)} - months_present()):
+        yield (
+            f"The usage table has no partition of {month:%Y-%m}: see that Celery's beat runs, or "
+            "run manage.py migrate."
+        )
+
+
+def quarantine_problems() -> Iterator[str]:
+    """Usage that nobody is charged for until a person has looked at it."""
+    reasons = Counter(UsageQuarantine.objects.values_list("reason", flat=True))
+    for reason, count in reasons.most_common():
+        yield (
+            f"{count} usage entries are in quarantine: {reason}. See manage.py usage_quarantine "
+            "list; retry them once the cause is mended, or discard them."
+        )
+
+
+def open_request_problems() -> Iterator[str]:
+    """A request is on record as ended and open in its pool all the same."""
+    with dispatch_redis() as redis:
+        before_ms = _redis_ms(redis) - _RESOLVED_AFTER_MS
+        for pool in sorted(redis.smembers(keys.known_pools())):
+            name = pool.decode()
+            found = redis.zrangebyscore(keys.pool_open_requests(name), 0, before_ms)
+            for request_id in _on_record(member.decode() for member in found):
+                yield f"Request {request_id} is on record, and open in the pool {name}."
+
+
+def reservation_problems() -> Iterator[str]:
+    """A reservation has outlived its request, and no sweeper has settled it, or can read it."""
+    with dispatch_redis() as redis:
+        before_ms = _redis_ms(redis) - _RESOLVED_AFTER_MS
+        for tenant in sorted(redis.smembers(keys.tenants_with_reservations())):
+            tenant_id = tenant.decode()
+            for request, value in redis.hscan_iter(keys.tenant_reservations(tenant_id)):
+                reservation = read_reservation(value)
+                if reservation is None:
+                    yield (
+                        f"Tenant {tenant_id}: the reservation of request {request.decode()} cannot "
+                        "be read. Once the request has ended, delete the field from the hash "
+                        f"{keys.tenant_reservations(tenant_id)} of the dispatch Redis."
+                    )
+                elif reservation.at_ms < before_ms and not _is_open(redis, request, reservation):
+                    yield (
+                        f"Tenant {tenant_id}: the reservation of request {request.decode()} is "
+                        f"from {datetime.fromtimestamp(reservation.at_ms / 1000, UTC)}, no pool "
+                        "has the request open, and it was not settled: see that Celery's beat runs."
+                    )
+
+
+def _is_open(redis: Redis, request_id: bytes, reservation: Reservation) -> bool:
+    return any(
+        redis.zscore(keys.pool_open_requests(place.pool), request_id) is not None
+        for place in reservation.claim.places
+    )
+
+
+def _on_record(request_ids: Iterable[str]) -> Iterator[str]:
+    ids = list(request_ids)
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        found = UsageRecord.objects.filter(request_id__in=chunk)
+        for request_id in found.order_by("request_id").values_list("request_id", flat=True):
+            yield request_id.hex
+
+
+def _redis_ms(redis: Redis) -> int:
+    seconds, microseconds = redis.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _column(name: str, source: str) -> str:
+    return f"{name}_{source.replace(' ', '_')}"
+
+
+def _rows(
+    statement: str, parameters: list[Any] | dict[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        names = [column.name for column in cursor.description]
+        while found := cursor.fetchmany(_CHUNK):
+            for row in found:
+                yield dict(zip(names, row, strict=True))

@@ -1,0 +1,78 @@
+"""What a Redis that has lost everything is told again, before budgets are rebuilt.
+
+Workers keep in their outboxes what PostgreSQL has not acknowledged, and append it again as soon as
+they are back; gateways reserve again what their open requests may cost. Budgets come from
+PostgreSQL, so all of that is taken in first: otherwise a tenant could spend once more what it
+spent in the last moments.
+"""
+
+import time
+from datetime import timedelta
+from typing import Final, cast
+
+import structlog
+from django.utils import timezone
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from inference.models import Gateway, Worker
+from inference.redis_functions import ADMISSION, DISPATCH, library_text
+from inference.usage.collector import UsageCollector
+from tenants.policy import NotYet
+from tenants.scoping import operator_scope
+
+log = structlog.get_logger(__name__)
+
+# Longer than a worker takes to find a Redis that is back, and to tell it what a minute of an outage
+# of PostgreSQL leaves in an outbox.
+PATIENCE_SECONDS: Final = 10.0
+# The lease, the pause between two copies of the registry, and an outage of some length.
+LIVE_BEFORE: Final = timedelta(seconds=60)
+_LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
+
+
+def take_in_what_was_lost(redis: Redis) -> None:
+    """Raises `NotYet` until every worker and gateway that was live of late has told what it holds,
+    or the patience with them is at its end. Then all of it is in PostgreSQL, or reserved."""
+    _load_lost_functions(redis)
+    silent = {*_silent_workers(redis), *_silent_gateways(redis)}
+    if silent and _seconds_since_loss(redis) < PATIENCE_SECONDS:
+        raise NotYet
+    if silent:
+        log.warning("not_told_again", by=sorted(silent))
+    collector = UsageCollector(redis)
+    if collector.has_backlog():
+        log.warning("usage_taken_in_before_budgets", entries=collector.drain())
+
+
+def _load_lost_functions(redis: Redis) -> None:
+    """Workers cannot register without them."""
+    for name, files in _LIBRARIES.items():
+        if not redis.function_list(library=name):
+            redis.function_load(library_text(files), replace=True)
+
+
+def _silent_workers(redis: Redis) -> list[str]:
+    with operator_scope("workers of late"):
+        workers = Worker.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
+        live = set(workers.values_list("pool", "name"))
+    told = {pool: _members(redis, keys.pool_resent(pool)) for pool, _ in live}
+    return [f"worker {name} of {pool}" for pool, name in live if name not in told[pool]]
+
+
+def _silent_gateways(redis: Redis) -> list[str]:
+    with operator_scope("gateways of late"):
+        gateways = Gateway.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
+        live = set(gateways.values_list("gateway_id", flat=True))
+    told = _members(redis, keys.gateways_that_told_again())
+    return [f"gateway {gateway_id}" for gateway_id in live - told]
+
+
+def _members(redis: Redis, key: str) -> set[str]:
+    return {member.decode() for member in cast(set[bytes], redis.smembers(key))}
+
+
+def _seconds_since_loss(redis: Redis) -> float:
+    """Since this was first asked of this Redis, by whichever process."""
+    redis.set(keys.policy_lost_at(), str(time.time()), nx=True, ex=600)
+    return time.time() - float(cast(bytes, redis.get(keys.policy_lost_at())))

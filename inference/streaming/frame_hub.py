@@ -1,0 +1,139 @@
+"""Token frames from the workers to this process: one hub, one list in Redis, a stream a request."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from prometheus_client import Counter, Gauge
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.codec import WireFormatError
+from gpu_workers.protocol.messages import Resend, Terminal
+from inference.background import Background
+from inference.streaming.token_stream import STALE, TokenStream
+
+_log = structlog.get_logger(__name__)
+
+HEARTBEAT_SECONDS: Final = 1.5
+HEARTBEAT_TTL_SECONDS: Final = 6
+_BLOCK_SECONDS: Final = 2
+_DEAD_LINK_SECONDS: Final = 4 * _BLOCK_SECONDS
+_BATCHES_PER_READ: Final = 256
+_UNREAD_ASK_SECONDS: Final = 60
+
+FRAMES = Counter("penstock_gateway_frames_total", "Frames received from workers.")
+OPEN = Gauge("penstock_gateway_open_streams", "Requests whose end has not been seen yet.")
+
+
+class FrameHub:
+    """Every stream of this process, the one reader that feeds them, and the process's heartbeat."""
+
+    def __init__(
+        self, redis: Redis, blocking_redis: Redis, *, gateway_id: str | None = None
+    ) -> None:
+        self.gateway_id = gateway_id or secrets.token_hex(8)
+        self._redis = redis
+        self._blocking_redis = blocking_redis
+        self._streams: dict[str, TokenStream] = {}
+        self._background = Background()
+
+    async def start(self) -> None:
+        self._background.supervise(self._beat, name="gateway-heartbeat")
+        self._background.supervise(self._read, name="frame-hub")
+
+    async def stop(self) -> None:
+        """Ends the reader; the heartbeat goes too, so that workers abort what is left at once."""
+        await self._background.stop()
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.delete(keys.gateway_heartbeat(self.gateway_id))
+        pipeline.delete(keys.gateway_frames(self.gateway_id))
+        pipeline.srem(keys.known_gateways(), self.gateway_id)
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            _log.warning("gateway_stops_without_redis", reason=repr(error))
+
+    def open(
+        self,
+        request_id: str,
+        on_end: Callable[[Terminal], None],
+        on_prompt_counted: Callable[[], None],
+        *,
+        pool: str,
+        on_unfilled: Callable[[], None] = lambda: None,
+        keeps_token_ids: bool = False,
+    ) -> TokenStream:
+        """A stream for a request that is about to be enqueued; kept until `close`."""
+        stream = TokenStream(
+            request_id,
+            on_end,
+            on_prompt_counted,
+            partial(self._gap_in, pool),
+            on_unfilled=on_unfilled,
+            keeps_token_ids=keeps_token_ids,
+        )
+        self._streams[request_id] = stream
+        OPEN.set(len(self._streams))
+        return stream
+
+    def close(self, request_id: str) -> None:
+        self._streams.pop(request_id, None)
+        OPEN.set(len(self._streams))
+
+    async def ask_again(self, pool: str, worker_id: str, stream: TokenStream) -> None:
+        """Has the worker send the stream's frames again, from the next one on."""
+        resend = Resend(
+            request_id=stream.request_id, attempt=stream.attempt, from_seq=stream.next_seq
+        )
+        inbox = keys.pool_inbox(pool, worker_id)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.rpush(inbox, codec.encode_resend(resend))
+        # So that nothing stays behind where the worker is gone.
+        pipeline.expire(inbox, _UNREAD_ASK_SECONDS)
+        await pipeline.execute()
+
+    def _gap_in(self, pool: str, stream: TokenStream) -> None:
+        if stream.worker_id is not None:
+            asking = self.ask_again(pool, stream.worker_id, stream)
+            self._background.spawn(asking, name="ask-again")
+
+    async def _beat(self) -> None:
+        key = keys.gateway_heartbeat(self.gateway_id)
+        while True:
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
+            pipeline.sadd(keys.known_gateways(), self.gateway_id)
+            await pipeline.execute()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def _read(self) -> None:
+        frames_key = keys.gateway_frames(self.gateway_id)
+        while True:
+            # The outer limit notices a connection that died without a word.
+            async with asyncio.timeout(_DEAD_LINK_SECONDS):
+                popped: Any = await self._blocking_redis.blmpop(
+                    _BLOCK_SECONDS, 1, frames_key, direction="LEFT", count=_BATCHES_PER_READ
+                )
+            if popped:
+                for data in popped[1]:
+                    self._deliver(data)
+
+    def _deliver(self, data: bytes) -> None:
+        try:
+            batch = codec.decode_frames(data)
+        except WireFormatError as error:
+            _log.error("frame_batch_unreadable", reason=str(error)[:200])
+            return
+        FRAMES.inc(len(batch.frames))
+        streams, worker_id = self._streams, batch.worker_id
+        for frame in batch.frames:
+            stream = streams.get(frame.request_id)
+            if stream is None:
+                STALE.inc()
+            else:
+                stream.feed(frame, worker_id)

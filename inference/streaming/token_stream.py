@@ -1,0 +1,283 @@
+"""The output of one request on its way to one reader, in order and without holes.
+
+Nobody waits for the reader: what a slow one has not taken yet merges into its next batch, up to a
+cap in bytes, beyond which its stream ends with a typed error.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from prometheus_client import Counter
+
+from gpu_workers.protocol.messages import Delta, Frame, Terminal
+from inference.errors import InferenceError, SlowReader, StreamBroken
+from inference.streaming.reorder_buffer import FrameGap
+from inference.streaming.replay import Replay
+
+_log = structlog.get_logger(__name__)
+
+# Output that a client has not read yet, per stream.
+MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
+
+STALE = Counter("penstock_gateway_stale_frames_total", "Frames dropped: unknown or an old attempt.")
+GAPS = Counter("penstock_gateway_frame_gaps_total", "Frames found missing, and asked for again.")
+BROKEN = Counter("penstock_gateway_broken_streams_total", "Streams whose gap nobody filled.")
+MERGES = Counter("penstock_gateway_merged_deltas_total", "Deltas merged for a reader behind.")
+OVERFLOWS = Counter("penstock_gateway_slow_readers_total", "Streams ended: unread output too big.")
+TOKENS = Counter("penstock_gateway_output_tokens_total", "Completion tokens received.")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a reader gets at one wake: the new chunks, and the end if that has come.
+
+    Neither of the two means that nothing came for a while and the client wants a sign of life.
+    """
+
+    chunks: list[bytes]
+    end: Terminal | None
+
+
+class TokenStream:
+    """The output of one request on its way to one reader."""
+
+    __slots__ = (
+        "_broken",
+        "_chunks",
+        "_frames_at_count",
+        "_gap",
+        "_held",
+        "_is_silent",
+        "_keeps_token_ids",
+        "_next_seq",
+        "_on_end",
+        "_on_gap",
+        "_on_prompt_counted",
+        "_on_unfilled",
+        "_replay",
+        "_terminal",
+        "_unread_bytes",
+        "_waiter",
+        "attempt",
+        "cached_tokens",
+        "completion_tokens",
+        "first_frame_at",
+        "last_frame_at",
+        "prompt_tokens",
+        "request_id",
+        "token_ids",
+        "worker_id",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        on_end: Callable[[Terminal], None],
+        on_prompt_counted: Callable[[], None],
+        on_gap: Callable[["TokenStream"], None],
+        *,
+        on_unfilled: Callable[[], None] = lambda: None,
+        keeps_token_ids: bool = False,
+    ) -> None:
+        self.request_id = request_id
+        self.attempt = 1
+        self.worker_id: str | None = None
+        self.prompt_tokens = 0  # 0 until the worker has counted them
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        self.token_ids: list[int] = []  # all of them, where they are kept
+        self.first_frame_at: float | None = None
+        self.last_frame_at = time.monotonic()
+        self._on_end = on_end
+        self._on_prompt_counted = on_prompt_counted
+        self._keeps_token_ids = keeps_token_ids
+        self._on_gap = on_gap
+        self._on_unfilled = on_unfilled
+        self._gap = FrameGap(self._give_gap_up)
+        self._next_seq = 0
+        self._frames_at_count = 0  # taken since `completion_tokens` last grew
+        self._replay: Replay | None = None  # while an attempt may say what has been taken
+        self._held: list[tuple[Frame, str]] | None = None
+        self._chunks: list[bytes] = []
+        self._unread_bytes = 0
+        self._terminal: Terminal | None = None
+        self._broken: InferenceError | None = None
+        self._is_silent = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any output of the request has come."""
+        return self.first_frame_at is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the output cannot be given whole any more."""
+        return self._broken is not None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another attempt can go on where this one is."""
+        known = self._keeps_token_ids and len(self.token_ids) == self.completion_tokens
+        return not self.is_broken and (known or not self.completion_tokens)
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the frame that has to come next in this attempt."""
+        return self._next_seq
+
+    async def next(self) -> Progress:
+        """Waits for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
+        where the output cannot be given whole; what came before the break has been given."""
+        while not (self._chunks or self._terminal or self._broken or self._is_silent):
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._is_silent = False
+        chunks, self._chunks, self._unread_bytes = self._chunks, [], 0
+        if self._broken is not None and not chunks:
+            raise self._broken
+        return Progress(chunks, None if self._broken else self._terminal)
+
+    def feed(self, frame: Frame, worker_id: str) -> None:
+        """Takes a frame in; never blocks."""
+        if self._held is not None:
+            self._held.append((frame, worker_id))
+            return
+        if self._terminal is not None or frame.attempt < self.attempt:
+            STALE.inc()
+            return
+        if frame.attempt > self.attempt:
+            self._begin_attempt(frame.attempt)
+        if frame.seq < self._next_seq:
+            STALE.inc()
+            return
+        self.worker_id = worker_id
+        self.last_frame_at = time.monotonic()
+        if frame.seq > self._next_seq and self._broken is None:
+            self._hold_back(frame)
+            return
+        self._accept(frame)
+        while self._gap.is_open and (held := self._gap.take(self._next_seq)) is not None:
+            self._accept(held)
+
+    def hold(self) -> None:
+        """Takes in nothing until `release`: what has come is being told to another worker."""
+        self._held = self._held or []
+
+    def release(self, attempt: int = 0) -> None:
+        """Takes in what has been held back, as far as it is of this attempt or a later one."""
+        held, self._held = self._held or [], None
+        if attempt > self.attempt:
+            self._begin_attempt(attempt)
+        for frame, worker_id in held:
+            self.feed(frame, worker_id)
+
+    def end(self, terminal: Terminal) -> None:
+        """Nothing comes after this. Told once to the owner, whether or not somebody reads."""
+        if self._terminal is not None:
+            return
+        self._gap.close()
+        self._count(terminal.usage.completion_tokens)
+        self._terminal = terminal
+        self._on_end(terminal)
+        self._wake()
+
+    def break_off(self, error: InferenceError) -> None:
+        """Gives the reader this error once it has read what is there; the end is still awaited."""
+        if self._broken is None:
+            self._broken = error
+            self._wake()
+
+    def note_silence(self) -> None:
+        self._is_silent = True
+        self._wake()
+
+    def _accept(self, frame: Frame) -> None:
+        self._next_seq = frame.seq + 1
+        if isinstance(frame, Terminal):
+            self.end(frame)
+        elif not self._is_replayed(frame):
+            self._take(frame)
+
+    def _hold_back(self, frame: Frame) -> None:
+        if not self._gap.is_open:
+            GAPS.inc()
+            self._on_gap(self)
+        self._gap.hold(frame)
+
+    def _give_gap_up(self) -> None:
+        """Nobody has what is missing. Another worker may make it again, unless the end has come
+        behind it; otherwise what came counts, and the reader is told."""
+        held = self._gap.close()
+        if self.can_go_on and not any(isinstance(frame, Terminal) for frame in held):
+            self.hold()
+            self._on_unfilled()
+            return
+        BROKEN.inc()
+        self.break_off(frames_lost())
+        for frame in held:
+            self._accept(frame)
+
+    def _begin_attempt(self, attempt: int) -> None:
+        self._gap.close()
+        self.attempt, self._next_seq = attempt, 0
+        if not self.has_begun:
+            return
+        if self.can_go_on:
+            self._replay = Replay(list(self.token_ids), frames=self._frames_at_count)
+        else:
+            self.break_off(StreamBroken("The request began anew after output had been sent."))
+
+    def _is_replayed(self, delta: Delta) -> bool:
+        if self._replay is None:
+            return False
+        try:
+            if self._replay.covers(delta):
+                return True
+        except StreamBroken as error:
+            self.break_off(error)
+        self._replay = None
+        return False
+
+    def _take(self, delta: Delta) -> None:
+        if self.first_frame_at is None:
+            self.first_frame_at = self.last_frame_at
+        if delta.prompt_tokens and not self.prompt_tokens:
+            self.prompt_tokens, self.cached_tokens = delta.prompt_tokens, delta.cached_tokens
+            self._on_prompt_counted()
+        grows = delta.completion_tokens > self.completion_tokens
+        self._frames_at_count = 1 if grows else self._frames_at_count + 1
+        if self._keeps_token_ids:
+            self.token_ids += delta.token_ids
+        self._count(delta.completion_tokens)
+        if self._broken is not None:
+            return
+        if self._chunks:
+            MERGES.inc()
+        self._chunks.extend(delta.chunks)
+        for chunk in delta.chunks:
+            self._unread_bytes += len(chunk)
+        if self._unread_bytes > MAX_UNREAD_BYTES:
+            OVERFLOWS.inc()
+            self.break_off(SlowReader("The output was read too slowly to be kept any longer."))
+        self._wake()
+
+    def _count(self, completion_tokens: int) -> None:
+        if completion_tokens > self.completion_tokens:
+            TOKENS.inc(completion_tokens - self.completion_tokens)
+            self.completion_tokens = completion_tokens
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def frames_lost() -> StreamBroken:
+    return StreamBroken("Part of the output was lost on its way; ask again.")
