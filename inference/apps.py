@@ -27,12 +27,12 @@ class InferenceConfig(AppConfig):
         from inference.operations.resync import take_in_what_was_lost
         from inference.usage.collector import is_all_usage_posted
         from inference.usage.invoice_source import RolledUpUsage
-        from tenants.billing.balances import register_posting_check
-        from tenants.billing.usage_source import register_usage_source
-        from tenants.export import register_export
+        from tenants.billing.invoicing.usage_source import register_usage_source
+        from tenants.billing.ledger.balances import register_posting_check
         from tenants.fsck import register_check
-        from tenants.policy import register_forerunner, register_restorer
-        from tenants.policy_rows import register_model_source
+        from tenants.offboarding.export import register_export
+        from tenants.policy.rows import register_model_source
+        from tenants.policy.writer import register_forerunner, register_restorer
 
         register_model_source(visible_models)
         register_forerunner(take_in_what_was_lost)

@@ -22,7 +22,7 @@ from inference.operations.gateway_registry import live_gateways
 from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
-from tenants.scoping import operator_scope
+from tenants.isolation.scoping import operator_scope
 
 _T = TypeVar("_T")
 _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}

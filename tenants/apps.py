@@ -8,12 +8,12 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants import sign_in_log
-        from tenants.audit import broken_chains
-        from tenants.audit_triggers import check_audit
+        from tenants.access import sign_in_log
+        from tenants.audit.log import broken_chains
+        from tenants.audit.triggers import check_audit
         from tenants.fsck import register_check
-        from tenants.policy_check import policy_problems, version_problems
-        from tenants.row_security import check_managers, check_walls, wall_problems
+        from tenants.isolation.row_security import check_managers, check_walls, wall_problems
+        from tenants.policy.check import policy_problems, version_problems
 
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)

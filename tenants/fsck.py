@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from tenants.scoping import operator_scope
+from tenants.isolation.scoping import operator_scope
 
 # Yields a sentence for each thing that is wrong, naming the record and what was expected of it.
 Check = Callable[[], Iterable[str]]

@@ -10,11 +10,11 @@ from typing import Final
 
 from django.conf import settings
 
-from tenants import api_keys
-from tenants.default_tiers import ensure_default_tiers
+from tenants.access import key_format
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.permissions import Role
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Project, Tenant, Tier, User
-from tenants.permissions import Role
-from tenants.scoping import operator_scope
 
 _TIERS: Final = ("free", "standard", "standard", "premium")
 _CHUNK: Final = 2000
@@ -48,7 +48,7 @@ def load_key(number: int) -> str:
     """The key of a number, from 0 on."""
     name = f"load key {number}".encode()
     secret = hmac.new(settings.PENSTOCK_API_KEY_PEPPER, name, hashlib.sha256).digest()
-    return api_keys.assemble(_public_id(number), secret[: api_keys.SECRET_BYTES])
+    return key_format.assemble(_public_id(number), secret[: key_format.SECRET_BYTES])
 
 
 def _add_tenants(count: int) -> int:

@@ -3,7 +3,10 @@
 import structlog
 from celery import shared_task
 
-from tenants import balance_alerts, fsck, key_uses, policy, quota_alerts
+from tenants import fsck
+from tenants.access import key_activity
+from tenants.alerts import balances, quotas
+from tenants.policy import writer
 
 log = structlog.get_logger(__name__)
 
@@ -11,32 +14,32 @@ log = structlog.get_logger(__name__)
 @shared_task(name="tenants.reconcile_policy", expires=10)  # type: ignore[untyped-decorator]
 def reconcile_policy() -> bool:
     """Bring the policy snapshot back where a crash or a lost Redis left it out."""
-    return policy.reconcile_policy()
+    return writer.reconcile_policy()
 
 
 @shared_task(name="tenants.forget_old_changes", expires=600)  # type: ignore[untyped-decorator]
 def forget_old_changes() -> int:
-    return policy.forget_old_changes()
+    return writer.forget_old_changes()
 
 
 @shared_task(name="tenants.collect_key_uses", expires=20)  # type: ignore[untyped-decorator]
 def collect_key_uses() -> int:
-    return key_uses.collect_key_uses()
+    return key_activity.collect_key_uses()
 
 
 @shared_task(name="tenants.take_new_digests", expires=20)  # type: ignore[untyped-decorator]
 def take_new_digests() -> int:
-    return key_uses.take_new_digests()
+    return key_activity.take_new_digests()
 
 
 @shared_task(name="tenants.raise_quota_alerts", expires=60)  # type: ignore[untyped-decorator]
 def raise_quota_alerts() -> int:
-    return quota_alerts.raise_quota_alerts()
+    return quotas.raise_quota_alerts()
 
 
 @shared_task(name="tenants.raise_balance_alerts", expires=60)  # type: ignore[untyped-decorator]
 def raise_balance_alerts() -> int:
-    return balance_alerts.raise_balance_alerts()
+    return balances.raise_balance_alerts()
 
 
 @shared_task(name="tenants.check_everything", expires=3600)  # type: ignore[untyped-decorator]

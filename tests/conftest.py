@@ -18,9 +18,9 @@ from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
 from inference.usage.partitions import make_partitions
-from tenants import scoping
-from tenants.database_roles import OPERATOR_ROLE
-from tenants.scoping import Scope, operator_scope
+from tenants.isolation import scoping
+from tenants.isolation.roles import OPERATOR_ROLE
+from tenants.isolation.scoping import Scope, operator_scope
 from tests.servers import TestServers, servers
 
 LONG_FILES = ("test_planted_bugs.py", "test_dispatch_machine.py", "test_edges.py")

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 from psycopg.conninfo import make_conninfo
 
-from tenants.database_roles import OPERATOR_ROLE
+from tenants.isolation.roles import OPERATOR_ROLE
 from tests.servers import TestServers
 
 _AS_OPERATOR = f"SET LOCAL ROLE {OPERATOR_ROLE}"

@@ -14,11 +14,13 @@ from django.contrib.auth.hashers import make_password
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
 from inference.usage.rollups import Use, add_to_rollups
-from tenants.billing import invoices
-from tenants.billing.credit import top_up
-from tenants.billing.ledger import UsageCharge, post_usage
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.permissions import Role
+from tenants.billing.invoicing import invoices
+from tenants.billing.ledger.credit import top_up
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import Invoice, InvoiceLine, LedgerTransaction, LineKind, Price, Seller
-from tenants.default_tiers import ensure_default_tiers
+from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
     Membership,
@@ -30,8 +32,6 @@ from tenants.models import (
     User,
 )
 from tenants.money import whole_cents
-from tenants.permissions import Role
-from tenants.scoping import operator_scope
 from tenants.webhooks.endpoints import add_endpoint, send_test
 from tenants.webhooks.models import Delivery, Endpoint
 

@@ -19,7 +19,7 @@ from inference.admission.caller_check import (
 )
 from inference.admission.policy_snapshot import PolicySnapshot
 from inference.errors import Forbidden, InferenceError, Unauthenticated, Unavailable
-from tenants import api_keys
+from tenants.access import key_format
 
 _CALLERS_KEPT: Final = 50_000
 _NO_DIGESTS: Final = (KeyDigest(digest=bytes(32)),)
@@ -101,8 +101,8 @@ class ApiKeyCheck:
 
     async def _prove(self, key: str) -> Caller:
         try:
-            public_id = api_keys.parse(key).public_id
-        except api_keys.MalformedApiKey as error:
+            public_id = key_format.parse(key).public_id
+        except key_format.MalformedApiKey as error:
             raise Unauthenticated(f"This is no API key of ours: {error}.") from None
         self._snapshot.require()
         row = await self._snapshot.api_key(public_id)
@@ -115,11 +115,11 @@ class ApiKeyCheck:
     def _proofs(self, key: str, public_id: str, row: ApiKeyPolicy | None) -> list[bytes]:
         """Digests of the key, if one of them is on its row; else nothing."""
         digests = row.digests if row is not None else _NO_DIGESTS
-        current = api_keys.digest(key, self._pepper)
+        current = key_format.digest(key, self._pepper)
         if matching(digests, [current]) is not None:
             return [current]
         for pepper in self._previous_peppers:
-            earlier = api_keys.digest(key, pepper)
+            earlier = key_format.digest(key, pepper)
             match = matching(digests, [earlier])
             if match is not None:
                 if match.expires_at_ms is None:

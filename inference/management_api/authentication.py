@@ -9,8 +9,8 @@ from inference.errors import Unauthenticated
 from inference.management_api.callers import Caller, KeyBearer, Person
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.key_check import check_key
+from tenants.access.sign_in import RETRY_SECONDS, is_guessing_keys, note_wrong_key
 from tenants.models import ApiKey, User
-from tenants.sign_in import RETRY_SECONDS, is_guessing_keys, note_wrong_key
 
 
 def authenticate(request: Request) -> Caller:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from gpu_workers.protocol.policy import Scope
 from inference.errors import Forbidden, InferenceError, NotFound
 from inference.management_api.errors import NOTHING_HERE
-from tenants.acting import Actor
-from tenants.models import ApiKey, Membership, User
-from tenants.people import membership_of
-from tenants.permissions import (
+from tenants.access.people import membership_of
+from tenants.access.permissions import (
     ROLE_PERMISSIONS,
     Permission,
     Role,
@@ -17,6 +15,8 @@ from tenants.permissions import (
     roles_with,
     scope_for,
 )
+from tenants.isolation.audit_actor import Actor
+from tenants.models import ApiKey, Membership, User
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from inference.errors import (
 from inference.openai_api.responses import error_json
 from tenants.errors import Conflict as TenantsConflict
 from tenants.errors import NotPermitted
-from tenants.pages import BadCursor
+from tenants.pagination import BadCursor
 
 _Answer = TypeVar("_Answer", bound=HttpResponse)
 

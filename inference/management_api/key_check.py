@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from gpu_workers.protocol.policy import Caller
 from inference.admission.caller_check import WRONG_KEY, check_address, check_standing, matching
 from inference.errors import Unauthenticated
-from tenants import api_keys
+from tenants.access import key_format
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
-from tenants.scoping import operator_scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ def check_key(key: str, address: str | None) -> ApiKey:
     """The record of a key that works now and from this address. Raises `Unauthenticated` and
     `Forbidden`."""
     try:
-        public_id = api_keys.parse(key).public_id
-    except api_keys.MalformedApiKey as error:
+        public_id = key_format.parse(key).public_id
+    except key_format.MalformedApiKey as error:
         raise Unauthenticated(f"This is no API key of ours: {error}.") from None
     known = _look_up(public_id, ApiKey.possible_digests(key))
     # Unknown and wrong keys are told the same.

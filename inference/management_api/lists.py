@@ -7,7 +7,7 @@ from msgspec import Meta
 from rest_framework.response import Response
 
 from inference.management_api.bodies import Fields
-from tenants.pages import Page
+from tenants.pagination import Page
 
 MAX_ROWS: Final = 200
 

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from tenants.row_security import BuildTenantWall, LetWebOnly
+from tenants.isolation.row_security import BuildTenantWall, LetWebOnly
 
 
 class Migration(migrations.Migration):

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from tenants.audit_triggers import Audit
+from tenants.audit.triggers import Audit
 
 
 class Migration(migrations.Migration):

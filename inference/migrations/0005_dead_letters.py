@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from tenants.row_security import LetWebOnly
+from tenants.isolation.row_security import LetWebOnly
 
 
 class Migration(migrations.Migration):

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import migrations
 
-from tenants.row_security import BuildTenantWall, LetWebOnly
+from tenants.isolation.row_security import BuildTenantWall, LetWebOnly
 
 _SQL = Path(__file__).parents[1] / "usage" / "partitions.sql"
 

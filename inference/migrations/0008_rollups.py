@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 import inference.histograms
-from tenants.row_security import BuildTenantWall, LetWebOnly
+from tenants.isolation.row_security import BuildTenantWall, LetWebOnly
 
 
 def bucket(milliseconds):

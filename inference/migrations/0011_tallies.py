@@ -1,7 +1,7 @@
 import django.utils.timezone
 from django.db import migrations, models
 
-from tenants.row_security import LetWebOnly
+from tenants.isolation.row_security import LetWebOnly
 
 
 class Migration(migrations.Migration):

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from tenants.row_security import LetWebOnly
+from tenants.isolation.row_security import LetWebOnly
 
 
 class Migration(migrations.Migration):

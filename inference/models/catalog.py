@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
 from tenants.billing.models import Price
+from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     AffectsPolicy,
     PolicyManager,
@@ -18,7 +19,6 @@ from tenants.models import (
     Tenant,
     Touched,
 )
-from tenants.scoping import operator_scope
 
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
 _NAME = RegexValidator(

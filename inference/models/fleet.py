@@ -9,7 +9,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
-from tenants.billing.gpu_costs import add_worker_time
+from tenants.billing.pricing.gpu_costs import add_worker_time
 
 # The lease (6 s), and the few seconds between two copies of the registry.
 SEEN_RECENTLY = timedelta(seconds=16)

@@ -3,8 +3,8 @@
 from django.db import models
 
 from inference.histograms import HistogramField
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import ApiKey, Project, Tenant
-from tenants.scoping import ScopedManager
 
 # What a row is the sum of, besides its hour or day; in the order of the key.
 OWNERS = ("tenant_id", "project_id", "api_key_id", "model", "adapter", "tier")

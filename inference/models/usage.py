@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.protocol.request_id import lowest_request_id
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import ApiKey, Project, Tenant
-from tenants.scoping import ScopedManager
 
 # How far the arrival that a record tells may be from the time in its request id.
 ID_TOLERANCE: Final = timedelta(minutes=5)

@@ -18,8 +18,8 @@ from gpu_workers.protocol import keys
 from inference.models import Gateway, Worker
 from inference.redis_functions import ADMISSION, DISPATCH, library_text
 from inference.usage.collector import UsageCollector
-from tenants.policy import NotYet
-from tenants.scoping import operator_scope
+from tenants.isolation.scoping import operator_scope
+from tenants.policy.writer import NotYet
 
 log = structlog.get_logger(__name__)
 

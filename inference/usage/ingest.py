@@ -31,9 +31,9 @@ from inference.usage.rows import (
     moment,
     read_entries,
 )
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.usage_source import record_time
-from tenants.scoping import operator_scope
+from tenants.billing.invoicing.usage_source import record_time
+from tenants.billing.ledger.posting import UsageCharge, post_usage
+from tenants.isolation.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
 

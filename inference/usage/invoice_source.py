@@ -11,9 +11,15 @@ from django.db.models import QuerySet, Sum
 from django.db.models.functions import TruncMonth
 
 from inference.models import DailyUsage, UsageRecord, UsageRollup
+from tenants.billing.invoicing.periods import end_of, start_of
+from tenants.billing.invoicing.usage_source import (
+    Attainment,
+    Measured,
+    Targets,
+    UsageGroup,
+    UsageLine,
+)
 from tenants.billing.models import UsageFilter
-from tenants.billing.periods import end_of, start_of
-from tenants.billing.usage_source import Attainment, Measured, Targets, UsageGroup, UsageLine
 
 _COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
 

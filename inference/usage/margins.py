@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from django.db.models import F, Sum
 
 from inference.models import UsageRecord
-from tenants.billing.gpu_costs import gpu_costs
+from tenants.billing.pricing.gpu_costs import gpu_costs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import WHOLE, PricePolicy
 from inference.charges import actual, tier_prices
 from inference.models import UsageRecord
-from tenants.billing.ledger import Balances, Entry, Posting, hold, post
+from tenants.billing.ledger.posting import Balances, Entry, Posting, hold, post
 from tenants.billing.models import (
     AccountName,
     LedgerEntry,

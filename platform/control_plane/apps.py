@@ -12,4 +12,4 @@ class OperatorAdminConfig(AdminConfig):
     """Django's admin with our site in place of its own."""
 
     default = False
-    default_site = "control_plane.operator_site.OperatorSite"
+    default_site = "control_plane.operator_site.site.OperatorSite"

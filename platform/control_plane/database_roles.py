@@ -14,7 +14,7 @@ from psycopg import Connection, sql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
-from tenants.database_roles import OPERATOR_ROLE, OWNER_ROLE, WEB_ROLE
+from tenants.isolation.roles import OPERATOR_ROLE, OWNER_ROLE, WEB_ROLE
 
 
 def prepare_database(admin_url: str, name: str, *, owner_password: str, web_password: str) -> None:

@@ -9,10 +9,10 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from inference.models import Pool, ServedModel
-from tenants.api_keys import MalformedApiKey
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.key_format import MalformedApiKey
 from tenants.billing.models import Price
-from tenants.billing.prices import enter
-from tenants.default_tiers import ensure_default_tiers
+from tenants.billing.pricing.price_book import enter
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"

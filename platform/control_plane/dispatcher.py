@@ -9,8 +9,8 @@ import gc
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from control_plane import status_endpoints
 from control_plane.edge import Edge, refuse_clear_text
+from control_plane.status import endpoints
 
 # Scope, receive and send: what they hold is the servers' business, and Django's.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -59,7 +59,7 @@ class Dispatcher:
         if scope["type"] == "websocket":
             return self._connect
         path = scope["path"]
-        if path in status_endpoints.PATHS:
+        if path in endpoints.PATHS:
             return self._status
         if self._django is None or path.startswith("/v1/") or path == "/v1":
             return self._gateway

@@ -13,10 +13,10 @@ import os
 from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
 from control_plane.env import GatewayEnvironment, InvalidSettings
-from control_plane.health import Health
 from control_plane.logs import configure_structlog, logging_config
 from control_plane.open_files import allow_as_many_as_may_be
-from control_plane.status_endpoints import StatusEndpoints
+from control_plane.status.endpoints import StatusEndpoints
+from control_plane.status.health import Health
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 

@@ -6,9 +6,9 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from tenants import api_keys
+from tenants.access import key_format
 
-_KEY_TAIL = re.compile(rf"({api_keys.PREFIX}-[a-z0-9]{{16}})-[a-z2-7]{{8,}}[0-9a-f]*", re.ASCII)
+_KEY_TAIL = re.compile(rf"({key_format.PREFIX}-[a-z0-9]{{16}})-[a-z2-7]{{8,}}[0-9a-f]*", re.ASCII)
 
 
 def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def configure_structlog() -> None:
 def hide_api_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Cut the secret off every API key in an event: the public id is enough to find it."""
     for name, value in event.items():
-        if isinstance(value, str) and f"{api_keys.PREFIX}-" in value:
+        if isinstance(value, str) and f"{key_format.PREFIX}-" in value:
             event[name] = _KEY_TAIL.sub(r"\1-…", value)
     return event
 

@@ -239,7 +239,7 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "SHOW_BACK_BUTTON": True,
-    "SIDEBAR": {"navigation": "control_plane.sidebar.navigation"},
+    "SIDEBAR": {"navigation": "control_plane.operator_site.sidebar.navigation"},
     # The blue-green of the front page.
     "COLORS": {
         "primary": {

@@ -3,8 +3,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from control_plane.front_page import front_page
-from control_plane.login import operator_login
+from control_plane.operator_site.login import operator_login
+from control_plane.status.front_page import front_page
 
 urlpatterns = [
     path("", front_page, name="front-page"),

@@ -16,8 +16,8 @@ from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from gpu_workers.protocol.policy import Scope
-from tenants import api_keys
-from tenants.acting import Verb, audited_as
+from tenants.access import key_format
+from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey
 from tenants.operator_admin import NeverDeleted
 from tenants.operator_forms import CheckboxesField, LinesField
@@ -126,7 +126,7 @@ class ApiKeyAdmin(NeverDeleted):
         if not change:
             obj.tenant_id = obj.project.tenant_id
             obj.created_by_id = request.user.pk
-            obj.shown_once = obj.take(api_keys.generate())
+            obj.shown_once = obj.take(key_format.generate())
         super().save_model(request, obj, form, change)
 
     def response_add(

@@ -17,8 +17,8 @@ from unfold.contrib.filters.admin import (
 )
 from unfold.decorators import display
 
-from tenants.acting import ActorKind, Verb
-from tenants.audit_triggers import audited_models
+from tenants.audit.triggers import audited_models
+from tenants.isolation.audit_actor import ActorKind, Verb
 from tenants.models import AuditEvent
 from tenants.operator_admin import LogAdmin
 

@@ -10,7 +10,7 @@ from unfold.decorators import action
 
 from tenants.models import PolicyVersion
 from tenants.operator_admin import ReadOnlyAdmin
-from tenants.policy import rebuild_policy
+from tenants.policy.writer import rebuild_policy
 
 
 @admin.register(PolicyVersion)

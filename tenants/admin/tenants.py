@@ -18,9 +18,9 @@ from unfold.contrib.filters.admin import (
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from tenants.acting import Verb, audited_as
-from tenants.closing import close_tenant
+from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Membership, Project, Quota, Tenant, Tier
+from tenants.offboarding.closing import close_tenant
 from tenants.operator_admin import NeverDeleted, OperatorAdmin
 
 

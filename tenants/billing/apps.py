@@ -8,12 +8,12 @@ class BillingConfig(AppConfig):
     label = "billing"
 
     def ready(self) -> None:
-        from tenants.billing.balances import spend_problems
-        from tenants.billing.invoice_check import invoice_problems
-        from tenants.billing.ledger_chain import ledger_problems
+        from tenants.billing.invoicing.check import invoice_problems
+        from tenants.billing.ledger.balances import spend_problems
+        from tenants.billing.ledger.chain import ledger_problems
         from tenants.billing.models import Invoice, InvoiceLine
-        from tenants.export import register_export
         from tenants.fsck import register_check
+        from tenants.offboarding.export import register_export
 
         register_check("invoices", invoice_problems, is_of_one_moment=True)
         register_check("ledger", ledger_problems, is_of_one_moment=True)

@@ -4,7 +4,9 @@ from datetime import datetime
 
 from celery import shared_task
 
-from tenants.billing import balances, credit, month_end, providers
+from tenants.billing.invoicing import month_end
+from tenants.billing.ledger import balances, credit
+from tenants.billing.payments import providers
 
 
 @shared_task(name="billing.expire_promotions", expires=600)  # type: ignore[untyped-decorator]

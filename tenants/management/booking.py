@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandError, CommandParser
 
-from tenants.billing.balances import balance_of
+from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import LedgerTransaction
 from tenants.errors import TenantsError
 from tenants.management.arguments import dollars

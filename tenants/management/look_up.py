@@ -5,7 +5,7 @@ import uuid
 from django.core.management.base import CommandError
 from django.db.models import Q
 
-from tenants import api_keys
+from tenants.access import key_format
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 
@@ -42,7 +42,7 @@ def tier_named(name: str) -> Tier:
 
 def api_key_named(text: str) -> ApiKey:
     """By id, by public id, or by the whole key, as somebody finds it in a leak."""
-    public_id = text.removeprefix(f"{api_keys.PREFIX}-").split("-")[0]
+    public_id = text.removeprefix(f"{key_format.PREFIX}-").split("-")[0]
     query = Q(id=_uuid(text)) if _uuid(text) else Q(public_id=public_id)
     key = ApiKey.objects.filter(query).first()
     if key is None:

@@ -11,8 +11,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 from redis.exceptions import RedisError
 
+from tenants.isolation.scoping import operator_scope
 from tenants.management.arguments import one_sentence
-from tenants.scoping import operator_scope
 
 Fact = str | int | bool | datetime | None
 

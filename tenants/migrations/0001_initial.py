@@ -11,8 +11,8 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+import tenants.access.permissions
 import tenants.models.api_key
-import tenants.permissions
 
 
 class Migration(migrations.Migration):
@@ -564,7 +564,7 @@ class Migration(migrations.Migration):
                             ("billing", "billing"),
                             ("viewer", "viewer"),
                         ],
-                        default=tenants.permissions.Role["VIEWER"],
+                        default=tenants.access.permissions.Role["VIEWER"],
                         max_length=20,
                     ),
                 ),

@@ -1,6 +1,11 @@
 from django.db import migrations
 
-from tenants.row_security import BindToTenant, BuildTenantWall, GiveRolesTheirRights, LetWebOnly
+from tenants.isolation.row_security import (
+    BindToTenant,
+    BuildTenantWall,
+    GiveRolesTheirRights,
+    LetWebOnly,
+)
 
 
 class Migration(migrations.Migration):

@@ -3,7 +3,7 @@ import uuid
 import django.contrib.postgres.fields
 from django.db import migrations, models
 
-from tenants.row_security import LetWebOnly
+from tenants.isolation.row_security import LetWebOnly
 
 # Runs as the owner of the tables while the transaction commits: nobody else may write the version,
 # and its row is locked for the commit only, not from the change on: in the second round of the

@@ -5,8 +5,8 @@ import uuid
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.audit_triggers import Audit, InstallAuditLog
-from tenants.row_security import BuildTenantWall
+from tenants.audit.triggers import Audit, InstallAuditLog
+from tenants.isolation.row_security import BuildTenantWall
 
 
 class Migration(migrations.Migration):

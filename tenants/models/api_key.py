@@ -15,14 +15,14 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, OnSaturation, Scope
-from tenants import api_keys
-from tenants.acting import Actor, ActorKind, Verb, audited_as
+from tenants.access import key_format
+from tenants.isolation.audit_actor import Actor, ActorKind, Verb, audited_as
+from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
 from tenants.models.tenant import Project, Tenant
-from tenants.scoping import ScopedManager
 
 if TYPE_CHECKING:
-    from tenants.key_rules import By
+    from tenants.access.key_rules import By
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -51,11 +51,11 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         that names each bad field, and each in which it is wider than `by`. A key that is made
         by a key inherits the bounds that are not named, and has quotas as hard as its maker.
         """
-        from tenants.key_rules import check_width, inherited
+        from tenants.access.key_rules import check_width, inherited
 
         record = ApiKey(project=project, name=name, **{**inherited(by), **fields})
         record.created_by_id = getattr(by, "user_id", None)
-        key = record.take(api_keys.generate() if key is None else key)
+        key = record.take(key_format.generate() if key is None else key)
         record.validate()
         check_width(record, by)
         with transaction.atomic():
@@ -70,8 +70,8 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
     def find(self, key: str) -> "ApiKey | None":
         """The record of a key, revoked or not, if the key is genuine."""
         try:
-            public_id = api_keys.parse(key).public_id
-        except api_keys.MalformedApiKey:
+            public_id = key_format.parse(key).public_id
+        except key_format.MalformedApiKey:
             return None
         record = self.filter(public_id=public_id).first()
         if record is None or not record.is_genuine(key):
@@ -113,7 +113,7 @@ class ApiKey(AffectsPolicy):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="api_keys")
     name = models.CharField(max_length=200, blank=True, help_text="What the key is for.")
     public_id = models.CharField(
-        max_length=api_keys.PUBLIC_ID_LENGTH,
+        max_length=key_format.PUBLIC_ID_LENGTH,
         unique=True,
         editable=False,
         validators=[RegexValidator(r"\A[a-z0-9]{16}\Z")],
@@ -182,7 +182,7 @@ class ApiKey(AffectsPolicy):
     @property
     def masked(self) -> str:
         """Enough to recognise the key by: `pk-<public id>-…<last four>`."""
-        return f"{api_keys.PREFIX}-{self.public_id}-…{self.last_four}"
+        return f"{key_format.PREFIX}-{self.public_id}-…{self.last_four}"
 
     @property
     def is_revoked(self) -> bool:
@@ -192,7 +192,7 @@ class ApiKey(AffectsPolicy):
         return Actor(kind=ActorKind.API_KEY, id=str(self.pk), name=self.name or self.public_id)
 
     def clean(self) -> None:
-        from tenants.key_rules import check_fields
+        from tenants.access.key_rules import check_fields
 
         super().clean()
         self._take_tenant()
@@ -209,23 +209,23 @@ class ApiKey(AffectsPolicy):
 
     def take(self, key: str) -> str:
         """Become the record of a key: keep what may be kept of it, and hand it back."""
-        parsed = api_keys.parse(key)
+        parsed = key_format.parse(key)
         self.public_id = parsed.public_id
         self.last_four = parsed.last_four
-        self.secret_digest = api_keys.digest(key, settings.PENSTOCK_API_KEY_PEPPER)
+        self.secret_digest = key_format.digest(key, settings.PENSTOCK_API_KEY_PEPPER)
         return key
 
     @staticmethod
     def possible_digests(key: str) -> list[bytes]:
         """What the record of this key holds, under any pepper in use."""
-        return [api_keys.digest(key, pepper) for pepper in _peppers()]
+        return [key_format.digest(key, pepper) for pepper in _peppers()]
 
     def is_genuine(self, key: str) -> bool:
         """Whether it is this key, under any pepper in use; the secret before the last rotation
         while that works."""
         now_ms = time.time_ns() // 1_000_000
         return any(
-            api_keys.is_genuine(key, digest.digest, pepper)
+            key_format.is_genuine(key, digest.digest, pepper)
             for digest in self._digests()
             for pepper in _peppers()
             if digest.expires_at_ms is None or digest.expires_at_ms > now_ms
@@ -234,7 +234,7 @@ class ApiKey(AffectsPolicy):
     def change(self, *, by: "By" = None, **fields: object) -> None:
         """Name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue` does, also
         where the key was wider than `by` before."""
-        from tenants.key_rules import check_width
+        from tenants.access.key_rules import check_width
 
         check_width(self, by)
         for name, value in fields.items():
@@ -247,7 +247,7 @@ class ApiKey(AffectsPolicy):
         """A new secret under the same id; the one before works for `overlap` more. Returns the
         new key, which nobody can read again. Raises `ValidationError` for a key that does not
         work, or is wider than `by`."""
-        from tenants.key_rules import check_rotation, check_width
+        from tenants.access.key_rules import check_rotation, check_width
 
         with transaction.atomic(), audited_as(Verb.ROTATED):
             # Of two at the same time the second rotates what the first made.
@@ -257,7 +257,7 @@ class ApiKey(AffectsPolicy):
             self.previous_digest = bytes(self.secret_digest)
             self.rotated_at = timezone.now()
             self.previous_expires_at = self.rotated_at + overlap
-            key = self.take(api_keys.generate(self.public_id))
+            key = self.take(key_format.generate(self.public_id))
             self.save(
                 update_fields=[
                     "secret_digest",

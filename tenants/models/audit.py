@@ -1,4 +1,4 @@
-"""The audit log as records. PostgreSQL writes them (`tenants/audit.sql`), nobody changes them."""
+"""The audit log as records. PostgreSQL writes them (`audit/audit.sql`), nobody changes them."""
 
 import json
 import uuid
@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db import models
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models.tenant import Tenant
-from tenants.scoping import ScopedManager
 
 
 class AuditChain(models.Model):
@@ -28,7 +28,7 @@ class AuditEvent(models.Model):
     """Who did what to which record, and when. `changes` holds `{"field": [before, after]}`, or
     `"changed"` for a secret and `"personal"` for what `PersonalDetail` tells.
 
-    Each event's hash covers the one before it in its chain; `tenants/audit_chain.py` has how.
+    Each event's hash covers the one before it in its chain; `tenants/audit/chain.py` has how.
     """
 
     is_audited = False

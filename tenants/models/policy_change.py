@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_version import version_text
-from tenants.scoping import ScopedManager
 
 _Row = TypeVar("_Row", bound="AffectsPolicy")
 
@@ -66,7 +66,7 @@ class PolicyChange(models.Model):
         """Call it inside the change's transaction. Redis follows after the commit, if not
         `at_once` when the reconciler looks next, seconds later."""
         # The writer reads every model that makes the policy.
-        from tenants.policy import publish_after_commit
+        from tenants.policy.writer import publish_after_commit
 
         rows: defaultdict[PolicyPart, set[str]] = defaultdict(set)
         for part, row_id in touched:

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import QUOTA_NAMES, Limit, LimitName
+from tenants.isolation.scoping import ScopedManager
 from tenants.models.api_key import ApiKey
 from tenants.models.policy_change import (
     AffectsPolicy,
@@ -18,7 +19,6 @@ from tenants.models.policy_change import (
     Touched,
 )
 from tenants.models.tenant import Project, Tenant
-from tenants.scoping import ScopedManager
 
 MAX_ALERT_PERCENTS = 10
 

@@ -10,8 +10,10 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import Limit, LimitName, OnSaturation, TenantPolicy
-from tenants.acting import Verb, audited_as
+from tenants.access.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.errors import Conflict
+from tenants.isolation.audit_actor import Verb, audited_as
+from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_change import (
     AffectsPolicy,
     PolicyPart,
@@ -19,8 +21,6 @@ from tenants.models.policy_change import (
     Touched,
 )
 from tenants.models.tier import Tier
-from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
-from tenants.scoping import ScopedManager
 
 
 class BillingMode(models.TextChoices):
@@ -110,7 +110,7 @@ class Tenant(AffectsPolicy):
         self, *, limits: list[Limit] | None = None, spendable_nanos: int | None = None
     ) -> TenantPolicy:
         """Asks for its quotas, and what it may ever spend, where they are not given."""
-        from tenants.billing.balances import spendable
+        from tenants.billing.ledger.balances import spendable
 
         if limits is None:
             own = self.quotas.filter(project=None, api_key=None)
@@ -187,7 +187,7 @@ class Project(AffectsPolicy):
         return Touched(PolicyPart.PROJECTS, str(self.id))
 
     def clean(self) -> None:
-        from tenants.saturation import check_smaller_model
+        from tenants.access.saturation import check_smaller_model
 
         super().clean()
         check_smaller_model(self, is_new_choice=self._is_new_choice())

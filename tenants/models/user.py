@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from tenants.acting import Actor, ActorKind
+from tenants.isolation.audit_actor import Actor, ActorKind
 
 
 class UserManager(BaseUserManager["User"]):

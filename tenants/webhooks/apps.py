@@ -8,8 +8,8 @@ class WebhooksConfig(AppConfig):
     label = "webhooks"
 
     def ready(self) -> None:
-        from tenants.export import register_export
         from tenants.fsck import register_check
+        from tenants.offboarding.export import register_export
         from tenants.webhooks.deliveries import overdue_problems
         from tenants.webhooks.models import BalanceAlert, Delivery, Endpoint, Event
 

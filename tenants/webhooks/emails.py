@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.db.models import F
 
-from tenants.scoping import operator_scope
+from tenants.isolation.scoping import operator_scope
 from tenants.webhooks.event_types import KINDS, EventType
 from tenants.webhooks.models import EmailNotice, EmailState, Event
 

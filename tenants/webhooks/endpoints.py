@@ -9,10 +9,10 @@ from typing import Final
 
 from django.core.exceptions import ValidationError
 
-from tenants.acting import Verb, audited_as
 from tenants.errors import Conflict
+from tenants.isolation.audit_actor import Verb, audited_as
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
-from tenants.scoping import operator_scope
 from tenants.webhooks import addresses, deliveries, signing
 from tenants.webhooks.event_types import SUBSCRIBABLE, EventType
 from tenants.webhooks.models import (

@@ -27,10 +27,10 @@ def measure_month_end() -> dict[str, Any]:
     """Drafts and issues as the scheduler does, then again, which must find nothing to do."""
     from django.db.models import Sum
 
-    from tenants.billing.invoice_drafts import draft_invoices, last_month
+    from tenants.billing.invoicing.drafts import draft_invoices, last_month
+    from tenants.billing.invoicing.month_end import MonthEnd, run_month_end
     from tenants.billing.models import Invoice, InvoiceLine
-    from tenants.billing.month_end import MonthEnd, run_month_end
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     period = last_month(_NOW)
     draft_seconds = timed(lambda: draft_invoices(period))
@@ -56,7 +56,7 @@ def check_lines() -> int:
 
     from inference.usage.invoice_source import records_behind
     from tenants.billing.models import InvoiceLine
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     traced = 0
     with operator_scope("benchmark"):
@@ -72,8 +72,8 @@ def check_lines() -> int:
 
 
 def measure_checks() -> float:
-    from tenants.billing.invoice_check import invoice_problems
-    from tenants.scoping import operator_scope
+    from tenants.billing.invoicing.check import invoice_problems
+    from tenants.isolation.scoping import operator_scope
 
     def check() -> None:
         with operator_scope("benchmark"):
@@ -95,9 +95,9 @@ def main() -> None:
     options = parser.parse_args()
     at_scale.start()
     from inference.usage.seed import seed_usage
+    from tenants.billing.invoicing.sla_credits import ensure_default_steps
     from tenants.billing.models import Seller
-    from tenants.billing.sla_credits import ensure_default_steps
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     days = (_MONTH_END - timedelta(days=1)).day
     seed = seed_usage(rows=options.rows, tenants=options.tenants, days=days, now=_MONTH_END)

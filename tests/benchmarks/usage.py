@@ -38,8 +38,8 @@ ROUNDS = 5
 def measure_ingestion(records: int) -> dict[str, Any]:
     """By the collectors of one process, until the last record has left the stream."""
     from inference.models import UsageQuarantine, UsageRecord
+    from tenants.isolation.scoping import operator_scope
     from tenants.models import ApiKey
-    from tenants.scoping import operator_scope
     from tests.servers import servers
 
     with operator_scope("benchmark"):
@@ -119,8 +119,8 @@ def _fill(redis: "Redis", records: int, owners: list[tuple[str, str, str]]) -> N
 def measure_reports() -> dict[str, dict[str, float]]:
     """What people of tenants and operators ask for, over months. Most usage is of the tenants whose
     names come first."""
+    from tenants.isolation.scoping import operator_scope
     from tenants.models import Membership, User
-    from tenants.scoping import operator_scope
 
     with operator_scope("benchmark"):
         members = list(
@@ -186,7 +186,7 @@ def _questions() -> Iterator[tuple[str, dict[str, str]]]:
 def measure_checks() -> dict[str, float]:
     """What fsck compares of usage, each once, in seconds."""
     from inference.operations.checks import generated_problems, sum_problems, tally_problems
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     def compare(check: Callable[[], Iterator[str]]) -> None:
         with operator_scope("benchmark"):

@@ -220,7 +220,7 @@ def _tokens_on_record(tenant_id: str) -> int:
     from django.db.models import F, Sum
 
     from inference.models import UsageRecord
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         ran = UsageRecord.objects.filter(tenant_id=tenant_id).exclude(

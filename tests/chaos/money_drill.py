@@ -226,7 +226,7 @@ def _charges(tenant_id: str) -> dict[str, int]:
 
     from inference.models import EngineTally, UsageQuarantine, UsageRecord, WastedAttempt
     from tenants.billing.models import AccountName, LedgerAccount
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         records: Any = UsageRecord.objects.filter(tenant_id=tenant_id)

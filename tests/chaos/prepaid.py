@@ -19,9 +19,9 @@ STREAMS = 5
 @sync_to_async
 def give_credit(tenant_id: str, nanos: int) -> None:
     """From now on it may spend this and no more."""
-    from tenants.billing import credit
+    from tenants.billing.ledger import credit
+    from tenants.isolation.scoping import operator_scope
     from tenants.models import BillingMode, Tenant
-    from tenants.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         tenant = Tenant.objects.get(id=tenant_id)
@@ -57,8 +57,8 @@ async def short_of_credit(stack: Stack) -> ShortOfCredit:
 
 @sync_to_async
 def owed_by(tenant_id: str) -> int:
-    from tenants.billing.balances import balance_of
-    from tenants.scoping import operator_scope
+    from tenants.billing.ledger.balances import balance_of
+    from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         return balance_of(uuid.UUID(tenant_id)).owed_nanos
@@ -67,8 +67,8 @@ def owed_by(tenant_id: str) -> int:
 @sync_to_async
 def spend_is_right() -> bool:
     """What Redis counts of prepaid tenants is what the ledger says."""
-    from tenants.billing.balances import spend_problems
-    from tenants.scoping import operator_scope
+    from tenants.billing.ledger.balances import spend_problems
+    from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         return not list(spend_problems())
@@ -76,8 +76,8 @@ def spend_is_right() -> bool:
 
 @sync_to_async
 def _top_up(tenant_id: str, nanos: int, reference: str) -> None:
-    from tenants.billing import credit
-    from tenants.scoping import operator_scope
+    from tenants.billing.ledger import credit
+    from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         credit.top_up(uuid.UUID(tenant_id), nanos, reference=reference)
@@ -85,8 +85,8 @@ def _top_up(tenant_id: str, nanos: int, reference: str) -> None:
 
 @sync_to_async
 def _make_tenant() -> tuple[str, str]:
+    from tenants.isolation.scoping import operator_scope
     from tenants.models import ApiKey, Project, Tenant, Tier
-    from tenants.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         tenant = Tenant.objects.create(name="Short of credit", tier=Tier.objects.get(name="chaos"))

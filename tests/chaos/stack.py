@@ -127,8 +127,8 @@ def _prepare_database() -> None:
 def _make_caller() -> tuple[str, str]:
     from inference.models import Pool, ServedModel
     from tenants.billing.models import Price
+    from tenants.isolation.scoping import operator_scope
     from tenants.models import ApiKey, Project, Tenant, Tier
-    from tenants.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         tier = Tier.objects.create(
@@ -157,7 +157,7 @@ def _make_caller() -> tuple[str, str]:
 
 def _records(request_ids: list[str]) -> dict[str, Record]:
     from inference.models import UsageRecord
-    from tenants.scoping import operator_scope
+    from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
         rows: Any = UsageRecord.objects.filter(

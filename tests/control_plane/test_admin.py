@@ -6,7 +6,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from control_plane.sidebar import linked_models
+from control_plane.operator_site.sidebar import linked_models
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Permission
@@ -29,12 +29,13 @@ from inference.models import (
     WastedAttempt,
     Worker,
 )
-from tenants import api_keys
-from tenants.audit import seal_now
-from tenants.billing import credit
+from tenants.access import key_format
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.audit.log import seal_now
+from tenants.billing.invoicing.sla_credits import ensure_default_steps
+from tenants.billing.ledger import credit
 from tenants.billing.models import Payment, Price, ProviderEvent
-from tenants.billing.sla_credits import ensure_default_steps
-from tenants.default_tiers import ensure_default_tiers
+from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
     AuditEvent,
@@ -48,7 +49,6 @@ from tenants.models import (
     Tier,
     User,
 )
-from tenants.scoping import operator_scope
 from tests.two_tenants import issued_line
 
 pytestmark = pytest.mark.django_db
@@ -260,7 +260,7 @@ def test_a_rotated_key_is_shown_once_and_the_old_one_for_a_while(
     page = reverse("admin:tenants_apikey_rotate_one", args=[issued.record.pk])
     assert "overlap_hours" in operator.get(page).content.decode()
     answer = operator.post(page, {"sure": "yes", "overlap_hours": "24"})
-    match = re.search(api_keys.PATTERN, answer.content.decode())
+    match = re.search(key_format.PATTERN, answer.content.decode())
     assert match is not None and match[0] != issued.key
     with operator_scope("test"):
         seal_now()

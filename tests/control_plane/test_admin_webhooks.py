@@ -8,8 +8,8 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
+from tenants.isolation.scoping import operator_scope
 from tenants.models import User
-from tenants.scoping import operator_scope
 from tenants.webhooks.deliveries import delete_events
 from tenants.webhooks.models import Delivery, EmailNotice, Endpoint, Event
 from tests.two_tenants import House, two_tenants

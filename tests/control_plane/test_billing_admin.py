@@ -9,12 +9,12 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from tenants.audit import seal_now
-from tenants.billing import invoices
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.audit.log import seal_now
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceState, Seller
+from tenants.isolation.scoping import operator_scope
 from tenants.models import AuditEvent, Project, User
-from tenants.scoping import operator_scope
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import OCTOBER, SEPTEMBER, use
 from tests.tenants.conftest import make_project

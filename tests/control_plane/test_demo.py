@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from inference.models import ServedModel
 from tenants.billing.models import Price
-from tenants.billing.prices import enter
+from tenants.billing.pricing.price_book import enter
 from tenants.models import ApiKey, Tenant, Tier, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from control_plane import front_page
-from control_plane.health import Health
+from control_plane.status import front_page
+from control_plane.status.health import Health
 from django.contrib.staticfiles import finders
 from django.test import AsyncClient
 from redis import Redis

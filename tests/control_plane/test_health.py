@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from control_plane.health import Health
-from control_plane.status_endpoints import StatusEndpoints
+from control_plane.status.endpoints import StatusEndpoints
+from control_plane.status.health import Health
 from redis import Redis
 
 from gpu_workers.protocol import keys

@@ -7,18 +7,18 @@ import pytest
 import structlog
 from control_plane.logs import configure_structlog, hide_api_keys, logging_config
 
-from tenants import api_keys
+from tenants.access import key_format
 
 
 def test_the_secret_of_a_key_is_cut_off() -> None:
-    key = api_keys.generate()
+    key = key_format.generate()
     event = hide_api_keys(None, "info", {"event": f"caller sent {key}!", "count": 3})
     assert event == {"event": f"caller sent pk-{key.split('-')[1]}-…!", "count": 3}
 
 
 @pytest.mark.parametrize("source", ["structlog", "logging"])
 def test_an_event_is_one_json_line_whoever_logs_it(source: str) -> None:
-    key = api_keys.generate()
+    key = key_format.generate()
     config = logging_config("json", "INFO")
     formatter_config = config["formatters"]["event"]
     formatter = structlog.stdlib.ProcessorFormatter(

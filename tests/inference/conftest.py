@@ -24,7 +24,7 @@ from gpu_workers.protocol.policy import (
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import Gateway, create_gateway
 from inference.websocket_api.application import WebsocketApi
-from tenants import api_keys
+from tenants.access import key_format
 from tests.inference.cast import MODEL, POOL
 from tests.inference.scripted_worker import ScriptedWorker
 from tests.polling import eventually
@@ -60,7 +60,7 @@ class Snapshot:
 
     async def add_key(self, tenant: str, **changes: Any) -> str:
         """A fresh key of a tenant; returns the key."""
-        key = api_keys.generate()
+        key = key_format.generate()
         await self.put_key(key, tenant, **changes)
         return key
 
@@ -68,10 +68,10 @@ class Snapshot:
         self, key: str, tenant: str, *, tier: TierPolicy | None = None, **changes: Any
     ) -> None:
         """Writes a key, or changes what was written of it; `tier` is its tenant's from now on."""
-        tenant_id, public_id = tenant.lower(), api_keys.parse(key).public_id
+        tenant_id, public_id = tenant.lower(), key_format.parse(key).public_id
         fields: dict[str, Any] = {
             "key_id": f"key-of-{tenant}",
-            "digests": [KeyDigest(digest=api_keys.digest(key, PEPPER))],
+            "digests": [KeyDigest(digest=key_format.digest(key, PEPPER))],
             "tenant_id": tenant_id,
             "project_id": f"project-of-{tenant}",
             "project_name": "Web",
@@ -96,7 +96,7 @@ class Snapshot:
         await self.bump()
 
     async def remove_key(self, key: str) -> None:
-        await self._redis.hdel(keys.policy_api_keys(), api_keys.parse(key).public_id)
+        await self._redis.hdel(keys.policy_api_keys(), key_format.parse(key).public_id)
         await self.bump()
 
     async def add_model(

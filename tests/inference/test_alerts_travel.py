@@ -18,8 +18,8 @@ from redis.asyncio import Redis
 from standardwebhooks import Webhook
 
 from inference.models import Pool, ServedModel
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, Quota
-from tenants.scoping import operator_scope
 from tenants.tasks import raise_quota_alerts
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import Delivery, DeliveryAttempt

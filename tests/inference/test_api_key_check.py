@@ -15,7 +15,7 @@ from inference.admission.gate import Admission
 from inference.errors import Forbidden, InferenceError, Unauthenticated
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from tenants import api_keys
+from tenants.access import key_format
 from tests.inference.cast import MODEL
 from tests.inference.conftest import PEPPER, Service, Snapshot, serving
 from tests.inference.scripted_worker import ScriptedWorker
@@ -51,7 +51,7 @@ async def works(
     admission: Admission, key: str, *, address: str | None = HERE, scope: Scope | None = None
 ) -> bool:
     caller = await admission.authenticate(f"Bearer {key}", address=address, scope=scope)
-    return caller.public_key_id == api_keys.parse(key).public_id
+    return caller.public_key_id == key_format.parse(key).public_id
 
 
 async def commands(redis: Redis) -> int:
@@ -68,7 +68,7 @@ async def test_a_mistyped_key_costs_no_look_up(service: Service, dispatch_redis:
     assert answer.status_code == 401
     assert "mistyped" in answer.json()["error"]["message"]
     assert await commands(dispatch_redis) == before
-    async with service.client(api_keys.generate()) as client:
+    async with service.client(key_format.generate()) as client:
         assert (await client.get("/v1/models")).status_code == 401
     assert await commands(dispatch_redis) == before + 1, "an unknown one is looked up"
 
@@ -77,7 +77,7 @@ async def test_unknown_and_wrong_keys_are_told_the_same(
     admission: Admission, snapshot: Snapshot
 ) -> None:
     key = await snapshot.add_key("Acme", digests=[KeyDigest(digest=b"x" * 32)])
-    wrong, unknown = await refused(admission, key), await refused(admission, api_keys.generate())
+    wrong, unknown = await refused(admission, key), await refused(admission, key_format.generate())
     assert wrong.to_wire() == unknown.to_wire()
     assert wrong.to_wire().code == "invalid_api_key"
 
@@ -110,17 +110,17 @@ async def test_a_key_expires_without_a_change_of_the_snapshot(
 async def test_a_rotated_key_works_beside_its_successor_until_its_overlap_is_over(
     admission: Admission, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = api_keys.generate()
-    public_part = old[: len("pk-") + api_keys.PUBLIC_ID_LENGTH + 1]
+    old = key_format.generate()
+    public_part = old[: len("pk-") + key_format.PUBLIC_ID_LENGTH + 1]
     while True:  # the same public id with another secret
-        body = public_part + api_keys.generate()[len(public_part) : -api_keys.CHECKSUM_LENGTH]
-        new = body + api_keys._checksum(body)
+        body = public_part + key_format.generate()[len(public_part) : -key_format.CHECKSUM_LENGTH]
+        new = body + key_format._checksum(body)
         if new != old:
             break
     ends = now_ms() + 60_000
     digests = [
-        KeyDigest(digest=api_keys.digest(new, PEPPER)),
-        KeyDigest(digest=api_keys.digest(old, PEPPER), expires_at_ms=ends),
+        KeyDigest(digest=key_format.digest(new, PEPPER)),
+        KeyDigest(digest=key_format.digest(old, PEPPER), expires_at_ms=ends),
     ]
     await snapshot.put_key(old, "Acme", digests=digests)
     assert await works(admission, old)
@@ -222,12 +222,12 @@ async def test_a_key_of_an_earlier_pepper_works_and_its_new_digest_is_told(
 ) -> None:
     old = [KeyDigest(digest=b"")]
     key = await snapshot.add_key("Acme", digests=old)
-    earlier = api_keys.digest(key, EARLIER_PEPPER)
+    earlier = key_format.digest(key, EARLIER_PEPPER)
     await snapshot.put_key(key, "Acme", digests=[KeyDigest(digest=earlier)])
     assert await works(admission, key)
     caller = await admission.authenticate(f"Bearer {key}", address=HERE, scope=None)
-    public_id = api_keys.parse(key).public_id
-    earlier, current = api_keys.digest(key, EARLIER_PEPPER), api_keys.digest(key, PEPPER)
+    public_id = key_format.parse(key).public_id
+    earlier, current = key_format.digest(key, EARLIER_PEPPER), key_format.digest(key, PEPPER)
 
     async def told() -> bool:
         return await dispatch_redis.hget(keys.policy_new_digests(), public_id) == earlier + current
@@ -241,8 +241,8 @@ async def test_a_key_of_an_earlier_pepper_works_and_its_new_digest_is_told(
 async def test_a_pepper_that_was_dropped_voids_its_keys(
     gateway_settings: GatewaySettings, snapshot: Snapshot, dispatch_redis: Redis
 ) -> None:
-    key = api_keys.generate()
-    digest = KeyDigest(digest=api_keys.digest(key, EARLIER_PEPPER))
+    key = key_format.generate()
+    digest = KeyDigest(digest=key_format.digest(key, EARLIER_PEPPER))
     await snapshot.put_key(key, "Acme", digests=[digest])
     for previous, status in (((EARLIER_PEPPER,), 200), ((), 401)):
         gateway = create_gateway(replace(gateway_settings, previous_api_key_peppers=previous))
@@ -262,7 +262,7 @@ async def test_the_last_use_of_a_key_is_told_once_a_minute_and_in_the_background
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     key, other = await snapshot.add_key("Acme"), await snapshot.add_key("Acme", networks=[])
-    public_id = api_keys.parse(key).public_id
+    public_id = key_format.parse(key).public_id
     began_ms = now_ms()
     for _ in range(3):
         await works(admission, key)

@@ -15,7 +15,7 @@ from inference import tasks
 from inference.admission.gate import POLL_SECONDS
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from tenants import api_keys
+from tenants.access import key_format
 from tests.inference.cast import MODEL, POOL
 from tests.inference.conftest import MAX_BODY_BYTES, Service, serving
 from tests.inference.scripted_worker import ScriptedWorker
@@ -305,15 +305,15 @@ async def test_a_missing_or_wrong_key_is_a_401(service: Service, authorization: 
 
 
 async def test_a_well_formed_key_that_nobody_has_is_a_401(service: Service) -> None:
-    async with service.client(api_keys.generate()) as client:
+    async with service.client(key_format.generate()) as client:
         assert (await client.get("/v1/models")).status_code == 401
 
 
 async def test_a_key_with_the_right_id_and_another_secret_is_a_401(service: Service) -> None:
-    public_id = api_keys.parse(service.alice).public_id
-    other = api_keys.generate()
+    public_id = key_format.parse(service.alice).public_id
+    other = key_format.generate()
     head = f"pk-{public_id}-{other.split('-')[2][:32]}"
-    forged = head + api_keys._checksum(head)
+    forged = head + key_format._checksum(head)
     async with service.client(service.alice) as good, service.client(forged) as bad:
         assert (await good.get("/v1/models")).status_code == 200
         assert (await bad.get("/v1/models")).status_code == 401
@@ -398,7 +398,7 @@ async def test_without_a_snapshot_nobody_is_told_that_a_key_is_wrong(
     await gateway.startup()
     try:
         async with serving(gateway.http) as url, httpx.AsyncClient(base_url=url) as client:
-            headers = {"Authorization": f"Bearer {api_keys.generate()}"}
+            headers = {"Authorization": f"Bearer {key_format.generate()}"}
             response = await client.get("/v1/models", headers=headers)
     finally:
         await gateway.shutdown()

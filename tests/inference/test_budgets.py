@@ -14,10 +14,10 @@ from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
 from inference.operations import budgets
 from inference.operations.budgets import rebuild_budgets
-from tenants import policy
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.default_tiers import ensure_default_tiers
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.models import ApiKey, Project, Tenant, Tier
+from tenants.policy import writer
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -138,20 +138,20 @@ def test_the_snapshot_comes_back_after_the_budgets_and_only_to_an_empty_redis(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
-    monkeypatch.setattr(policy, "_restorers", [lambda redis: seen.append(policy.written_version())])
-    policy.rebuild_policy()
+    monkeypatch.setattr(writer, "_restorers", [lambda redis: seen.append(writer.written_version())])
+    writer.rebuild_policy()
     assert seen == [None]
-    policy.rebuild_policy()
+    writer.rebuild_policy()
     ApiKey.objects.issue(api_key.project)
-    policy.reconcile_policy()
+    writer.reconcile_policy()
     assert seen == [None]
 
 
 def test_the_reconciler_rebuilds_them_after_a_loss(redis: Redis, api_key: ApiKey) -> None:
     record(api_key, datetime.now(UTC))
-    policy.reconcile_policy()
+    writer.reconcile_policy()
     redis.flushdb()
-    assert policy.reconcile_policy()
+    assert writer.reconcile_policy()
     day = int(datetime.now(UTC).timestamp()) // 86_400
     assert redis.hget(keys.tenant_day(str(api_key.tenant_id), day), "tenant") == b"110"
     assert budgets.rebuild_budgets(redis) == 0, "it was done before the snapshot"

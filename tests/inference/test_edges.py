@@ -9,8 +9,8 @@ import httpx
 import pytest
 from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
-from control_plane.health import Health
-from control_plane.status_endpoints import StatusEndpoints
+from control_plane.status.endpoints import StatusEndpoints
+from control_plane.status.health import Health
 from django.core.asgi import get_asgi_application
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus

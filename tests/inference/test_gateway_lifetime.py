@@ -13,7 +13,7 @@ from gpu_workers.protocol.messages import Outcome, WorkerState
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from tenants import api_keys
+from tenants.access import key_format
 from tests.inference.cast import MODEL, POOL, encoded_worker_info
 from tests.inference.conftest import PEPPER, Service, serving
 from tests.inference.scripted_worker import ScriptedWorker, talk_until_cancelled
@@ -48,7 +48,7 @@ async def test_without_redis_every_answer_is_a_503() -> None:
     await gateway.startup()
     try:
         async with serving(gateway.http) as url, httpx.AsyncClient(base_url=url) as client:
-            headers = {"Authorization": f"Bearer {api_keys.generate()}"}
+            headers = {"Authorization": f"Bearer {key_format.generate()}"}
             response = await client.post("/v1/chat/completions", json=STREAM, headers=headers)
     finally:
         await gateway.shutdown()

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord, Worker
-from tenants.billing import prices
-from tenants.billing.gpu_costs import gpu_costs
 from tenants.billing.models import PoolCost, PoolHour
+from tenants.billing.pricing import price_book
+from tenants.billing.pricing.gpu_costs import gpu_costs
 from tenants.models import ApiKey
 from tests.inference.test_fleet import worker_info
 from tests.tenants.conftest import make_project
@@ -47,7 +47,7 @@ def test_the_life_of_workers_is_added_up_by_pool_and_hour() -> None:
 
 
 def test_margin_and_cost_per_1000_tokens() -> None:
-    prices.enter(PoolCost(pool="paid", micros_per_gpu_hour=2_500_000, gpus_per_worker=2))
+    price_book.enter(PoolCost(pool="paid", micros_per_gpu_hour=2_500_000, gpus_per_worker=2))
     for pool in ("paid", "unpriced"):
         PoolHour.objects.create(pool=pool, hour=this_hour(), worker_ms=1_800_000)
     spent = gpu_costs(this_hour(), this_hour() + HOUR)
@@ -74,7 +74,7 @@ def test_margin_and_cost_per_1000_tokens() -> None:
 
 
 def test_a_pool_that_nobody_used_costs_all_the_same() -> None:
-    prices.enter(PoolCost(pool="p", micros_per_gpu_hour=1_000_000))
+    price_book.enter(PoolCost(pool="p", micros_per_gpu_hour=1_000_000))
     PoolHour.objects.create(pool="p", hour=this_hour(), worker_ms=3_600_000)
     [row] = told()
     assert (row["cost"], row["margin"], row["cost_per_1k_tokens"]) == ("$1.00", "-$1.00", None)

@@ -12,11 +12,11 @@ from django.core.management import CommandError, call_command
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
 from inference.usage.rerating import PriceBook
-from tenants.billing.balances import balance_of
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.billing.ledger.balances import balance_of
+from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import LedgerEntry, Price, PriceCorrection
-from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
@@ -108,7 +108,7 @@ def test_what_was_too_dear_pays_what_is_owed_and_is_credit_then(api_key: ApiKey)
 
 
 def test_what_was_paid_already_is_given_back_as_credit(api_key: ApiKey) -> None:
-    from tenants.billing.credit import pay
+    from tenants.billing.ledger.credit import pay
 
     use(api_key, cost_nanos=300_000)
     pay(api_key.tenant_id, 300_000, reference="invoice 1")

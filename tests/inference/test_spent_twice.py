@@ -13,7 +13,7 @@ from inference.operations.budgets import rebuild_budgets
 from inference.redis_functions import ADMISSION, library_text
 from inference.usage import quarantine
 from inference.usage.collector import UsageCollector
-from tenants.billing import balances
+from tenants.billing.ledger import balances
 from tenants.models import ApiKey, BillingMode
 from tests.inference.test_usage import COST_NANOS, PRICED, append, make_key
 from tests.usage_entries import POOL, usage_entry

@@ -18,8 +18,8 @@ from inference.operations import resync
 from inference.usage import collector
 from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
-from tenants import policy
 from tenants.models import ApiKey
+from tenants.policy import writer
 from tests.inference.cast import a_worker_info
 from tests.inference.test_usage import make_key
 from tests.usage_entries import POOL, usage_entry
@@ -123,13 +123,13 @@ def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
     redis.flushdb()
     redis.sadd(keys.gateways_that_told_again(), "one")
     tasks.copy_gateways()
-    monkeypatch.setattr(policy, "PATIENCE_SECONDS", 0.3)
-    with pytest.raises(policy.NotYet):
-        policy.reconcile_policy()
-    assert policy.written_version() is None, "nobody is let in"
+    monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(writer.NotYet):
+        writer.reconcile_policy()
+    assert writer.written_version() is None, "nobody is let in"
     redis.sadd(keys.gateways_that_told_again(), "two")
-    assert policy.reconcile_policy()
-    assert policy.written_version() is not None
+    assert writer.reconcile_policy()
+    assert writer.written_version() is not None
 
 
 def see_worker(name: str) -> None:
@@ -143,14 +143,14 @@ def test_an_emptied_redis_waits_for_the_workers_that_were_there(
     see_worker("two")
     redis.sadd(keys.pool_resent(POOL), "one")
     append(redis, api_key, 1)
-    monkeypatch.setattr(policy, "PATIENCE_SECONDS", 0.3)
-    with pytest.raises(policy.NotYet):
-        policy.reconcile_policy()
-    assert policy.written_version() is None, "nobody is let in"
+    monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(writer.NotYet):
+        writer.reconcile_policy()
+    assert writer.written_version() is None, "nobody is let in"
     assert UsageRecord.objects.count() == 0
     redis.sadd(keys.pool_resent(POOL), "two")
-    assert policy.reconcile_policy()
-    assert policy.written_version() is not None
+    assert writer.reconcile_policy()
+    assert writer.written_version() is not None
     assert UsageRecord.objects.count() == 1
 
 
@@ -163,7 +163,7 @@ def test_what_was_told_again_counts_against_the_budgets(redis: Redis, api_key: A
         finished_at_ms=int(now.timestamp() * 1000),
     )
     redis.xadd(keys.pool_usage(POOL), {keys.USAGE_FIELD: encode(entry)})
-    assert policy.reconcile_policy()
+    assert writer.reconcile_policy()
     month = keys.tenant_month(str(api_key.tenant_id), now.year * 100 + now.month)
     assert redis.hget(month, "tenant:tokens") == b"18"
 
@@ -174,13 +174,13 @@ def test_who_does_not_come_back_is_not_waited_for_for_ever(
     see_worker("gone")
     Gateway.objects.see(["gone"])
     monkeypatch.setattr(resync, "PATIENCE_SECONDS", 0.2)
-    assert policy.reconcile_policy()
-    assert policy.written_version() is not None
+    assert writer.reconcile_policy()
+    assert writer.written_version() is not None
 
 
 def test_who_saves_a_change_does_not_wait_for_workers(redis: Redis, api_key: ApiKey) -> None:
     see_worker("one")
     make_key("Globex")
-    assert policy.written_version() is None
+    assert writer.written_version() is None
     redis.sadd(keys.pool_resent(POOL), "one")
-    assert policy.reconcile_policy()
+    assert writer.reconcile_policy()

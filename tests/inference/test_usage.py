@@ -47,9 +47,9 @@ from inference.usage.collector import UsageCollector, run_collectors
 from inference.usage.ingest import record_entries
 from inference.usage.partitions import month_of, months_present
 from inference.usage.rows import StreamEntry
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.models import AccountName, LedgerEntry
-from tenants.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 from tests.polling import eventually_sync
 from tests.usage_entries import ARRIVED_MS, POOL, usage_entry

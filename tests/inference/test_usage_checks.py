@@ -28,9 +28,9 @@ from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
 from inference.usage.partitions import month_of, months_present
 from inference.usage.rows import StreamEntry
-from tenants import policy
 from tenants.fsck import run_checks
 from tenants.models import ApiKey
+from tenants.policy import writer
 from tests.commands import run
 from tests.inference.test_usage import PRICED, append, make_key, waste, waste_entry
 from tests.usage_entries import ARRIVED_MS, POOL, usage_entry
@@ -76,7 +76,7 @@ def api_key(redis: Redis, operators_session: None) -> ApiKey:
             )
             waste(redis, lost)
     UsageCollector(redis).drain()
-    policy.rebuild_policy()
+    writer.rebuild_policy()
     return key
 
 

@@ -22,9 +22,9 @@ from inference.usage.partitions import (
     months_later,
     months_present,
 )
+from tenants.isolation.row_security import tables_without_wall
+from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, Project
-from tenants.row_security import tables_without_wall
-from tenants.scoping import operator_scope, tenant_scope
 from tests.polling import eventually_sync
 from tests.tenants.conftest import make_project
 

@@ -11,8 +11,8 @@ from inference.charges import actual
 from inference.models import DailyUsage, UsageRecord, UsageRollup
 from inference.operations.checks import attempt_problems, sum_problems
 from inference.usage.rollups import Use, add_to_rollups
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
-from tenants.scoping import operator_scope
 
 pytestmark = pytest.mark.django_db
 

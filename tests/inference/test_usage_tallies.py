@@ -20,8 +20,8 @@ from inference.operations.checks import attempt_problems, generated_problems, ta
 from inference.usage import quarantine
 from inference.usage.collector import UsageCollector
 from inference.usage.partitions import make_partitions, month_of, months_later
+from tenants.isolation.scoping import tenant_scope
 from tenants.models import ApiKey
-from tenants.scoping import tenant_scope
 from tests.inference.test_fleet import worker_info
 from tests.inference.test_usage import make_key, waste_entry
 from tests.usage_entries import POOL, usage_entry

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from django.test import Client
 from django.utils import timezone
 
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, User
-from tenants.scoping import operator_scope
 from tests.two_tenants import TwoTenants
 
 

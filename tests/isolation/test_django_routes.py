@@ -12,8 +12,8 @@ from django.db import transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
-from tenants.scoping import operator_scope
 from tests.isolation.credentials import Credential
 from tests.isolation.table import COLUMNS, DJANGO_ROWS, Row, methods_of
 from tests.two_tenants import CANARY, PASSWORD, House, TwoTenants

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from control_plane import status_endpoints
 from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
 from control_plane.gateway import gateway_settings
-from control_plane.health import Health
-from control_plane.status_endpoints import StatusEndpoints
+from control_plane.status import endpoints
+from control_plane.status.endpoints import StatusEndpoints
+from control_plane.status.health import Health
 from django.conf import settings
 from redis.asyncio import Redis
 from websockets.asyncio.client import connect
@@ -20,7 +20,7 @@ from websockets.exceptions import InvalidStatus
 from inference.openai_api.gateway import create_gateway
 from inference.websocket_api.application import PATH as WEBSOCKET
 from inference.websocket_api.application import WebsocketApi
-from tenants.policy import rebuild_policy
+from tenants.policy.writer import rebuild_policy
 from tests.inference.conftest import serving
 from tests.isolation.credentials import Credential
 from tests.isolation.table import COLUMNS, GATEWAY_ROWS, WEBSOCKET_ROWS, Row
@@ -65,7 +65,7 @@ async def deployment(written: None) -> AsyncIterator[Deployment]:
 
 async def test_every_address_has_a_row_and_every_row_an_address(deployment: Deployment) -> None:
     routes = set(deployment.addresses.items())
-    routes |= {(path, "GET") for path in status_endpoints.PATHS}
+    routes |= {(path, "GET") for path in endpoints.PATHS}
     assert routes | {(NOTHING, "ANY")} == set(GATEWAY_ROWS)
     assert {WEBSOCKET, "/ws/*"} == {address for address, _ in WEBSOCKET_ROWS}
 

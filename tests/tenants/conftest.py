@@ -8,9 +8,9 @@ import pytest
 from django.db import connections
 from redis import Redis
 
-from tenants.default_tiers import ensure_default_tiers
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Project, Tenant, Tier
-from tenants.scoping import operator_scope
 
 _T = TypeVar("_T")
 

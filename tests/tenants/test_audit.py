@@ -10,9 +10,10 @@ from django.db import DatabaseError, connection, transaction
 from psycopg import errors
 
 from inference.models import Pool, PoolTenant
-from tenants.acting import Actor, ActorKind, Verb, acting, audited_as
-from tenants.audit import broken_chains, record, seal_now
-from tenants.audit_triggers import check_audit, tables_without_audit
+from tenants.audit.log import broken_chains, record, seal_now
+from tenants.audit.triggers import check_audit, tables_without_audit
+from tenants.isolation.audit_actor import Actor, ActorKind, Verb, acting, audited_as
+from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import (
     ApiKey,
     AuditChain,
@@ -24,7 +25,6 @@ from tenants.models import (
     Tenant,
     User,
 )
-from tenants.scoping import operator_scope, tenant_scope
 from tests.conftest import AUDIT_LOCKS
 from tests.tenants.conftest import make_project
 

@@ -19,8 +19,9 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, connections, transaction
 
-from tenants.audit import broken_chains
-from tenants.audit_chain import broken
+from tenants.audit.chain import broken
+from tenants.audit.log import broken_chains
+from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     AuditEvent,
     PolicyChange,
@@ -32,7 +33,6 @@ from tenants.models import (
     Touched,
     User,
 )
-from tenants.scoping import operator_scope
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import pytest
 from django.core.exceptions import ValidationError
 
-from tenants.balance_alerts import raise_balance_alerts, set_threshold
-from tenants.billing import credit
-from tenants.billing.ledger import UsageCharge, post_usage
+from tenants.alerts.balances import raise_balance_alerts, set_threshold
+from tenants.billing.ledger import credit
+from tenants.billing.ledger.posting import UsageCharge, post_usage
+from tenants.isolation.scoping import tenant_scope
 from tenants.models import Project, Tenant
 from tenants.models.tenant import BillingMode
-from tenants.scoping import tenant_scope
 from tenants.webhooks.models import BalanceAlert, Event
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]

@@ -9,10 +9,10 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from tenants.audit import broken_chains, seal_now
-from tenants.closing import close_tenant
+from tenants.audit.log import broken_chains, seal_now
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Project, Tenant, User
-from tenants.scoping import operator_scope
+from tenants.offboarding.closing import close_tenant
 from tests.tenants.conftest import make_project
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.protocol import keys
-from tenants import api_keys
+from tenants.access import key_format
 from tenants.models import ApiKey, PolicyChange, Project, Tenant, User
 from tests.commands import run
 
@@ -46,7 +46,7 @@ def test_create_api_key_prints_a_key_that_works(acme: Project) -> None:
     record = ApiKey.objects.get(id=facts["api_key_id"])
     assert record.is_genuine(facts["key"])
     assert (record.project, record.name) == (acme, "staging")
-    assert api_keys.parse(facts["key"]).public_id == facts["public_id"]
+    assert key_format.parse(facts["key"]).public_id == facts["public_id"]
 
 
 def test_with_several_projects_one_has_to_be_named(acme: Project) -> None:

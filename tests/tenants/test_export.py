@@ -11,10 +11,10 @@ from django.core.management import CommandError, call_command
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
-from tenants.audit import seal_now
-from tenants.audit_chain import broken
+from tenants.audit.chain import broken
+from tenants.audit.log import seal_now
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, AuditEvent, Membership, PersonalDetail, Project, User
-from tenants.scoping import operator_scope
 from tests.tenants.conftest import make_project
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key
-from tenants import api_keys
-from tenants.key_uses import collect_key_uses, take_new_digests
+from tenants.access import key_format
+from tenants.access.key_activity import collect_key_uses, take_new_digests
 from tenants.models import ApiKey, PolicyVersion, Project
 
 pytestmark = [
@@ -52,13 +52,13 @@ def test_a_key_moves_to_the_new_pepper_once_it_was_used(
 ) -> None:
     issued = ApiKey.objects.issue(acme)
     before, settings.PENSTOCK_API_KEY_PEPPER = settings.PENSTOCK_API_KEY_PEPPER, NEW_PEPPER
-    digests = api_keys.digest(issued.key, before) + api_keys.digest(issued.key, NEW_PEPPER)
+    digests = key_format.digest(issued.key, before) + key_format.digest(issued.key, NEW_PEPPER)
     policy_redis.hset(keys.policy_new_digests(), issued.record.public_id, digests)
     assert take_new_digests() == 1
     assert ApiKey.objects.find(issued.key) == issued.record
     row = policy_redis.hget(keys.policy_api_keys(), issued.record.public_id)
     assert isinstance(row, bytes)
-    assert decode_api_key(row).digests[0].digest == api_keys.digest(issued.key, NEW_PEPPER)
+    assert decode_api_key(row).digests[0].digest == key_format.digest(issued.key, NEW_PEPPER)
     assert take_new_digests() == 0
 
 
@@ -67,7 +67,7 @@ def test_a_digest_from_before_a_rotation_changes_nothing(
 ) -> None:
     issued = ApiKey.objects.issue(acme)
     before = settings.PENSTOCK_API_KEY_PEPPER
-    stale = api_keys.digest(issued.key, before) + api_keys.digest(issued.key, NEW_PEPPER)
+    stale = key_format.digest(issued.key, before) + key_format.digest(issued.key, NEW_PEPPER)
     new = issued.record.rotate(overlap=timedelta(0))
     for value in (stale, b"short", b""):
         policy_redis.hset(keys.policy_new_digests(), issued.record.public_id, value)

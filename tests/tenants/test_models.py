@@ -3,7 +3,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
-from tenants.default_tiers import DEFAULT_TIERS, ensure_default_tiers
+from tenants.access.default_tiers import DEFAULT_TIERS, ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from gpu_workers.protocol.policy import Scope
-from tenants.permissions import (
+from tenants.access.permissions import (
     ROLE_PERMISSIONS,
     SCOPE_PERMISSIONS,
     Permission,
@@ -45,8 +45,8 @@ def page() -> str:
     """The table as people read it. No permission is anybody's who is not named."""
     return (
         "# Who may do what\n\n"
-        "One table in code (`tenants/permissions.py`), for people by their role in a tenant and "
-        "for API keys by scope.\nThis page is made from it: "
+        "One table in code (`tenants/access/permissions.py`), for people by their role in a tenant "
+        "and for API keys by scope.\nThis page is made from it: "
         "`python -m tests.tenants.test_permissions`; a test keeps the two equal.\n\n"
         "## People\n\n"
         + _table({role.value: ROLE_PERMISSIONS[role] for role in Role})

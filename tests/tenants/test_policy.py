@@ -12,9 +12,9 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key, decode_model, decode_tenant
 from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, OnSaturation, TenantPolicy
 from inference.models import Pool, ServedModel
-from tenants import policy
-from tenants.default_tiers import ensure_default_tiers
+from tenants.access.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, PolicyVersion, Project, Tenant, Tier
+from tenants.policy import writer
 from tests.places import free_port
 
 pytestmark = [
@@ -150,11 +150,11 @@ def test_deleted_in_bulk_is_gone_from_the_snapshot(policy_redis: Redis, acme: Pr
 
 def test_the_reconciler_brings_back_what_redis_lost(policy_redis: Redis, acme: Project) -> None:
     record = ApiKey.objects.issue(acme).record
-    assert policy.reconcile_policy() is False
+    assert writer.reconcile_policy() is False
     policy_redis.flushall()
-    assert policy.reconcile_policy() is True
+    assert writer.reconcile_policy() is True
     assert written_key(policy_redis, record) is not None
-    assert policy.reconcile_policy() is False
+    assert writer.reconcile_policy() is False
 
 
 def test_the_reconciler_replaces_the_snapshot_of_another_database(
@@ -163,7 +163,7 @@ def test_the_reconciler_replaces_the_snapshot_of_another_database(
     # A higher number alone must not win: a restored backup counts from a lower one.
     policy_redis.set(keys.policy_version(), "999999-deadbeef")
     policy_redis.hset(keys.policy_api_keys(), "stranger", b"left over")
-    assert policy.reconcile_policy() is True
+    assert writer.reconcile_policy() is True
     assert not policy_redis.hexists(keys.policy_api_keys(), "stranger")
 
 
@@ -176,7 +176,7 @@ def test_a_change_is_kept_while_redis_is_down(
     settings.PENSTOCK_DISPATCH_REDIS_URL = url
     assert ApiKey.objects.filter(id=record.id).exists()
     assert written_key(policy_redis, record) is None
-    assert policy.reconcile_policy() is True
+    assert writer.reconcile_policy() is True
     assert written_key(policy_redis, record) is not None
 
 
@@ -185,7 +185,7 @@ def test_rebuilding_writes_even_where_the_version_matches(
 ) -> None:
     record = ApiKey.objects.issue(acme).record
     policy_redis.delete(keys.policy_api_keys())
-    assert policy.rebuild_policy() == written_version(policy_redis)
+    assert writer.rebuild_policy() == written_version(policy_redis)
     assert written_key(policy_redis, record) is not None
 
 

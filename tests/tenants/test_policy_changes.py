@@ -11,12 +11,12 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key, decode_tenant
 from gpu_workers.protocol.policy import LimitName
-from tenants import policy
 from tenants.fsck import run_checks
+from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
 from tenants.models.policy_change import MOST_ROWS
-from tenants.policy_rows import TouchedRows, touched_rows
-from tenants.scoping import operator_scope, tenant_scope
+from tenants.policy import writer
+from tenants.policy.rows import TouchedRows, touched_rows
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -134,7 +134,7 @@ def test_an_overtaken_writer_starts_again(
             assert decode_api_key(written(policy_redis, record)).refusal is not None
         return rows
 
-    monkeypatch.setattr(policy, "touched_rows", read_and_be_overtaken)
+    monkeypatch.setattr(writer, "touched_rows", read_and_be_overtaken)
     record.scopes = ["inference", "usage:read"]
     record.save(update_fields=["scopes"])
     row = decode_api_key(written(policy_redis, record))
@@ -175,7 +175,7 @@ def test_writers_at_the_same_time_leave_the_snapshot_equal(acme: Project) -> Non
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(toggle, record) for record in records]:
             done.result(timeout=60)
-    policy.reconcile_policy()
+    writer.reconcile_policy()
     assert problems() == []
 
 
@@ -186,7 +186,7 @@ def test_a_rewrite_is_never_visible_half(
     elsewhere: Callable[[Callable[[], object]], object],
 ) -> None:
     records = [ApiKey.objects.issue(acme).record for _ in range(3)]
-    fill = policy._fill
+    fill = writer._fill
     seen: list[int] = []
 
     def fill_slowly(*arguments: object) -> int:
@@ -196,8 +196,8 @@ def test_a_rewrite_is_never_visible_half(
         elsewhere(lambda: ApiKey.objects.get(id=records[len(seen)].id).revoke())
         return count
 
-    monkeypatch.setattr(policy, "_fill", fill_slowly)
-    policy.rebuild_policy()
+    monkeypatch.setattr(writer, "_fill", fill_slowly)
+    writer.rebuild_policy()
     assert seen == [3, 3]
     assert [
         decode_api_key(written(policy_redis, record)).refusal is None for record in records
@@ -214,9 +214,9 @@ def test_only_one_process_rewrites_at_a_time(
 ) -> None:
     policy_redis.flushall()
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [policy._REWRITE_LOCK])
-        assert elsewhere(policy.reconcile_policy) is False
-    assert elsewhere(policy.reconcile_policy) is True
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [writer._REWRITE_LOCK])
+        assert elsewhere(writer.reconcile_policy) is False
+    assert elsewhere(writer.reconcile_policy) is True
 
 
 def test_a_snapshot_that_fell_behind_is_caught_up_by_its_rows(
@@ -230,7 +230,7 @@ def test_a_snapshot_that_fell_behind_is_caught_up_by_its_rows(
     policy_redis.set(keys.policy_version(), earlier)
     policy_redis.hset(keys.policy_api_keys(), record.public_id, row)
     policy_redis.hset(keys.policy_api_keys(), other.public_id, JUNK)
-    assert policy.reconcile_policy() is True
+    assert writer.reconcile_policy() is True
     assert decode_api_key(written(policy_redis, record)).refusal is not None
     assert written(policy_redis, other) == JUNK
 
@@ -253,9 +253,9 @@ def test_old_notes_are_forgotten_and_the_snapshot_is_then_written_whole(
     first = cast(bytes, policy_redis.get(keys.policy_version()))
     for _ in range(3):
         ApiKey.objects.issue(acme)
-    monkeypatch.setattr(policy, "CHANGES_KEPT", 1)
-    assert policy.forget_old_changes() > 0
+    monkeypatch.setattr(writer, "CHANGES_KEPT", 1)
+    assert writer.forget_old_changes() > 0
     policy_redis.set(keys.policy_version(), first)
     policy_redis.hset(keys.policy_api_keys(), "lost", JUNK)
-    assert policy.reconcile_policy() is True
+    assert writer.reconcile_policy() is True
     assert problems() == []

@@ -11,8 +11,8 @@ from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import packed
 from inference.admission.reservations import Claim, Reservations
+from tenants.alerts.quotas import raise_quota_alerts
 from tenants.models import ApiKey, Project, Quota, QuotaAlert
-from tenants.quota_alerts import raise_quota_alerts
 from tenants.webhooks.models import Event
 
 pytestmark = [

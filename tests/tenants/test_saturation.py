@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError
 
 from inference.models import Pool, ServedModel
-from tenants.audit import seal_now
-from tenants.export import tenant_records
+from tenants.audit.log import seal_now
 from tenants.models import AuditEvent, Project
+from tenants.offboarding.export import tenant_records
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 

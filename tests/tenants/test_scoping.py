@@ -9,9 +9,20 @@ from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
+from tenants.isolation.row_security import (
+    check_managers,
+    check_walls,
+    has_tenant,
+    tables_without_wall,
+)
+from tenants.isolation.scoping import (
+    NoTenantScope,
+    current_scope,
+    operator_scope,
+    tenant_scope,
+    user_scope,
+)
 from tenants.models import ApiKey, Membership, Project, Quota, Tenant, User
-from tenants.row_security import check_managers, check_walls, has_tenant, tables_without_wall
-from tenants.scoping import NoTenantScope, current_scope, operator_scope, tenant_scope, user_scope
 from tests.tenants.conftest import make_project
 
 pytestmark = pytest.mark.django_db

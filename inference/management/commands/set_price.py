@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from inference.management.look_up import model_named
-from tenants.billing import prices
 from tenants.billing.models import Price
+from tenants.billing.pricing import price_book
 from tenants.management.arguments import dollars, moment
 from tenants.management.reporting import ReportingCommand
 
@@ -30,7 +30,7 @@ class Command(ReportingCommand):
         parser.add_argument("--until", type=moment, help="default: until another takes its place")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        price = prices.enter(
+        price = price_book.enter(
             Price(
                 **price_fields(options),
                 effective_from=options["begin"],

@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from inference.management_api.bodies import Fields, Nothing
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
+from tenants.access.people import change_role, invite, remove, set_alerts
+from tenants.access.permissions import Permission, Role
 from tenants.models import Membership
-from tenants.pages import NEWEST_FIRST, Order, page
-from tenants.people import change_role, invite, remove, set_alerts
-from tenants.permissions import Permission, Role
+from tenants.pagination import NEWEST_FIRST, Order, page
 
 _ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 

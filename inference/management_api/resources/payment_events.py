@@ -10,7 +10,7 @@ from inference.management_api.authentication import address_of
 from inference.management_api.bodies import Nothing, read_query
 from inference.management_api.errors import NOTHING_HERE
 from inference.management_api.view import ManagementView
-from tenants.billing.provider_events import is_stripe_expected, receive_stripe_event
+from tenants.billing.payments.events import is_stripe_expected, receive_stripe_event
 
 _MAX_BYTES: Final = 256 * 1024
 

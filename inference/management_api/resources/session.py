@@ -17,8 +17,8 @@ from inference.management_api.authentication import check_csrf, signed_in
 from inference.management_api.bodies import Fields, Nothing, check_content_type, read_query
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.view import ManagementView
+from tenants.access.sign_in import RETRY_SECONDS, is_guessing, sign_in
 from tenants.models import User
-from tenants.sign_in import RETRY_SECONDS, is_guessing, sign_in
 
 
 class Credentials(Fields):

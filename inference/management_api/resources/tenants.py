@@ -8,10 +8,10 @@ from inference.management_api.bodies import Fields
 from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import ManagementView, TenantView
+from tenants.access.people import tenants_of
+from tenants.access.permissions import Permission
 from tenants.models import Tenant
-from tenants.pages import Page
-from tenants.people import tenants_of
-from tenants.permissions import Permission
+from tenants.pagination import Page
 
 
 class TenantsView(ManagementView):

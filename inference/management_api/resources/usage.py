@@ -27,11 +27,11 @@ from inference.usage.reports import (
     total_cost_nanos,
 )
 from inference.usage.rollups import COUNTERS
-from tenants.acting import acting
-from tenants.pages import Order, page
-from tenants.people import tenants_of
-from tenants.permissions import Permission
-from tenants.scoping import current_scope, operator_scope
+from tenants.access.people import tenants_of
+from tenants.access.permissions import Permission
+from tenants.isolation.audit_actor import acting
+from tenants.isolation.scoping import current_scope, operator_scope
+from tenants.pagination import Order, page
 from tenants.spreadsheet import spreadsheet_cell
 
 _DEFAULT_DAYS: Final = 30

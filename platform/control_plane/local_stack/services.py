@@ -23,7 +23,7 @@ import redis
 
 from control_plane.database_roles import prepare_database
 from control_plane.redis_acl import RedisUser, acl_file
-from tenants.database_roles import OWNER_ROLE, WEB_ROLE
+from tenants.isolation.roles import OWNER_ROLE, WEB_ROLE
 
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"

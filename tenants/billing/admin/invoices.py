@@ -20,11 +20,11 @@ from unfold.contrib.filters.admin import (
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from tenants.billing import invoices
-from tenants.billing.invoice_pages import csv_text, lines_of, sums
-from tenants.billing.invoice_pdf import pdf_bytes
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.month_end import issue_drafts
+from tenants.billing.invoicing.pages import csv_text, lines_of, sums
+from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
-from tenants.billing.month_end import issue_drafts
 from tenants.errors import Conflict
 from tenants.management.arguments import one_sentence
 from tenants.money import dollars, dollars_and_cents

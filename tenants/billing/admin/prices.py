@@ -6,8 +6,8 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
-from tenants.billing import prices
 from tenants.billing.models import PoolCost, Price, PriceCorrection
+from tenants.billing.pricing import price_book
 from tenants.money import dollars
 from tenants.operator_admin import AppendOnlyAdmin
 
@@ -48,7 +48,7 @@ class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
         del self.instance.validate_constraints
         if not self.errors:
             try:
-                prices.check(self.instance)
+                price_book.check(self.instance)
             except forms.ValidationError as error:
                 self._update_errors(error)  # type: ignore[attr-defined]
 
@@ -59,7 +59,7 @@ class _EnteredAdmin(AppendOnlyAdmin):
     form = _EnteredForm
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        prices.enter(obj)
+        price_book.enter(obj)
 
 
 @admin.register(Price)

@@ -6,9 +6,9 @@ from pathlib import Path
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.row_security import BuildTenantWall
+from tenants.isolation.row_security import BuildTenantWall
 
-LEDGER = Path(__file__).parent.with_name("ledger.sql").read_text(encoding="utf-8")
+LEDGER = (Path(__file__).parents[1] / "ledger" / "ledger.sql").read_text(encoding="utf-8")
 
 
 class Migration(migrations.Migration):

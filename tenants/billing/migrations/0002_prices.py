@@ -10,10 +10,10 @@ from django.contrib.postgres.operations import BtreeGistExtension
 from django.db import migrations, models
 
 import tenants.billing.models.price
-from tenants.audit_triggers import Audit
-from tenants.row_security import LetWebOnly
+from tenants.audit.triggers import Audit
+from tenants.isolation.row_security import LetWebOnly
 
-GUARDS = Path(__file__).parent.with_name("prices.sql").read_text(encoding="utf-8")
+GUARDS = (Path(__file__).parents[1] / "pricing" / "prices.sql").read_text(encoding="utf-8")
 
 # The prices that held until now, each until the next one of its model. Gateways of this version
 # read another form of them: a snapshot that is there has to be written anew.

@@ -7,10 +7,10 @@ import django.db.models.expressions
 import django.utils.timezone
 from django.db import migrations, models
 
-from tenants.audit_triggers import Audit
-from tenants.row_security import BindToTenant, BuildTenantWall, LetWebOnly
+from tenants.audit.triggers import Audit
+from tenants.isolation.row_security import BindToTenant, BuildTenantWall, LetWebOnly
 
-GUARDS = (Path(__file__).parent.parent / "invoices.sql").read_text(encoding="utf-8")
+GUARDS = (Path(__file__).parents[1] / "invoicing" / "invoices.sql").read_text(encoding="utf-8")
 
 
 class Migration(migrations.Migration):

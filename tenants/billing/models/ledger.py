@@ -1,4 +1,4 @@
-"""The ledger's tables. Nobody may write them: `tenants.billing.ledger` posts through the functions
+"""The ledger's tables. Nobody may write them: `ledger.posting` posts through the functions
 of ledger.sql, and triggers refuse every other change."""
 
 import uuid
@@ -7,8 +7,8 @@ from typing import Final
 from django.db import models
 from django.db.models import Q
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models.tenant import Tenant
-from tenants.scoping import ScopedManager
 
 
 class AccountName(models.TextChoices):

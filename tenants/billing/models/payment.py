@@ -8,8 +8,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from tenants.billing.models.invoice import Invoice
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
-from tenants.scoping import ScopedManager
 
 
 class Payment(models.Model):

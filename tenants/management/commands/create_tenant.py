@@ -6,7 +6,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from tenants.default_tiers import ensure_default_tiers
+from tenants.access.default_tiers import ensure_default_tiers
 from tenants.management.look_up import tier_named
 from tenants.management.reporting import ReportingCommand
 from tenants.models import Project, Tenant, Tier

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from tenants.default_tiers import PRESETS, tier_from_preset
+from tenants.access.default_tiers import PRESETS, tier_from_preset
 from tenants.management.reporting import ReportingCommand
 from tenants.models import ServiceClass
 

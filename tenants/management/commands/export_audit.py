@@ -1,7 +1,7 @@
 """manage.py export_audit --tenant Acme --since 2026-01-01 --format jsonl
 
 Each line is an event with all that its hash covers, chain by chain and each in its order, so that
-the log can be checked by others: `tenants/audit_chain.py` tells how a hash is made, needs nothing
+the log can be checked by others: `tenants/audit/chain.py` tells how a hash is made, needs nothing
 but Python, and has `broken(lines)` that finds what is missing or was changed:
 
     import json
@@ -20,13 +20,13 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from tenants.acting import Verb
-from tenants.audit import events_since, exported_events, record
+from tenants.audit.log import events_since, exported_events, record
+from tenants.isolation.audit_actor import Verb
+from tenants.isolation.scoping import operator_scope
 from tenants.management.look_up import tenant_named
 from tenants.management.output import opened_output
 from tenants.management.reporting import ReportingCommand
 from tenants.models import AuditEvent
-from tenants.scoping import operator_scope
 
 
 class Command(ReportingCommand):

@@ -7,14 +7,14 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 
-from tenants.acting import Verb
-from tenants.audit import record
-from tenants.export import tenant_records
+from tenants.audit.log import record
+from tenants.isolation.audit_actor import Verb
+from tenants.isolation.scoping import operator_scope
 from tenants.management.confirming import add_yes, confirm
 from tenants.management.look_up import tenant_named
 from tenants.management.output import opened_output
 from tenants.management.reporting import ReportingCommand
-from tenants.scoping import operator_scope
+from tenants.offboarding.export import tenant_records
 
 
 class Command(ReportingCommand):

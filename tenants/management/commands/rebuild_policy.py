@@ -3,7 +3,7 @@
 from typing import Any
 
 from tenants.management.reporting import ReportingCommand
-from tenants.policy import rebuild_policy
+from tenants.policy.writer import rebuild_policy
 
 
 class Command(ReportingCommand):

@@ -7,8 +7,8 @@ import django.utils.timezone
 from django.db import migrations, models
 
 import tenants.webhooks.signing
-from tenants.audit_triggers import Audit
-from tenants.row_security import BindToTenant, BuildTenantWall, LetWebOnly
+from tenants.audit.triggers import Audit
+from tenants.isolation.row_security import BindToTenant, BuildTenantWall, LetWebOnly
 
 
 class Migration(migrations.Migration):

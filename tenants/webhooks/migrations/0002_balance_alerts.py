@@ -2,8 +2,8 @@ import django.core.validators
 import django.db.models.deletion
 from django.db import migrations, models
 
-from tenants.audit_triggers import Audit
-from tenants.row_security import BuildTenantWall, LetWebOnly
+from tenants.audit.triggers import Audit
+from tenants.isolation.row_security import BuildTenantWall, LetWebOnly
 
 
 class Migration(migrations.Migration):

@@ -3,8 +3,8 @@
 from django.core.validators import MaxValueValidator
 from django.db import models
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
-from tenants.scoping import ScopedManager
 
 DEFAULT_THRESHOLD_NANOS = 5_000_000_000  # five dollars
 

@@ -7,8 +7,8 @@ from typing import Final
 from django.db import models
 from django.utils import timezone
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
-from tenants.scoping import ScopedManager
 from tenants.webhooks.models.endpoint import Endpoint
 from tenants.webhooks.models.event import Event
 from tenants.webhooks.problems import Problem

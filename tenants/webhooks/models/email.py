@@ -6,8 +6,8 @@ from enum import StrEnum
 from django.db import models
 from django.utils import timezone
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Membership, Tenant
-from tenants.scoping import ScopedManager
 from tenants.webhooks.models.event import Event
 
 

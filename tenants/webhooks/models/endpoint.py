@@ -9,8 +9,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
-from tenants.scoping import ScopedManager
 from tenants.webhooks import signing
 from tenants.webhooks.event_types import SUBSCRIBABLE, EventType
 

@@ -9,8 +9,8 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils import timezone
 
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
-from tenants.scoping import ScopedManager
 from tenants.webhooks.event_types import EventType
 
 _TYPES: Final = [(kind.value, kind.value) for kind in EventType]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Tenant
-from tenants.scoping import operator_scope
 from tests.inference.management_api.conftest import ApiClient
 from tests.two_tenants import House
 

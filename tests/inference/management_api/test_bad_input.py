@@ -12,8 +12,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Tenant
-from tenants.scoping import operator_scope
 from tests.inference.management_api.conftest import ApiClient
 from tests.two_tenants import House
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tenants.billing import invoices
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.access.permissions import Role
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceLine
-from tenants.permissions import Role
-from tenants.scoping import operator_scope, tenant_scope
+from tenants.isolation.scoping import operator_scope, tenant_scope
 from tests.inference.management_api.conftest import ApiClient
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import OCTOBER, use

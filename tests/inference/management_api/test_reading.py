@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tenants.permissions import Role
+from tenants.access.permissions import Role
 from tests.inference.management_api.conftest import ApiClient
 from tests.two_tenants import CANARY, House
 

@@ -13,8 +13,8 @@ from django.test import Client
 
 from inference.histograms import ERROR
 from inference.usage.rollups import Use, add_to_rollups
+from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, User
-from tenants.scoping import operator_scope
 from tests.inference.management_api.conftest import ApiClient
 from tests.two_tenants import CANARY, COST_NANOS, House
 

@@ -6,9 +6,9 @@ import pytest
 from pytest_django import Settings
 from standardwebhooks import Webhook
 
-from tenants.audit import seal_now
+from tenants.audit.log import seal_now
+from tenants.isolation.scoping import operator_scope
 from tenants.models import AuditEvent
-from tenants.scoping import operator_scope
 from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.endpoints import MAX_ENDPOINTS
 from tenants.webhooks.models import Endpoint

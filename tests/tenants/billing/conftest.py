@@ -2,8 +2,8 @@
 
 import pytest
 
+from tenants.billing.invoicing.sla_credits import ensure_default_steps
 from tenants.billing.models import Seller
-from tenants.billing.sla_credits import ensure_default_steps
 
 
 @pytest.fixture

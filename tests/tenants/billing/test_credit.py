@@ -17,16 +17,16 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import packed
 from inference.redis_functions import ADMISSION, library_text
-from tenants.billing import balances, credit
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.billing.ledger import balances, credit
+from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import LedgerTransaction
 from tenants.billing.tasks import tell_redis_again
 from tenants.errors import Conflict
+from tenants.isolation.scoping import operator_scope
 from tenants.models import BillingMode, PolicyChange, Project
-from tenants.policy import reconcile_policy
-from tenants.policy_check import policy_problems
-from tenants.scoping import operator_scope
+from tenants.policy.check import policy_problems
+from tenants.policy.writer import reconcile_policy
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 DAY = datetime.date(2026, 11, 21)

@@ -4,8 +4,8 @@ import pytest
 from django.db import transaction
 
 from gpu_workers.protocol.messages import Prices
-from tenants.billing import invoices
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
 from tenants.models import Project
 from tenants.webhooks.models import Event
 from tests.tenants.billing.using import OCTOBER, use

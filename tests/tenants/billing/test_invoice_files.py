@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from tenants.billing import invoices
-from tenants.billing.invoice_drafts import draft_invoice
-from tenants.billing.invoice_pages import csv_text
-from tenants.billing.invoice_pdf import pdf_bytes
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.invoicing.pages import csv_text
+from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, Seller
 from tenants.models import Project, Tenant
 from tenants.money import dollars, dollars_and_cents, whole_cents

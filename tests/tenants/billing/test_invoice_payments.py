@@ -9,9 +9,11 @@ import pytest
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.models import Sum
 
-from tenants.billing import credit, invoices
-from tenants.billing.invoice_check import invoice_problems
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.check import invoice_problems
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.invoicing.month_end import issue_drafts
+from tenants.billing.ledger import credit
 from tenants.billing.models import (
     AccountName,
     Invoice,
@@ -24,11 +26,10 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
-from tenants.billing.month_end import issue_drafts
-from tenants.closing import close_tenant
 from tenants.errors import Conflict
+from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, Project, Tier
-from tenants.scoping import operator_scope
+from tenants.offboarding.closing import close_tenant
 from tests.commands import refused, run
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import NOON, OCTOBER, SEPTEMBER, use
@@ -334,7 +335,7 @@ def test_why_a_draft_could_not_be_issued_stands_on_it(
         return issue(invoice_id, now=now)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tenants.billing.month_end.issue", fail)
+        patch.setattr("tenants.billing.invoicing.month_end.issue", fail)
         assert issue_drafts([broken, other]) == 1
     draft = Invoice.objects.get(id=broken)
     assert draft.waits_because == "RuntimeError: on purpose"

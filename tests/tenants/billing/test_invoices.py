@@ -14,10 +14,12 @@ from django.db.models import Sum
 from gpu_workers.protocol.messages import Outcome, Prices
 from inference.models import DailyUsage
 from inference.usage.invoice_source import records_behind
-from tenants.billing import credit, invoices, ledger
-from tenants.billing.credit_use import credit_used
-from tenants.billing.invoice_check import invoice_problems
-from tenants.billing.invoice_drafts import draft_invoice, draft_invoices
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.check import invoice_problems
+from tenants.billing.invoicing.drafts import draft_invoice, draft_invoices
+from tenants.billing.invoicing.month_end import run_month_end
+from tenants.billing.ledger import credit, posting
+from tenants.billing.ledger.credit_use import credit_used
 from tenants.billing.models import (
     AccountName,
     Invoice,
@@ -30,11 +32,10 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
-from tenants.billing.month_end import run_month_end
 from tenants.errors import Conflict
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Project
 from tenants.money import NANOS_PER_CENT
-from tenants.scoping import operator_scope
 from tests.tenants.billing.using import AFTER_OCTOBER, NOON, OCTOBER, SEPTEMBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
@@ -352,11 +353,11 @@ def test_credit_pays_first_and_the_invoice_says_which(acme: Project) -> None:
         (TransactionKind.TOP_UP, AccountName.CASH, AccountName.PREPAID_CREDIT, 25),
     ):
         entries = [
-            ledger.Entry(account=source, nanos=nanos),
-            ledger.Entry(account=account, nanos=-nanos),
+            posting.Entry(account=source, nanos=nanos),
+            posting.Entry(account=account, nanos=-nanos),
         ]
-        ledger.post(
-            [ledger.Posting(tenant_id=acme.tenant.id, kind=kind, reference=kind, entries=entries)]
+        posting.post(
+            [posting.Posting(tenant_id=acme.tenant.id, kind=kind, reference=kind, entries=entries)]
         )
     assert use(acme, times=5) == 90
     invoice = issued(acme)
@@ -368,23 +369,23 @@ def test_credit_pays_first_and_the_invoice_says_which(acme: Project) -> None:
 
 def test_credit_that_paid_for_two_months_at_once_is_told_by_month(acme: Project) -> None:
     """One batch of the collector may hold the last request of a month and the first of the next."""
-    ledger.post(
+    posting.post(
         [
-            ledger.Posting(
+            posting.Posting(
                 tenant_id=acme.tenant.id,
                 kind=TransactionKind.TOP_UP,
                 reference="top up",
                 entries=[
-                    ledger.Entry(account=AccountName.CASH, nanos=25),
-                    ledger.Entry(account=AccountName.PREPAID_CREDIT, nanos=-25),
+                    posting.Entry(account=AccountName.CASH, nanos=25),
+                    posting.Entry(account=AccountName.PREPAID_CREDIT, nanos=-25),
                 ],
             )
         ]
     )
     days = (date(2026, 9, 30), OCTOBER)
-    ledger.post_usage(
+    posting.post_usage(
         [
-            ledger.UsageCharge(
+            posting.UsageCharge(
                 tenant_id=acme.tenant.id, model="penstock-demo", day=day, nanos=18, requests=1
             )
             for day in days
@@ -405,16 +406,16 @@ def test_an_adjustment_in_the_ledger_is_a_line_once(acme: Project) -> None:
     august, september = (datetime(2026, month, 3, tzinfo=UTC) for month in (8, 9))
     use(acme, august, prices=DEAR)
     first = issued(acme, date(2026, 8, 1))
-    ledger.post(
+    posting.post(
         [
-            ledger.Posting(
+            posting.Posting(
                 tenant_id=acme.tenant.id,
                 kind=TransactionKind.ADJUSTMENT,
                 reference="goodwill",
                 memo="Goodwill for the slow week",
                 entries=[
-                    ledger.Entry(account=AccountName.ADJUSTMENTS, nanos=5 * 10**9),
-                    ledger.Entry(account=AccountName.RECEIVABLE, nanos=-5 * 10**9),
+                    posting.Entry(account=AccountName.ADJUSTMENTS, nanos=5 * 10**9),
+                    posting.Entry(account=AccountName.RECEIVABLE, nanos=-5 * 10**9),
                 ],
             )
         ]

@@ -8,8 +8,9 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from tenants.billing import credit, invoices
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.ledger import credit
 from tenants.billing.models import (
     AccountName,
     Invoice,

@@ -21,12 +21,12 @@ from django.db.models import Sum
 from inference.models import DailyUsage
 from inference.operations.checks import sum_problems
 from inference.usage.seed import seed_usage
-from tenants.billing import ledger
-from tenants.billing.invoice_check import invoice_problems
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.billing.invoicing.check import invoice_problems
+from tenants.billing.invoicing.periods import end_of
+from tenants.billing.ledger import posting
+from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.models import Invoice, InvoiceCounter, InvoiceState, LineKind, Seller
-from tenants.billing.periods import end_of
-from tenants.scoping import operator_scope
+from tenants.isolation.scoping import operator_scope
 from tests.places import ROOT
 from tests.polling import eventually_sync
 from tests.tenants.billing.using import NOON, OCTOBER
@@ -149,7 +149,7 @@ def test_killed_while_it_issues_it_loses_no_number_and_gives_none_twice() -> Non
     in_the_middle = in_order[len(in_order) // 2]
 
     def hold_its_ledger() -> None:
-        ledger.hold([in_the_middle.tenant_id])
+        posting.hold([in_the_middle.tenant_id])
 
     # It has taken its number by then, and is to post its credit.
     kill_where_it_waits("issue", hold_its_ledger)

@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from tenants.billing.ledger import Entry, Posting, UsageCharge, hold, post, post_usage
+from tenants.billing.ledger.posting import Entry, Posting, UsageCharge, hold, post, post_usage
 from tenants.billing.models import (
     AccountName,
     LedgerAccount,
@@ -19,8 +19,8 @@ from tenants.billing.models import (
     LedgerTransaction,
     TransactionKind,
 )
+from tenants.isolation.scoping import tenant_scope
 from tenants.models import Project
-from tenants.scoping import tenant_scope
 
 pytestmark = pytest.mark.django_db
 MODEL = "penstock-demo"

@@ -10,12 +10,12 @@ from django.conf import settings
 from django.db import connection
 from redis import Redis
 
-from tenants.billing import credit
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.billing.ledger import credit
+from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.fsck import run_checks
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Project
-from tenants.scoping import operator_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -26,14 +26,14 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from inference.redis_functions import ADMISSION, library_text
-from tenants.billing import balances, credit
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.billing.ledger import balances, credit
+from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import LedgerAccount
-from tenants.default_tiers import ensure_default_tiers
 from tenants.errors import Conflict
 from tenants.models import BillingMode, Tenant, Tier
-from tenants.policy import rebuild_policy
+from tenants.policy.writer import rebuild_policy
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 BALANCE_OF_TENANT = 18  # its place in the use that admission.lua counts

@@ -7,11 +7,11 @@ import pytest
 from celery.beat import ScheduleEntry, Scheduler
 from control_plane.celery import app
 
-from tenants.billing.invoice_check import invoice_problems
-from tenants.billing.invoice_drafts import draft_invoices
+from tenants.billing.invoicing.check import invoice_problems
+from tenants.billing.invoicing.drafts import draft_invoices
+from tenants.billing.invoicing.month_end import GRACE
+from tenants.billing.invoicing.periods import end_of
 from tenants.billing.models import Invoice, Seller
-from tenants.billing.month_end import GRACE
-from tenants.billing.periods import end_of
 from tenants.models import Project
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import OCTOBER, use

@@ -10,13 +10,13 @@ from typing import TypeVar
 import pytest
 from django.db import connections
 
-from tenants.billing import credit
-from tenants.billing.balances import balance_of
-from tenants.billing.ledger import UsageCharge, post_usage
-from tenants.billing.ledger_chain import ledger_problems
+from tenants.billing.ledger import credit
+from tenants.billing.ledger.balances import balance_of
+from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import LedgerHead, LedgerTransaction, TransactionKind
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Project
-from tenants.scoping import operator_scope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROUNDS = 20

@@ -9,8 +9,8 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
-from tenants.billing import prices
 from tenants.billing.models import PoolCost, Price, PriceCorrection, TierMultiplier
+from tenants.billing.pricing import price_book
 from tenants.models import PolicyChange, Project, Tier
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
@@ -25,9 +25,9 @@ def a_price(amount: Any = 7, **fields: Any) -> Price:
 
 
 def test_a_price_takes_the_place_of_the_one_that_holds() -> None:
-    first = prices.enter(a_price(7))
+    first = price_book.enter(a_price(7))
     later = timezone.now() + HOUR
-    second = prices.enter(a_price(8, effective_from=later))
+    second = price_book.enter(a_price(8, effective_from=later))
     first.refresh_from_db()
     assert first.effective_until == second.effective_from == later
     assert second.effective_until is None
@@ -36,50 +36,50 @@ def test_a_price_takes_the_place_of_the_one_that_holds() -> None:
 
 
 def test_one_that_takes_anothers_place_waits_until_gateways_know() -> None:
-    first = prices.enter(a_price())
-    second = prices.enter(a_price())
-    assert second.effective_from - first.effective_from >= prices.LEAD
+    first = price_book.enter(a_price())
+    second = price_book.enter(a_price())
+    assert second.effective_from - first.effective_from >= price_book.LEAD
 
 
 def test_what_has_ended_is_not_told_to_gateways() -> None:
-    prices.end(prices.enter(a_price()))
-    prices.enter(a_price(9))
+    price_book.end(price_book.enter(a_price()))
+    price_book.enter(a_price(9))
     assert [each.prompt for each in Price.objects.in_policy()["m"]] == [9]
 
 
 @pytest.mark.parametrize("beside", [{"model": "other"}, {"tier": "premium"}, {"adapter": "law"}])
 def test_another_place_has_a_period_of_its_own(acme: Project, beside: dict[str, Any]) -> None:
-    kept = prices.enter(a_price())
-    prices.enter(a_price(**beside))
+    kept = price_book.enter(a_price())
+    price_book.enter(a_price(**beside))
     kept.refresh_from_db()
     assert kept.effective_until is None
 
 
 def test_overlapping_periods_are_refused_by_the_book_and_by_the_database() -> None:
     now = timezone.now()
-    prices.enter(a_price(effective_from=now + HOUR, effective_until=now + 3 * HOUR))
+    price_book.enter(a_price(effective_from=now + HOUR, effective_until=now + 3 * HOUR))
     overlapping: dict[str, Any] = {
         "effective_from": now + 2 * HOUR,
         "effective_until": now + 4 * HOUR,
     }
     with pytest.raises(ValidationError, match="holds in a part of this period already"):
-        prices.enter(a_price(**overlapping))
+        price_book.enter(a_price(**overlapping))
     with pytest.raises(IntegrityError, match="price_periods_apart"), transaction.atomic():
         a_price(**overlapping).save()
-    prices.enter(a_price(effective_from=now + 3 * HOUR))
+    price_book.enter(a_price(effective_from=now + 3 * HOUR))
 
 
 @pytest.mark.parametrize("amount", [-1, 0.5, "0.5", Decimal("0.5")])
 def test_a_negative_or_fractional_price_is_refused(amount: Any) -> None:
     with pytest.raises(ValidationError, match=r"greater than or equal to 0|an integer|whole"):
-        prices.enter(a_price(amount))
+        price_book.enter(a_price(amount))
     assert not Price.objects.exists()
 
 
 def test_a_price_of_more_than_a_dollar_a_token_is_refused() -> None:
     with pytest.raises(ValidationError, match="less than or equal to 1000000000000"):
-        prices.enter(a_price(10**12 + 1))
-    prices.enter(a_price(10**12))
+        price_book.enter(a_price(10**12 + 1))
+    price_book.enter(a_price(10**12))
 
 
 def test_a_negative_price_is_refused_by_the_database_too() -> None:
@@ -90,7 +90,7 @@ def test_a_negative_price_is_refused_by_the_database_too() -> None:
 def test_a_price_of_the_past_is_refused_and_pointed_to_corrections() -> None:
     past = timezone.now() - HOUR
     with pytest.raises(ValidationError, match="is a correction"):
-        prices.enter(a_price(effective_from=past))
+        price_book.enter(a_price(effective_from=past))
     with pytest.raises(IntegrityError, match="cannot begin in the past"), transaction.atomic():
         a_price(effective_from=past).save()
 
@@ -107,8 +107,8 @@ def test_a_price_of_the_past_is_refused_and_pointed_to_corrections() -> None:
     ],
 )
 def test_nothing_of_the_book_is_changed_in_place(change: str) -> None:
-    prices.enter(a_price())
-    prices.enter(PoolCost(pool="p", micros_per_gpu_hour=2_500_000))
+    price_book.enter(a_price())
+    price_book.enter(PoolCost(pool="p", micros_per_gpu_hour=2_500_000))
     with (
         pytest.raises(DatabaseError, match=r"nothing is changed|in the past|only ever added to"),
         transaction.atomic(),
@@ -118,10 +118,10 @@ def test_nothing_of_the_book_is_changed_in_place(change: str) -> None:
 
 
 def test_an_end_is_said_once() -> None:
-    price = prices.enter(a_price())
-    prices.end(price, timezone.now() + HOUR)
+    price = price_book.enter(a_price())
+    price_book.end(price, timezone.now() + HOUR)
     with pytest.raises(ValidationError, match="already"):
-        prices.end(price, timezone.now() + 2 * HOUR)
+        price_book.end(price, timezone.now() + 2 * HOUR)
     price.effective_until = timezone.now() + 2 * HOUR
     with pytest.raises(IntegrityError, match="once"), transaction.atomic():
         price.save()
@@ -129,12 +129,12 @@ def test_an_end_is_said_once() -> None:
 
 def test_a_price_names_a_tier_that_there_is() -> None:
     with pytest.raises(ValidationError, match="There is no tier 'nonesuch'"):
-        prices.enter(a_price(tier="nonesuch"))
+        price_book.enter(a_price(tier="nonesuch"))
 
 
 @pytest.mark.usefixtures("acme")
 def test_a_tier_that_a_price_names_is_neither_renamed_nor_removed_until_that_has_ended() -> None:
-    price = prices.enter(a_price(tier="batch"))
+    price = price_book.enter(a_price(tier="batch"))
     tier = Tier.objects.get(name="batch")
     tier.name = "cheap"
     with pytest.raises(ValidationError, match="Prices name the tier batch: m, tier batch from 20"):
@@ -142,7 +142,7 @@ def test_a_tier_that_a_price_names_is_neither_renamed_nor_removed_until_that_has
     for change in (tier.save, Tier.objects.filter(name="batch").delete):
         with pytest.raises(IntegrityError, match="named by prices of m that"), transaction.atomic():
             change()
-    prices.end(price)
+    price_book.end(price)
     tier.full_clean()
     tier.save()
     tier.delete()
@@ -150,8 +150,8 @@ def test_a_tier_that_a_price_names_is_neither_renamed_nor_removed_until_that_has
 
 @pytest.mark.usefixtures("acme")
 def test_a_price_of_one_tier_keeps_no_other_tier_from_its_change() -> None:
-    prices.enter(a_price(tier="batch"))
-    prices.enter(a_price())
+    price_book.enter(a_price(tier="batch"))
+    price_book.enter(a_price())
     free = Tier.objects.get(name="free")
     free.name = "trial"
     free.full_clean()
@@ -161,13 +161,13 @@ def test_a_price_of_one_tier_keeps_no_other_tier_from_its_change() -> None:
 
 def test_a_price_reaches_the_gateways() -> None:
     before = PolicyChange.objects.count()
-    price = prices.enter(a_price())
-    prices.end(price)
+    price = price_book.enter(a_price())
+    price_book.end(price)
     assert PolicyChange.objects.count() == before + 2
 
 
 def test_checking_enters_nothing() -> None:
-    prices.check(a_price())
+    price_book.check(a_price())
     assert not Price.objects.exists()
 
 

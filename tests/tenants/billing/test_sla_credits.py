@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_workers.protocol.messages import Outcome
-from tenants.billing import invoices, ledger
-from tenants.billing.invoice_check import invoice_problems
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.check import invoice_problems
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.invoicing.sla_credits import Schedule
+from tenants.billing.invoicing.usage_source import Attainment, Measured
+from tenants.billing.ledger import posting
 from tenants.billing.models import (
     AccountName,
     Invoice,
@@ -22,8 +25,6 @@ from tenants.billing.models import (
     SlaCreditStep,
     TransactionKind,
 )
-from tenants.billing.sla_credits import Schedule
-from tenants.billing.usage_source import Attainment, Measured
 from tenants.models import Project, Tier
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import NOON, OCTOBER, use
@@ -92,15 +93,15 @@ def test_a_promise_that_was_kept_is_credited_nothing(acme: Project) -> None:
 
 
 def test_where_credit_paid_already_it_stays_as_credit(acme: Project) -> None:
-    ledger.post(
+    posting.post(
         [
-            ledger.Posting(
+            posting.Posting(
                 tenant_id=acme.tenant.id,
                 kind=TransactionKind.TOP_UP,
                 reference="top up",
                 entries=[
-                    ledger.Entry(account=AccountName.CASH, nanos=100 * 10**9),
-                    ledger.Entry(account=AccountName.PREPAID_CREDIT, nanos=-100 * 10**9),
+                    posting.Entry(account=AccountName.CASH, nanos=100 * 10**9),
+                    posting.Entry(account=AccountName.PREPAID_CREDIT, nanos=-100 * 10**9),
                 ],
             )
         ]

@@ -13,13 +13,14 @@ from django.db import DatabaseError, connections, transaction
 from django.test import Client
 from pytest_django import Settings
 
-from tenants.billing import credit, invoices
-from tenants.billing.balances import balance_of
-from tenants.billing.invoice_drafts import draft_invoice
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.ledger import credit
+from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import Invoice, InvoiceState, Payment, ProviderEvent
-from tenants.billing.providers import request_payments
+from tenants.billing.payments.providers import request_payments
+from tenants.isolation.scoping import operator_scope
 from tenants.models import Project
-from tenants.scoping import operator_scope
 from tests.tenants.billing.stripe_api import API_KEY, StripeApi, paid_event, stripe_api
 from tests.tenants.billing.test_invoices import DEAR
 from tests.tenants.billing.using import OCTOBER, use

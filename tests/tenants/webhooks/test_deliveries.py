@@ -15,8 +15,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from tenants import fsck
 from tenants.errors import Conflict
+from tenants.isolation.scoping import NoTenantScope, operator_scope, tenant_scope
 from tenants.models import Project
-from tenants.scoping import NoTenantScope, operator_scope, tenant_scope
 from tenants.webhooks import deliveries, sending
 from tenants.webhooks.deliveries import (
     DISABLE_AFTER,
@@ -583,7 +583,7 @@ def test_fsck_finds_what_nobody_sends(acme: Project, endpoint: NewSecret) -> Non
 
 
 def test_nobody_looks_without_a_scope(acme: Project) -> None:
-    from tenants import scoping
+    from tenants.isolation import scoping
 
     token = scoping._open_scope.set(None)
     try:

@@ -9,18 +9,18 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
-from tenants.billing import invoices
-from tenants.billing.invoice_drafts import draft_invoice, draft_invoices, last_month
-from tenants.billing.invoice_pages import csv_text
-from tenants.billing.invoice_pdf import pdf_bytes
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice, draft_invoices, last_month
+from tenants.billing.invoicing.month_end import issue_drafts
+from tenants.billing.invoicing.pages import csv_text
+from tenants.billing.invoicing.pdf import pdf_bytes
+from tenants.billing.invoicing.periods import BadPeriod, parse_month
 from tenants.billing.models import Invoice, InvoiceState
-from tenants.billing.month_end import issue_drafts
-from tenants.billing.periods import BadPeriod, parse_month
 from tenants.errors import TenantsError
+from tenants.isolation.scoping import operator_scope
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
 from tenants.money import dollars, dollars_and_cents
-from tenants.scoping import operator_scope
 
 _OF_ONE = ("pay", "void", "discard", "show")
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from tenants.billing.invoicing.sla_credits import ensure_default_steps
 from tenants.billing.models import Seller
-from tenants.billing.sla_credits import ensure_default_steps
 from tenants.management.reporting import ReportingCommand
 
 

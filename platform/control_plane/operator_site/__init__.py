@@ -1,0 +1,1 @@
+"""The operators' admin as a site: sign-in, sidebar, one transaction a page."""

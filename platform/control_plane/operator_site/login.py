@@ -1,0 +1,17 @@
+"""The operators' sign-in page, with limits on guessing."""
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import render
+
+from tenants.access.sign_in import RETRY_SECONDS, is_guessing
+
+
+def operator_login(request: HttpRequest) -> HttpResponseBase:
+    """The admin's own sign-in page; 429 once there were too many attempts within a minute."""
+    if request.method == "POST" and is_guessing(request, request.POST.get("username", "")):
+        context = {"retry_seconds": RETRY_SECONDS}
+        response = render(request, "too_many_attempts.html", context, status=429)
+        response["Retry-After"] = str(RETRY_SECONDS)
+        return response
+    return admin.site.login(request)

@@ -1,0 +1,57 @@
+"""The front page: what runs here, whether it is well, and how to call it."""
+
+import json
+from typing import Final
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from control_plane.status.health import Health, HealthReport
+
+_health: Final = Health(
+    dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL,
+    redis_url=settings.PENSTOCK_REDIS_URL,
+    database_url=settings.PENSTOCK_DATABASE_URL,
+)
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+@require_safe
+async def front_page(request: HttpRequest) -> HttpResponse:
+    report = await _health.report()
+    context = {
+        "report": report,
+        "models": [model for model in report.models if model.is_public],
+        "workers": _public_workers(report),
+        "unwell": [part for part in report.parts if not part.is_well],
+        "curl": _curl(report),
+    }
+    response = render(request, "front_page.html", context)
+    response["Content-Security-Policy"] = _POLICY
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _public_workers(report: HealthReport) -> list[object]:
+    """Live workers of pools that everybody may know of; a tenant's own pool is nobody's else."""
+    public = {model.pool.name: model.pool for model in report.models if model.is_public}
+    return [worker for pool in public.values() for worker in pool.live]
+
+
+def _curl(report: HealthReport) -> str:
+    """A line that works when pasted, once PENSTOCK_API_KEY holds a key. Never a real key."""
+    public = [model for model in report.models if model.is_public]
+    served = [model for model in public if model.is_served] or public
+    model = served[0].policy.name if served else "<model>"
+    return (
+        f"curl -N {settings.PENSTOCK_PUBLIC_URL}/v1/chat/completions \\\n"
+        '  -H "Authorization: Bearer $PENSTOCK_API_KEY" \\\n'
+        '  -H "Content-Type: application/json" \\\n'
+        f'  -d \'{{"model": {json.dumps(model)}, "stream": true,\n'
+        '       "messages": [{"role": "user", "content": "What is Penstock?"}]}\''
+    )

@@ -1,0 +1,1 @@
+"""Who may do what: API keys, people, roles, quotas, signing in. Verbs that every door calls."""

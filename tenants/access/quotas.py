@@ -1,0 +1,92 @@
+"""Quotas as a tenant's people set them: at a project or at a key. The tenant's own are part of what
+it has agreed with the operator. Call these inside the tenant's scope."""
+
+import uuid
+from collections.abc import Sequence
+
+from django.core.exceptions import ValidationError
+from django.db.models import Q
+
+from gpu_workers.protocol.policy import LimitName
+from tenants.errors import Conflict, NotPermitted
+from tenants.isolation.scoping import operator_scope
+from tenants.models import ApiKey, Project, Quota, Tenant
+
+
+def add_quota(
+    tenant: Tenant,
+    *,
+    limit: LimitName,
+    value: int,
+    is_hard: bool,
+    project_id: uuid.UUID | None = None,
+    api_key_id: uuid.UUID | None = None,
+    alert_percents: Sequence[int] | None = None,
+) -> Quota:
+    """Raises `ValidationError`, `NotPermitted` for the whole tenant, and `Conflict` where there is
+    one of that limit."""
+    if project_id is None and api_key_id is None:
+        raise _operators_only()
+    if project_id is not None and not Project.objects.filter(id=project_id).exists():
+        raise ValidationError({"project_id": "There is no such project."})
+    if api_key_id is not None and not ApiKey.objects.filter(id=api_key_id).exists():
+        raise ValidationError({"api_key_id": "There is no such API key."})
+    quota = Quota(
+        tenant=tenant,
+        project_id=project_id,
+        api_key_id=api_key_id,
+        limit=limit.value,
+        value=value,
+        is_hard=is_hard,
+    )
+    if alert_percents is not None:
+        quota.alert_percents = list(alert_percents)
+    quota.full_clean(validate_constraints=False)
+    place = Q(project=project_id) & Q(api_key=api_key_id)
+    if Quota.objects.filter(place, limit=limit.value).exists():
+        raise Conflict(
+            f"There is a quota of {limit.value} at this {quota.scope} already; change that one.",
+            param="limit",
+        )
+    quota.save(force_insert=True)
+    return quota
+
+
+def change_quota(
+    quota: Quota,
+    *,
+    value: int | None = None,
+    is_hard: bool | None = None,
+    alert_percents: Sequence[int] | None = None,
+) -> Quota:
+    """What is None stays. Raises as `add_quota` does."""
+    _check_changeable(quota)
+    if value is not None:
+        quota.value = value
+    if is_hard is not None:
+        quota.is_hard = is_hard
+    if alert_percents is not None:
+        quota.alert_percents = list(alert_percents)
+    quota.full_clean(validate_constraints=False)
+    quota.save(update_fields=["value", "is_hard", "alert_percents"])
+    return quota
+
+
+def remove_quota(quota: Quota) -> None:
+    """With its alerts. Raises `NotPermitted`."""
+    _check_changeable(quota)
+    # Alerts are not a tenant's to delete, but where their quota goes they go with it.
+    with operator_scope("removal of a quota"):
+        quota.delete()
+
+
+def _check_changeable(quota: Quota) -> None:
+    if quota.scope == "tenant":
+        raise _operators_only()
+
+
+def _operators_only() -> NotPermitted:
+    return NotPermitted(
+        "The quotas of the whole organisation are set by the operator of the service; name a "
+        "project_id or an api_key_id."
+    )

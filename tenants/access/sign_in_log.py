@@ -1,0 +1,38 @@
+"""Signing in and out, for the audit log. Django says so by its signals, whichever door was used."""
+
+from typing import Any
+
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.http import HttpRequest
+
+from tenants.audit.log import record
+from tenants.isolation.audit_actor import NOBODY_KNOWN, Actor, Verb, acting
+from tenants.models import User
+
+
+def connect() -> None:
+    user_logged_in.connect(_signed_in, dispatch_uid="audit")
+    user_logged_out.connect(_signed_out, dispatch_uid="audit")
+    user_login_failed.connect(_failed, dispatch_uid="audit")
+
+
+def _signed_in(*, request: HttpRequest | None, user: User, **_: Any) -> None:
+    _record(Verb.SIGNED_IN, user, user.as_actor(), request)
+
+
+def _signed_out(*, request: HttpRequest | None, user: User | None, **_: Any) -> None:
+    if user is not None:
+        _record(Verb.SIGNED_OUT, user, user.as_actor(), request)
+
+
+def _failed(*, request: HttpRequest | None = None, credentials: dict[str, Any], **_: Any) -> None:
+    """Of a known account only: what else people type may be a password."""
+    email = str(credentials.get("username") or credentials.get("email") or "").strip().lower()
+    user = User.objects.filter(email=email).first()
+    if user is not None:
+        _record(Verb.SIGN_IN_FAILED, user, NOBODY_KNOWN, request)
+
+
+def _record(verb: Verb, user: User, actor: Actor, request: HttpRequest | None) -> None:
+    with acting(actor, None if request is None else request.META.get("REMOTE_ADDR")):
+        record(verb, user)

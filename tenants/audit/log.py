@@ -1,0 +1,129 @@
+"""What the audit log is told beside the changes that it sees itself, and how it is checked."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, models
+from django.db.models import QuerySet
+
+from tenants.audit.chain import FIRST_HASH, NO_TENANT, ChainCheck, ChainedEvent
+from tenants.isolation.audit_actor import Verb, acting, current_actor
+from tenants.isolation.scoping import current_scope, operator_scope
+from tenants.models import AuditChain, AuditEvent
+
+_PAGE = 2000
+
+
+def record(
+    verb: Verb, of: models.Model | None, *, tenant_id: uuid.UUID | None = None, **details: Any
+) -> None:
+    """Put something into the log that is no change of a record. The details are kept for ever:
+    no names, no addresses, no secrets."""
+    scope = current_scope()
+    if scope is None or (not scope.is_operator and scope.tenant_id != tenant_id):
+        # The scope that is opened for the log's sake is not who acts.
+        with acting(current_actor()), operator_scope("audit log"):
+            _record(verb, of, tenant_id, details)
+    else:
+        _record(verb, of, tenant_id, details)
+
+
+def _record(
+    verb: Verb, of: models.Model | None, tenant_id: uuid.UUID | None, details: dict[str, Any]
+) -> None:
+    record_of = ("", "", "") if of is None else (of._meta.label, str(of.pk), str(of))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT penstock_audit_record(%s, %s, %s, %s, %s, %s)",
+            [tenant_id, verb, *record_of, json.dumps(details)],
+        )
+
+
+def seal_now() -> None:
+    """Bring what the open transaction changed into the log already, where it is to be read or
+    erased before the commit. Others who commit wait from here on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS audit_come_due, audit_seal IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS audit_come_due, audit_seal DEFERRED")
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+
+def in_order(events: QuerySet[AuditEvent]) -> Iterator[AuditEvent]:
+    """Chain by chain, each in its order, with what is left of the personal details."""
+    ordered = events.select_related("personal").order_by("tenant_id", "sequence")
+    return ordered.iterator(chunk_size=_PAGE)
+
+
+def events_since(events: QuerySet[AuditEvent], moment: datetime) -> QuerySet[AuditEvent]:
+    """Each chain from its first event at or after a moment. Events are chained in the order of
+    commits, so one that is older may follow, and belongs to what can be checked."""
+    newest_so_far = models.Window(models.Max("at"), partition_by="tenant_id", order_by="sequence")
+    return events.annotate(newest_so_far=newest_so_far).filter(newest_so_far__gte=moment)
+
+
+def chained(event: AuditEvent) -> ChainedEvent:
+    personal = getattr(event, "personal", None)
+    return ChainedEvent(
+        chain=str(event.tenant_id or NO_TENANT),
+        sequence=event.sequence,
+        at=written_time(event),
+        actor_kind=event.actor_kind,
+        actor_id=event.actor_id,
+        verb=event.verb,
+        record_kind=event.record_kind,
+        record_id=event.record_id,
+        changes=event.changes,
+        personal_digest=bytes(event.personal_digest),
+        hash=bytes(event.hash),
+        salt=b"" if personal is None else bytes(personal.salt),
+        personal=None
+        if personal is None
+        else (personal.actor_name, personal.address, personal.record_name, personal.changes),
+    )
+
+
+def exported_events(events: QuerySet[AuditEvent]) -> Iterator[dict[str, Any]]:
+    """Events with all that is needed to check them elsewhere: see `audit_chain`."""
+    for event in in_order(events):
+        personal = getattr(event, "personal", None)
+        yield {
+            "chain": str(event.tenant_id or NO_TENANT),
+            "sequence": event.sequence,
+            "at": written_time(event),
+            "actor_kind": event.actor_kind,
+            "actor_id": event.actor_id,
+            "actor_name": "" if personal is None else personal.actor_name,
+            "address": "" if personal is None else personal.address,
+            "verb": event.verb,
+            "record_kind": event.record_kind,
+            "record_id": event.record_id,
+            "record_name": "" if personal is None else personal.record_name,
+            "changes": event.changes,
+            "personal_changes": "" if personal is None else personal.changes,
+            "salt": "" if personal is None else bytes(personal.salt).hex(),
+            "personal_digest": bytes(event.personal_digest).hex(),
+            "hash": bytes(event.hash).hex(),
+        }
+
+
+def written_time(event: AuditEvent) -> str:
+    return event.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def broken_chains() -> Iterator[str]:
+    """What is wrong with the log: an event changed, missing, or cut off at the end. For fsck,
+    inside an operator's scope."""
+    check = ChainCheck()
+    for event in in_order(AuditEvent.objects.all()):
+        yield from check.problems(chained(event))
+    for head in AuditChain.objects.all():
+        newest = check.last.pop(str(head.chain), (0, FIRST_HASH))
+        if newest != (head.sequence, bytes(head.hash)):
+            yield f"chain {head.chain}: its newest event is not number {head.sequence} as recorded."
+    for chain in check.last:
+        yield f"chain {chain}: nothing is recorded of its newest event."

@@ -1,0 +1,1 @@
+"""From a month's usage to invoices: drafts, issue, SLA credits, files, checks."""

@@ -1,0 +1,268 @@
+"""Drafts: what a month's usage, adjustments and credits come to, as an invoice of each tenant.
+
+A tenant's invoices are a chain: each takes in what came since the one before it, late usage of the
+earlier months too, and hands on what is less than a cent. So their periods only ascend. A chunk of
+tenants is one transaction, during which no usage is recorded: of what a run was killed in nothing
+is there, and the next run makes it.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Final
+
+from django.core.exceptions import ValidationError
+
+from tenants.billing.invoicing.ledger_lines import CREDIT_NAMES
+from tenants.billing.invoicing.periods import end_of, month_before
+from tenants.billing.invoicing.sla_credits import Schedule
+from tenants.billing.invoicing.uninvoiced import Uninvoiced, uninvoiced
+from tenants.billing.invoicing.usage_source import Attainment, cut_usage, usage_source
+from tenants.billing.models import (
+    CREDITS,
+    AccountName,
+    Invoice,
+    InvoiceLine,
+    LineKind,
+    Seller,
+)
+from tenants.errors import Conflict
+from tenants.isolation.scoping import operator_scope
+from tenants.models import Project, Tenant
+
+_CHUNK: Final = 100
+
+
+def last_month(now: datetime | None = None) -> date:
+    """The newest month that is over."""
+    return month_before((now or datetime.now(UTC)).astimezone(UTC).date().replace(day=1))
+
+
+def current_seller() -> Seller:
+    """Raises `ValidationError` where nobody has said who invoices."""
+    seller = Seller.objects.filter(is_current=True).first()
+    if seller is None:
+        raise ValidationError(
+            "Nobody invoices yet: say who with `manage.py set_seller`, or on the page of sellers."
+        )
+    return seller
+
+
+def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) -> Invoice | None:
+    """The draft of one tenant; None where there is nothing to invoice. Inside an `operator_scope`.
+
+    Raises `Conflict` where its month, or a later one, is invoiced already, and `ValidationError`
+    while the month is not over.
+    """
+    now = now or datetime.now(UTC)
+    _check_over(period, now)
+    seller, schedule = current_seller(), Schedule.read()
+    attained = _attained([tenant.id], period, schedule)
+    usage_until = cut_usage()
+    newest = Invoice.objects.newest_of(tenant.id)
+    if newest is not None and newest.period >= period:
+        raise Conflict(_standing_in_the_way(tenant, newest, period))
+    drafts = _draft([tenant.id], period, seller, schedule, attained, usage_until, now)
+    return drafts[0] if drafts else None
+
+
+def draft_invoices(period: date, *, now: datetime | None = None) -> int:
+    """Of all tenants that have none of this month or a later one; returns how many. Opens a
+    transaction for each chunk of tenants. Raises `ValidationError`."""
+    now = now or datetime.now(UTC)
+    _check_over(period, now)
+    with operator_scope("invoices draft"):
+        seller, schedule = current_seller(), Schedule.read()
+        tenant_ids = list(Tenant.objects.order_by("id").values_list("id", flat=True))
+        # Of all at once and before usage has to stand still: it reads each record of the month.
+        attained = _attained(tenant_ids, period, schedule)
+    drafted = 0
+    for chunk in _chunks(tenant_ids):
+        with operator_scope("invoices draft"):
+            usage_until = cut_usage()
+            taken = Invoice.objects.standing().filter(tenant__in=chunk, period__gte=period)
+            invoiced = set(taken.values_list("tenant_id", flat=True))
+            free = [tenant_id for tenant_id in chunk if tenant_id not in invoiced]
+            drafted += len(_draft(free, period, seller, schedule, attained, usage_until, now))
+    return drafted
+
+
+def _attained(
+    tenant_ids: Sequence[uuid.UUID], period: date, schedule: Schedule
+) -> dict[uuid.UUID, list[Attainment]]:
+    """How promises were kept, by tenant. Nothing is credited without a step, so nothing is read."""
+    by_tenant: defaultdict[uuid.UUID, list[Attainment]] = defaultdict(list)
+    if schedule.steps:
+        for attained in usage_source().attainment(tenant_ids, period, schedule.targets):
+            by_tenant[attained.tenant_id].append(attained)
+    return by_tenant
+
+
+def _check_over(period: date, now: datetime) -> None:
+    if end_of(period) > now:
+        raise ValidationError(
+            f"{period:%Y-%m} is not over; the newest month that can be invoiced is "
+            f"{last_month(now):%Y-%m}."
+        )
+
+
+def _standing_in_the_way(tenant: Tenant, newest: Invoice, period: date) -> str:
+    if newest.period == period:
+        if newest.is_draft:
+            return f"{tenant.name} has a draft for {period:%Y-%m}; discard it to draft it anew."
+        return f"{tenant.name} is invoiced for {period:%Y-%m} already: {newest}, {newest.state}."
+    return (
+        f"{tenant.name} is invoiced for {newest.month} already ({newest}); what is left of "
+        f"{period:%Y-%m} comes on its next invoice."
+    )
+
+
+# From sums to invoices --------------------------------------------------------------------------
+
+
+def _draft(
+    tenant_ids: Sequence[uuid.UUID],
+    period: date,
+    seller: Seller,
+    schedule: Schedule,
+    attained: Mapping[uuid.UUID, Sequence[Attainment]],
+    usage_until: datetime,
+    drafted_at: datetime,
+) -> list[Invoice]:
+    found = uninvoiced(tenant_ids, period)
+    names = _buyer_names(tenant_ids)
+    projects = dict(Project.objects.filter(tenant__in=tenant_ids).values_list("id", "name"))
+    invoices, lines = [], []
+    for tenant_id in tenant_ids:
+        invoice = Invoice(
+            tenant_id=tenant_id,
+            seller=seller,
+            period=period,
+            usage_until=usage_until,
+            buyer_name=names[tenant_id],
+            drafted_at=drafted_at,
+        )
+        own = _lines(invoice, found[tenant_id], projects)
+        own += _sla_lines(invoice, own, schedule, attained.get(tenant_id, ()))
+        for position, line in enumerate(own, 1):
+            line.invoice, line.tenant_id, line.position = invoice, tenant_id, position
+        if not any(line.amount_nanos or line.granted_nanos for line in own):
+            continue
+        invoice.add_up(own)
+        invoices.append(invoice)
+        lines += own
+    Invoice.objects.bulk_create(invoices)
+    InvoiceLine.objects.bulk_create(lines, batch_size=1000)
+    return invoices
+
+
+def _lines(invoice: Invoice, left: Uninvoiced, projects: dict[uuid.UUID, str]) -> list[InvoiceLine]:
+    """In the order of the page, all but SLA credits."""
+    invoice.brought_forward_nanos = left.before.carried_nanos if left.before else 0
+    return [
+        *_usage_lines(invoice, left, projects),
+        *left.booked,
+        *_credit_lines(invoice, left),
+    ]
+
+
+def _usage_lines(
+    invoice: Invoice, left: Uninvoiced, projects: dict[uuid.UUID, str]
+) -> Iterator[InvoiceLine]:
+    swept_to = left.before
+    in_order = sorted(
+        left.used,
+        key=lambda used: (
+            used.period < invoice.period,
+            used.period,
+            projects.get(used.project_id, ""),
+            used.model,
+            used.tier,
+            used.adapter,
+        ),
+    )
+    for used in in_order:
+        is_swept = swept_to is not None and used.period <= swept_to.period
+        yield InvoiceLine(
+            kind=LineKind.USAGE if used.period == invoice.period else LineKind.LATE_USAGE,
+            period=used.period,
+            project_id=used.project_id,
+            project_name=projects.get(used.project_id, ""),
+            model=used.model,
+            tier=used.tier,
+            adapter=used.adapter,
+            requests=used.requests,
+            prompt_tokens=used.prompt_tokens,
+            cached_tokens=used.cached_tokens,
+            completion_tokens=used.completion_tokens,
+            recorded_after=swept_to.usage_until if is_swept and swept_to else None,
+            amount_nanos=used.cost_nanos,
+        )
+
+
+def _credit_lines(invoice: Invoice, left: Uninvoiced) -> Iterator[InvoiceLine]:
+    order = {account: place for place, account in enumerate(CREDITS)}
+    for (account, month), nanos in sorted(
+        left.credit.items(), key=lambda item: (item[0][1], order[item[0][0]])
+    ):
+        late = "" if month == invoice.period else f", for usage of {month:%Y-%m}"
+        yield InvoiceLine(
+            kind=LineKind.PAID_BY_CREDIT,
+            period=month,
+            account=account.value,
+            description=f"Paid by {CREDIT_NAMES[account]}{late}",
+            amount_nanos=-nanos,
+        )
+
+
+def _sla_lines(
+    invoice: Invoice,
+    lines: Sequence[InvoiceLine],
+    schedule: Schedule,
+    attained: Sequence[Attainment],
+) -> list[InvoiceLine]:
+    """They lessen what is owed, and nothing further: the rest stays as credit."""
+    owed_nanos = sum(line.amount_nanos for line in lines) + invoice.brought_forward_nanos
+    charges: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        if line.kind == LineKind.USAGE:
+            charges[line.tier] += line.amount_nanos
+    credited = []
+    for credit in schedule.credits(attained, charges):
+        lessened = min(credit.credit_nanos, max(0, owed_nanos))
+        owed_nanos -= lessened
+        line = InvoiceLine(
+            kind=LineKind.SLA_CREDIT,
+            period=invoice.period,
+            tier=credit.tier,
+            account=AccountName.SLA_CREDIT.value,
+            promise=credit.promise,
+            promised_percent=credit.promised_percent,
+            measured_percent=credit.measured_percent,
+            credit_percent=credit.credit_percent,
+            granted_nanos=credit.credit_nanos,
+            description=f"Credit for tier {credit.tier}: {credit.promise.label} not as promised",
+            amount_nanos=-lessened,
+        )
+        credited.append(line)
+    return credited
+
+
+def _buyer_names(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """A closed tenant has no name any more; it is invoiced under the one of its last invoice."""
+    tenants = Tenant.objects.filter(id__in=tenant_ids)
+    names = dict(tenants.values_list("id", "name"))
+    last = Invoice.objects.filter(tenant__in=tenants.exclude(closed_at=None))
+    for tenant_id, name in (
+        last.order_by("tenant_id", "-period", "-drafted_at")
+        .distinct("tenant_id")
+        .values_list("tenant_id", "buyer_name")
+    ):
+        names[tenant_id] = name
+    return names
+
+
+def _chunks(tenant_ids: Sequence[uuid.UUID]) -> Iterator[Sequence[uuid.UUID]]:
+    for start in range(0, len(tenant_ids), _CHUNK):
+        yield tenant_ids[start : start + _CHUNK]

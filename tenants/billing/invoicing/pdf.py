@@ -1,0 +1,404 @@
+"""An invoice as a PDF. The same invoice gives the same bytes: nothing of the clock is in it.
+
+Text is set in the viewer's Helvetica, which knows Western letters; `PENSTOCK_INVOICE_FONT` names a
+TrueType font that is embedded instead, for names in other scripts.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+import structlog
+from django.conf import settings
+from reportlab.lib import colors
+from reportlab.lib.enums import TA_RIGHT
+from reportlab.lib.pagesizes import A4
+from reportlab.lib.styles import ParagraphStyle
+from reportlab.lib.units import mm
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import KeepTogether, Paragraph, SimpleDocTemplate, Spacer, Table
+
+from tenants.billing.invoicing.pages import lines_of, period_words, sums
+from tenants.billing.models import (
+    LESSENING,
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    LineKind,
+)
+from tenants.money import dollars, dollars_and_cents
+
+log = structlog.get_logger(__name__)
+
+INK: Final = colors.HexColor("#10272e")
+QUIET: Final = colors.HexColor("#6b7f86")
+RULE: Final = colors.HexColor("#d5dfe2")
+ACCENT: Final = colors.HexColor("#0b6e86")
+ALARM: Final = colors.HexColor("#b42318")
+_MARGIN: Final = 20 * mm
+_WIDTH: Final = A4[0] - 2 * _MARGIN
+
+
+def pdf_bytes(invoice: Invoice) -> bytes:
+    """A4, as many pages as it takes."""
+    out = io.BytesIO()
+    face = _Face()
+    document = SimpleDocTemplate(
+        out,
+        pagesize=A4,
+        # A frame keeps six points to itself on each side.
+        leftMargin=_MARGIN - 6,
+        rightMargin=_MARGIN - 6,
+        topMargin=18 * mm,
+        bottomMargin=22 * mm,
+        title=f"Invoice {invoice}",
+        author=_seller(invoice)["name"],
+        creator="Penstock",
+        invariant=1,
+    )
+    lines = lines_of(invoice)
+    parts = [
+        _head(invoice, face),
+        Spacer(1, 9 * mm),
+        _parties(invoice, face),
+        Spacer(1, 9 * mm),
+        *_charges(invoice, lines, face),
+        *_credits(lines, face),
+        _sums(invoice, face),
+        *_service_levels(lines, face),
+        *_how_to_pay(invoice, face),
+    ]
+
+    def canvas(*args: Any, **options: Any) -> Canvas:
+        return _NumberedCanvas(*args, foot=f"{_seller(invoice)['name']}  ·  {invoice}", face=face,
+                               **options)  # fmt: skip
+
+    document.build(parts, canvasmaker=canvas)
+    return out.getvalue()
+
+
+# Type --------------------------------------------------------------------------------------------
+
+
+class _Face:
+    """The fonts of one document, and text in them."""
+
+    def __init__(self) -> None:
+        path = Path(settings.PENSTOCK_INVOICE_FONT) if settings.PENSTOCK_INVOICE_FONT else None
+        self.is_embedded = path is not None
+        self.regular, self.bold = "Helvetica", "Helvetica-Bold"
+        if path is not None:
+            stem = path.stem.removesuffix("-Regular")
+            bold = path.with_name(f"{stem}-Bold{path.suffix}")
+            self.regular, self.bold = path.stem, bold.stem if bold.exists() else path.stem
+            for name, file in ((self.regular, path), (self.bold, bold)):
+                if file.exists() and name not in pdfmetrics.getRegisteredFontNames():
+                    pdfmetrics.registerFont(TTFont(name, str(file)))
+
+    def paragraph(self, text: str, *, style: str = "body", **changes: Any) -> Paragraph:
+        """`text` is plain; each of its lines is one."""
+        markup = "<br/>".join(escape(self.fit(line)) for line in text.splitlines())
+        return self.marked(markup, style=style, **changes)
+
+    def marked(self, markup: str, *, style: str = "body", **changes: Any) -> Paragraph:
+        size, bold, color = _STYLES[style]
+        options = {
+            "fontName": self.bold if bold else self.regular,
+            "fontSize": size,
+            "leading": size * 1.35,
+            "textColor": color,
+            **changes,
+        }
+        return Paragraph(markup, ParagraphStyle(style, **options))
+
+    def amount(self, nanos: int) -> Paragraph:
+        """All nine digits, so that columns align; what is below a cent is quiet."""
+        text = dollars(nanos)
+        whole, _, fraction = text.partition(".")
+        fraction = fraction.ljust(9, "0")
+        quiet = f'<font color="#9aabb1" size="6.5">{fraction[2:]}</font>'
+        return self.marked(f"{whole}.{fraction[:2]}{quiet}", style="cell", alignment=TA_RIGHT)
+
+    def fit(self, text: str) -> str:
+        """Helvetica has no other letters than these."""
+        if self.is_embedded:
+            return text
+        fitting = text.encode("cp1252", errors="replace").decode("cp1252")
+        if fitting != text:
+            log.warning("invoice_text_needs_a_font", setting="PENSTOCK_INVOICE_FONT")
+        return fitting
+
+
+_STYLES: Final[dict[str, tuple[float, bool, colors.Color]]] = {
+    "title": (24, True, INK),
+    "name": (11, True, INK),
+    "body": (9, False, INK),
+    "small": (8, False, QUIET),
+    "label": (7.5, False, QUIET),
+    "cell": (8.5, False, INK),
+    "strong": (8.5, True, INK),
+    "due": (13, True, ACCENT),
+    "alarm": (11, True, ALARM),
+}
+
+
+class _NumberedCanvas(Canvas):  # type: ignore[misc]
+    """Writes the foot of each page when it is known how many there are."""
+
+    def __init__(self, *args: Any, foot: str, face: _Face, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._foot, self._face = foot, face
+        self._pages: list[dict[str, Any]] = []
+
+    def showPage(self) -> None:  # noqa: N802 - reportlab's name
+        self._pages.append(dict(self.__dict__))
+        self._startPage()
+
+    def save(self) -> None:
+        pages = self._pages
+        for number, page in enumerate(pages, 1):
+            self.__dict__.update(page)
+            self.setStrokeColor(RULE)
+            self.setLineWidth(0.5)
+            self.line(_MARGIN, 16 * mm, A4[0] - _MARGIN, 16 * mm)
+            self.setFont(self._face.regular, 7.5)
+            self.setFillColor(QUIET)
+            self.drawString(_MARGIN, 11.5 * mm, self._face.fit(self._foot))
+            self.drawRightString(A4[0] - _MARGIN, 11.5 * mm, f"Page {number} of {len(pages)}")
+            super().showPage()
+        super().save()
+
+
+# Parts, in the order of the page -----------------------------------------------------------------
+
+
+def _seller(invoice: Invoice) -> dict[str, str]:
+    """Of an issued one as it was then."""
+    if invoice.seller_details:
+        return dict(invoice.seller_details)
+    seller = invoice.seller
+    return {
+        "name": seller.name,
+        "address": seller.address,
+        "tax_id": seller.tax_id,
+        "email": seller.email,
+        "payment_instructions": seller.payment_instructions,
+    }
+
+
+def _one_line(text: str) -> str:
+    """A name of many lines would be taller than a page."""
+    return " ".join(text.split())
+
+
+def _head(invoice: Invoice, face: _Face) -> Table:
+    seller = _seller(invoice)
+    facts = [seller["address"]]
+    facts += [f"Tax ID {seller['tax_id']}"] if seller["tax_id"] else []
+    facts += [seller["email"]] if seller["email"] else []
+    left = [
+        face.paragraph(seller["name"], style="name"),
+        Spacer(1, 1.5 * mm),
+        face.paragraph("\n".join(facts), style="small"),
+    ]
+    right: list[Any] = [face.paragraph("Invoice", style="title", alignment=TA_RIGHT)]
+    mark = {
+        InvoiceState.DRAFT.value: "DRAFT – this is no invoice yet",
+        InvoiceState.VOID.value: "VOID",
+    }.get(invoice.state)
+    if mark:
+        right += [Spacer(1, 2 * mm), face.paragraph(mark, style="alarm", alignment=TA_RIGHT)]
+    if invoice.state == InvoiceState.VOID and invoice.void_reason:
+        right.append(face.paragraph(invoice.void_reason, style="small", alignment=TA_RIGHT))
+    return Table([[left, right]], colWidths=[_WIDTH * 0.55, _WIDTH * 0.45], style=_PLAIN)
+
+
+def _parties(invoice: Invoice, face: _Face) -> Table:
+    facts = [("Number", invoice.number or "–"), ("Period", period_words(invoice))]
+    if invoice.issued_at is not None:
+        facts.append(("Issued", f"{invoice.issued_at:%-d %B %Y}"))
+    if invoice.due_on is not None and invoice.payable_nanos:
+        facts.append(("Due", f"{invoice.due_on:%-d %B %Y}"))
+    table = Table(
+        [[face.paragraph(n, style="label"), face.paragraph(v)] for n, v in facts],
+        colWidths=[18 * mm, _WIDTH * 0.5 - 18 * mm],
+        style=[
+            *_PLAIN,
+            ("BOTTOMPADDING", (0, 0), (-1, -1), 1.5),
+            ("VALIGN", (0, 0), (-1, -1), "MIDDLE"),
+        ],
+    )
+    left = [
+        face.paragraph("Billed to", style="label"),
+        Spacer(1, 1 * mm),
+        face.paragraph(_one_line(invoice.buyer_name), style="name"),
+        Spacer(1, 4 * mm),
+        face.paragraph("Amount due", style="label"),
+        face.marked(dollars_and_cents(invoice.payable_nanos), style="due", fontSize=18, leading=23),
+    ]
+    return Table([[left, table]], colWidths=[_WIDTH * 0.5, _WIDTH * 0.5], style=_PLAIN)
+
+
+_PLAIN: Final[list[Any]] = [
+    ("LEFTPADDING", (0, 0), (-1, -1), 0),
+    ("RIGHTPADDING", (0, 0), (-1, -1), 0),
+    ("TOPPADDING", (0, 0), (-1, -1), 0),
+    ("BOTTOMPADDING", (0, 0), (-1, -1), 0),
+    ("VALIGN", (0, 0), (-1, -1), "TOP"),
+]
+_ROWS: Final[list[Any]] = [
+    ("LEFTPADDING", (0, 0), (0, -1), 0),
+    ("RIGHTPADDING", (-1, 0), (-1, -1), 0),
+    ("TOPPADDING", (0, 0), (-1, -1), 3),
+    ("BOTTOMPADDING", (0, 0), (-1, -1), 3),
+    ("VALIGN", (0, 0), (-1, -1), "TOP"),
+    ("LINEBELOW", (0, 0), (-1, 0), 0.8, INK),
+    ("LINEBELOW", (0, 1), (-1, -1), 0.4, RULE),
+]
+
+
+def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
+    """Usage by project, then what came late, then adjustments."""
+    heads = ["Usage", "Requests", "Prompt", "Cached", "Completion", "Amount"]
+    rows: list[list[Any]] = [_heads(heads, face)]
+    style = list(_ROWS)
+    title = None
+    for line in lines:
+        if line.kind not in {LineKind.USAGE, LineKind.LATE_USAGE, LineKind.ADJUSTMENT}:
+            continue
+        if (above := _title(invoice, line)) != title:
+            title = above
+            style += [("SPAN", (0, len(rows)), (-1, len(rows)))]
+            style += [("TOPPADDING", (0, len(rows)), (-1, len(rows)), 7)]
+            rows.append([face.paragraph(_one_line(above), style="strong"), *[""] * 5])
+        if line.kind == LineKind.ADJUSTMENT:
+            style += [("SPAN", (0, len(rows)), (4, len(rows)))]
+            rows.append(
+                [face.paragraph(_one_line(line.description), style="cell"), *[""] * 4,
+                 face.amount(line.amount_nanos)]
+            )  # fmt: skip
+            continue
+        counts = (line.requests, line.prompt_tokens, line.cached_tokens, line.completion_tokens)
+        rows.append(
+            [
+                _what(line, face),
+                *(face.marked(f"{n:,}", style="cell", alignment=TA_RIGHT) for n in counts),
+                face.amount(line.amount_nanos),
+            ]
+        )
+    if len(rows) == 1:
+        return []
+    widths = [_WIDTH - 112 * mm, 16 * mm, 22 * mm, 20 * mm, 22 * mm, 32 * mm]
+    return [Table(rows, colWidths=widths, repeatRows=1, style=style), Spacer(1, 5 * mm)]
+
+
+def _title(invoice: Invoice, line: InvoiceLine) -> str:
+    if line.kind == LineKind.ADJUSTMENT:
+        return "Adjustments"
+    project = f"Project {line.project_name}"
+    if line.kind == LineKind.LATE_USAGE:
+        return f"{project}, recorded late for {line.period:%B %Y}"
+    return project
+
+
+def _what(line: InvoiceLine, face: _Face) -> Paragraph:
+    more = " · ".join(filter(None, [line.tier, line.adapter and f"adapter {line.adapter}"]))
+    return face.marked(
+        f'{escape(face.fit(line.model))}<br/><font size="7.5" color="#6b7f86">'
+        f"{escape(face.fit(more))}</font>",
+        style="cell",
+    )
+
+
+def _credits(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
+    paid = [line for line in lines if line.kind in LESSENING]
+    if not paid:
+        return []
+    rows = [_heads(["Credits", "Amount"], face)]
+    rows += [
+        [face.paragraph(_one_line(line.description), style="cell"), face.amount(line.amount_nanos)]
+        for line in paid
+    ]
+    table = Table(rows, colWidths=[_WIDTH - 34 * mm, 34 * mm], repeatRows=1, style=_ROWS)
+    return [table, Spacer(1, 5 * mm)]
+
+
+def _heads(names: Sequence[str], face: _Face) -> list[Any]:
+    first, *others = names
+    return [
+        face.paragraph(first, style="label"),
+        *(face.paragraph(name, style="label", alignment=TA_RIGHT) for name in others),
+    ]
+
+
+def _sums(invoice: Invoice, face: _Face) -> KeepTogether:
+    *parts, due = sums(invoice)
+    rows = [[face.paragraph(part.label, style="cell"), face.amount(part.nanos)] for part in parts]
+    rows.append(
+        [
+            face.paragraph(due.label, style="due"),
+            face.marked(due.text, style="due", alignment=TA_RIGHT),
+        ]
+    )
+    table = Table(
+        rows,
+        colWidths=[62 * mm, 34 * mm],
+        hAlign="RIGHT",
+        style=[
+            *_PLAIN,
+            ("TOPPADDING", (0, 0), (-1, -1), 2.5),
+            ("BOTTOMPADDING", (0, 0), (-1, -1), 2.5),
+            ("LINEABOVE", (0, -1), (-1, -1), 0.8, INK),
+            ("TOPPADDING", (0, -1), (-1, -1), 6),
+        ],
+    )
+    return KeepTogether([table])
+
+
+def _service_levels(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
+    broken = [line for line in lines if line.kind == LineKind.SLA_CREDIT]
+    if not broken:
+        return []
+    rows = [_heads(["Service levels", "Promised", "Measured", "Credit", "Credited"], face)]
+    for line in broken:
+        promise = dict(_PROMISES).get(line.promise, line.promise)
+        cells = [f"{line.promised_percent:.3f} %", f"{line.measured_percent:.3f} %",
+                 f"{line.credit_percent} %"]  # fmt: skip
+        rows.append(
+            [
+                face.paragraph(f"{line.tier}: {promise}", style="cell"),
+                *(face.paragraph(cell, style="cell", alignment=TA_RIGHT) for cell in cells),
+                face.amount(line.granted_nanos),
+            ]
+        )
+    widths = [_WIDTH - 92 * mm, 20 * mm, 20 * mm, 18 * mm, 34 * mm]
+    table = Table(rows, colWidths=widths, style=_ROWS)
+    note = "Credit is a share of what the month's usage in that tier cost. What exceeds what "
+    note += "was owed stays as credit for usage to come."
+    return [Spacer(1, 9 * mm), KeepTogether([table, Spacer(1, 2 * mm),
+            face.paragraph(note, style="small")])]  # fmt: skip
+
+
+_PROMISES: Final = (
+    ("uptime", "uptime of the month"),
+    ("ttft", "requests whose first token came in time"),
+    ("inter_token", "tokens that followed in time"),
+)
+
+
+def _how_to_pay(invoice: Invoice, face: _Face) -> list[Any]:
+    if not invoice.payable_nanos:
+        return [Spacer(1, 9 * mm), face.paragraph("There is nothing to pay.", style="small")]
+    text = _seller(invoice)["payment_instructions"]
+    if not text:
+        return []
+    return [
+        Spacer(1, 9 * mm),
+        KeepTogether(
+            [face.paragraph("How to pay", style="label"), Spacer(1, 1 * mm), face.paragraph(text)]
+        ),
+    ]

@@ -1,0 +1,166 @@
+"""The ledger: every movement of a tenant's money, in balanced transactions that are posted once.
+
+PostgreSQL keeps it (`ledger.sql`); this says which accounts a movement goes through. Amounts are
+integer nano-dollars. Posting takes the `operator_scope` and holds the tenant's ledger until the
+transaction around it ends: whoever posts for several tenants does it in one call, or in the order
+of their ids.
+"""
+
+import datetime
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from tenants.billing.ledger import balances
+from tenants.billing.models import CREDITS, AccountName, TransactionKind
+from tenants.models.policy_change import PolicyChange, PolicyPart, Touched
+
+Balances = Mapping[AccountName, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageCharge:
+    """What requests to one model that arrived on one day (UTC) have cost a tenant."""
+
+    tenant_id: uuid.UUID
+    model: str
+    day: datetime.date
+    nanos: int
+    requests: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A line of a transaction: `nanos` above zero debit the account, below zero credit it."""
+
+    account: AccountName
+    nanos: int
+    model: str | None = None
+    day: datetime.date | None = None
+    requests: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posting:
+    """A transaction to be posted. Its tenant has no other of the same `reference`."""
+
+    tenant_id: uuid.UUID
+    kind: TransactionKind
+    reference: str
+    entries: Sequence[Entry]
+    memo: str = ""
+    expires_at: datetime.datetime | None = None
+
+
+def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
+    """Charge usage: one transaction for each tenant and batch, within the transaction that records
+    it. Credit pays first, and what it does not cover is owed. A batch is posted once."""
+    of_tenants: defaultdict[uuid.UUID, list[UsageCharge]] = defaultdict(list)
+    for charge in charges:
+        if charge.nanos < 0:
+            raise ValueError(f"Usage costs nothing or more, got {charge.nanos} nano-dollars.")
+        if charge.nanos:
+            of_tenants[charge.tenant_id].append(charge)
+    held = hold(sorted(of_tenants))
+    post(
+        Posting(
+            tenant_id=tenant_id,
+            kind=TransactionKind.USAGE,
+            reference=f"usage:{batch_id}",
+            entries=_usage(of_tenant, held[tenant_id]),
+        )
+        for tenant_id, of_tenant in of_tenants.items()
+    )
+    prepaid = balances.prepaid_among(of_tenants)
+    if spent := balances.posted_usage(prepaid):
+        transaction.on_commit(lambda: balances.tell_redis(spent), robust=True)
+    # What went beyond the credit, as after a lost Redis, raises what may ever be spent.
+    overdrawn = (each for each in prepaid if _total(of_tenants[each]) > _credit(held[each]))
+    PolicyChange.note((Touched(PolicyPart.TENANTS, str(each)) for each in overdrawn), at_once=False)
+
+
+def hold(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
+    """What each account holds; nobody else posts to these tenants until the transaction ends."""
+    held: dict[uuid.UUID, dict[AccountName, int]] = {
+        tenant_id: dict.fromkeys(AccountName, 0) for tenant_id in tenant_ids
+    }
+    if held:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM penstock_ledger_lock(%s)", [list(held)])
+            for tenant_id, account, nanos in cursor.fetchall():
+                held[tenant_id][AccountName(account)] = nanos
+    return dict(held)
+
+
+def post(postings: Iterable[Posting]) -> list[bool]:
+    """Post transactions in one round trip, at most one of a tenant; of each False where it was
+    posted before. What does not balance, or would take an account below its floor, fails."""
+    rows = [_row(posting) for posting in postings]
+    if not rows:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT penstock_ledger_post(%s::jsonb)", [json.dumps(rows)])
+        posted = {str(tenant_id) for (tenant_id,) in cursor.fetchall()}
+    return [row["tenant_id"] in posted for row in rows]
+
+
+def _total(charges: Iterable[UsageCharge]) -> int:
+    return sum(charge.nanos for charge in charges)
+
+
+def _credit(held: Balances) -> int:
+    return sum(held[account] for account in CREDITS)
+
+
+def _usage(charges: Sequence[UsageCharge], held: Balances) -> list[Entry]:
+    return [
+        *_paid_from((*CREDITS, AccountName.RECEIVABLE), _total(charges), held),
+        *(
+            Entry(
+                account=AccountName.REVENUE,
+                nanos=-charge.nanos,
+                model=charge.model,
+                day=charge.day,
+                requests=charge.requests,
+            )
+            for charge in charges
+        ),
+    ]
+
+
+def _paid_from(accounts: Sequence[AccountName], nanos: int, held: Balances) -> list[Entry]:
+    """Debits of the accounts in their order, of each what it holds; the last takes the rest."""
+    *first, last = accounts
+    debits = []
+    for account in first:
+        paid = min(nanos, held[account])
+        if paid:
+            debits.append(Entry(account=account, nanos=paid))
+        nanos -= paid
+    if nanos:
+        debits.append(Entry(account=last, nanos=nanos))
+    return debits
+
+
+def _row(posting: Posting) -> dict[str, object]:
+    return {
+        "tenant_id": str(posting.tenant_id),
+        "kind": posting.kind.value,
+        "reference": posting.reference,
+        "memo": posting.memo,
+        "expires_at": posting.expires_at and posting.expires_at.isoformat(),
+        "entries": [
+            {
+                "account": entry.account.value,
+                "nanos": entry.nanos,
+                "model": entry.model,
+                "day": entry.day and entry.day.isoformat(),
+                "requests": entry.requests,
+            }
+            for entry in posting.entries
+        ],
+    }

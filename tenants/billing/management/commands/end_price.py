@@ -1,0 +1,34 @@
+"""manage.py end_price org/model --at 2027-01-01"""
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from tenants.billing.pricing import price_book
+from tenants.management.arguments import moment
+from tenants.management.reporting import ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "End a price without another in its place; a model without a price costs nothing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("model")
+        parser.add_argument("--tier", default="")
+        parser.add_argument("--adapter", default="")
+        parser.add_argument("--at", type=moment, help="default: now")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        price = price_book.open_price(options["model"], options["tier"], options["adapter"])
+        if price is None:
+            raise CommandError("There is no price without an end for this model, tier and adapter.")
+        price_book.end(price, options["at"])
+        self.report(
+            options,
+            price_id=str(price.id),
+            model=price.model,
+            tier=price.tier,
+            adapter=price.adapter,
+            effective_until=price.effective_until,
+        )

@@ -1,0 +1,28 @@
+"""manage.py grant_credit Acme 10 --reference welcome --expires 30d"""
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from tenants.billing.ledger import credit
+from tenants.billing.models import LedgerTransaction
+from tenants.management.arguments import moment
+from tenants.management.booking import BookingCommand
+
+
+class Command(BookingCommand):
+    help = "Give a tenant credit as a promotion."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--expires", type=moment, help="e.g. 30d; default: never")
+
+    def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
+        return credit.promote(
+            tenant_id,
+            nanos,
+            reference=options["reference"],
+            memo=options["memo"],
+            expires_at=options["expires"],
+        )

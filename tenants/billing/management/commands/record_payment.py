@@ -1,0 +1,34 @@
+"""manage.py record_payment Acme 120.50 --reference bank-7781"""
+
+import uuid
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from tenants.billing.ledger import credit
+from tenants.billing.models import LedgerTransaction
+from tenants.management.booking import BookingCommand
+
+
+class Command(BookingCommand):
+    help = (
+        "Book that a tenant has paid, though no invoice: what is owed is paid, what is more "
+        "becomes credit, and the next invoice is less by it. `invoices pay` is for invoices."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--on-account",
+            action="store_true",
+            help="it is for none of the invoices that wait to be paid",
+        )
+
+    def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
+        return credit.pay(
+            tenant_id,
+            nanos,
+            reference=options["reference"],
+            memo=options["memo"],
+            is_on_account=options["on_account"],
+        )

@@ -1,0 +1,15 @@
+"""manage.py refund_credit Acme 50 --reference refund-7"""
+
+import uuid
+from typing import Any
+
+from tenants.billing.ledger import credit
+from tenants.billing.models import LedgerTransaction
+from tenants.management.booking import BookingCommand
+
+
+class Command(BookingCommand):
+    help = "Book that prepaid credit was paid back; not what open requests have reserved."
+
+    def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
+        return credit.refund(tenant_id, nanos, reference=options["reference"], memo=options["memo"])

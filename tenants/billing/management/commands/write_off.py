@@ -1,0 +1,18 @@
+"""manage.py write_off Acme 12 --reference "case 3" --memo insolvent"""
+
+import uuid
+from typing import Any
+
+from tenants.billing.ledger import credit
+from tenants.billing.models import LedgerTransaction
+from tenants.management.booking import BookingCommand
+
+
+class Command(BookingCommand):
+    help = "Give up a part of what a tenant owes."
+    needs_memo = True
+
+    def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
+        return credit.write_off(
+            tenant_id, nanos, reference=options["reference"], memo=options["memo"]
+        )

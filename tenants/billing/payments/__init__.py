@@ -1,0 +1,1 @@
+"""Who collects, and what webhooks of payment providers may do."""

@@ -1,0 +1,106 @@
+"""Payment providers, behind one small protocol. A deployment has one (`PENSTOCK_PAYMENT_PROVIDER`):
+`manual`, where an operator notes what the bank tells, or `stripe`."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+from django.conf import settings
+from django.db.models import Q
+
+from tenants.billing.models import Invoice, InvoiceState
+from tenants.isolation.scoping import operator_scope
+
+log = structlog.get_logger(__name__)
+
+
+class ProviderFailed(Exception):
+    """The provider could not be asked, or refused; the text says what it said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaymentRequest:
+    """What the provider calls what it was asked to collect, and where the tenant can pay."""
+
+    reference: str
+    url: str
+
+
+class PaymentProvider(Protocol):
+    """Asked again for the same invoice it does nothing new. Raises `ProviderFailed`."""
+
+    name: str
+
+    def request_payment(self, invoice: Invoice) -> PaymentRequest | None:
+        """Ask for what an issued invoice comes to; None where nobody can be asked."""
+
+    def withdraw(self, invoice: Invoice) -> None:
+        """No longer ask for it: it is void, or was paid otherwise."""
+
+
+class Manual:
+    """Nobody is asked: an operator marks an invoice paid, with the bank's reference."""
+
+    name = "manual"
+
+    def request_payment(self, invoice: Invoice) -> PaymentRequest | None:
+        return None
+
+    def withdraw(self, invoice: Invoice) -> None:
+        return None
+
+
+_MANUAL: Final = Manual()
+
+
+def current_provider() -> PaymentProvider:
+    if settings.PENSTOCK_PAYMENT_PROVIDER == "stripe":
+        # Its library is an extra.
+        from tenants.billing.payments.stripe_provider import Stripe
+
+        return Stripe.from_settings()
+    return _MANUAL
+
+
+def request_payments(provider: PaymentProvider | None = None) -> int:
+    """Have every issued invoice collected that is not yet, and none that is void or was paid
+    otherwise; returns for how many the provider was asked. What fails is tried again the next time.
+    No transaction is open while the provider is asked."""
+    provider = provider or current_provider()
+    if provider.name == _MANUAL.name:
+        return 0
+    with operator_scope("payment requests"):
+        invoices = Invoice.objects.select_related("tenant", "seller")
+        due = list(invoices.filter(state=InvoiceState.ISSUED, provider_reference=""))
+        paid_otherwise = Q(state=InvoiceState.PAID) & ~Q(payment__provider=provider.name)
+        over = invoices.filter(Q(state=InvoiceState.VOID) | paid_otherwise, provider=provider.name)
+        withdrawn = list(over.exclude(payment_url=""))
+    return sum([_request(provider, invoice) for invoice in due]) + sum(
+        [_withdraw(provider, invoice) for invoice in withdrawn]
+    )
+
+
+def _request(provider: PaymentProvider, invoice: Invoice) -> bool:
+    try:
+        asked = provider.request_payment(invoice)
+    except ProviderFailed as error:
+        log.error("payment_request_failed", invoice=str(invoice), problem=str(error))
+        return False
+    if asked is None:
+        return False
+    with operator_scope("payment requests"):
+        Invoice.objects.filter(pk=invoice.pk, provider_reference="").update(
+            provider=provider.name, provider_reference=asked.reference, payment_url=asked.url
+        )
+    return True
+
+
+def _withdraw(provider: PaymentProvider, invoice: Invoice) -> bool:
+    try:
+        provider.withdraw(invoice)
+    except ProviderFailed as error:
+        log.error("payment_withdrawal_failed", invoice=str(invoice), problem=str(error))
+        return False
+    with operator_scope("payment requests"):
+        Invoice.objects.filter(pk=invoice.pk).update(payment_url="")
+    return True

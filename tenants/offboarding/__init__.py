@@ -1,0 +1,1 @@
+"""The end of a tenant: what leaves with it, and what has to stay."""

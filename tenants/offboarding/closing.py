@@ -1,0 +1,93 @@
+"""The end of a tenant: its people's data goes, what its usage and invoices refer to stays."""
+
+from dataclasses import dataclass
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.hashers import make_password
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Cast, Coalesce, Concat, Now
+from django.utils import timezone
+
+from tenants.audit.log import seal_now
+from tenants.isolation.audit_actor import Verb, audited_as
+from tenants.models import ApiKey, Membership, PersonalDetail, Project, Tenant, User
+from tenants.webhooks.deliveries import forget_tenant
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedTenant:
+    """What was done, in numbers."""
+
+    name: str
+    revoked_api_keys: int
+    removed_memberships: int
+    pseudonymised_users: int
+
+
+def close_tenant(tenant: Tenant) -> ClosedTenant:
+    """Revoke its keys, remove its people, put pseudonyms in the place of names, for good.
+
+    Usage, ledger and the audit log's chain stay; of the log the personal details go. People who
+    are in another tenant, or are operators, keep their account. Within an `operator_scope`; raises
+    `ValidationError` if the tenant is closed already.
+    """
+    if tenant.is_closed:
+        raise ValidationError(f"{tenant.name} is closed already.")
+    with transaction.atomic(), audited_as(Verb.CLOSED):
+        # First, so that nobody adds to what is taken away here.
+        tenant.name = f"closed-{tenant.id}"
+        tenant.closed_at = timezone.now()
+        tenant.save(update_fields=["name", "closed_at"])
+        # Addresses of its own, and e-mails to its people.
+        forget_tenant(tenant)
+        leaving = list(_people_of_nowhere_else(tenant).values_list("id", flat=True))
+        closed = ClosedTenant(
+            name=tenant.name,
+            revoked_api_keys=ApiKey.objects.filter(tenant=tenant, revoked_at=None).count(),
+            removed_memberships=Membership.objects.filter(tenant=tenant).delete()[0],
+            pseudonymised_users=len(leaving),
+        )
+        ApiKey.objects.filter(tenant=tenant).update(
+            name="", allowed_networks=None, revoked_at=Coalesce("revoked_at", Now())
+        )
+        Project.objects.filter(tenant=tenant).update(name=_pseudonym("project-"))
+        User.objects.filter(id__in=leaving).update(
+            email=_pseudonym("deleted-", "@invalid"),
+            name="",
+            password=make_password(None),
+            is_active=False,
+        )
+        _forget_names(tenant, [str(user_id) for user_id in leaving])
+    return closed
+
+
+def _people_of_nowhere_else(tenant: Tenant) -> QuerySet[User]:
+    elsewhere = Membership.objects.filter(user=OuterRef("pk")).exclude(tenant=tenant)
+    return User.objects.filter(
+        ~Exists(elsewhere), memberships__tenant=tenant, is_staff=False, is_superuser=False
+    )
+
+
+def _pseudonym(before: str, after: str = "") -> Concat:
+    text = models.TextField()
+    return Concat(Value(before), Cast("id", text), Value(after), output_field=text)
+
+
+def _forget_names(tenant: Tenant, user_ids: list[str]) -> None:
+    """In what remembers them: the audit log's personal details, and the admin's own history."""
+    seal_now()
+    PersonalDetail.objects.filter(
+        Q(tenant=tenant)
+        | Q(event__record_id__in=user_ids)
+        | Q(event__actor_kind="user", event__actor_id__in=user_ids)
+    ).delete()
+    records: dict[type[models.Model], list[str]] = {User: user_ids, Tenant: [str(tenant.pk)]}
+    for rows in (Project.objects.filter(tenant=tenant), ApiKey.objects.filter(tenant=tenant)):
+        records[rows.model] = [str(row.pk) for row in rows]
+    for model, ids in records.items():
+        LogEntry.objects.filter(
+            content_type=ContentType.objects.get_for_model(model), object_id__in=ids
+        ).update(object_repr="", change_message="")

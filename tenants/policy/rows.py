@@ -1,0 +1,123 @@
+"""The rows of the policy snapshot, made from PostgreSQL: all of them, or those a change touched."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from django.db.models import Model, Q, QuerySet
+
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.policy import Limit, ModelPolicy
+from tenants.billing.ledger.balances import spendable
+from tenants.isolation.scoping import operator_scope
+from tenants.models import ApiKey, BillingMode, PolicyChange, PolicyPart, Quota, Tenant
+
+_CHUNK = 2000
+_Row = TypeVar("_Row", bound=Model)
+
+# Field of a hash in Redis, and the encoded row.
+PolicyRow = tuple[str, bytes]
+ModelSource = Callable[[], Iterable[ModelPolicy]]
+_model_sources: list[ModelSource] = []
+
+
+def register_model_source(source: ModelSource) -> None:
+    """Say where served models come from. The catalogue stands on a floor above this one, so it
+    registers itself when its app is ready."""
+    if source not in _model_sources:
+        _model_sources.append(source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchedRows:
+    """What is to be written, by public key id and by tenant id, where None means that the row has
+    to go. `models` are all of them, or None where none changed."""
+
+    api_keys: dict[str, bytes | None] = field(default_factory=dict)
+    tenants: dict[str, bytes | None] = field(default_factory=dict)
+    models: dict[str, bytes] | None = None
+
+
+def touched_rows(changes: Iterable[PolicyChange]) -> TouchedRows:
+    """The rows that the changes reach, as they are now. Runs in an `operator_scope`."""
+    ids: dict[str, set[str]] = {part: set() for part in PolicyPart}
+    touches_models = False
+    for change in changes:
+        ids[change.part].update(change.row_ids)
+        touches_models = touches_models or change.part == PolicyPart.MODELS
+    api_keys: dict[str, bytes | None] = dict.fromkeys(ids[PolicyPart.API_KEYS])
+    tenants: dict[str, bytes | None] = dict.fromkeys(ids[PolicyPart.TENANTS])
+    if api_keys or ids[PolicyPart.PROJECTS]:
+        wanted = Q(public_id__in=api_keys) | Q(project__in=ids[PolicyPart.PROJECTS])
+        api_keys.update(api_key_rows(ApiKey.objects.filter(wanted)))
+    if tenants or ids[PolicyPart.TIERS]:
+        of_tenants = Q(id__in=tenants) | Q(tier__in=ids[PolicyPart.TIERS])
+        tenants.update(tenant_rows(Tenant.objects.filter(of_tenants)))
+    return TouchedRows(
+        api_keys=api_keys,
+        tenants=tenants,
+        models=dict(model_rows()) if touches_models else None,
+    )
+
+
+def api_key_rows(api_keys: "QuerySet[ApiKey] | None" = None) -> Iterator[PolicyRow]:
+    wanted = ApiKey.objects.all() if api_keys is None else api_keys
+    # Quotas come in a query for many keys, not by prefetch: that makes a queryset for each key,
+    # which is half of the time that the whole snapshot takes.
+    for chunk in _chunks(wanted.select_related("project").order_by()):
+        own = _limits(Quota.objects.filter(api_key__in=[key.id for key in chunk]), "api_key_id")
+        projects = {key.project_id for key in chunk}
+        of_projects = _limits(Quota.objects.filter(project__in=projects), "project_id")
+        for key in chunk:
+            row = key.to_policy(limits=own[key.id], project_limits=of_projects[key.project_id])
+            yield key.public_id, encode(row)
+
+
+def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow]:
+    wanted = Tenant.objects.all() if tenants is None else tenants
+    whole = Quota.objects.filter(project=None, api_key=None)
+    for chunk in _chunks(wanted.select_related("tier").order_by()):
+        limits = _limits(whole.filter(tenant__in=[tenant.id for tenant in chunk]), "tenant_id")
+        prepaid = [each.id for each in chunk if each.billing_mode == BillingMode.PREPAID]
+        nanos = spendable(prepaid)
+        for tenant in chunk:
+            policy = tenant.to_policy(
+                limits=limits[tenant.id], spendable_nanos=nanos.get(tenant.id)
+            )
+            yield str(tenant.id), encode(policy)
+
+
+def unseen_models(tenant_id: uuid.UUID, names: Iterable[str]) -> list[str]:
+    """Those of the names that are no model which the tenant may call."""
+    # Behind its walls a tenant sees no other's visibility: what is for another would look as if it
+    # were for everybody.
+    with operator_scope("models that a tenant may name"):
+        seen = {
+            model.name
+            for source in _model_sources
+            for model in source()
+            if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
+        }
+    return sorted(set(names) - seen)
+
+
+def model_rows() -> Iterator[PolicyRow]:
+    for source in _model_sources:
+        for model in source():
+            yield model.name, encode(model)
+
+
+def _limits(quotas: "QuerySet[Quota]", place: str) -> defaultdict[uuid.UUID, list[Limit]]:
+    found: defaultdict[uuid.UUID, list[Limit]] = defaultdict(list)
+    for quota in quotas:
+        found[getattr(quota, place)].append(quota.to_policy())
+    return found
+
+
+def _chunks(rows: "QuerySet[_Row]") -> Iterator[list[_Row]]:
+    remaining = rows.iterator(chunk_size=_CHUNK)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield chunk

@@ -1,0 +1,291 @@
+"""The policy writer: PostgreSQL's keys, tiers and models as a snapshot in Redis.
+
+Gateways check keys against the snapshot alone, so they work while PostgreSQL is down. A change is
+noted in its own transaction (`PolicyChange`); after the commit the rows that it touched and the new
+version are written in one MULTI, and by the reconciler where a crash came between. A writer
+watches the version that it started from: whoever was overtaken starts again, so an old row never
+follows a newer one. A Redis that has no version of ours gets the whole snapshot, built beside
+the old one and put in its place at once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, cast
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, connection, transaction
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.client import Pipeline
+from redis.exceptions import RedisError, WatchError
+from redis.retry import Retry
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.redis_url import connect
+from tenants.isolation.scoping import operator_scope
+from tenants.models import PolicyChange, PolicyPart, PolicyVersion
+from tenants.policy.rows import (
+    PolicyRow,
+    TouchedRows,
+    api_key_rows,
+    model_rows,
+    tenant_rows,
+    touched_rows,
+)
+
+log = structlog.get_logger(__name__)
+
+# Fills a Redis that has lost everything, in an `operator_scope`; must bear repetition.
+Restorer = Callable[[Redis], object]
+# Does what restorers build upon, outside of any transaction; must bear repetition. Raises `NotYet`
+# while others have still to tell Redis what it has lost.
+Forerunner = Callable[[Redis], object]
+
+# What redis-py takes for fields and values.
+_Text = bytes | bytearray | memoryview | str | int | float
+_Mapping = dict[_Text, _Text]
+
+# A snapshot that is further behind is written whole.
+CHANGES_KEPT: Final = 10_000
+_ATTEMPTS: Final = 20
+_CHUNK: Final = 1000
+# Where a whole snapshot is built, by what it takes the place of.
+_NEXT: Final = {
+    keys.policy_api_keys(): keys.policy_next_api_keys(),
+    keys.policy_tenants(): keys.policy_next_tenants(),
+}
+
+
+PATIENCE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.1
+
+_restorers: list[Restorer] = []
+_forerunners: list[Forerunner] = []
+
+
+class NotYet(Exception):
+    """The snapshot has to wait, since who is let in by it would be let in too early."""
+
+
+def register_restorer(restore: Restorer) -> None:
+    """Say what has to be in Redis before a snapshot lets callers in again. Usage stands on a floor
+    above this one, so it registers itself when its app is ready."""
+    if restore not in _restorers:
+        _restorers.append(restore)
+
+
+def register_forerunner(prepare: Forerunner) -> None:
+    """Say what has to be done before the restorers are asked."""
+    if prepare not in _forerunners:
+        _forerunners.append(prepare)
+
+
+def publish_after_commit() -> None:
+    """Bring the snapshot up to date once the running transaction has committed."""
+    if not any(hook[1] is _publish for hook in connection.run_on_commit):
+        transaction.on_commit(_publish)
+
+
+def rebuild_policy() -> str:
+    """Write the whole snapshot whatever Redis holds; returns its version."""
+    _wait_until_prepared()
+    with operator_scope("policy snapshot"), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_REWRITE_LOCK])
+        return _write_whole()
+
+
+def reconcile_policy() -> bool:
+    """Write what Redis lacks, if anything; returns whether it had to."""
+    _wait_until_prepared()
+    with operator_scope("policy snapshot"):
+        return _catch_up()
+
+
+def forget_old_changes() -> int:
+    """Delete the notes of changes that every snapshot in use has long had; returns how many."""
+    with operator_scope("policy snapshot"):
+        oldest = PolicyVersion.current().version - CHANGES_KEPT
+        return PolicyChange.objects.filter(version__lt=oldest).delete()[0]
+
+
+def written_version() -> str | None:
+    """The version of the snapshot in Redis, None where there is none."""
+    return _text(policy_redis().get(keys.policy_version()))
+
+
+def policy_redis() -> Redis:
+    return _client(settings.PENSTOCK_DISPATCH_REDIS_URL)
+
+
+def _wait_until_prepared() -> None:
+    """A Redis that has lost everything is told what was not in PostgreSQL yet, before the budgets
+    are rebuilt from there."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while written_version() is None:
+        try:
+            _prepare()
+        except NotYet:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _prepare() -> None:
+    for prepare in _forerunners:
+        prepare(policy_redis())
+
+
+def _publish() -> None:
+    try:
+        if written_version() is None:
+            _prepare()
+        with operator_scope("policy snapshot"):
+            _catch_up()
+    except NotYet:
+        # Nobody who saves a change waits for that; the reconciler does.
+        log.info("policy_waits_for_workers")
+    except (RedisError, DatabaseError) as error:
+        # The change is committed; the reconciler brings it to Redis once both answer again.
+        log.warning("policy_not_published", error=str(error))
+
+
+def _catch_up() -> bool:
+    for _ in range(_ATTEMPTS):
+        # In this order: what is read of PostgreSQL is at least as new as the version we name.
+        written = written_version()
+        version = str(PolicyVersion.current())
+        if written == version:
+            return False
+        changes = PolicyChange.objects.after(written)
+        if changes is None or _is_everything(changes):
+            return _write_whole_unless_another_does()
+        if _write(touched_rows(changes), seen=written, version=str(changes[-1])):
+            log.info("policy_written", version=str(changes[-1]), changes=len(changes))
+            return True
+    log.warning("policy_writer_overtaken", attempts=_ATTEMPTS)
+    return False
+
+
+# The whole snapshot ------------------------------------------------------------------------------
+
+_REWRITE_LOCK: Final = 0x70656E73
+
+
+def _write_whole_unless_another_does() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_REWRITE_LOCK])
+        has_turn: bool = cursor.fetchone() == (True,)
+    if has_turn:
+        _write_whole()
+    return has_turn
+
+
+def _write_whole() -> str:
+    """Only one process is ever here. Changes that commit meanwhile are written with the rest."""
+    while True:
+        base = str(PolicyVersion.current())
+        counts = [
+            _fill(keys.policy_next_api_keys(), api_key_rows()),
+            _fill(keys.policy_next_tenants(), tenant_rows()),
+        ]
+        for _ in range(_ATTEMPTS):
+            seen = written_version()
+            if seen is None:
+                for restore in _restorers:
+                    restore(policy_redis())
+            version = str(PolicyVersion.current())
+            changes = [] if version == base else PolicyChange.objects.after(base)
+            if changes is None or _is_everything(changes):
+                break
+            rows = touched_rows(changes)
+            rows = TouchedRows(
+                api_keys=rows.api_keys, tenants=rows.tenants, models=dict(model_rows())
+            )
+            version = str(changes[-1]) if changes else base
+            if _write(rows, seen=seen, version=version, replace=_NEXT):
+                log.info("policy_rewritten", version=version, api_keys=counts[0])
+                return version
+
+
+def _fill(key: str, rows: Iterable[PolicyRow]) -> int:
+    """Writes the rows to a hash that nobody reads yet; returns how many."""
+    count = 0
+    redis = policy_redis()
+    redis.delete(key)
+    for chunk in _chunks(rows):
+        redis.hset(key, mapping=chunk)
+        count += len(chunk)
+    return count
+
+
+def _chunks(rows: Iterable[PolicyRow]) -> Iterator[_Mapping]:
+    remaining = iter(rows)
+    while chunk := dict(islice(remaining, _CHUNK)):
+        yield cast(_Mapping, chunk)
+
+
+# One MULTI ---------------------------------------------------------------------------------------
+
+
+def _write(
+    rows: TouchedRows,
+    *,
+    seen: str | None,
+    version: str,
+    replace: Mapping[str, str] = MappingProxyType({}),
+) -> bool:
+    """Readers see all of it or nothing. False, and nothing is written, where the snapshot is no
+    longer of the version `seen`."""
+    with policy_redis().pipeline(transaction=True) as pipeline:
+        pipeline.watch(keys.policy_version())  # type: ignore[no-untyped-call]
+        if _text(pipeline.get(keys.policy_version())) != seen:
+            return False
+        filled = [bool(pipeline.exists(built)) for built in replace.values()]
+        pipeline.multi()
+        for (key, built), is_filled in zip(replace.items(), filled, strict=True):
+            if is_filled:
+                pipeline.rename(built, key)
+            else:
+                pipeline.delete(key)
+        _set_rows(pipeline, keys.policy_api_keys(), rows.api_keys)
+        _set_rows(pipeline, keys.policy_tenants(), rows.tenants)
+        if rows.models is not None:
+            pipeline.delete(keys.policy_models())
+            _set_rows(pipeline, keys.policy_models(), rows.models)
+        pipeline.set(keys.policy_version(), version)
+        try:
+            pipeline.execute()
+        except WatchError:
+            return False
+    return True
+
+
+def _set_rows(
+    pipeline: Pipeline, key: str, rows: "dict[str, bytes | None] | dict[str, bytes]"
+) -> None:
+    present = {row_id: row for row_id, row in rows.items() if row is not None}
+    gone = rows.keys() - present.keys()
+    if present:
+        pipeline.hset(key, mapping=cast(_Mapping, present))
+    if gone:
+        pipeline.hdel(key, *gone)
+
+
+def _is_everything(changes: Iterable[PolicyChange]) -> bool:
+    return any(change.part == PolicyPart.EVERYTHING for change in changes)
+
+
+def _text(value: object) -> str | None:
+    return value.decode() if isinstance(value, bytes) else cast(str | None, value)
+
+
+@cache
+def _client(url: str) -> Redis:
+    # One try: whoever saves a change in the admin must not wait out a Redis that is down.
+    return connect(url, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1))
