@@ -15,8 +15,8 @@ from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
 from gpu_workers.engine import Engine
 from gpu_workers.logs import configure_logging
 from gpu_workers.metrics import serve_metrics
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_disk import OutboxError
+from gpu_workers.outbox.disk import OutboxError
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
@@ -76,10 +76,10 @@ def _outbox(config: WorkerConfig) -> Outbox:
 
 def _engine(config: WorkerConfig) -> Engine:
     if config.engine == "sim":
-        from gpu_workers.sim_engine import SimEngine
+        from gpu_workers.sim.engine import SimEngine
 
         return SimEngine.from_config(config)
-    from gpu_workers.vllm_engine import VllmEngine
+    from gpu_workers.vllm.engine import VllmEngine
 
     return VllmEngine(config)
 

@@ -19,17 +19,17 @@ from msgspec import structs
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, EngineLoad
-from gpu_workers.engine_tallies import TELL_EVERY_SECONDS, EngineTallies
 from gpu_workers.metrics import WorkerMetrics
-from gpu_workers.open_request import failure, now_ms
-from gpu_workers.open_requests import OpenRequests
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_relay import OutboxRelay
+from gpu_workers.outbox.calls import UsageCalls
+from gpu_workers.outbox.engine_token_counter import TELL_EVERY_SECONDS, EngineTallies
+from gpu_workers.outbox.outbox import Outbox
+from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
 from gpu_workers.protocol.redis_errors import is_passing
-from gpu_workers.step_time import StepTime
+from gpu_workers.requests.open_request import failure, now_ms
+from gpu_workers.requests.open_requests import OpenRequests
+from gpu_workers.requests.step_time import StepTime
 from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker
-from gpu_workers.usage_calls import UsageCalls
 
 CLAIM_EVERY_SECONDS: Final = 1.0
 SETTLE_EVERY_SECONDS: Final = 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.vllm_arguments import weights_type
+from gpu_workers.vllm.arguments import weights_type
 from tests.places import LOOPBACK, ROOT, free_port
 
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"

@@ -1,1 +1,1 @@
-"""The hash-chained audit log that PostgreSQL writes: its SQL, its arithmetic, what is told to it."""
+"""The hash-chained audit log that PostgreSQL writes: its SQL, its arithmetic, its check."""

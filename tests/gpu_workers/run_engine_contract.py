@@ -15,7 +15,7 @@ import uvloop
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.process_tree import adopt_children
-from gpu_workers.vllm_engine import VllmEngine
+from gpu_workers.vllm.engine import VllmEngine
 from tests.gpu_workers.counted_engine import CountedEngine
 from tests.gpu_workers.engine_contract import CLAUSES
 from tests.gpu_workers.resumption_contract import RESUMPTION_CLAUSES

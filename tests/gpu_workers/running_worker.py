@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.outbox import Outbox
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol.messages import WorkerState
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 from tests.polling import eventually

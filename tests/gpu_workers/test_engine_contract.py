@@ -10,7 +10,7 @@ import pytest
 
 from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from tests.gpu_workers.counted_engine import CountedEngine
 from tests.gpu_workers.engine_contract import CLAUSES, Clause
 from tests.gpu_workers.resumption_contract import RESUMPTION_CLAUSES

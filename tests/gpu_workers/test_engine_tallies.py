@@ -8,11 +8,11 @@ from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.engine import Result
-from gpu_workers.open_request import OpenRequest, waste_entry
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry, WasteEntry
 from gpu_workers.protocol.request_id import new_request_id
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.requests.open_request import OpenRequest, waste_entry
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.gpu_workers.engine_contract import ENDLESS
 from tests.gpu_workers.envelopes import make_envelope

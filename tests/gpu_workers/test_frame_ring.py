@@ -1,6 +1,6 @@
 """What a worker keeps of the frames it has sent, and what it lets go."""
 
-from gpu_workers.frame_ring import FrameRing
+from gpu_workers.frames.ring import FrameRing
 from gpu_workers.protocol.messages import Delta
 
 

@@ -62,7 +62,7 @@ def test_wrong_settings_stop_the_start_with_a_line_for_each(tmp_path: Path) -> N
 
 def test_the_simulated_worker_imports_neither_django_nor_torch_nor_vllm() -> None:
     program = (
-        "import sys, gpu_workers.__main__, gpu_workers.sim_engine; "
+        "import sys, gpu_workers.__main__, gpu_workers.sim.engine; "
         "print(*({'django', 'torch', 'vllm', 'transformers'} & set(sys.modules)))"
     )
     finished = subprocess.run(

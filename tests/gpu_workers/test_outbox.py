@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_disk import OutboxError, OutboxUnwritable, lock
+from gpu_workers.outbox.disk import OutboxError, OutboxUnwritable, lock
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import keys
 from tests.places import ROOT
 from tests.polling import eventually

@@ -12,9 +12,9 @@ from redis.exceptions import ResponseError
 
 from gpu_workers.engine import Result
 from gpu_workers.metrics import WorkerMetrics
-from gpu_workers.open_request import OpenRequest
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_relay import OutboxRelay
+from gpu_workers.outbox.calls import UsageCalls
+from gpu_workers.outbox.outbox import Outbox
+from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import (
     EngineTally,
@@ -25,8 +25,8 @@ from gpu_workers.protocol.messages import (
 )
 from gpu_workers.protocol.redis_errors import is_passing
 from gpu_workers.protocol.redis_url import connect_async
-from gpu_workers.sim_engine import SimEngine
-from gpu_workers.usage_calls import UsageCalls
+from gpu_workers.requests.open_request import OpenRequest
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from inference.redis_functions import DISPATCH, LIBRARIES, library_text
 from tests.gpu_workers.engine_contract import ENDLESS

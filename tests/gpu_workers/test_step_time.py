@@ -1,6 +1,6 @@
 """How long a step of the engine takes, by the progress of its requests."""
 
-from gpu_workers.step_time import StepTime
+from gpu_workers.requests.step_time import StepTime
 from gpu_workers.transport import Progress
 
 

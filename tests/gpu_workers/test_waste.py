@@ -7,11 +7,11 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_disk import OutboxUnwritable
+from gpu_workers.outbox.disk import OutboxUnwritable
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry, WasteEntry
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.gpu_workers.engine_contract import ENDLESS
 from tests.gpu_workers.envelopes import make_envelope

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from gpu_workers.engine import EngineDescription
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, Resend, WorkerInfo, WorkerState
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.gpu_workers.envelopes import ACME, make_envelope
 from tests.gpu_workers.gateway import FakeGateway

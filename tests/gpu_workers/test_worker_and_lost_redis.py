@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
 from tests.gpu_workers.engine_contract import ENDLESS
 from tests.gpu_workers.envelopes import make_envelope

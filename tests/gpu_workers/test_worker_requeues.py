@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import requeue_arguments
 from gpu_workers.protocol.messages import Envelope, Outcome
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.gpu_workers.envelopes import make_envelope
 from tests.gpu_workers.gateway import FakeGateway

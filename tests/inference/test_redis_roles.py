@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.outbox import Outbox
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import keys
-from gpu_workers.sim_engine import SimEngine
+from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 from inference import tasks

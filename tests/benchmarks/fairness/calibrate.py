@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.vllm_arguments import command_line, set_environment
+from gpu_workers.vllm.arguments import command_line, set_environment
 
 SLOTS, REQUESTS, LARGEST_PROMPT, LARGEST_OUTPUT = 64, 140, 900, 120
 CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)

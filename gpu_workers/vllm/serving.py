@@ -23,11 +23,11 @@ from vllm.v1.executor import Executor
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
-from gpu_workers.vllm_arguments import command_line
-from gpu_workers.vllm_chat import PlainTextChat
-from gpu_workers.vllm_client import CountingLLM, Generation
-from gpu_workers.vllm_errors import result_of_error, result_of_response
-from gpu_workers.vllm_stats import StepStats
+from gpu_workers.vllm.arguments import command_line
+from gpu_workers.vllm.client import CountingLLM, Generation
+from gpu_workers.vllm.endpoints.chat import PlainTextChat
+from gpu_workers.vllm.errors import result_of_error, result_of_response
+from gpu_workers.vllm.stats import StepStats
 
 _FRAMING_BEFORE: Final = len("data: ")
 _FRAMING_AFTER: Final = -len("\n\n")

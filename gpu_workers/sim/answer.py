@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from gpu_workers.engine import Output, Result
-from gpu_workers.prompt_bound import prompt_refusal
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage, WireError
-from gpu_workers.sim_json import AnswerJson
+from gpu_workers.requests.prompt_bound import prompt_refusal
+from gpu_workers.sim.openai_json import AnswerJson
 
 WORDS = (  # noqa: SIM905 - easier to read
     "water gate turbine penstock river flow spill level pressure valve channel meter basin "

@@ -5,7 +5,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from gpu_workers.outbox import OutboxEntry
+from gpu_workers.outbox.outbox import OutboxEntry
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.calls import FinishMode, finish_arguments
 from gpu_workers.protocol.messages import UsageEntry

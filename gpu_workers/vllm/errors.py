@@ -11,8 +11,8 @@ from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from gpu_workers.engine import EngineDied, Result
-from gpu_workers.prompt_bound import BeyondReservation
 from gpu_workers.protocol.messages import Outcome, TokenUsage, WireError
+from gpu_workers.requests.prompt_bound import BeyondReservation
 
 _CONTEXT_OVERFLOW: Final = re.compile(
     r"(maximum|max) (context|model|input) length|max_model_len|longer than the maximum|"
@@ -29,7 +29,7 @@ _OVERLOADED: Final = WireError(
     retry_after_seconds=1,
 )
 
-_log = structlog.get_logger("gpu_workers.vllm_errors")
+_log = structlog.get_logger("gpu_workers.vllm.errors")
 
 
 def result_of_error(error: BaseException, usage: TokenUsage) -> Result:

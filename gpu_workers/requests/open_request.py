@@ -19,7 +19,7 @@ from gpu_workers.protocol.messages import (
     WasteReason,
     WireError,
 )
-from gpu_workers.token_pauses import TokenPauses
+from gpu_workers.requests.inter_token_latency import TokenPauses
 
 
 def now_ms() -> int:

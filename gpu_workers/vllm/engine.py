@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope
-from gpu_workers.vllm_arguments import set_environment
+from gpu_workers.vllm.arguments import set_environment
 
 if TYPE_CHECKING:
-    from gpu_workers.vllm_serving import VllmServing
+    from gpu_workers.vllm.serving import VllmServing
 
 POLL_SECONDS: Final = 0.1
 
@@ -67,7 +67,7 @@ class VllmEngine:
 
 
 def _load(config: WorkerConfig) -> "VllmServing":
-    from gpu_workers.vllm_serving import VllmServing
+    from gpu_workers.vllm.serving import VllmServing
 
     return VllmServing.load(config)
 

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.frame_ring import FrameRing
+from gpu_workers.frames.ring import FrameRing
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
 from gpu_workers.protocol.redis_errors import REDIS_AWAY
@@ -26,7 +26,7 @@ MOST_WAITING_FRAMES: Final = 100_000
 UNREAD_TTL_SECONDS: Final = 60
 RETRY_PAUSE_SECONDS: Final = 0.2
 
-_log = structlog.get_logger("gpu_workers.frame_writer")
+_log = structlog.get_logger("gpu_workers.frames.writer")
 
 
 class FrameWriter:

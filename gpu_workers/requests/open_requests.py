@@ -10,11 +10,10 @@ import structlog
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, Output, Result
-from gpu_workers.frame_writer import FrameWriter
+from gpu_workers.frames.writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
-from gpu_workers.open_request import OpenRequest, failure, waste_entry
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_disk import OutboxUnwritable
+from gpu_workers.outbox.disk import OutboxUnwritable
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
@@ -30,6 +29,7 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WireError,
 )
+from gpu_workers.requests.open_request import OpenRequest, failure, waste_entry
 from gpu_workers.transport import Accepted, Progress, Refused, Transport, UnknownRequest
 
 EARLY_CANCELLATIONS_KEPT: Final = 1024
@@ -41,7 +41,7 @@ ATTEMPTS_EXHAUSTED: Final = failure(
 )
 INTERNAL: Final = failure(500, "The worker could not serve this request.", "internal_error")
 
-_log = structlog.get_logger("gpu_workers.open_requests")
+_log = structlog.get_logger("gpu_workers.requests.open_requests")
 
 
 class OpenRequests:

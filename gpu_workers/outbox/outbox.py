@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gpu_workers.outbox_disk import OutboxError, Run, Writer, connect, lock
+from gpu_workers.outbox.disk import OutboxError, Run, Writer, connect, lock
 
 # A predecessor that was killed may take its children with it a little later.
 LOCK_PATIENCE_SECONDS: Final = 5.0

@@ -11,17 +11,17 @@ from typing import Final
 import structlog
 
 from gpu_workers.engine import Engine
-from gpu_workers.open_request import now_ms
-from gpu_workers.open_requests import OpenRequests
-from gpu_workers.outbox import Outbox
-from gpu_workers.outbox_disk import OutboxUnwritable
+from gpu_workers.outbox.disk import OutboxUnwritable
+from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import EngineTally
+from gpu_workers.requests.open_request import now_ms
+from gpu_workers.requests.open_requests import OpenRequests
 
 LOOK_EVERY_SECONDS: Final = 1.0
 TELL_EVERY_SECONDS: Final = 60.0
 
-_log = structlog.get_logger("gpu_workers.engine_tallies")
+_log = structlog.get_logger("gpu_workers.outbox.engine_token_counter")
 
 
 class EngineTallies:

@@ -17,9 +17,9 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from gpu_workers.engine import Emit, Output
-from gpu_workers.prompt_bound import BeyondReservation, prompt_refusal
 from gpu_workers.protocol.messages import Envelope, TokenUsage
-from gpu_workers.vllm_resumption import resume
+from gpu_workers.requests.prompt_bound import BeyondReservation, prompt_refusal
+from gpu_workers.vllm.resumption import resume
 
 
 class Generation:

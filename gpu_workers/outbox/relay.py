@@ -11,15 +11,15 @@ from typing import Final
 import structlog
 
 from gpu_workers.metrics import WorkerMetrics
-from gpu_workers.open_request import waste_entry
-from gpu_workers.outbox import Outbox, OutboxEntry
-from gpu_workers.outbox_disk import OutboxUnwritable
+from gpu_workers.outbox.calls import UsageCalls
+from gpu_workers.outbox.disk import OutboxUnwritable
+from gpu_workers.outbox.outbox import Outbox, OutboxEntry
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import FinishMode
 from gpu_workers.protocol.messages import UsageEntry, WasteReason
 from gpu_workers.protocol.redis_errors import is_passing
+from gpu_workers.requests.open_request import waste_entry
 from gpu_workers.transport import Accepted, Refused, UnknownRequest
-from gpu_workers.usage_calls import UsageCalls
 
 TICK_SECONDS: Final = 1.0
 # Rows that are asked after at once, and in an undisturbed tick at all.
@@ -30,7 +30,7 @@ GATEWAY_PATIENCE_SECONDS: Final = 15.0
 # For so long a request that Redis does not know may be brought back by its gateway.
 LOST_PATIENCE_SECONDS: Final = 60.0
 
-_log = structlog.get_logger("gpu_workers.outbox_relay")
+_log = structlog.get_logger("gpu_workers.outbox.relay")
 
 
 class OutboxRelay:

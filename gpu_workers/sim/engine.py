@@ -13,7 +13,7 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome
-from gpu_workers.sim_answer import WORDS, SimAnswer, SimRefusal, plan_answer
+from gpu_workers.sim.answer import WORDS, SimAnswer, SimRefusal, plan_answer
 
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -1,0 +1,1 @@
+"""Token frames on their way to gateways: written in batches, kept to be sent again."""

@@ -1,0 +1,1 @@
+"""The requests that a worker holds, from their assignment to their finish."""
