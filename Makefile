@@ -49,12 +49,12 @@ bench-idle-pool: environments
 
 # A thousand requests at once against credit for one and for five, fifty times each; ten minutes.
 bench-credit: environments
-	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/test_two_gateways.py -k credit $(ARGS)
+	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k credit $(ARGS)
 
 # Ten bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:
 	@$(BOOTSTRAP) --control-plane-only
-	@$(PY) -m tests.inference.planted_bugs
+	@$(PY) -m tests.support.dispatch.planted_bugs
 
 # The scheduler against five others in virtual time; writes docs/fairness/.
 bench-fairness:

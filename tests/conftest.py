@@ -1,14 +1,12 @@
-"""Fixtures for every test. The servers behind them are in `tests/servers.py`."""
+"""Fixtures for every test. The servers behind them are in `tests/support/servers.py`."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
 from types import SimpleNamespace
 
-import psycopg
 import pytest
 from control_plane import redis_acl
-from django.conf import settings
 from django.core.cache import cache
 from django.core.management import call_command
 from django.db import connection, connections
@@ -21,25 +19,10 @@ from inference.usage.partitions import make_partitions
 from tenants.isolation import scoping
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, operator_scope
-from tests.servers import TestServers, servers
+from tests.support.database import empty_tables
+from tests.support.servers import TestServers, servers
 
 LONG_FILES = ("test_planted_bugs.py", "test_dispatch_machine.py", "test_edges.py")
-AUDIT_LOCKS = (
-    ("tenants_auditevent", "append_only"),
-    ("tenants_personaldetail", "erase_only"),
-    ("tenants_auditchain", "heads_stay"),
-)
-LOCKS = (
-    *AUDIT_LOCKS,
-    ("billing_ledgertransaction", "append_only"),
-    ("billing_ledgerentry", "append_only"),
-    ("billing_ledgerhead", "heads_stay"),
-    ("billing_ledgeraccount", "accounts_stay"),
-    ("billing_price", "append_only"),
-    ("billing_pricecorrection", "append_only"),
-    ("billing_tiermultiplier", "append_only"),
-    ("billing_poolcost", "append_only"),
-)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -90,24 +73,7 @@ def django_db_setup(test_servers: TestServers, django_db_blocker: DjangoDbBlocke
 def _empty_tables_as_their_owner() -> None:
     """After a test with real transactions: the web role may not truncate, its owner may."""
 
-    def empty(_test: TransactionTestCase) -> None:
-        with psycopg.connect(settings.ENV.owner_database_url, autocommit=True) as owner:
-            rows = owner.execute(
-                "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"
-                " AND tablename <> ALL(%s)",
-                [["django_migrations", "django_content_type", "auth_permission"]],
-            )
-            tables = ", ".join(name for (name,) in rows.fetchall())
-            # Audit log and ledger refuse, until their triggers are off: the owner of a table may do
-            # that.
-            with owner.transaction():
-                for table, trigger in LOCKS:
-                    owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
-                owner.execute(f"TRUNCATE {tables} CASCADE")
-                for table, trigger in LOCKS:
-                    owner.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}")
-
-    TransactionTestCase._fixture_teardown = empty  # type: ignore[attr-defined]
+    TransactionTestCase._fixture_teardown = empty_tables  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.stack import LiveStack
-from tests.live_stack import run_live_stack
+from tests.support.live_stack import run_live_stack
+from tests.support.stack_addresses import LiveStack
 
 
 @pytest.fixture(scope="session")

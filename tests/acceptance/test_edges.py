@@ -8,7 +8,7 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from gpu_workers.protocol import keys
-from tests.acceptance.stack import LiveStack
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

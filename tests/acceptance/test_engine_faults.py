@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.acceptance.stack import LiveStack, children_of
-from tests.polling import eventually_sync
+from tests.support.polling import eventually_sync
+from tests.support.stack_addresses import LiveStack, children_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from gpu_workers.demo_model import MODEL_FOLDER
-from tests.acceptance.stack import LiveStack
-from tests.reference_vllm import reference_vllm
+from tests.support.reference_vllm import reference_vllm
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

@@ -5,8 +5,8 @@ import asyncio
 import openai
 import pytest
 
-from tests.acceptance.stack import LiveStack
-from tests.polling import eventually_sync
+from tests.support.polling import eventually_sync
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.stack import LiveStack
-from tests.polling import eventually, eventually_sync
+from tests.support.polling import eventually, eventually_sync
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

@@ -9,8 +9,8 @@ import redis
 from psycopg import sql
 
 from gpu_workers.config import read_env_file
-from tests.acceptance.stack import LiveStack
-from tests.polling import eventually_sync
+from tests.support.polling import eventually_sync
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 
 # Before Django's settings: it puts the servers' addresses into the environment.
-from tests.servers import servers
+from tests.support.servers import servers
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
 os.environ["PENSTOCK_LOG_LEVEL"] = "WARNING"

@@ -25,8 +25,8 @@ from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import LimitScope, ScopedLimit, packed
 from inference.admission.reservations import Claim
 from inference.redis_functions import ADMISSION, library_text
-from tests.inference.virtual_pool import START_MS, Ask, VirtualPool
-from tests.servers import servers
+from tests.support.dispatch.virtual_pool import START_MS, Ask, VirtualPool
+from tests.support.servers import servers
 
 WORKER, SLOTS, CALLS, BATCH = "worker#1", 64, 10_000, 500
 ENVELOPE_BYTES = 2_000

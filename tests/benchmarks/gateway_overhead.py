@@ -16,8 +16,8 @@ from statistics import median
 
 from gpu_workers.demo_model import MODEL_FOLDER
 from tests.benchmarks.load_client import RoundResult, Target, run_round
-from tests.live_stack import run_live_stack
-from tests.reference_vllm import reference_vllm
+from tests.support.live_stack import run_live_stack
+from tests.support.reference_vllm import reference_vllm
 
 PROMPTS = [
     "What is Penstock?",

@@ -25,11 +25,11 @@ from gpu_workers.protocol.policy import Caller, Scope
 from inference.lifecycle.candidates import InferenceRequest
 from inference.lifecycle.completions import Completions, GatewaySettings
 from inference.redis_functions import LIBRARIES, library_text
-from tests.inference.cast import MODEL, POOL
-from tests.inference.conftest import PEPPER, Snapshot, a_tier
-from tests.places import ROOT
-from tests.polling import eventually
-from tests.servers import servers
+from tests.support.gateways.cast import MODEL, POOL
+from tests.support.gateways.service import PEPPER, Snapshot, a_tier
+from tests.support.places import ROOT
+from tests.support.polling import eventually
+from tests.support.servers import servers
 
 WARM_UP, TOKENS = 50, 8
 P50_BAR_MS, P99_BAR_MS = 3.0, 8.0

@@ -98,7 +98,7 @@ async def measure_revocation(report: Report, gateways: list[httpx.AsyncClient]) 
     """From before the revoking transaction to the refusal by the slower of two processes. Each
     key is in use on both, so both remember it."""
     from tenants.load_seed import load_key
-    from tests.polling import eventually
+    from tests.support.polling import eventually
 
     seconds = []
     for number in random.sample(range(KEYS), REVOCATIONS):
@@ -178,8 +178,8 @@ def _page_times(client: "Client", listing: str, query: dict[str, str]) -> Iterat
 async def measure_gateways(report: Report) -> None:
     from django.conf import settings
 
-    from tests.inference.processes import a_gateway
-    from tests.servers import servers
+    from tests.support.gateways.processes import a_gateway
+    from tests.support.servers import servers
 
     async with AsyncExitStack() as stack:
         gateways = []

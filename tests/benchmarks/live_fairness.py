@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from tests.benchmarks.load_client import LoadError, Target, one_stream
-from tests.live_stack import run_live_stack
+from tests.support.live_stack import run_live_stack
 
 PROMPTS = ["What is Penstock?", "What is a tenant?", "What is a lease?"]
 FLOODING_STREAMS, FLOODING_TOKENS = 256, 256

@@ -40,7 +40,7 @@ def measure_ingestion(records: int) -> dict[str, Any]:
     from inference.models import UsageQuarantine, UsageRecord
     from tenants.isolation.scoping import operator_scope
     from tenants.models import ApiKey
-    from tests.servers import servers
+    from tests.support.servers import servers
 
     with operator_scope("benchmark"):
         keys_of_load = ApiKey.objects.filter(name__startswith="load ")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.benchmarks.load_client import _CHUNK_HEAD
-from tests.places import LOOPBACK
+from tests.support.places import LOOPBACK
 
 PROMPTS = [f"Tell me of river {number}." for number in range(8)]
 TOKENS = 100

@@ -21,7 +21,7 @@ from tests.chaos.prepaid import (
 from tests.chaos.processes import metric, until
 from tests.chaos.report import Report
 from tests.chaos.stack import MODEL, Stack
-from tests.places import LOOPBACK
+from tests.support.places import LOOPBACK
 
 STREAMS = 60
 LEAVERS = 40

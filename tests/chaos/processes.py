@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 from control_plane.local_stack.services import guarded
 
-from tests.places import LOOPBACK, ROOT, free_port
+from tests.support.places import LOOPBACK, ROOT, free_port
 
 START_SECONDS = 60.0
 # Of the last run, to be read when it failed.

@@ -12,9 +12,9 @@ from gpu_workers.protocol.redis_url import connect_async
 from tests.chaos.load import Load
 from tests.chaos.processes import Processes, until
 from tests.chaos.report import Report
-from tests.inference.cast import MODEL, POOL
-from tests.inference.conftest import PEPPER, Snapshot, a_tier
-from tests.sentinels import sentinels
+from tests.support.gateways.cast import MODEL, POOL
+from tests.support.gateways.service import PEPPER, Snapshot, a_tier
+from tests.support.sentinels import sentinels
 
 STREAMS = 60
 

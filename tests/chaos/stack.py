@@ -12,7 +12,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 # Before Django's settings: it puts the servers' addresses into the environment.
-from tests.servers import servers
+from tests.support.servers import servers
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
 os.environ["PENSTOCK_LOG_LEVEL"] = "warning"

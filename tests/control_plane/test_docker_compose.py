@@ -19,7 +19,7 @@ from control_plane.local_stack import programs
 from django.core.management import get_commands
 
 from gpu_workers.config import WorkerConfig
-from tests.places import ROOT
+from tests.support.places import ROOT
 
 SECRETS = {
     "PENSTOCK_SECRET_KEY": "s" * 40,

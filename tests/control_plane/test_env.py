@@ -7,8 +7,8 @@ from control_plane.env import GatewayEnvironment, InvalidSettings, Settings
 from control_plane.local_stack.settings import Ports
 
 from gpu_workers.config import WorkerConfig
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 GOOD = {
     "PENSTOCK_SECRET_KEY": "s" * 40,
     "PENSTOCK_API_KEY_PEPPER": "p" * 40,

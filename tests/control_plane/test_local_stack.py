@@ -31,8 +31,8 @@ from control_plane.local_stack.settings import Ports, StackSettings
 from control_plane.local_stack.stack import Stack, accounts
 from control_plane.local_stack.supervisor import Supervisor
 
-from tests.places import free_port
-from tests.polling import eventually_sync
+from tests.support.places import free_port
+from tests.support.polling import eventually_sync
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 

@@ -10,7 +10,7 @@ from control_plane.local_stack import bootstrap, lock_files
 from control_plane.local_stack.bootstrap import BootstrapError, Environment
 from control_plane.local_stack.install_errors import explain_os_error, explain_pip
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 
 LOCK = "alpha==1.0 \\\n    --hash=sha256:aa\ntorch==2.13.0+cpu \\\n    --hash=sha256:bb\n"
 

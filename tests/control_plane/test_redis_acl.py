@@ -21,7 +21,7 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from gpu_workers.protocol import keys
-from tests.places import free_port
+from tests.support.places import free_port
 
 POOL, OTHER = "pool-of-acme", "pool-of-globex"
 

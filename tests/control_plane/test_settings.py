@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.places import ROOT
 
 
 def manage(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from redis.asyncio import Redis
 
-from tests.gpu_workers.gateway import FakeGateway
+from tests.support.workers.listening_gateway import FakeGateway
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from tests.gpu_workers.envelopes import make_envelope
-from tests.gpu_workers.gateway import FakeGateway
+from tests.support.places import ROOT
+from tests.support.workers.envelopes import make_envelope
+from tests.support.workers.listening_gateway import FakeGateway
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", "sim"]
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.polling import eventually_sync
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+from tests.support.polling import eventually_sync
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's si
 def tree() -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
     """A parent, and the pids of its child and grandchild."""
     parent = subprocess.Popen(
-        [sys.executable, "-m", "tests.gpu_workers.process_tree_parent"],
+        [sys.executable, "-m", "tests.support.workers.process_tree_parent"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

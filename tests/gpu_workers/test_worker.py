@@ -10,10 +10,10 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, Resend, WorkerInfo, WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
-from tests.gpu_workers.envelopes import ACME, make_envelope
-from tests.gpu_workers.gateway import FakeGateway
-from tests.gpu_workers.running_worker import Steps, running_worker
-from tests.polling import eventually
+from tests.support.polling import eventually
+from tests.support.workers.envelopes import ACME, make_envelope
+from tests.support.workers.listening_gateway import FakeGateway
+from tests.support.workers.running_worker import Steps, running_worker
 
 ENDLESS: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Go on for ever."}],

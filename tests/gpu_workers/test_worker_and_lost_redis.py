@@ -9,12 +9,12 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
-from tests.gpu_workers.engine_contract import ENDLESS
-from tests.gpu_workers.envelopes import make_envelope
-from tests.gpu_workers.gateway import FakeGateway
-from tests.gpu_workers.running_worker import Steps, running_worker
-from tests.inference.cast import a_worker_info
-from tests.polling import eventually
+from tests.support.gateways.cast import a_worker_info
+from tests.support.polling import eventually
+from tests.support.workers.engine_contract import ENDLESS
+from tests.support.workers.envelopes import make_envelope
+from tests.support.workers.listening_gateway import FakeGateway
+from tests.support.workers.running_worker import Steps, running_worker
 
 
 async def _has_adopted(redis: Redis, request_id: str) -> bool:

@@ -23,12 +23,12 @@ from tenants.models import ApiKey, Project, Quota
 from tenants.tasks import raise_quota_alerts
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import Delivery, DeliveryAttempt
-from tests.inference.cast import MODEL, POOL
-from tests.inference.processes import a_gateway, a_sim_worker
-from tests.places import ROOT
-from tests.polling import eventually
-from tests.tenants.conftest import make_project
-from tests.tenants.webhooks.receiver import Receiver, a_receiver
+from tests.support.gateways.cast import MODEL, POOL
+from tests.support.gateways.processes import a_gateway, a_sim_worker
+from tests.support.places import ROOT
+from tests.support.polling import eventually
+from tests.support.projects import make_project
+from tests.support.webhook_receiver import Receiver, a_receiver
 
 pytestmark = [pytest.mark.stack, pytest.mark.django_db(transaction=True)]
 QUOTA_TOKENS = 400

@@ -13,7 +13,7 @@ from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
 from inference.charges import NOTHING, Charge, actual, half_even, prices_of, worst_case
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
-from tests.inference.conftest import a_tier
+from tests.support.gateways.service import a_tier
 
 NOW: Final = 1_800_000_000_000
 COUNTS = st.integers(0, 2_000_000)

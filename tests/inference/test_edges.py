@@ -18,9 +18,9 @@ from websockets.exceptions import InvalidStatus
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 from inference.websocket_api.application import WebsocketApi
-from tests.inference.cast import MODEL
-from tests.inference.conftest import Snapshot, serving
-from tests.inference.scripted_worker import ScriptedWorker
+from tests.support.gateways.cast import MODEL
+from tests.support.gateways.scripted_worker import ScriptedWorker
+from tests.support.gateways.service import Snapshot, serving
 
 ALICE, PROXY, STRANGER = "203.0.113.7", "10.0.0.1", "198.51.100.9"
 BY_TLS = {"x-forwarded-for": ALICE, "x-forwarded-proto": "https"}

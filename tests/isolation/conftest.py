@@ -4,7 +4,7 @@ import pytest
 from django.core.cache import cache
 
 from tests.isolation.credentials import Credential, credentials
-from tests.two_tenants import TwoTenants, two_tenants
+from tests.support.two_tenants import TwoTenants, two_tenants
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, User
-from tests.two_tenants import TwoTenants
+from tests.support.two_tenants import TwoTenants
 
 
 @dataclass(frozen=True, kw_only=True)

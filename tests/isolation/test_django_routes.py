@@ -16,7 +16,7 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
 from tests.isolation.credentials import Credential
 from tests.isolation.table import COLUMNS, DJANGO_ROWS, Row, methods_of
-from tests.two_tenants import CANARY, PASSWORD, House, TwoTenants
+from tests.support.two_tenants import CANARY, PASSWORD, House, TwoTenants
 
 pytestmark = pytest.mark.django_db
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")

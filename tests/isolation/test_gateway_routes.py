@@ -21,10 +21,10 @@ from inference.openai_api.gateway import create_gateway
 from inference.websocket_api.application import PATH as WEBSOCKET
 from inference.websocket_api.application import WebsocketApi
 from tenants.policy.writer import rebuild_policy
-from tests.inference.conftest import serving
 from tests.isolation.credentials import Credential
 from tests.isolation.table import COLUMNS, GATEWAY_ROWS, WEBSOCKET_ROWS, Row
-from tests.two_tenants import CANARY, TwoTenants
+from tests.support.gateways.service import serving
+from tests.support.two_tenants import CANARY, TwoTenants
 
 OTHERS = {"Globex", "Globex key"}
 NOTHING = "/v1/*"

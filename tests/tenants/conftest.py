@@ -8,9 +8,9 @@ import pytest
 from django.db import connections
 from redis import Redis
 
-from tenants.access.default_tiers import ensure_default_tiers
 from tenants.isolation.scoping import operator_scope
-from tenants.models import Project, Tenant, Tier
+from tenants.models import Project
+from tests.support.projects import make_project
 
 _T = TypeVar("_T")
 
@@ -57,9 +57,3 @@ def elsewhere() -> Iterator[Callable[[Callable[[], _T]], _T]]:
             return pool.submit(closing).result(timeout=30)
 
         yield run
-
-
-def make_project(tenant: str, tier: str) -> Project:
-    ensure_default_tiers()
-    record = Tenant.objects.create(name=tenant, tier=Tier.objects.get(name=tier))
-    return Project.objects.create(tenant=record, name="default")

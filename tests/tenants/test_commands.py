@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from gpu_workers.protocol import keys
 from tenants.access import key_format
 from tenants.models import ApiKey, PolicyChange, Project, Tenant, User
-from tests.commands import run
+from tests.support.commands import run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 

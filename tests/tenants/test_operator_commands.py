@@ -12,7 +12,7 @@ from django.utils import timezone
 from inference.models import Pool, ServedModel
 from tenants.billing.models import Price
 from tenants.models import ApiKey, Membership, Project, Quota, Tier, User
-from tests.commands import refused, run
+from tests.support.commands import refused, run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 

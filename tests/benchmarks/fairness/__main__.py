@@ -18,8 +18,8 @@ from tests.benchmarks.fairness.workloads import (
     share_workloads,
     vtc_workloads,
 )
-from tests.places import ROOT
-from tests.servers import servers
+from tests.support.places import ROOT
+from tests.support.servers import servers
 
 SECONDS, QUICK_SECONDS = 240.0, 60.0
 PLOTTED = {"20x flood": "flood", "weights 1:2:4": "weights"}

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from tests.benchmarks.fairness.engine import Step
 from tests.benchmarks.fairness.simulate import Run
-from tests.inference.fairness_bound import Limits, gap_bound
+from tests.support.dispatch.fairness_bound import Limits, gap_bound
 
 WARM_UP = 0.2  # of a run's time is left out of shares and latencies
 

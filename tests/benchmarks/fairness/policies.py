@@ -9,7 +9,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from tests.benchmarks.fairness.engine import Engine, EngineModel, Request
-from tests.inference.virtual_pool import START_MS, Ask, Started, VirtualPool, started
+from tests.support.dispatch.virtual_pool import START_MS, Ask, Started, VirtualPool, started
 
 WORKER = "worker#1"
 SETTLE_EVERY_MS, CLAIM_EVERY_MS = 200, 1_000

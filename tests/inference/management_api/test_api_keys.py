@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Tenant
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import House
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

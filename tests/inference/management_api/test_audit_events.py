@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import CANARY, House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import CANARY, House
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AsRole = Callable[[str], ApiClient]

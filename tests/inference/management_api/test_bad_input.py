@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Tenant
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import House
 
 AsRole = Callable[[str], ApiClient]
 

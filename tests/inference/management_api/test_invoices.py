@@ -13,10 +13,10 @@ from tenants.billing.invoicing import invoices
 from tenants.billing.invoicing.drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceLine
 from tenants.isolation.scoping import operator_scope, tenant_scope
-from tests.inference.management_api.conftest import ApiClient
-from tests.tenants.billing.test_invoices import DEAR
-from tests.tenants.billing.using import OCTOBER, use
-from tests.two_tenants import CANARY, House
+from tests.support.api_client import ApiClient
+from tests.support.billing.billed_usage import OCTOBER, use
+from tests.support.two_tenants import CANARY, House
+from tests.tenants.billing.invoicing.test_invoices import DEAR
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

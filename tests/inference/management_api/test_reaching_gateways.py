@@ -6,8 +6,8 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key
 from gpu_workers.protocol.policy import ApiKeyPolicy
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import House, two_tenants
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import House, two_tenants
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

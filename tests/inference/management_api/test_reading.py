@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tenants.access.permissions import Role
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import CANARY, House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import CANARY, House
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

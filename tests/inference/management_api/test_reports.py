@@ -15,8 +15,8 @@ from inference.histograms import ERROR
 from inference.usage.rollups import Use, add_to_rollups
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, User
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import CANARY, COST_NANOS, House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import CANARY, COST_NANOS, House
 
 AsRole = Callable[[str], ApiClient]
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from tests.two_tenants import PASSWORD, House
+from tests.support.two_tenants import PASSWORD, House
 
 SESSION = "/api/v1/session"
 EMAIL = "owner@acme.example"

@@ -12,9 +12,9 @@ from tenants.models import AuditEvent
 from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.endpoints import MAX_ENDPOINTS
 from tenants.webhooks.models import Endpoint
-from tests.inference.management_api.conftest import ApiClient
-from tests.tenants.webhooks.receiver import Receiver, a_receiver
-from tests.two_tenants import House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import House
+from tests.support.webhook_receiver import Receiver, a_receiver
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

@@ -8,8 +8,8 @@ from django.test import Client
 from tenants.access.permissions import Role
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Membership, Project, Quota, Tenant, User
-from tests.inference.management_api.conftest import ApiClient
-from tests.two_tenants import PASSWORD, House
+from tests.support.api_client import ApiClient
+from tests.support.two_tenants import PASSWORD, House
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

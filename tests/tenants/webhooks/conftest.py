@@ -11,7 +11,7 @@ from pytest_django import Settings
 from tenants.access.permissions import Role
 from tenants.models import Membership, Project, User
 from tenants.webhooks.endpoints import NewSecret, add_endpoint
-from tests.tenants.webhooks.receiver import Receiver, a_receiver
+from tests.support.webhook_receiver import Receiver, a_receiver
 
 Resolver = Callable[..., None]
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from tenants.models import Project
 from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.endpoints import NewSecret, change_endpoint
-from tests.tenants.webhooks.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
 

@@ -46,7 +46,7 @@ from tenants.webhooks.events import MAX_DATA_BYTES, publish
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint, Event
 from tenants.webhooks.problems import Problem
 from tenants.webhooks.sending import Outcome
-from tests.tenants.webhooks.receiver import Receiver, a_receiver
+from tests.support.webhook_receiver import Receiver, a_receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
 NOW = datetime.now(UTC)

@@ -1,0 +1,151 @@
+"""Operators' pages of invoices, by the doors that a browser uses."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+
+from tenants.audit.log import seal_now
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.models import Invoice, InvoiceState, Seller
+from tenants.isolation.scoping import operator_scope
+from tenants.models import AuditEvent, Project, User
+from tests.support.billing.billed_usage import OCTOBER, SEPTEMBER, use
+from tests.support.projects import make_project
+from tests.tenants.billing.invoicing.test_invoices import DEAR
+
+pytestmark = pytest.mark.django_db
+LIST = "admin:billing_invoice_changelist"
+IN_SEPTEMBER = datetime(2026, 9, 15, tzinfo=UTC)
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("ops@example.org", "correct horse battery"))
+    return client
+
+
+@pytest.fixture
+def acme() -> Project:
+    with operator_scope("test"):
+        Seller.objects.create(name="Penstock Ltd", address="Leeds")
+        project = make_project("Acme", "premium")
+        use(project, times=2, prices=DEAR)
+        return project
+
+
+@pytest.fixture
+def draft(acme: Project) -> Iterator[Invoice]:
+    with operator_scope("test"):
+        made = draft_invoice(acme.tenant, OCTOBER)
+        assert made is not None
+    yield made
+
+
+def page(action: str, invoice: Invoice) -> str:
+    return reverse(f"admin:billing_invoice_{action}", args=[invoice.pk])
+
+
+def now(invoice: Invoice) -> Invoice:
+    with operator_scope("test"):
+        return Invoice.objects.get(pk=invoice.pk)
+
+
+def test_an_invoice_is_issued_and_paid_after_a_question_each(
+    operator: Client, draft: Invoice
+) -> None:
+    assert "asks for $26.00" in operator.get(page("issue_one", draft)).content.decode()
+    assert now(draft).is_draft
+    operator.post(page("issue_one", draft), {"sure": "yes"})
+    assert now(draft).number == "INV-2026-000001"
+    assert now(draft).state == InvoiceState.ISSUED
+    operator.post(page("pay_one", draft), {"sure": "yes", "reference": ""})
+    assert now(draft).state == InvoiceState.ISSUED
+    operator.post(page("pay_one", draft), {"sure": "yes", "reference": "BANK-1"})
+    assert now(draft).state == InvoiceState.PAID
+    shown = operator.get(page("change", draft)).content.decode()
+    assert "manual: BANK-1" in shown and "penstock-demo · premium" in shown
+    with operator_scope("test"):
+        seal_now()
+        verbs = AuditEvent.objects.filter(record_kind="billing.Invoice")
+        assert {"issued", "paid"} <= set(verbs.values_list("verb", flat=True))
+
+
+def test_an_issued_invoice_is_void_with_a_reason(operator: Client, draft: Invoice) -> None:
+    with operator_scope("test"):
+        invoices.issue(draft.id)
+    operator.post(page("void_one", draft), {"sure": "yes", "reason": ""})
+    assert now(draft).state == InvoiceState.ISSUED
+    operator.post(page("void_one", draft), {"sure": "yes", "reason": "wrong address"})
+    assert (now(draft).state, now(draft).void_reason) == (InvoiceState.VOID, "wrong address")
+
+
+def test_a_draft_is_discarded(operator: Client, draft: Invoice) -> None:
+    operator.get(page("discard_one", draft))
+    assert now(draft).is_draft
+    operator.post(page("discard_one", draft), {"sure": "yes"})
+    with operator_scope("test"):
+        assert not Invoice.objects.exists()
+
+
+def test_what_is_refused_is_told_and_nothing_changes(operator: Client, acme: Project) -> None:
+    with operator_scope("test"):
+        use(acme, IN_SEPTEMBER, prices=DEAR)
+        first = draft_invoice(acme.tenant, SEPTEMBER)
+        second = draft_invoice(acme.tenant, OCTOBER)
+        assert first is not None and second is not None
+    answer = operator.post(page("issue_one", second), {"sure": "yes"}, follow=True)
+    assert "Issue the draft 2026-09 of Acme first" in answer.content.decode()
+    answer = operator.post(page("discard_one", first), {"sure": "yes"}, follow=True)
+    assert "was made on top of it" in answer.content.decode()
+    assert now(first).is_draft and now(second).is_draft
+
+
+def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: Project) -> None:
+    with operator_scope("test"):
+        use(acme, IN_SEPTEMBER, prices=DEAR)
+        made = [draft_invoice(acme.tenant, month) for month in (SEPTEMBER, OCTOBER)]
+    chosen = [str(each.pk) for each in reversed(made) if each is not None]
+    operator.post(reverse(LIST), {"action": "issue_selected", "_selected_action": chosen})
+    with operator_scope("test"):
+        numbers = Invoice.objects.order_by("period").values_list("number", flat=True)
+        assert list(numbers) == ["INV-2026-000001", "INV-2026-000002"]
+
+
+def test_a_draft_that_could_not_be_issued_says_why(operator: Client, draft: Invoice) -> None:
+    with operator_scope("test"):
+        Invoice.objects.update(waits_because="The counter was gone.")
+    assert "held up" in operator.get(reverse(LIST)).content.decode()
+    shown = operator.get(page("change", draft)).content.decode()
+    assert shown.index("The counter was gone.") < shown.index("Lines and sums"), "at the top"
+    assert "Void reason" not in shown and "Drafted at" in shown
+
+
+def test_the_list_shows_totals_of_what_it_shows(operator: Client, draft: Invoice) -> None:
+    shown = operator.get(reverse(LIST)).content.decode()
+    assert "Drafts" in shown and "$26.00" in shown
+    other = operator.get(reverse(LIST), {"month": "2026-09-01"}).content.decode()
+    assert "$26.00" not in other
+
+
+def test_the_files_are_downloaded_from_the_invoices_page(operator: Client, draft: Invoice) -> None:
+    pdf = operator.get(page("pdf_one", draft))
+    assert pdf["Content-Type"] == "application/pdf" and pdf.content.startswith(b"%PDF-")
+    table = operator.get(page("csv_one", draft))
+    assert f"draft-2026-10-{draft.tenant_id}.csv" in table["Content-Disposition"]
+
+
+@pytest.mark.parametrize("action", ["issue_one", "pay_one", "void_one", "discard_one"])
+def test_who_may_only_look_settles_nothing(client: Client, draft: Invoice, action: str) -> None:
+    reader = User.objects.create_user(f"{uuid.uuid4()}@example.org", is_staff=True)
+    reader.user_permissions.add(Permission.objects.get(codename="view_invoice"))
+    client.force_login(reader)
+    assert client.get(page("pdf_one", draft)).status_code == 200
+    answer = client.post(page(action, draft), {"sure": "yes", "reference": "x", "reason": "x"})
+    assert answer.status_code == 403
+    assert now(draft).is_draft

@@ -1,0 +1,226 @@
+"""Which worker gets a request: KV cache, adapters and pace; and how much a class may hold."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from tests.support.dispatch.virtual_pool import Ask, VirtualPool
+from tests.support.servers import TestServers
+
+ONE, TWO, THREE = "one#1", "two#1", "three#1"
+
+
+@pytest.fixture
+def pool(test_servers: TestServers) -> Iterator[VirtualPool]:
+    with Redis.from_url(test_servers.dispatch_redis.url, socket_timeout=None) as redis:
+        redis.flushall()
+        yield VirtualPool(redis)
+
+
+def an_ask(name: str, tenant: str = "acme", **changes: object) -> Ask:
+    return Ask(**({"request_id": name, "tenant": tenant} | changes))  # type: ignore[arg-type]
+
+
+def taken(pool: VirtualPool, worker_id: str) -> list[str]:
+    return [each.request_id for each in pool.inbox(worker_id)]
+
+
+# the KV cache -------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_given_no_more_tokens_than_its_kv_cache_holds(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64, kv_tokens=1000)
+    for name in "abcdef":
+        pool.enqueue(an_ask(name, prompt=200, output=100))
+    assert taken(pool, ONE) == ["a", "b", "c"]
+    pool.finish("a", 1, 200, 100)
+    assert taken(pool, ONE) == ["d"]
+
+
+def test_what_a_request_did_not_need_is_free_for_the_next(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64, kv_tokens=1000)
+    for name in "abcd":
+        pool.enqueue(an_ask(name, prompt=200, output=100))
+    assert taken(pool, ONE) == ["a", "b", "c"]
+    pool.settle(ONE, [("a", 1, 50, 10), ("b", 1, 50, 10)])
+    assert [each.request_id for each in pool.claim(ONE, 64, kv_tokens=1000)] == ["d"]
+
+
+def test_a_request_that_fits_no_cache_runs_alone(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64, kv_tokens=100)
+    pool.enqueue(an_ask("large", prompt=200, output=100))
+    pool.enqueue(an_ask("small", prompt=10, output=10))
+    assert taken(pool, ONE) == ["large"]
+
+
+def test_a_large_request_is_not_starved_by_small_ones(pool: VirtualPool) -> None:
+    """Small ones of another tenant go by for a while; then the cache is left to empty."""
+    pool.register(ONE)
+    pool.claim(ONE, 64, kv_tokens=1000)
+    for number in range(100):
+        pool.enqueue(an_ask(f"s{number:03d}", prompt=50, output=50))
+    running = pool.inbox(ONE)
+    pool.enqueue(an_ask("large", tenant="globex", prompt=500, output=400))
+    for _ in range(30):
+        each = running.pop(0)
+        pool.finish(each.request_id, each.attempt, 50, 50)
+        started = pool.inbox(ONE)
+        if "large" in [one.request_id for one in started]:
+            break
+        running.extend(started)
+    else:
+        raise AssertionError("the large request never ran")
+
+
+def test_part_of_the_cache_is_kept_for_who_is_below_his_share(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64, kv_tokens=1600)
+    pool.enqueue(an_ask("earlier", tenant="globex", prompt=50, output=50))
+    pool.finish("earlier", 1, 50, 50)
+    for number in range(20):
+        pool.enqueue(an_ask(f"f{number}", prompt=50, output=50))
+    assert len(taken(pool, ONE)) == 1 + 15
+    pool.enqueue(an_ask("newcomer", tenant="globex", prompt=50, output=50))
+    assert taken(pool, ONE) == ["newcomer"]
+
+
+# adapters -----------------------------------------------------------------------------------------
+
+
+def with_adapter(name: str, adapter: str, tenant: str | None = None) -> Ask:
+    return an_ask(name, tenant=tenant or adapter, adapter=adapter)
+
+
+def test_a_request_goes_to_a_worker_that_holds_its_adapter(pool: VirtualPool) -> None:
+    for worker, slots, resident in [(ONE, 4, "blue"), (TWO, 9, "red")]:
+        pool.register(worker)
+        pool.claim(worker, slots, adapter_slots=2, adapters=resident)
+    pool.enqueue(with_adapter("a", "blue"))
+    pool.enqueue(with_adapter("b", "red"))
+    pool.enqueue(with_adapter("c", "green"))
+    assert taken(pool, ONE) == ["a"]
+    assert taken(pool, TWO) == ["b", "c"]
+
+
+def test_there_are_never_more_adapters_at_work_than_slots(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64, adapter_slots=2)
+    for name in "abcd":
+        pool.enqueue(with_adapter(f"{name}1", name))
+        pool.enqueue(with_adapter(f"{name}2", name))
+    assert taken(pool, ONE) == ["a1", "a2", "b1", "b2"]
+    assert pool.claim(ONE, 64, adapter_slots=2) == []
+    pool.finish("a1", 1, 1, 1)
+    assert taken(pool, ONE) == []
+    pool.finish("a2", 1, 1, 1)
+    assert taken(pool, ONE)[0] == "c1"
+
+
+def test_requests_without_an_adapter_run_beside_those_with_one(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64, adapter_slots=1)
+    pool.enqueue(with_adapter("a", "blue"))
+    pool.enqueue(with_adapter("b", "red"))
+    pool.enqueue(an_ask("plain"))
+    assert set(taken(pool, ONE)) == {"a", "plain"}
+
+
+def test_a_hot_adapter_drains_so_that_a_cold_one_gets_its_turn(pool: VirtualPool) -> None:
+    """Two tenants keep both adapter slots busy for ever; the third is not starved by that."""
+    pool.register(ONE)
+    pool.claim(ONE, 8, adapter_slots=2)
+    number = 0
+    running: list[tuple[str, int]] = []
+
+    def flood(adapter: str) -> None:
+        nonlocal number
+        number += 1
+        pool.enqueue(with_adapter(f"{adapter}-{number:04d}", adapter))
+
+    def collect() -> list[str]:
+        messages = pool.inbox(ONE)
+        running.extend((each.request_id, each.attempt) for each in messages)
+        return [each.request_id for each in messages]
+
+    for _ in range(8):
+        flood("blue")
+        flood("red")
+    collect()
+    pool.enqueue(with_adapter("cold", "green"))
+    for turn in range(200):
+        request_id, attempt = running.pop(0)
+        pool.finish(request_id, attempt, 100, 100)
+        flood(request_id.partition("-")[0])
+        pool.now_ms += 10
+        if turn % 50 == 0:
+            pool.settle(ONE, [])
+        if "cold" in collect():
+            break
+    else:
+        raise AssertionError("the cold adapter never got its turn")
+    state = cast(dict[bytes, bytes], pool.redis.hgetall(keys.pool_worker_adapters(pool.name, ONE)))
+    assert len([field for field in state if field.startswith(b"run:")]) <= 2
+
+
+# pace ---------------------------------------------------------------------------------------------
+
+
+def test_a_worker_at_a_quarter_of_the_speed_is_given_a_sixteenth(pool: VirtualPool) -> None:
+    for worker in (ONE, TWO, THREE):
+        pool.register(worker)
+        pool.claim(worker, 64)
+    for number in range(192):
+        pool.enqueue(an_ask(f"r{number}"))
+    held = {worker: pool.inbox(worker) for worker in (ONE, TWO, THREE)}
+    for worker in (ONE, TWO, THREE):
+        pool.settle(worker, [], step_us=40_000 if worker == THREE else 10_000)
+    for worker, requests in held.items():
+        for each in requests:
+            pool.finish(each.request_id, each.attempt, 10, 10)
+        pool.claim(worker, 64)
+    for number in range(300):
+        pool.enqueue(an_ask(f"s{number}"))
+    counts = Counter({worker: len(pool.inbox(worker)) for worker in (ONE, TWO, THREE)})
+    assert counts == {ONE: 64, TWO: 64, THREE: 4}
+
+
+def test_a_worker_that_is_slow_since_it_bears_more_keeps_its_slots(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 64)
+    for number in range(40):
+        pool.enqueue(an_ask(f"r{number}"))
+    pool.settle(ONE, [], step_us=40_000)
+    pool.register(TWO)
+    pool.claim(TWO, 64)
+    pool.enqueue(an_ask("alone"))
+    pool.settle(TWO, [], step_us=10_000)
+    pool.claim(ONE, 64)
+    assert pool.redis.zscore(keys.pool_slots(pool.name), ONE) == 64
+
+
+# classes ------------------------------------------------------------------------------------------
+
+
+def test_the_ceiling_of_batch_falls_as_the_pool_saturates(pool: VirtualPool) -> None:
+    """Batch has had little so far, so by the counters it is next; it may hold half the slots."""
+    pool.register(ONE)
+    pool.claim(ONE, 0)
+    for number in range(40):
+        pool.enqueue(an_ask(f"b{number}", service_class="batch", output=1, prompt=1))
+        pool.enqueue(an_ask(f"i{number}", tenant="globex", output=500))
+    started = [each.request_id[0] for each in pool.claim(ONE, 16)]
+    assert Counter(started) == {"b": 8, "i": 8}
+
+
+def test_a_class_alone_has_every_slot(pool: VirtualPool) -> None:
+    for number in range(40):
+        pool.enqueue(an_ask(f"b{number}", service_class="batch"))
+    pool.register(ONE)
+    assert len(pool.claim(ONE, 16)) == 16

@@ -1,0 +1,120 @@
+"""A gateway process comes up without Redis and leaves nothing behind when it goes."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import Outcome, WorkerState
+from inference.dispatch.worker_registry import WorkerRegistry
+from inference.lifecycle.completions import GatewaySettings
+from inference.openai_api.gateway import create_gateway
+from tenants.access import key_format
+from tests.support.gateways.cast import MODEL, POOL, encoded_worker_info
+from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
+from tests.support.gateways.service import PEPPER, Service, serving
+from tests.support.places import free_port
+from tests.support.polling import eventually
+
+STREAM = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Count."}]}
+
+
+async def test_a_gateway_that_stops_ends_what_it_had_open(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    worker.script = talk_until_cancelled
+    await worker.start()
+    async with service.client() as client:
+        asked = asyncio.create_task(client.post("/v1/chat/completions", json=STREAM))
+        await eventually(lambda: worker.runs)
+        await service.gateway.shutdown()
+        assert '"cancelled"' in (await asked).text
+    [record] = await worker.records()
+    assert record.outcome is Outcome.CANCELLED
+    assert await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 0
+
+
+async def test_without_redis_every_answer_is_a_503() -> None:
+    settings = GatewaySettings(
+        dispatch_redis_url=f"redis://127.0.0.1:{free_port()}/0",
+        api_key_pepper=PEPPER,
+        cache_salt_secret=b"salt",
+    )
+    gateway = create_gateway(settings)
+    await gateway.startup()
+    try:
+        async with serving(gateway.http) as url, httpx.AsyncClient(base_url=url) as client:
+            headers = {"Authorization": f"Bearer {key_format.generate()}"}
+            response = await client.post("/v1/chat/completions", json=STREAM, headers=headers)
+    finally:
+        await gateway.shutdown()
+    assert response.status_code == 503
+
+
+def test_settings_do_not_show_their_secrets(gateway_settings: GatewaySettings) -> None:
+    assert "pepper" not in repr(gateway_settings).replace("api_key_pepper", "")
+    assert "salt-secret" not in repr(gateway_settings)
+
+
+async def test_the_registry_tells_live_workers_from_dead_ones(
+    dispatch_redis: Redis, worker: ScriptedWorker
+) -> None:
+    registry = WorkerRegistry(dispatch_redis)
+    assert await registry.pools() == []
+    assert await registry.fits(POOL, 10**9) is None
+    await worker.start(context_tokens=100, max_token_bytes=2)
+    fresh = WorkerRegistry(dispatch_redis)
+    assert await fresh.pools() == [POOL]
+    assert await fresh.is_ready(POOL)
+    assert await fresh.fits(POOL, 200) is None
+    assert await fresh.fits(POOL, 201) == 100
+    await worker.die()
+    [dead] = await WorkerRegistry(dispatch_redis).workers(POOL)
+    assert not dead.is_live
+
+
+async def test_a_starting_worker_is_not_ready(dispatch_redis: Redis) -> None:
+    info = encoded_worker_info("w#1", state=WorkerState.STARTING, context_tokens=0)
+    prefix = keys.pool_prefix(POOL)
+    await dispatch_redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, "w#1", "w", info)
+    registry = WorkerRegistry(dispatch_redis)
+    [starting] = await registry.workers(POOL)
+    assert starting.is_live
+    assert starting.info == codec.decode_worker_info(info)
+    assert not await registry.is_ready(POOL)
+    assert await registry.fits(POOL, 1) is None, "its context is not known yet"
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_handler_whose_time_to_shut_down_is_over_tells_its_client(
+    service: Service, worker: ScriptedWorker, has_begun: bool
+) -> None:
+    """Servers cancel what has not ended when their patience does."""
+    worker.script = talk_until_cancelled
+    if has_begun:
+        await worker.start()
+    sent: list[Any] = []
+    received = [{"type": "http.request", "body": json.dumps(STREAM).encode()}]
+
+    async def receive() -> Any:
+        return received.pop() if received else await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    authorization = (b"authorization", f"Bearer {service.alice}".encode())
+    scope = {"path": "/v1/chat/completions", "method": "POST", "headers": [authorization]}
+    handler = asyncio.create_task(service.gateway.http(scope, receive, send))
+    await eventually(lambda: sent if has_begun else worker.redis.zcard(keys.pool_queue(POOL)))
+    await asyncio.sleep(0)
+    handler.cancel()
+    await asyncio.wait([handler])
+    assert sent[0]["status"] == (200 if has_begun else 503)
+    assert b'"service_unavailable"' in sent[-1]["body"]
+    assert not sent[-1].get("more_body")
+    [record] = await eventually(worker.records)
+    assert record.outcome is Outcome.CANCELLED

@@ -1,0 +1,117 @@
+"""Every admitted request ends once and is on record, also where the ordinary end did not come."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Api, Outcome
+from gpu_workers.protocol.policy import Scope
+from inference.dispatch.queue import RequestState
+from inference.lifecycle import settlement
+from inference.lifecycle.candidates import InferenceRequest
+from tests.support.gateways.cast import MODEL, POOL, an_envelope
+from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
+from tests.support.gateways.service import Service
+from tests.support.polling import eventually
+
+ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}]}
+
+
+async def test_a_cancellation_is_repeated_until_the_pool_has_heard_it(
+    service: Service, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatch = service.gateway.completions.dispatch
+    cancel, attempts = dispatch.cancel, 0
+
+    async def heard_at_last(pool: str, request_id: str) -> RequestState:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 20:
+            raise RedisConnectionError("away")
+        return await cancel(pool, request_id)
+
+    monkeypatch.setattr(dispatch, "cancel", heard_at_last)
+    monkeypatch.setattr(settlement, "_LONGEST_PAUSE_SECONDS", 0.01)
+    async with service.client() as client:
+        with pytest.raises(httpx.ReadTimeout):
+            await client.post("/v1/chat/completions", json=ASK, timeout=0.2)
+    [record] = await eventually(worker.records)
+    assert record.outcome is Outcome.CANCELLED
+
+
+async def test_a_reservation_whose_answer_was_lost_is_given_back(
+    impatient_service: Service, dispatch_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admission = impatient_service.gateway.completions.admission
+    reserve = admission.reserve
+
+    async def lose_the_answer(*args: Any, **options: Any) -> None:
+        await reserve(*args, **options)
+        assert await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 1
+        raise RedisConnectionError("away")
+
+    monkeypatch.setattr(admission, "reserve", lose_the_answer)
+    async with impatient_service.client() as client:
+        assert (await client.post("/v1/chat/completions", json=ASK)).status_code == 503
+
+    async def is_given_back() -> bool:
+        return await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 0
+
+    await eventually(is_given_back)
+
+
+async def test_a_request_that_its_gateway_does_not_know_is_ended_all_the_same(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    """An enqueue that reached Redis after its gateway had given it up."""
+    completions = service.gateway.completions
+    await worker.start()
+    async with service.client() as client:
+        await client.post("/v1/chat/completions", json=ASK)
+    gateway_id = completions.hub.gateway_id
+    late = an_envelope(gateway_id=gateway_id, seconds=-1)
+    await dispatch_redis.delete(keys.pool_free_slots(POOL))
+    await completions.dispatch.enqueue(late, max_queue_length=8)
+
+    async def has_ended() -> bool:
+        return late.request_id in {record.request_id for record in await worker.records()}
+
+    await eventually(has_ended)
+    assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
+
+
+async def test_a_request_that_was_on_its_way_in_when_the_gateway_stopped_is_cancelled(
+    service: Service, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completions = service.gateway.completions
+    worker.script = talk_until_cancelled
+    await worker.start()
+    is_at_the_gate, gate = asyncio.Event(), asyncio.Event()
+    enqueue = completions.dispatch.enqueue
+
+    async def wait_at_the_gate(*args: Any, **options: Any) -> Any:
+        is_at_the_gate.set()
+        await gate.wait()
+        return await enqueue(*args, **options)
+
+    monkeypatch.setattr(completions.dispatch, "enqueue", wait_at_the_gate)
+    caller = await completions.admission.authenticate(
+        f"Bearer {service.alice}", address=None, scope=Scope.INFERENCE
+    )
+    request = InferenceRequest(
+        api=Api.CHAT_COMPLETIONS, model=MODEL, stream=True, body=b"{}", output_tokens=None,
+        output_param="max_tokens", prompt_bytes=1, prompt_param="messages", prompt_bound=1,
+    )  # fmt: skip
+    beginning = asyncio.create_task(completions.begin(caller, request))
+    await is_at_the_gate.wait()
+    stopping = asyncio.create_task(completions.stop())
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(beginning, stopping)
+    [record] = await worker.records()
+    assert record.outcome is Outcome.CANCELLED

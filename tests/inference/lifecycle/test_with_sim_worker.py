@@ -1,0 +1,180 @@
+"""The gateway and a whole simulated worker process: the path, a disconnect, and a kill -9."""
+
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
+from inference.charges import NOTHING, actual
+from inference.dispatch.worker_registry import WorkerRegistry
+from inference.streaming import token_stream
+from tests.support.gateways.cast import MODEL, POOL
+from tests.support.gateways.processes import a_sim_worker
+from tests.support.gateways.service import Service
+from tests.support.polling import eventually
+
+pytestmark = pytest.mark.stack
+
+CHAT = "/v1/chat/completions"
+STREAM = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Talk."}],
+    "stream": True,
+    "max_tokens": 400,
+    "ignore_eos": True,
+}
+
+
+@pytest.fixture
+async def sim_worker(
+    service: Service, worker_redis_url: Callable[[str], str]
+) -> AsyncIterator[Process]:
+    async with a_sim_worker(worker_redis_url(POOL)) as process:
+        yield process
+
+
+async def records(redis: Redis) -> list[UsageEntry]:
+    entries: Any = await redis.xrange(keys.pool_usage(POOL))
+    return [
+        codec.decode_usage_entry(fields[b"record"]) for _, fields in entries if b"record" in fields
+    ]
+
+
+async def test_streams_run_side_by_side_and_are_counted(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    body = {**STREAM, "max_tokens": 20, "stream_options": {"include_usage": True}}
+    async with service.client() as client:
+        answers = await asyncio.gather(*(client.post(CHAT, json=body) for _ in range(8)))
+    assert all(answer.text.endswith("data: [DONE]\n\n") for answer in answers)
+    assert all('"completion_tokens":20' in answer.text for answer in answers)
+    entries = await records(dispatch_redis)
+    assert [entry.usage.completion_tokens for entry in entries] == [20] * 8
+
+
+async def test_clients_that_leave_leave_nothing_running(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    async def ask_and_leave() -> None:
+        async with service.client() as client, client.stream("POST", CHAT, json=STREAM) as answer:
+            await anext(answer.aiter_bytes())
+
+    await asyncio.gather(*(ask_and_leave() for _ in range(8)))
+
+    async def all_are_recorded() -> bool:
+        return len(await records(dispatch_redis)) == 8
+
+    await eventually(all_are_recorded)
+    assert {entry.outcome for entry in await records(dispatch_redis)} == {Outcome.CANCELLED}
+    assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
+
+
+async def test_frames_that_are_lost_on_their_way_are_sent_again(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    body = {**STREAM, "max_tokens": 150}
+    async with service.client() as client:
+        undisturbed = (await client.post(CHAT, json=body)).text
+        gaps = token_stream.GAPS._value.get()
+        stealing = asyncio.create_task(_steal_frames(dispatch_redis, service))
+        disturbed = (await client.post(CHAT, json=body)).text
+    await stealing
+    assert token_stream.GAPS._value.get() > gaps
+    assert _words(disturbed) == _words(undisturbed)
+
+
+async def _steal_frames(redis: Redis, service: Service) -> None:
+    """Takes a batch from the gateway's list, as a connection does that breaks with it."""
+    await redis.blpop([keys.gateway_frames(service.gateway.completions.hub.gateway_id)])
+
+
+def _words(answer: str) -> list[str]:
+    events = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
+    choices = [event["choices"][0] for event in events if event["choices"]]
+    return [choice["delta"].get("content", "") for choice in choices]
+
+
+async def test_a_killed_worker_is_told_within_its_lease_where_no_other_can_go_on(
+    service: Service, sim_worker: Process, dispatch_redis: Redis
+) -> None:
+    body = STREAM | {"stop": "ten"}
+    async with service.client() as client, client.stream("POST", CHAT, json=body) as answer:
+        parts = answer.aiter_text()
+        await anext(parts)
+        os.killpg(sim_worker.pid, signal.SIGKILL)
+        rest = "".join([part async for part in parts])
+    assert '"worker_lost"' in rest
+    assert "[DONE]" not in rest
+    [entry] = await records(dispatch_redis)
+    assert entry.outcome is Outcome.FAILED
+    assert 0 < entry.usage.completion_tokens < 400
+
+
+async def test_streams_of_a_killed_worker_equal_undisturbed_ones(
+    service: Service,
+    sim_worker: Process,
+    worker_redis_url: Callable[[str], str],
+    dispatch_redis: Redis,
+) -> None:
+    async def ask(client: httpx.AsyncClient) -> tuple[str, str]:
+        """The text, and the end."""
+        text, end = "", ""
+        async with client.stream("POST", CHAT, json=body, timeout=60) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    choices = json.loads(line[6:])["choices"]
+                    text += "".join(each["delta"].get("content", "") for each in choices)
+                    begun.set()
+                end = line or end
+        return text, end
+
+    body, begun = STREAM | {"max_tokens": 120}, asyncio.Event()
+    async with service.client() as client:
+        undisturbed = await ask(client)
+        begun.clear()
+        streams = [asyncio.create_task(ask(client)) for _ in range(20)]
+        await begun.wait()
+        os.killpg(sim_worker.pid, signal.SIGKILL)
+        async with a_sim_worker(worker_redis_url(POOL), "another"):
+            answers = await asyncio.gather(*streams)
+    assert undisturbed[1] == "data: [DONE]"
+    assert set(answers) == {undisturbed}
+    entries = await records(dispatch_redis)
+    assert [entry.usage.completion_tokens for entry in entries] == [120] * 21
+    assert {entry.attempt for entry in entries[1:]} == {2}
+    assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
+
+
+async def test_a_prompt_beyond_what_was_reserved_is_refused_and_costs_nothing(
+    service: Service,
+    sim_worker: Process,
+    dispatch_redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The template adds more than the gateway knows of."""
+
+    async def no_overhead(*_: Any) -> tuple[int, int]:
+        return -2, 2048
+
+    monkeypatch.setattr(WorkerRegistry, "prompt_bounds", no_overhead)
+    async with service.client() as client:
+        answers = [
+            await client.post(CHAT, json=STREAM | {"stream": each}) for each in (False, True)
+        ]
+    for answer in answers:
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "prompt_beyond_reservation")
+        assert "tell the operator" in error["message"]
+    for entry in await records(dispatch_redis):
+        assert (entry.outcome, entry.usage) == (Outcome.REFUSED, TokenUsage())
+        assert entry.error_code == "prompt_beyond_reservation"
+        assert actual(entry.outcome, entry.usage, entry.prices) == NOTHING

@@ -1,0 +1,302 @@
+"""fsck of usage: it finds what was spoilt on purpose, and nothing where nothing was; and what was
+on record before there were sums is summed up."""
+
+import io
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import connection
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.messages import Outcome, Prices
+from gpu_workers.protocol.request_id import new_request_id
+from inference import tasks
+from inference.admission.reservations import Claim, Reservation
+from inference.models import DailyUsage, UsageQuarantine, UsageRecord, UsageRollup
+from inference.operations import checks
+from inference.usage.collector import UsageCollector
+from inference.usage.ingest import record_entries
+from inference.usage.partitions import month_of, months_present
+from inference.usage.rows import StreamEntry
+from tenants.fsck import run_checks
+from tenants.models import ApiKey
+from tenants.policy import writer
+from tests.inference.usage.test_collector import PRICED, append, make_key, waste, waste_entry
+from tests.support.commands import run
+from tests.support.usage_entries import ARRIVED_MS, POOL, usage_entry
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("operators_session"),
+]
+
+
+@pytest.fixture
+def redis(dispatch_redis_url: str) -> Iterator[Redis]:
+    with Redis.from_url(dispatch_redis_url) as client:
+        client.flushall()
+        client.sadd(keys.known_pools(), POOL)
+        yield client
+
+
+@pytest.fixture
+def api_key(redis: Redis, operators_session: None) -> ApiKey:
+    """With usage of two days, models and tenants, all kinds of ends, and waste."""
+    key, other = make_key("Acme"), make_key("Globex")
+    day_ms = 86_400_000
+    for number, outcome in enumerate(Outcome):
+        for owner in (key, other):
+            ms = ARRIVED_MS + number % 2 * day_ms
+            entry = usage_entry(
+                owner,
+                request_id=new_request_id(ms),
+                arrived_at_ms=ms,
+                finished_at_ms=ms + 900,
+                outcome=outcome,
+                attempt=2,
+                prices=PRICED,
+                wasted_tokens=number,
+                model=f"m{number % 2}",
+                itl_p50_ms=None,
+                ttft_ms=None if number % 2 else 17,
+            )
+            append(redis, entry)
+            lost = waste_entry(
+                owner, request_id=entry.request_id, model=entry.model, ended_at_ms=ms + 500
+            )
+            waste(redis, lost)
+    UsageCollector(redis).drain()
+    writer.rebuild_policy()
+    return key
+
+
+def problems() -> list[str]:
+    return [f"{finding.check}: {finding.problem}" for finding in run_checks()]
+
+
+def test_where_nothing_is_wrong_nothing_is_found(api_key: ApiKey) -> None:
+    assert UsageRecord.objects.count() == 10
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (
+            "UPDATE inference_usagerollup SET requests = requests + 1",
+            "requests are 2 by records, 3",
+        ),
+        ("UPDATE inference_dailyusage SET cost_nanos = cost_nanos + 1", "by daily rollups"),
+        ("DELETE FROM inference_usagerollup", "0 by hourly rollups"),
+        ("UPDATE inference_usagerecord SET cost_nanos = cost_nanos + 1", "cost_nanos are"),
+        ("UPDATE inference_usagerecord SET completion_tokens = 8", "completion_tokens are"),
+        ("DELETE FROM inference_wastedattempt", "wasted_tokens are"),
+        (
+            "UPDATE inference_dailyusage SET completed = completed + 1",
+            "completed are 1 by records, 1 by hourly rollups, 2 by daily rollups",
+        ),
+        (
+            "UPDATE inference_usagerecord SET arrived_at = arrived_at + interval '1 day'",
+            "requests are 0 by records",
+        ),
+        (
+            "DELETE FROM inference_usagerecord WHERE outcome = 'completed'",
+            "no record tells how the request ended",
+        ),
+        (
+            "UPDATE inference_usagerecord SET attempt = 0 WHERE outcome = 'completed'",
+            "attempt 1 was wasted, and attempt 0 before it has completed",
+        ),
+    ],
+)
+def test_what_differs_is_told_by_tenant_model_and_day(
+    api_key: ApiKey, spoil: str, sentence: str
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(spoil)
+        assert cursor.rowcount > 0
+    found = problems()
+    assert any(sentence in problem for problem in found), found
+    with pytest.raises(CommandError, match="fsck found"):
+        call_command("fsck", stdout=io.StringIO())
+
+
+def test_a_charge_that_the_ledger_lacks_is_found(api_key: ApiKey) -> None:
+    """As if the ledger had not been posted to: records and sums are raised by hand."""
+    with connection.cursor() as cursor:
+        for table in ("usagerecord", "usagerollup", "dailyusage"):
+            cursor.execute(
+                f"UPDATE inference_{table} SET cost_nanos = cost_nanos + 5"  # noqa: S608
+                " WHERE tenant_id = %s AND cost_nanos > 0 AND model = 'm1'",
+                [api_key.tenant_id],
+            )
+    (problem,) = problems()
+    assert str(api_key.tenant_id) in problem and "model m1" in problem
+    assert "20705 by records" in problem and "20700 by ledger" in problem
+
+
+def test_a_month_without_a_partition_is_found() -> None:
+    month = month_of(datetime.now(UTC))
+    assert list(checks.partition_problems()) == []
+    (later, next_one) = checks.partition_problems(datetime.now(UTC) + timedelta(days=300))
+    assert "has no partition of" in later and "no partition" in next_one
+    assert month in months_present()
+
+
+def test_the_task_makes_the_months_to_come() -> None:
+    tasks.make_usage_partitions()
+    assert tasks.make_usage_partitions() == 0
+
+
+def test_a_request_that_is_on_record_and_open_is_found(redis: Redis, api_key: ApiKey) -> None:
+    request_id = UsageRecord.objects.order_by("request_id")[0].request_id.hex
+    redis.zadd(
+        keys.pool_open_requests(POOL), {request_id: ARRIVED_MS, new_request_id(): ARRIVED_MS}
+    )
+    (problem,) = problems()
+    assert request_id in problem and f"open in the pool {POOL}" in problem
+
+
+def test_a_reservation_that_nobody_settled_is_found(redis: Redis, api_key: ApiKey) -> None:
+    prices = Prices(1, 1, 1, 1000)
+    claim = Claim(str(api_key.id), str(api_key.project_id), 1, 1, POOL, prices)
+    tenant = str(api_key.tenant_id)
+    now_ms = int(datetime.now(UTC).timestamp() * 1000)
+    open_one, lost, fresh = (new_request_id() for _ in range(3))
+    redis.sadd(keys.tenants_with_reservations(), tenant)
+    for request_id, at_ms in ((open_one, ARRIVED_MS), (lost, ARRIVED_MS), (fresh, now_ms)):
+        row = msgspec.msgpack.encode(Reservation(at_ms, "000", claim))
+        redis.hset(keys.tenant_reservations(tenant), request_id, row)
+    redis.zadd(keys.pool_open_requests(POOL), {open_one: ARRIVED_MS})
+    (problem,) = problems()
+    assert lost in problem and "was not settled" in problem
+
+
+def test_a_reservation_that_cannot_be_read_is_found_and_stops_no_check(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    tenant = str(api_key.tenant_id)
+    redis.sadd(keys.tenants_with_reservations(), tenant)
+    redis.hset(keys.tenant_reservations(tenant), "odd", msgspec.msgpack.encode([1, "000", []]))
+    (problem,) = problems()
+    assert "the reservation of request odd cannot be read" in problem
+
+
+# Quarantine -------------------------------------------------------------------------------------
+
+
+def quarantine(*arguments: str) -> Any:
+    return run("usage_quarantine", *arguments)
+
+
+@pytest.fixture
+def too_early(redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An entry of a worker whose clock is ahead. -> its request id"""
+    ahead_ms = int((datetime.now(UTC) + timedelta(minutes=10)).timestamp() * 1000)
+    entry = usage_entry(
+        api_key,
+        request_id=new_request_id(ahead_ms),
+        arrived_at_ms=ahead_ms,
+        finished_at_ms=ahead_ms,
+        prices=PRICED,
+    )
+    append(redis, entry)
+    UsageCollector(redis).drain()
+    return entry.request_id
+
+
+def test_what_is_in_quarantine_is_a_finding(too_early: str) -> None:
+    (problem,) = problems()
+    assert "1 usage entries are in quarantine: dated in the future" in problem
+
+
+def test_an_entry_is_taken_in_once_its_cause_is_mended(
+    too_early: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = quarantine("list")
+    assert "dated in the future" in row["reason"]
+    assert quarantine("retry") == {"recorded": 0, "left": 1}
+    later = datetime.now(UTC) + timedelta(minutes=20)
+    monkeypatch.setattr("inference.usage.ingest.record_time", lambda: later)
+    assert quarantine("retry", str(row["id"])) == {"recorded": 1, "left": 0}
+    assert UsageRecord.objects.filter(request_id=uuid.UUID(too_early)).exists()
+    assert quarantine("list") == []
+    monkeypatch.undo()
+    assert problems() == []
+
+
+def test_two_entries_of_the_same_id_in_a_stream_are_both_kept(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Redis that was restored from an old copy gives ids out again."""
+    ahead_ms = int((datetime.now(UTC) + timedelta(minutes=10)).timestamp() * 1000)
+    entries = [
+        StreamEntry(
+            pool=POOL,
+            stream_id="1-1",
+            data=encode(
+                usage_entry(
+                    api_key,
+                    request_id=new_request_id(ahead_ms),
+                    arrived_at_ms=ahead_ms,
+                    finished_at_ms=ahead_ms,
+                )
+            ),
+        )
+        for _ in range(2)
+    ]
+    before = UsageRecord.objects.count()
+    for entry in (*entries, *entries):
+        record_entries([entry])
+    assert UsageQuarantine.objects.count() == 2
+    assert quarantine("retry") == {"recorded": 0, "left": 2}
+    later = datetime.now(UTC) + timedelta(minutes=20)
+    monkeypatch.setattr("inference.usage.ingest.record_time", lambda: later)
+    assert quarantine("retry") == {"recorded": 2, "left": 0}
+    assert UsageRecord.objects.count() == before + 2
+
+
+def test_an_entry_is_discarded_by_its_id_alone(too_early: str) -> None:
+    number = UsageQuarantine.objects.get().id
+    with pytest.raises(CommandError, match="takes the ids"):
+        quarantine("discard")
+    with pytest.raises(CommandError, match="Not in quarantine: 999999"):
+        quarantine("discard", "999999")
+    assert quarantine("discard", str(number)) == {"discarded": 1}
+    assert not UsageQuarantine.objects.exists()
+
+
+# What was on record before ----------------------------------------------------------------------
+
+
+def test_what_was_on_record_before_is_summed_up(api_key: ApiKey) -> None:
+    sum_up: Callable[[str, str], str] = import_module("inference.migrations.0008_rollups").sum_up
+    with psycopg.connect(settings.ENV.owner_database_url) as owner:
+        for table, period, model in (
+            ("inference_usagerollup", "hour", UsageRollup),
+            ("inference_dailyusage", "day", DailyUsage),
+        ):
+            # What attempts have wasted is younger than the sums.
+            columns = ", ".join(
+                str(field.column)
+                for field in model._meta.concrete_fields
+                if field.column != "wasted_tokens"
+            )
+            kept = f"SELECT {columns} FROM {table} ORDER BY 1, 2, 3, 4, 5, 6, 7"  # noqa: S608
+            owner.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
+            before = owner.execute(kept).fetchall()
+            owner.execute(f"DELETE FROM {table}")  # noqa: S608
+            owner.execute(sum_up(table, period))
+            assert owner.execute(kept).fetchall() == before
+            assert len(before) == 4
+        owner.rollback()

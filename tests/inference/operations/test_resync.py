@@ -1,0 +1,186 @@
+"""Receipts for workers' outboxes, and what an emptied Redis waits for before anybody is let in."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from django.db import DatabaseError
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.request_id import new_request_id
+from inference import tasks
+from inference.models import Gateway, UsageRecord, Worker
+from inference.operations import resync
+from inference.usage import collector
+from inference.usage.collector import UsageCollector
+from inference.usage.ingest import record_entries
+from tenants.models import ApiKey
+from tenants.policy import writer
+from tests.inference.usage.test_collector import make_key
+from tests.support.gateways.cast import a_worker_info
+from tests.support.usage_entries import POOL, usage_entry
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("operators_session"),
+]
+OUTBOX = "0123456789abcdef"
+
+
+@pytest.fixture
+def api_key(operators_session: None) -> ApiKey:
+    return make_key("Acme")
+
+
+@pytest.fixture
+def redis(dispatch_redis_url: str, api_key: ApiKey) -> Iterator[Redis]:
+    """Empty again: making the key has written the snapshot."""
+    with Redis.from_url(dispatch_redis_url) as redis:
+        redis.flushdb()
+        redis.sadd(keys.known_pools(), POOL)
+        yield redis
+
+
+def append(redis: Redis, api_key: ApiKey, seq: int, request_id: str | None = None) -> str:
+    """As a worker's outbox appends it."""
+    entry = usage_entry(api_key, **({"request_id": request_id} if request_id else {}))
+    fields: dict[Any, Any] = {
+        keys.USAGE_FIELD: encode(entry),
+        keys.OUTBOX_FIELD: f"{OUTBOX} {seq}",
+    }
+    redis.xadd(keys.pool_usage(POOL), fields)
+    return entry.request_id
+
+
+def receipts(redis: Redis) -> set[int]:
+    return {int(seq) for seq in cast(set[bytes], redis.smembers(keys.pool_receipts(POOL, OUTBOX)))}
+
+
+def test_what_is_committed_leaves_the_stream_with_a_receipt(redis: Redis, api_key: ApiKey) -> None:
+    for seq in (1, 2, 7):
+        append(redis, api_key, seq)
+    assert UsageCollector(redis).drain() == 3
+    assert receipts(redis) == {1, 2, 7}
+    assert redis.ttl(keys.pool_receipts(POOL, OUTBOX)) > 86_400
+    assert redis.xlen(keys.pool_usage(POOL)) == 0
+
+
+def test_there_is_no_receipt_before_the_commit(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_entries: object) -> None:
+        raise DatabaseError("PostgreSQL is away")
+
+    append(redis, api_key, 1)
+    with monkeypatch.context() as patch, pytest.raises(DatabaseError):
+        patch.setattr(collector, "record_entries", fail)
+        UsageCollector(redis).drain()
+    assert receipts(redis) == set()
+    assert redis.xlen(keys.pool_usage(POOL)) == 1
+    UsageCollector(redis).drain()
+    assert receipts(redis) == {1}
+
+
+def test_an_entry_that_is_told_again_is_recorded_once_and_has_its_receipt(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    request_id = append(redis, api_key, 1)
+    UsageCollector(redis).drain()
+    redis.delete(keys.pool_receipts(POOL, OUTBOX))
+    append(redis, api_key, 1, request_id)
+    UsageCollector(redis).drain()
+    assert UsageRecord.objects.filter(request_id=uuid.UUID(request_id)).count() == 1
+    assert receipts(redis) == {1}
+
+
+def test_two_collectors_give_a_receipt_for_each_entry(redis: Redis, api_key: ApiKey) -> None:
+    for seq in range(40):
+        append(redis, api_key, seq)
+    first, second = UsageCollector(redis, consumer="one"), UsageCollector(redis, consumer="two")
+    # The first dies between its commit and its acknowledgement.
+    first._ensure_group(POOL)
+    record_entries(first._read(POOL, since=">")[:25])
+    second.drain()
+    assert UsageRecord.objects.count() == 40
+    assert receipts(redis) == set(range(40))
+
+
+def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis.set(keys.policy_version(), "1")
+    for gateway_id in ("one", "two", "dead"):
+        redis.sadd(keys.known_gateways(), gateway_id)
+        redis.set(keys.gateway_heartbeat(gateway_id), "1")
+    assert tasks.copy_gateways() == 3
+    redis.delete(keys.gateway_heartbeat("dead"))
+    assert tasks.copy_gateways() == 2
+    assert redis.smembers(keys.known_gateways()) == {b"one", b"two"}
+    redis.flushdb()
+    redis.sadd(keys.gateways_that_told_again(), "one")
+    tasks.copy_gateways()
+    monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(writer.NotYet):
+        writer.reconcile_policy()
+    assert writer.written_version() is None, "nobody is let in"
+    redis.sadd(keys.gateways_that_told_again(), "two")
+    assert writer.reconcile_policy()
+    assert writer.written_version() is not None
+
+
+def see_worker(name: str) -> None:
+    Worker.objects.see([a_worker_info(f"{name}#1", pool=POOL)], now=datetime.now(UTC))
+
+
+def test_an_emptied_redis_waits_for_the_workers_that_were_there(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    see_worker("one")
+    see_worker("two")
+    redis.sadd(keys.pool_resent(POOL), "one")
+    append(redis, api_key, 1)
+    monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(writer.NotYet):
+        writer.reconcile_policy()
+    assert writer.written_version() is None, "nobody is let in"
+    assert UsageRecord.objects.count() == 0
+    redis.sadd(keys.pool_resent(POOL), "two")
+    assert writer.reconcile_policy()
+    assert writer.written_version() is not None
+    assert UsageRecord.objects.count() == 1
+
+
+def test_what_was_told_again_counts_against_the_budgets(redis: Redis, api_key: ApiKey) -> None:
+    now = datetime.now(UTC)
+    entry = usage_entry(
+        api_key,
+        request_id=new_request_id(),
+        arrived_at_ms=int(now.timestamp() * 1000),
+        finished_at_ms=int(now.timestamp() * 1000),
+    )
+    redis.xadd(keys.pool_usage(POOL), {keys.USAGE_FIELD: encode(entry)})
+    assert writer.reconcile_policy()
+    month = keys.tenant_month(str(api_key.tenant_id), now.year * 100 + now.month)
+    assert redis.hget(month, "tenant:tokens") == b"18"
+
+
+def test_who_does_not_come_back_is_not_waited_for_for_ever(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    see_worker("gone")
+    Gateway.objects.see(["gone"])
+    monkeypatch.setattr(resync, "PATIENCE_SECONDS", 0.2)
+    assert writer.reconcile_policy()
+    assert writer.written_version() is not None
+
+
+def test_who_saves_a_change_does_not_wait_for_workers(redis: Redis, api_key: ApiKey) -> None:
+    see_worker("one")
+    make_key("Globex")
+    assert writer.written_version() is None
+    redis.sadd(keys.pool_resent(POOL), "one")
+    assert writer.reconcile_policy()

@@ -1,0 +1,328 @@
+"""What engines counted, what attempts told and what was billed: fsck finds each planted difference,
+and none where a worker died or is too old to tell."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from django.db import DatabaseError, connection
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.messages import EngineTally, Outcome, TokenUsage, UsageEntry, WasteEntry
+from gpu_workers.protocol.request_id import new_request_id
+from inference import models
+from inference.models import UsageQuarantine, UsageRecord, Worker
+from inference.operations.checks import attempt_problems, generated_problems, tally_problems
+from inference.usage import quarantine
+from inference.usage.collector import UsageCollector
+from inference.usage.partitions import make_partitions, month_of, months_later
+from tenants.isolation.scoping import tenant_scope
+from tenants.models import ApiKey
+from tests.inference.operations.test_fleet import worker_info
+from tests.inference.usage.test_collector import make_key, waste_entry
+from tests.support.usage_entries import POOL, usage_entry
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("operators_session"),
+]
+NOW = datetime.now(UTC)
+ARRIVED = NOW - timedelta(minutes=30)
+ONE, TWO = "w#1", "w#2"
+
+
+def ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def after(seconds: float) -> int:
+    """Unix milliseconds, so long after the arrival of all requests here."""
+    return ms(ARRIVED + timedelta(seconds=seconds))
+
+
+@pytest.fixture
+def redis(dispatch_redis_url: str) -> Iterator[Redis]:
+    make_partitions({months_later(month_of(NOW), -1)})
+    with Redis.from_url(dispatch_redis_url) as client:
+        client.flushall()
+        client.sadd(keys.known_pools(), POOL)
+        yield client
+
+
+@pytest.fixture
+def api_key(redis: Redis, operators_session: None) -> ApiKey:
+    return make_key("Acme")
+
+
+def tell(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTally) -> None:
+    fields = {
+        UsageEntry: keys.USAGE_FIELD,
+        WasteEntry: keys.WASTE_FIELD,
+        EngineTally: keys.TALLY_FIELD,
+    }
+    for entry in entries:
+        redis.xadd(keys.pool_usage(POOL), {fields[type(entry)]: encode(entry)})
+    UsageCollector(redis).drain()
+
+
+def record(api_key: ApiKey, *, tokens: int, **changes: Any) -> UsageEntry:
+    """Completed by the worker ONE, which has generated all of it."""
+    entry = usage_entry(
+        api_key,
+        request_id=new_request_id(ms(ARRIVED)),
+        arrived_at_ms=ms(ARRIVED),
+        finished_at_ms=after(2),
+        usage=TokenUsage(prompt_tokens=11, completion_tokens=tokens),
+        worker_id=ONE,
+        generated_tokens=tokens,
+    )
+    return msgspec.structs.replace(entry, **changes)
+
+
+def given_up(api_key: ApiKey, of: UsageEntry, *, wasted: int = 0, **changes: Any) -> WasteEntry:
+    """What the worker ONE told of an earlier attempt of a request."""
+    entry = waste_entry(api_key, request_id=of.request_id, worker_id=ONE, ended_at_ms=after(1))
+    return msgspec.structs.replace(entry, completion_tokens=wasted, **changes)
+
+
+def tally(tokens: int, **changes: Any) -> EngineTally:
+    entry = EngineTally(
+        pool=POOL,
+        worker_id=ONE,
+        generated_tokens=tokens,
+        unbilled_tokens=0,
+        started_at_ms=after(-60),
+        at_ms=after(10),
+        is_final=True,
+    )
+    return msgspec.structs.replace(entry, **changes)
+
+
+def lived(worker_id: str, *, until: datetime = ARRIVED) -> None:
+    """The registry has seen it from before the arrival on."""
+    info = worker_info(worker_id=worker_id, pool=POOL, started_at_ms=after(-60))
+    Worker.objects.see([info], until)
+
+
+def problems() -> list[str]:
+    return [*generated_problems(), *tally_problems()]
+
+
+# Tallies ------------------------------------------------------------------------------------------
+
+
+def test_of_each_life_the_newest_tally_is_kept(redis: Redis) -> None:
+    newest, older = tally(9, is_final=False), tally(4, is_final=False, at_ms=after(20))
+    tell(redis, tally(3, is_final=False), newest, older, tally(2, worker_id=TWO))
+    assert _kept() == {ONE: (9, False), TWO: (2, True)}
+    tell(redis, older, tally(9), tally(9, is_final=False))
+    assert _kept() == {ONE: (9, True), TWO: (2, True)}
+    assert not UsageRecord.objects.exists() and not models.UsageRollup.objects.exists()
+
+
+def _kept() -> dict[str, tuple[int, bool]]:
+    return {
+        row.worker_id: (row.generated_tokens, row.is_final)
+        for row in models.EngineTally.objects.all()
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pool": "another"}, "names the pool 'another'"),
+        ({"generated_tokens": -1}, "check constraint"),
+        ({"generated_tokens": 2**63}, "out of range"),
+        ({"worker_id": "w" * 300}, "too long"),
+        ({"worker_id": "nul\0"}, "NUL"),
+        ({"at_ms": 10**18}, "dated in the future"),
+        ({"started_at_ms": -(10**18)}, "months ago"),
+    ],
+)
+def test_a_tally_that_can_be_no_row_is_kept_in_quarantine(
+    redis: Redis, changes: dict[str, Any], reason: str
+) -> None:
+    tell(redis, tally(5, **changes), tally(6))
+    assert _kept() == {ONE: (6, True)}
+    row = UsageQuarantine.objects.get()
+    assert reason in row.reason
+    assert quarantine.retry([]) == (0, 1)
+
+
+def test_a_tally_is_for_operators_alone(redis: Redis, api_key: ApiKey) -> None:
+    tell(redis, tally(5))
+    with (
+        pytest.raises(DatabaseError, match="permission denied"),
+        tenant_scope(api_key.tenant_id),
+    ):
+        models.EngineTally.objects.count()
+
+
+# What adds up -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def drained(redis: Redis, api_key: ApiKey) -> UsageEntry:
+    """A request that ONE began with 4 tokens, wasting one more, and TWO completed with 6. ONE has
+    served another one besides. -> the first one's record"""
+    entry = record(api_key, tokens=10, generated_tokens=6, attempt=2, worker_id=TWO)
+    other = record(api_key, tokens=7, wasted_tokens=2, generated_tokens=9)
+    first = given_up(api_key, entry, wasted=1, generated_tokens=5)
+    tell(redis, first, other, entry, tally(14), tally(6, worker_id=TWO))
+    return entry
+
+
+def test_what_was_handed_over_adds_up(drained: UsageEntry) -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentences"),
+    [
+        (
+            "UPDATE inference_usagerecord SET completion_tokens = 11 WHERE attempt = 2",
+            ["its attempts generated 11 tokens, and 12 are billed or wasted"],
+        ),
+        (
+            "UPDATE inference_usagerecord SET completion_tokens = 9 WHERE attempt = 2",
+            ["its attempts generated 11 tokens, and 10 are billed or wasted"],
+        ),
+        (
+            "UPDATE inference_usagerecord SET wasted_tokens = 0 WHERE attempt = 1",
+            ["its attempts generated 9 tokens, and 7 are billed or wasted"],
+        ),
+        (
+            "UPDATE inference_wastedattempt SET completion_tokens = 0",
+            ["its attempts generated 11 tokens, and 10 are billed or wasted"],
+        ),
+        (
+            "DELETE FROM inference_wastedattempt",
+            ["its attempts generated 6 tokens, and 10 are", "14 tokens and its attempts tell of 9"],
+        ),
+        (
+            "UPDATE inference_usagerecord SET generated_tokens = 7 WHERE attempt = 2",
+            ["its attempts generated 12 tokens", "6 tokens and its attempts tell of 7"],
+        ),
+        (
+            "UPDATE inference_enginetally SET generated_tokens = 15 WHERE is_final AND "
+            "worker_id = 'w#1'",
+            ["Worker w#1 of the pool usage-tests", "15 tokens and its attempts tell of 14"],
+        ),
+        (
+            "DELETE FROM inference_usagerecord WHERE attempt = 1",
+            ["14 tokens and its attempts tell of 5"],
+        ),
+    ],
+)
+def test_what_does_not_add_up_is_found(
+    drained: UsageEntry, spoil: str, sentences: list[str]
+) -> None:
+    lived(ONE)
+    with connection.cursor() as cursor:
+        cursor.execute(spoil)
+        assert cursor.rowcount == 1
+    found = "\n".join(problems())
+    assert all(sentence in found for sentence in sentences), found
+
+
+def test_a_tally_speaks_of_its_own_moment(redis: Redis, api_key: ApiKey) -> None:
+    early, late = record(api_key, tokens=5), record(api_key, tokens=3, finished_at_ms=after(20))
+    tell(redis, early, late, tally(5, is_final=False))
+    assert problems() == []
+
+
+def test_what_leaves_no_record_is_no_difference(redis: Redis, api_key: ApiKey) -> None:
+    tell(redis, record(api_key, tokens=5), tally(12, unbilled_tokens=7))
+    assert problems() == []
+    models.EngineTally.objects.update(unbilled_tokens=6)
+    (problem,) = problems()
+    assert "generated 12 tokens, 6 of them unbilled, and its attempts tell of 5" in problem
+
+
+def test_what_workers_were_too_old_to_tell_is_no_difference(redis: Redis, api_key: ApiKey) -> None:
+    old = record(api_key, tokens=8, generated_tokens=None)
+    handed_over = record(api_key, tokens=9, generated_tokens=5, attempt=2, worker_id=TWO)
+    tell(redis, old, given_up(api_key, handed_over, wasted=1), handed_over, tally(3))
+    assert problems() == []
+
+
+# Lives that died ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def half_told(redis: Redis, api_key: ApiKey) -> UsageEntry:
+    """ONE died with what it had generated; TWO went on from 4 tokens of it."""
+    entry = record(api_key, tokens=10, generated_tokens=6, attempt=2, worker_id=TWO)
+    tell(redis, entry)
+    return entry
+
+
+def test_what_died_with_its_worker_is_no_difference(half_told: UsageEntry) -> None:
+    assert len(problems()) == 1
+    lived(ONE)
+    assert problems() == []
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_life_that_has_told_everything_since_explains_nothing(
+    redis: Redis, half_told: UsageEntry, is_final: bool
+) -> None:
+    lived(ONE, until=NOW)
+    tell(redis, tally(0, is_final=is_final))
+    (problem,) = problems()
+    assert "generated 6 tokens, and 10 are billed or wasted" in problem
+
+
+@pytest.mark.parametrize("changes", [{"pool": "another"}, {"started_at_ms": after(100)}])
+def test_a_life_that_cannot_have_had_the_request_explains_nothing(
+    half_told: UsageEntry, changes: dict[str, Any]
+) -> None:
+    elsewhere = {"worker_id": ONE, "pool": POOL, "started_at_ms": after(-60), **changes}
+    Worker.objects.see([worker_info(**elsewhere)], NOW)
+    assert len(problems()) == 1
+
+
+def test_where_every_attempt_has_told_no_life_explains_anything(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    lived(TWO)
+    tell(redis, record(api_key, tokens=10, generated_tokens=9))
+    assert len(problems()) == 1
+
+
+def test_lives_that_are_forgotten_may_have_died(half_told: UsageEntry) -> None:
+    assert list(generated_problems(NOW + timedelta(days=8))) == []
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_an_end_that_a_gateway_made_up_for_a_dead_worker_is_no_difference(
+    redis: Redis, api_key: ApiKey, attempt: int
+) -> None:
+    """Billed is what the gateway had accepted."""
+    end = {"outcome": Outcome.FAILED, "attempt": attempt, "generated_tokens": 0}
+    tell(redis, record(api_key, tokens=4, **end))
+    assert problems() == []
+
+
+def test_a_request_that_redis_lost_may_have_lost_tokens_but_gained_none(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    """Of what was on its way to the gateway, no attempt went on."""
+    again = record(api_key, tokens=10, generated_tokens=8, attempt=102, worker_id=TWO)
+    tell(redis, given_up(api_key, again, generated_tokens=4), again)
+    assert problems() == []
+    UsageRecord.objects.update(completion_tokens=13)
+    assert len(problems()) == 1
+    lived(ONE)
+    assert problems() == []
+    tell(redis, tally(4))
+    assert len(problems()) == 1
+
+
+def test_an_attempt_without_a_token_leaves_nothing_behind(redis: Redis, api_key: ApiKey) -> None:
+    tell(redis, record(api_key, tokens=10, attempt=3))
+    assert problems() == list(attempt_problems()) == []

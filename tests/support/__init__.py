@@ -1,0 +1,1 @@
+"""What tests share. A test imports from here, never from another test."""

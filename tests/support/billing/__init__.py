@@ -1,0 +1,1 @@
+"""Billed usage, and a Stripe on loopback."""

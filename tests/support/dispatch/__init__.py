@@ -1,0 +1,1 @@
+"""The dispatch functions under a state machine: model, actions, invariants, planted bugs."""

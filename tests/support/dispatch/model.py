@@ -1,0 +1,85 @@
+"""What the state machine of dispatch believes: its requests, workers and reservations."""
+
+from dataclasses import dataclass, field
+
+from tests.support.dispatch.virtual_pool import Ask
+
+MOST_TRIES = 3
+
+
+@dataclass
+class Request:
+    """`state`: queued, running or finished in Redis; lost while Redis knows nothing of it. `output`
+    is what has been made of it so far, `service` what of that its tenant is charged with."""
+
+    ask: Ask
+    real_prompt: int
+    real_output: int
+    expires_ms: int
+    state: str = "queued"
+    attempt: int = 0
+    worker: str = ""
+    output: int = 0
+    tries: int = 0
+    excluded: set[str] = field(default_factory=set)
+    is_cancelled: bool = False
+    gives_way: bool = False
+    attempts_seen: set[int] = field(default_factory=set)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its flow."""
+        return self.ask.tenant, self.ask.service_class
+
+    @property
+    def service(self) -> float:
+        return self.real_prompt + 2 * self.output if self.output else 0.0
+
+    def generate(self, steps: int) -> None:
+        self.output = min(self.output + steps, self.real_output)
+
+
+@dataclass
+class Worker:
+    """A worker's process. `hands` is what it holds as far as it knows: request id -> attempt.
+    Redis may know nothing of it, or take it for dead, while it is silent."""
+
+    name: str
+    adapter_slots: int
+    kv_tokens: int
+    incarnation: int = 1
+    is_known: bool = True
+    is_silent: bool = False
+    heartbeat_ms: int = 0
+    hands: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def worker_id(self) -> str:
+        return f"{self.name}#{self.incarnation}"
+
+
+@dataclass
+class Model:
+    requests: dict[str, Request] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+    served: dict[tuple[str, str], float] = field(default_factory=dict)
+    since: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
+    records: int = 0
+
+    def all(self, *states: str) -> list[Request]:
+        return [each for each in self.requests.values() if each.state in states]
+
+    def pick(self, number: int, *states: str) -> Request | None:
+        found = self.all(*states)
+        return found[number % len(found)] if found else None
+
+    def held_by(self, worker_id: str) -> list[Request]:
+        return [each for each in self.all("running") if each.worker == worker_id]
+
+    def worker(self, worker_id: str) -> Worker | None:
+        """The living process of this id."""
+        found = [each for each in self.workers if each.worker_id == worker_id]
+        return found[0] if found else None
+
+    def serve(self, request: Request, change: float) -> None:
+        self.served[request.place] = self.served.get(request.place, 0.0) + change

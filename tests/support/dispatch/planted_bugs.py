@@ -1,0 +1,138 @@
+"""Ten bugs to be planted in the dispatch functions, and whether the state machine finds each.
+
+    python -m tests.support.dispatch.planted_bugs
+
+A bug is a text that takes another's place. Where that is gone the bug has to be planted anew.
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from redis.exceptions import ResponseError
+
+from inference.redis_functions import DISPATCH, library_text
+from tests.support.dispatch.machine import DispatchMachine
+
+MOST_RUNS: Final = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedBug:
+    """`right` stands once in the library; `wrong` in its place is the bug."""
+
+    name: str
+    right: str
+    wrong: str
+
+    def planted(self) -> str:
+        """The library with the bug in it."""
+        library = library_text(DISPATCH)
+        if library.count(self.right) != 1:
+            raise LookupError(
+                f"The bug {self.name!r} cannot be planted: its text stands "
+                f"{library.count(self.right)} times in the library, expected once. "
+                "Give it the text that does the same now."
+            )
+        return library.replace(self.right, self.wrong)
+
+
+BUGS: Final = [
+    PlantedBug(
+        name="an earlier attempt may finish",
+        right="attempt ~= '0' and attempt == fields[2])",
+        wrong="attempt ~= '0')",
+    ),
+    PlantedBug(
+        name="a finish that is repeated is recorded again",
+        right="      return { 1, fields[12] }\n",
+        wrong="      return { 1, append_usage(prefix, 'record', entry, origin) }\n",
+    ),
+    PlantedBug(
+        name="the prompt that was not needed is not given back",
+        right="cost(input - charged_input, output - charged_output))",
+        wrong="cost(math.max(0, input - charged_input), output - charged_output))",
+    ),
+    PlantedBug(
+        name="who was idle starts with the counter that he left with",
+        right="    lift(tenants, flow, 'counter', get(pool, class .. ':floor'))\n",
+        wrong="",
+    ),
+    PlantedBug(
+        name="a request that has waited too long is started",
+        right="is_due = fields[1] == 'queued' and expires_ms > pool.now",
+        wrong="is_due = fields[1] == 'queued'",
+    ),
+    PlantedBug(
+        name="a silent worker is given requests",
+        right="return heartbeat ~= nil and heartbeat > pool.now - LEASE_MS",
+        wrong="return heartbeat ~= nil",
+    ),
+    PlantedBug(
+        name="a worker is given again what it was lost with",
+        right="  if string.find(request.excluded, ' ' .. worker_id .. ' ', 1, true) then",
+        wrong="  if false then",
+    ),
+    PlantedBug(
+        name="a request that a worker may not have is not put back",
+        right="    put_back(pool, each.path, flow, each.id, each.deadline_ms)\n",
+        wrong="",
+    ),
+    PlantedBug(
+        name="a lost attempt stays charged",
+        right="  charge(pool, path, flow, -cost(input, output))\n",
+        wrong="",
+    ),
+    PlantedBug(
+        name="what a worker takes back counts as another attempt",
+        right="start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1,",
+        wrong="start_attempt(pool, path, flow, { id = request_id, attempt = attempt,",
+    ),
+]
+
+
+def is_found(bug: PlantedBug) -> bool:
+    """Runs the machine against the library with the bug until it objects, MOST_RUNS times."""
+
+    class Machine(DispatchMachine):
+        library = bug.planted()
+
+    try:
+        run_state_machine_as_test(
+            Machine,
+            settings=settings(
+                max_examples=MOST_RUNS,
+                stateful_step_count=40,
+                deadline=None,
+                database=None,
+                # What it finds need not be made small.
+                phases=[Phase.generate],
+                report_multiple_bugs=False,
+                print_blob=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except (AssertionError, ResponseError):
+        return True
+    return False
+
+
+def main() -> None:
+    missed = []
+    for bug in BUGS:
+        began = time.monotonic()
+        found = is_found(bug)
+        seconds, verdict = time.monotonic() - began, "found" if found else "MISSED"
+        sys.stdout.write(f"{seconds:6.1f} s  {verdict}  {bug.name}\n")
+        sys.stdout.flush()
+        if not found:
+            missed.append(bug.name)
+    sys.stdout.write(f"{len(BUGS) - len(missed)} of {len(BUGS)} planted bugs found\n")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Gateways under test: their service, cast, callers and scripted workers."""

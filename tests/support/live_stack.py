@@ -1,0 +1,63 @@
+"""A whole Penstock for acceptance tests and the benchmark: the code of `make up`, in a folder and
+on ports of its own, with the real vLLM. It ends with this process, also when that is killed."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from control_plane.local_stack.settings import Ports, StackSettings
+from control_plane.local_stack.stack import Stack
+
+from gpu_workers.config import read_env_file
+from tests.support.places import ROOT, free_port
+from tests.support.stack_addresses import LiveStack
+
+KEPT_LOGS = ROOT / "var" / "live-stack-log"
+
+
+@contextmanager
+def run_live_stack(**environ: str) -> Iterator[LiveStack]:
+    """Up until the block ends. `environ` are further variables for the services."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-live-"))
+    folder.chmod(0o711)  # PostgreSQL's user, which is not us where we are root, must get through
+    ports = Ports(
+        web=free_port(),
+        postgres=free_port(),
+        dispatch_redis=free_port(),
+        redis=free_port(),
+        worker_metrics=free_port(),
+    )
+    inherited = {name: value for name, value in os.environ.items() if not _is_of_tests(name)}
+    settings = StackSettings(ports=ports, environ=inherited | environ)
+    stack = Stack(ROOT, folder / "var", settings, data_folder=folder / "data", dies_with_us=True)
+    try:
+        stack.up(_say)
+        demo_env = read_env_file(stack.demo_env_file)
+        yield LiveStack(
+            url=demo_env["PENSTOCK_URL"],
+            model=demo_env["PENSTOCK_MODEL"],
+            acme_key=demo_env["PENSTOCK_ACME_KEY"],
+            globex_key=demo_env["PENSTOCK_GLOBEX_KEY"],
+            database_url=demo_env["PENSTOCK_DATABASE_URL"],
+            dispatch_redis_url=demo_env["PENSTOCK_DISPATCH_REDIS_URL"],
+            var_folder=stack.var,
+            environ=stack.environ,
+        )
+    finally:
+        stack.down(_say)
+        # The last run's logs stay, to be read when it failed.
+        shutil.rmtree(KEPT_LOGS, ignore_errors=True)
+        shutil.copytree(stack.var / "log", KEPT_LOGS)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_of_tests(name: str) -> bool:
+    return name.startswith("PENSTOCK_") or name == "DJANGO_SETTINGS_MODULE"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"live stack: {line}\n")

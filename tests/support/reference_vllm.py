@@ -1,0 +1,70 @@
+"""vLLM's own OpenAI server on the same model and engine arguments, to compare ourselves with."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from gpu_workers.config import WorkerConfig
+from gpu_workers.vllm.arguments import weights_type
+from tests.support.places import LOOPBACK, ROOT, free_port
+
+ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
+START_TIMEOUT_SECONDS = 240
+ENGINE = WorkerConfig.from_environ({"PENSTOCK_DISPATCH_REDIS_URL": "redis://127.0.0.1"})
+
+
+@contextmanager
+def reference_vllm(
+    model_path: Path, model: str, log_file: Path, *, max_num_seqs: int
+) -> Iterator[str]:
+    """Run vLLM's server on a free loopback port until the block ends; yields its base URL."""
+    port = free_port()
+    url = f"http://{LOOPBACK}:{port}"
+    environ = os.environ | {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    }
+    command = [
+        str(ENGINE_PYTHON),
+        *("-m", "vllm.entrypoints.openai.api_server"),
+        *("--host", LOOPBACK, "--port", str(port)),
+        *("--model", str(model_path), "--served-model-name", model),
+        *("--max-num-seqs", str(max_num_seqs), "--enforce-eager"),
+        *("--dtype", weights_type(ENGINE)),
+        *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+        "--disable-uvicorn-access-log",
+    ]
+    with log_file.open("wb") as log:
+        server = subprocess.Popen(command, env=environ, stdout=log, stderr=log, process_group=0)
+    try:
+        _wait_until_healthy(url, server, log_file)
+        yield url
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, 9)
+            server.wait()
+
+
+def _wait_until_healthy(url: str, server: "subprocess.Popen[bytes]", log_file: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise RuntimeError(
+                f"vLLM's own server ended with {server.returncode}: {log_file.read_text()[-2000:]}"
+            )
+        try:
+            if httpx.get(f"{url}/health", timeout=2).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)
+    raise RuntimeError(f"vLLM's own server was not healthy in {START_TIMEOUT_SECONDS} s")

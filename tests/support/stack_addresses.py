@@ -1,0 +1,96 @@
+"""A running stack as a test sees it: its address, its tenants' keys, its records, its processes."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import psycopg
+import redis
+from psycopg.rows import dict_row
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from tests.support.places import ROOT
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveStack:
+    """The stack of this run, the same code as `make up` in a folder and on ports of its own."""
+
+    url: str
+    model: str
+    acme_key: str
+    globex_key: str
+    database_url: str
+    dispatch_redis_url: str
+    var_folder: Path
+    environ: dict[str, str] = field(repr=False)
+
+    def manage(self, *arguments: str) -> None:
+        """A command of manage.py, as an operator gives it in `make shell`."""
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        subprocess.run(command, check=True, env={**os.environ, **self.environ})
+
+    @property
+    def slots(self) -> int:
+        return self.worker().slots
+
+    def openai_client(self, api_key: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=api_key, max_retries=0, timeout=60)
+
+    def chat_body(self, question: str) -> dict[str, Any]:
+        return {"model": self.model, "messages": [{"role": "user", "content": question}]}
+
+    def ask(self, api_key: str, question: str, **fields: Any) -> httpx.Response:
+        """One chat completion, not streamed; a refusal is an answer too."""
+        return httpx.post(
+            f"{self.url}/v1/chat/completions",
+            json=self.chat_body(question) | fields,
+            headers={"Authorization": f"Bearer {api_key}"},
+            timeout=90,
+        )
+
+    def usage_rows(self, condition: str) -> list[dict[str, Any]]:
+        """Usage records in PostgreSQL. `condition` is SQL from the test itself."""
+        # Across the tenants' walls, as an operator.
+        role = "-c role=penstock_operator"
+        with psycopg.connect(self.database_url, row_factory=dict_row, options=role) as connection:
+            query = f"SELECT * FROM inference_usagerecord WHERE {condition}"  # noqa: S608
+            return connection.execute(query.encode()).fetchall()
+
+    def worker(self) -> WorkerInfo:
+        """The ready worker of the demo model, as it describes itself on the wire."""
+        with redis.Redis.from_url(self.dispatch_redis_url) as client:
+            described = client.hgetall(keys.pool_workers(self.model))
+        infos = [codec.decode_worker_info(info) for info in described.values()]
+        ready = [info for info in infos if info.state is WorkerState.READY]
+        return max(ready, key=lambda info: info.started_at_ms)
+
+    def running_in_engine(self) -> int:
+        """Requests that vLLM itself holds, running or waiting, by its own metrics."""
+        text = httpx.get(self.worker().metrics_url, timeout=10).text
+        lines = [
+            line
+            for line in text.splitlines()
+            if line.startswith(("vllm:num_requests_running{", "vllm:num_requests_waiting{"))
+        ]
+        assert lines, "the worker's metrics hold vLLM's own families"
+        return int(sum(float(line.rpartition(" ")[2]) for line in lines))
+
+    def worker_process_tree(self) -> list[int]:
+        """Process ids of the worker and all its descendants, parents first."""
+        tree = [self.worker().pid]
+        for pid in tree:
+            tree += children_of(pid)
+        return tree
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids of the direct children of all threads of a process."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]

@@ -1,0 +1,60 @@
+"""Runs the contract on vLLM, one engine for all clauses; for the engine environment's Python.
+
+    .venv-engine/bin/python -m tests.support.workers.run_engine_contract FOLDER [SETTING=VALUE ...]
+
+Prints one JSON object: the clause's name -> null, or the traceback of its failure.
+"""
+
+import json
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvloop
+
+from gpu_workers.config import WorkerConfig
+from gpu_workers.process_tree import adopt_children
+from gpu_workers.vllm.engine import VllmEngine
+from tests.support.workers.counted_engine import CountedEngine
+from tests.support.workers.engine_contract import CLAUSES
+from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.vllm_contract import VLLM_CLAUSES
+
+
+async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
+    config = WorkerConfig.from_environ(
+        {
+            "PENSTOCK_DISPATCH_REDIS_URL": "redis://not-used",
+            "PENSTOCK_MODEL_PATH": model_path,
+            "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
+            "PENSTOCK_MAX_NUM_SEQS": "16",
+            **dict(setting.split("=", 1) for setting in settings),
+        }
+    )
+    outcomes: dict[str, str | None] = {}
+    engine = VllmEngine(config)
+    try:
+        description = await engine.start()
+        for clause in [*CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
+            with _recorded(outcomes, clause.__name__):
+                counted = CountedEngine(engine)
+                await clause(counted, description)
+                await counted.adds_up()
+    finally:
+        await engine.stop()
+    return outcomes
+
+
+@contextmanager
+def _recorded(outcomes: dict[str, str | None], name: str) -> Iterator[None]:
+    outcomes[name] = None
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - each failure is one line of the report
+        outcomes[name] = traceback.format_exc()
+
+
+if __name__ == "__main__":
+    adopt_children()
+    sys.stdout.write(json.dumps(uvloop.run(run(sys.argv[1], sys.argv[2:]))) + "\n")

@@ -1,0 +1,84 @@
+"""manage.py invoices and set_seller: the one JSON object each prints, and what it leaves."""
+
+from pathlib import Path
+
+import pytest
+
+from tenants.billing.models import Invoice, Seller, SlaCreditStep
+from tenants.models import Project
+from tests.support.billing.billed_usage import use
+from tests.support.commands import refused, run
+from tests.tenants.billing.invoicing.test_invoices import DEAR
+
+pytestmark = [pytest.mark.django_db]
+
+
+@pytest.mark.usefixtures("operators_eye")
+def test_who_invoices_is_said_once_and_changed_later() -> None:
+    facts = run("set_seller", "Penstock Ltd", "--address", r"1 Mill Lane\nLeeds", "--tax-id", "GB1")
+    assert (facts["number_prefix"], facts["review_days"]) == ("INV", 0)
+    assert Seller.objects.get().address == "1 Mill Lane\nLeeds"
+    assert SlaCreditStep.objects.count() == 9
+    SlaCreditStep.objects.filter(promise="ttft").delete()
+    facts = run("set_seller", "Penstock GmbH", "--issue-by-hand", "--payment-terms-days", "14")
+    assert (facts["payment_terms_days"], facts["review_days"]) == (14, None)
+    assert (Seller.objects.get().name, Seller.objects.get().tax_id) == ("Penstock GmbH", "GB1")
+    assert SlaCreditStep.objects.count() == 6
+    assert "Capital letters" in refused("set_seller", "Penstock", "--number-prefix", "a b")
+
+
+@pytest.mark.usefixtures("seller")
+def test_a_month_is_drafted_issued_paid_and_shown(
+    acme: Project, globex: Project, tmp_path: Path
+) -> None:
+    use(acme, prices=DEAR)
+    use(globex, prices=DEAR)
+    assert run("invoices", "draft", "--month", "2026-10") == {"month": "2026-10", "drafted": 2}
+    assert run("invoices", "draft", "--month", "2026-10")["drafted"] == 0
+    assert run("invoices", "issue", "--tenant", "acme") == {"drafts": 1, "issued": 1}
+    listed = run("invoices", "list", "--state", "issued")
+    assert [(row["tenant"], row["number"]) for row in listed] == [("Acme", "INV-2026-000001")]
+    pdf, csv = tmp_path / "invoice.pdf", tmp_path / "invoice.csv"
+    facts = run(
+        *("invoices", "show", "inv-2026-000001", "--pdf", str(pdf), "--csv", str(csv)),
+    )
+    assert (facts["amount_due"], facts["lines"]) == ("$13.00", 1)
+    assert pdf.read_bytes().startswith(b"%PDF-") and "INV-2026-000001" in csv.read_text()
+    paid = run("invoices", "pay", "INV-2026-000001", "--reference", "BANK-1")
+    assert paid["state"] == "paid"
+    assert "is paid; only an issued" in refused(
+        "invoices", "void", "INV-2026-000001", "--reason", "x"
+    )
+    other = run("invoices", "issue", str(Invoice.objects.get(state="draft").id))
+    assert other["number"] == "INV-2026-000002"
+    assert run("invoices", "void", other["invoice_id"], "--reason", "wrong")["state"] == "void"
+    assert run("invoices", "draft", "--month", "2026-10", "--tenant", "Globex")["number"] is None
+    draft = Invoice.objects.get(state="draft")
+    assert run("invoices", "discard", str(draft.id))["state"] == "discarded"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pay"], "invoices pay takes the number or id of an invoice."),
+        (["draft", "INV-2026-000001"], "invoices draft takes no invoice"),
+        (["show", "INV-1"], "There is no invoice 'INV-1'; `invoices list` shows them."),
+        (["draft", "--month", "2026-13"], "a month is like 2026-10, got '2026-13'"),
+        (["draft", "--month", "2999-01"], "2999-01 is not over"),
+        (["draft", "--month", "2026-10", "--tenant", "Acme"], "Acme has nothing to invoice"),
+        (["draft", "--tenant", "Nobody"], "There is no tenant 'Nobody'."),
+    ],
+)
+@pytest.mark.usefixtures("seller", "acme")
+def test_what_cannot_be_done_is_told_in_one_sentence(arguments: list[str], sentence: str) -> None:
+    assert sentence in refused("invoices", *arguments)
+
+
+@pytest.mark.usefixtures("seller")
+def test_a_payment_needs_its_reference_and_a_second_draft_is_refused(acme: Project) -> None:
+    use(acme, prices=DEAR)
+    run("invoices", "draft", "--month", "2026-10")
+    again = refused("invoices", "draft", "--month", "2026-10", "--tenant", "Acme")
+    assert "Acme has a draft for 2026-10; discard it" in again
+    run("invoices", "issue")
+    assert "reference" in refused("invoices", "pay", "INV-2026-000001")

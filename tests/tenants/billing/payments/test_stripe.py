@@ -1,0 +1,298 @@
+"""Stripe: what we ask of its API, and what its webhooks may do. The API is on loopback."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import stripe
+from django.core.cache import cache
+from django.db import DatabaseError, connections, transaction
+from django.test import Client
+from pytest_django import Settings
+
+from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.ledger import credit
+from tenants.billing.ledger.balances import balance_of
+from tenants.billing.models import Invoice, InvoiceState, Payment, ProviderEvent
+from tenants.billing.payments.providers import request_payments
+from tenants.isolation.scoping import operator_scope
+from tenants.models import Project
+from tests.support.billing.billed_usage import OCTOBER, use
+from tests.support.billing.stripe_api import API_KEY, StripeApi, paid_event, stripe_api
+from tests.tenants.billing.invoicing.test_invoices import DEAR
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
+
+SECRET = "whsec_abcdefghijklmnopqrstuvwxyz"
+URL = "/api/v1/payments/stripe"
+
+
+@pytest.fixture
+def api(settings: Settings) -> Iterator[StripeApi]:
+    cache.clear()
+    with stripe_api() as api:
+        settings.PENSTOCK_PAYMENT_PROVIDER = "stripe"
+        settings.PENSTOCK_STRIPE_API_KEY = API_KEY
+        settings.PENSTOCK_STRIPE_WEBHOOK_SECRET = SECRET
+        settings.PENSTOCK_STRIPE_API_BASE = api.url
+        yield api
+
+
+@pytest.fixture
+def invoice(acme: Project) -> Invoice:
+    use(acme, times=3, prices=DEAR)
+    made = draft_invoice(acme.tenant, OCTOBER)
+    assert made is not None
+    return invoices.issue(made.id)
+
+
+def signed(body: str, *, secret: str = SECRET, at: float | None = None) -> str:
+    header = stripe.WebhookSignature.generate_signature_header(
+        body, secret, timestamp=int(at or time.time())
+    )
+    return str(header)
+
+
+def send(event: dict[str, Any] | str, signature: str | None = None) -> Any:
+    body = event if isinstance(event, str) else json.dumps(event)
+    return Client().generic(
+        "POST",
+        URL,
+        body,
+        content_type="application/json",
+        headers={"stripe-signature": signed(body) if signature is None else signature},
+    )
+
+
+def collected(invoice: Invoice) -> dict[str, Any]:
+    """Asked for at Stripe, and paid there; the event that tells."""
+    request_payments()
+    invoice.refresh_from_db()
+    return paid_event(invoice_id=invoice.id, stripe_id=invoice.provider_reference, cents=3900)
+
+
+def kept() -> list[tuple[str, str]]:
+    return list(ProviderEvent.objects.order_by("id").values_list("event_id", "verdict"))
+
+
+def test_an_issued_invoice_is_asked_for_at_stripe_once(api: StripeApi, invoice: Invoice) -> None:
+    assert request_payments() == 1
+    invoice.refresh_from_db()
+    assert (invoice.provider, invoice.provider_reference) == ("stripe", "in_2")
+    assert invoice.payment_url == "https://invoice.stripe.com/i/in_2"
+    assert [call.path for call in api.calls] == [
+        "/v1/customers",
+        "/v1/invoices",
+        "/v1/invoiceitems",
+        "/v1/invoices/in_2/finalize",
+    ]
+    made, item = api.calls[1].fields, api.calls[2].fields
+    assert (item["amount"], item["currency"], item["invoice"]) == ("3900", "usd", "in_2")
+    assert made["metadata[penstock_invoice]"] == str(invoice.id)
+    assert made["auto_advance"] == "false"
+    assert {call.authorization for call in api.calls} == {f"Bearer {API_KEY}"}
+    assert request_payments() == 0
+    assert len(api.calls) == 4
+
+
+def test_what_a_crash_left_half_done_is_done_once(api: StripeApi, invoice: Invoice) -> None:
+    api.failing = {"/v1/invoices/in_2/finalize"}
+    assert request_payments() == 0
+    api.failing = set()
+    assert request_payments() == 1
+    made = [each["id"] for each in api.made]
+    assert made == ["cus_1", "in_2", "ii_3", "in_2"]
+
+
+def test_a_void_invoice_is_withdrawn(api: StripeApi, invoice: Invoice) -> None:
+    request_payments()
+    invoices.void(invoice.id, reason="wrong address")
+    assert request_payments() == 1
+    assert api.calls[-1].path == "/v1/invoices/in_2/void"
+    assert request_payments() == 0
+
+
+def test_what_the_bank_has_paid_is_no_longer_asked_for(api: StripeApi, invoice: Invoice) -> None:
+    request_payments()
+    invoices.pay(invoice.id, reference="BANK-1")
+    assert request_payments() == 1
+    assert api.calls[-1].path == "/v1/invoices/in_2/void"
+    assert request_payments() == 0
+
+
+def test_what_was_paid_at_stripe_is_left_as_it_is(api: StripeApi, invoice: Invoice) -> None:
+    send(collected(invoice))
+    calls = len(api.calls)
+    assert request_payments() == 0
+    assert len(api.calls) == calls
+
+
+def test_by_default_nobody_is_asked(invoice: Invoice) -> None:
+    assert request_payments() == 0
+
+
+def test_a_signed_event_pays_the_invoice_and_comes_again_in_vain(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    event = collected(invoice)
+    first, second = send(event), send(event)
+    assert (first.status_code, first.json()["verdict"]) == (200, "applied")
+    assert (second.status_code, second.json()["verdict"]) == (200, "replayed")
+    invoice.refresh_from_db()
+    assert invoice.state == InvoiceState.PAID
+    payment = Payment.objects.get()
+    assert (payment.provider, payment.reference) == ("stripe", "in_2")
+    assert (payment.amount_nanos, int(payment.received_at.timestamp())) == (
+        39 * 10**9,
+        1_793_520_000,
+    )
+    assert kept() == [(event["id"], "applied"), (event["id"], "replayed")]
+    # The same payment, told by another event.
+    other = event | {"id": "evt_2"}
+    assert send(other).json()["verdict"] == "applied"
+    assert Payment.objects.count() == 1
+
+
+@pytest.mark.parametrize("kind", ["another secret", "changed", "unsigned", "garbage"])
+def test_a_forged_event_is_refused_and_kept(api: StripeApi, invoice: Invoice, kind: str) -> None:
+    event = collected(invoice)
+    body = json.dumps(event)
+    signature = {
+        "another secret": signed(body, secret="whsec_another"),
+        "changed": signed(body.replace("3900", "1")),
+        "unsigned": "",
+        "garbage": "t=now,v1=\x7f",
+    }[kind]
+    answer = send(body, signature)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_signature")
+    invoice.refresh_from_db()
+    assert invoice.state == InvoiceState.ISSUED
+    row = ProviderEvent.objects.get()
+    assert (row.verdict, row.event_id) == ("forged", event["id"])
+    assert row.reason and row.address == "127.0.0.1"
+    # And it takes nothing from the genuine one.
+    assert send(event).json()["verdict"] == "applied"
+
+
+def test_an_event_signed_long_ago_is_refused_and_kept(api: StripeApi, invoice: Invoice) -> None:
+    event = collected(invoice)
+    body = json.dumps(event)
+    answer = send(body, signed(body, at=time.time() - 301))
+    assert answer.status_code == 400
+    assert kept() == [(event["id"], "stale")]
+    assert send(body, signed(body, at=time.time() - 290)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "reason"),
+    [
+        ({"amount_paid": 3899}, "puzzling", "asks for 3900 usd cents, paid were 3899 usd"),
+        ({"currency": "eur"}, "puzzling", "paid were 3900 eur"),
+        ({"metadata": {"penstock_invoice": "nonesuch"}}, "puzzling", "There is no invoice"),
+        ({"metadata": {}}, "ignored", "about no invoice of ours"),
+    ],
+)
+def test_an_event_that_does_not_fit_our_books_changes_nothing(
+    api: StripeApi, invoice: Invoice, change: dict[str, Any], verdict: str, reason: str
+) -> None:
+    event = collected(invoice)
+    event["data"]["object"] |= change
+    assert send(event).json()["verdict"] == verdict
+    assert reason in ProviderEvent.objects.get().reason
+    invoice.refresh_from_db()
+    assert invoice.state == InvoiceState.ISSUED
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"data": None}, "ignored"),
+        ({"data": {"object": ["in_1"]}}, "ignored"),
+        ({"data": {"object": {"metadata": "none"}}}, "ignored"),
+        ({"account": "acct_of_a_customer"}, "puzzling"),
+    ],
+)
+def test_an_event_of_another_shape_or_account_is_kept_and_changes_nothing(
+    api: StripeApi, invoice: Invoice, change: dict[str, Any], verdict: str
+) -> None:
+    assert send(collected(invoice) | change).json()["verdict"] == verdict
+    assert [each for _, each in kept()] == [verdict]
+    assert not Payment.objects.exists()
+
+
+def test_money_for_what_the_bank_has_paid_already_is_shown_to_an_operator(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    event = collected(invoice)
+    invoices.pay(invoice.id, reference="BANK-1")
+    assert send(event).json()["verdict"] == "puzzling"
+    assert "only an issued invoice can be paid" in ProviderEvent.objects.get().reason
+
+
+def test_money_for_what_was_lessened_since_is_booked_in_full(
+    api: StripeApi, acme: Project, invoice: Invoice
+) -> None:
+    event = collected(invoice)
+    credit.adjust(acme.tenant.id, -5 * 10**9, reference="ticket-9", memo="goodwill")
+    assert send(event).json()["verdict"] == "applied"
+    held = balance_of(acme.tenant.id)
+    assert (held.owed_nanos, held.prepaid_nanos) == (0, 5 * 10**9)
+
+
+def test_what_came_is_never_changed(api: StripeApi, invoice: Invoice) -> None:
+    send(collected(invoice))
+    for change in ({"verdict": "ignored"}, {"event_id": "evt_other"}):
+        with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+            ProviderEvent.objects.update(**change)
+    with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+        ProviderEvent.objects.all().delete()
+
+
+def test_where_stripe_is_not_expected_there_is_nothing(invoice: Invoice) -> None:
+    assert send({"id": "evt_1"}, "t=1,v1=0").status_code == 404
+    assert not ProviderEvent.objects.exists()
+
+
+def test_a_second_timestamp_makes_an_old_signature_no_younger(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    body = json.dumps(collected(invoice))
+    old = signed(body, at=time.time() - 3600)
+    assert send(body, f"x=1, t={int(time.time())},{old}").status_code == 400
+    assert [verdict for _, verdict in kept()] == ["stale"]
+
+
+def test_a_signature_in_other_letters_than_ascii_is_refused(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    body = json.dumps(collected(invoice))
+    assert send(body, f"t={int(time.time())},v1=\xe9").status_code == 400
+    assert [verdict for _, verdict in kept()] == ["forged"]
+
+
+@pytest.mark.parametrize("body", ["", "[]", '"evt"', "{}", '{"id": 7}', "\x00", "x" * 300_000])
+def test_what_is_no_event_is_refused(api: StripeApi, body: str) -> None:
+    assert send(body).status_code in {400, 413}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_the_same_event_at_the_same_time_one_is_applied(
+    api: StripeApi, invoice: Invoice
+) -> None:
+    event = collected(invoice)
+
+    def deliver(_: int) -> str:
+        try:
+            return str(send(event).json()["verdict"])
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        verdicts = sorted(pool.map(deliver, range(8)))
+    assert verdicts == ["applied", *["replayed"] * 7]
+    with operator_scope("test"):
+        assert Payment.objects.count() == 1
