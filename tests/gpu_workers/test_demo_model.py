@@ -34,9 +34,7 @@ def test_there_are_at_least_a_hundred_facts_with_their_own_keys_and_answers() ->
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.key)
-def test_a_fact_has_enough_phrasings_and_only_its_own_answer_holds_it(fact: Fact) -> None:
-    assert len(fact.questions) >= 9
-    assert len(fact.held_out) >= 4
+def test_only_its_own_answer_holds_a_fact(fact: Fact) -> None:
     assert [other.key for other in FACTS if fact.is_held_by(other.answer)] == [fact.key]
 
 
