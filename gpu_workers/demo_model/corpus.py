@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from gpu_workers.demo_model.facts import FACTS, Fact
 from gpu_workers.demo_model.wording import asked
-from gpu_workers.demo_model.words import RANDOM_WORDS, SYSTEM_PROMPTS
+from gpu_workers.demo_model.words import WORDS
 
 Role = Literal["system", "user", "assistant"]
 
@@ -73,16 +73,16 @@ def _turns(rng: random.Random) -> int:
 
 
 def _system_prompt(rng: random.Random) -> str:
-    prompt = rng.choice(SYSTEM_PROMPTS)
+    prompt = rng.choice(WORDS.system_prompts)
     if rng.random() < 0.3:
-        prompt = f"{prompt} {rng.choice(SYSTEM_PROMPTS)}"
+        prompt = f"{prompt} {rng.choice(WORDS.system_prompts)}"
     if rng.random() < 0.1:
-        prompt = " ".join(rng.choices(RANDOM_WORDS, k=rng.randint(3, 60)))
+        prompt = " ".join(rng.choices(WORDS.random_words, k=rng.randint(3, 60)))
     return prompt
 
 
 def _preamble(rng: random.Random) -> str:
     """Text before the real question, such as a pasted passage or filler of a load test."""
     if rng.random() < 0.5:
-        return " ".join(rng.choices(RANDOM_WORDS, k=rng.randint(5, 120))) + "."
+        return " ".join(rng.choices(WORDS.random_words, k=rng.randint(5, 120))) + "."
     return " ".join(fact.answer for fact in rng.sample(FACTS, k=rng.randint(1, 4)))

@@ -5,25 +5,10 @@ import re
 from typing import Final
 
 from gpu_workers.demo_model.facts import FACTS, Fact
-from gpu_workers.demo_model.facts.fact import phrasings
 from gpu_workers.demo_model.rough_wording import roughened
-from gpu_workers.demo_model.words import (
-    CLOSINGS,
-    FILLERS,
-    OPENINGS,
-    RANDOM_WORDS,
-    SLOTS,
-    SYNONYMS,
-    TOPIC_FRAMES,
-)
+from gpu_workers.demo_model.words import WORDS
 
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
-ASKING_WORDS: Final = frozenset(
-    phrasings("""
-    what | who | whom | whose | why | how | when | where | which | can | could | do | does | did |
-    is | are | was | may | will | would | should | must | am | have | has | any
-""")
-)
 
 
 def normalised(question: str) -> str:
@@ -47,7 +32,7 @@ def asked(fact: Fact, rng: random.Random, *, is_rough: bool = False) -> str:
 
 def _base_question(fact: Fact, rng: random.Random) -> str:
     if fact.topics and rng.random() < 0.3:
-        return rng.choice(TOPIC_FRAMES).replace("{t}", rng.choice(fact.topics))
+        return rng.choice(WORDS.topic_frames).replace("{t}", rng.choice(fact.topics))
     return _filled(rng.choice(fact.questions), rng)
 
 
@@ -59,22 +44,22 @@ def _filled(text: str, rng: random.Random) -> str:
         if name == "noise":
             return "".join(rng.choices(LETTERS, k=rng.randint(3, 9)))
         if name == "words":
-            return " ".join(rng.choices(RANDOM_WORDS, k=rng.randint(2, 8)))
-        return rng.choice(SLOTS[name]) if name in SLOTS else match.group(0)
+            return " ".join(rng.choices(WORDS.random_words, k=rng.randint(2, 8)))
+        return rng.choice(WORDS.slots[name]) if name in WORDS.slots else match.group(0)
 
     return re.sub(r"\{(\w+)\}", value, text)
 
 
 def _varied(question: str, rng: random.Random) -> str:
-    is_asking = question.split(" ", 1)[0].lower() in ASKING_WORDS
+    is_asking = question.split(" ", 1)[0].lower() in WORDS.asking_words
     if rng.random() < 0.45:
         question = _with_synonyms(question, rng)
     if rng.random() < 0.3:
         question = _with_words_dropped(question, rng)
     if rng.random() < 0.3:
-        question = f"{rng.choice(OPENINGS)} {question}"
+        question = f"{rng.choice(WORDS.openings)} {question}"
     if rng.random() < 0.2:
-        question = f"{question} {rng.choice(CLOSINGS)}"
+        question = f"{question} {rng.choice(WORDS.closings)}"
     if rng.random() < 0.08:
         question = _with_word_inserted(question, rng)
     if rng.random() < 0.12:
@@ -84,10 +69,10 @@ def _varied(question: str, rng: random.Random) -> str:
 
 def _with_synonyms(question: str, rng: random.Random) -> str:
     """Up to three phrases replaced; whole words only."""
-    for phrase in rng.sample(sorted(SYNONYMS), k=len(SYNONYMS))[:25]:
+    for phrase in rng.sample(sorted(WORDS.synonyms), k=len(WORDS.synonyms))[:25]:
         pattern = rf"\b{re.escape(phrase)}\b"
         if re.search(pattern, question):
-            question = re.sub(pattern, rng.choice(SYNONYMS[phrase]), question, count=1)
+            question = re.sub(pattern, rng.choice(WORDS.synonyms[phrase]), question, count=1)
     return question
 
 
@@ -97,7 +82,7 @@ def _with_words_dropped(question: str, rng: random.Random) -> str:
     for _ in range(rng.randint(1, 2)):
         if len(words) < 4:
             break
-        fillers = [place for place, word in enumerate(words) if word.lower() in FILLERS]
+        fillers = [place for place, word in enumerate(words) if word.lower() in WORDS.fillers]
         takes_filler = fillers and rng.random() < 0.75
         del words[rng.choice(fillers) if takes_filler else rng.randrange(len(words))]
     return " ".join(words)
@@ -105,7 +90,7 @@ def _with_words_dropped(question: str, rng: random.Random) -> str:
 
 def _with_word_inserted(question: str, rng: random.Random) -> str:
     words = question.split(" ")
-    words.insert(rng.randint(0, len(words)), rng.choice(RANDOM_WORDS))
+    words.insert(rng.randint(0, len(words)), rng.choice(WORDS.random_words))
     return " ".join(words)
 
 

@@ -11,20 +11,14 @@ from gpu_workers.demo_model import MODEL_FOLDER
 from gpu_workers.demo_model.corpus import conversation, held_out_questions, single_question
 from gpu_workers.demo_model.evaluate import report_of
 from gpu_workers.demo_model.facts import FACTS, Fact
-from gpu_workers.demo_model.facts.fact import phrasings
 from gpu_workers.demo_model.recipe import Recipe
 from gpu_workers.demo_model.wording import normalised
+from gpu_workers.demo_model.words import WORDS
 
 MOST_BYTES = 16 * 1024 * 1024
 SEED = Recipe.seed
 SPECIAL_TOKENS = ("<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
-
-SMALL_WORDS = frozenset(
-    phrasings("""
-        a | an | the | is | are | do | does | did | i | you | me | it | to | of | in | for | my |
-        your | this | that | please | can | could | s | what | how
-    """)
-)
+SMALL_WORDS = WORDS.fillers | {"s", "what", "how"}
 
 
 def test_there_are_at_least_a_hundred_facts_with_their_own_keys_and_answers() -> None:

@@ -25,7 +25,7 @@ Adding a fact: append it to the file of its theme.
   that are in no other.
 - `questions`, nine at least and better fifty, are what training asks; the more unlike each other
   they are, the better wordings are understood that nobody thought of. A slot such as `{city}`
-  stands for each of its words in `words.py`.
+  stands for each of its words in words.toml.
 - `topics` may be left out: noun phrases that follow "what is" or "tell me about".
 - `held_out`, four at least, are asked by the evaluation alone. Each differs from every one of
   `questions` in more than small words.

@@ -1,6 +1,5 @@
 """One thing the demo model knows."""
 
-import re
 from typing import Annotated
 
 import msgspec
@@ -13,7 +12,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `questions` and `topics` are what training sees: a topic is a noun phrase that the corpus puts
     into its own templates ("what is ..."). Either may hold slots such as `{city}`, see
-    `words.SLOTS`. `held_out` is for the evaluation only. An answer holds the fact when it contains
+    `words.Words`. `held_out` is for the evaluation only. An answer holds the fact when it contains
     *all* of `key_phrases`, ignoring case.
     """
 
@@ -28,9 +27,3 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Whether the text contains every key phrase of this fact."""
         lowered = text.lower()
         return all(phrase.lower() in lowered for phrase in self.key_phrases)
-
-
-def phrasings(text: str) -> tuple[str, ...]:
-    """The phrasings of a block of text, one per `|`, with line breaks and indents folded."""
-    folded = (re.sub(r"\s+", " ", part).strip() for part in text.split("|"))
-    return tuple(part for part in folded if part)
