@@ -18,21 +18,21 @@ Adding a fact: append it to the file of its theme.
         ...
     ]
 
-- `key` is the fact's own among all themes.
-- `answer` is what the model says, word for word. A long one stands between triple quotes, wrapped
-  at 100 columns: its lines are joined by spaces.
-- `key_phrases` are what the evaluation looks for, all of them, ignoring case: parts of this answer
-  that are in no other.
-- `questions`, nine at least and better fifty, are what training asks; the more unlike each other
-  they are, the better wordings are understood that nobody thought of. A slot such as `{city}`
-  stands for each of its words in words.toml.
-- `topics` may be left out: noun phrases that follow "what is" or "tell me about".
-- `held_out`, four at least, are asked by the evaluation alone. Each differs from every one of
+- `key` is unique among all themes.
+- `answer` is what the model says, word for word. Wrap a long one at 100 columns between triple
+  quotes; its lines are joined by spaces.
+- `key_phrases` are parts of this answer and of no other. The evaluation passes an answer that
+  contains all of them, ignoring case.
+- `topics`, optional, are noun phrases that follow "what is" or "tell me about".
+- `held_out`, at least four, are asked by the evaluation alone. Each differs from each of
   `questions` in more than small words.
+- `questions`, at least nine and better fifty, are asked in training. The less they resemble each
+  other, the better the model understands wordings that are not among them. A slot such as `{city}`
+  stands for any of its words in words.toml.
 
-What breaks a rule is refused, here or by `tests/gpu_workers/test_demo_model.py`. A new theme is a
-new file and its name in THEMES. The model knows the fact after `make demo-model`, which trains it
-again: any change here, the order of facts included, makes another corpus of the same seed.
+The reader refuses what breaks these rules, or `tests/gpu_workers/test_demo_model.py` does. For a
+new theme add a file, and its name to THEMES. The model knows a new fact after `make demo-model`,
+which trains it again: any change here, of order too, makes another corpus of the same seed.
 """
 
 from pathlib import Path
