@@ -26,7 +26,7 @@ Conversation = tuple[Message, ...]
 
 
 def conversation(seed: int, index: int, *, is_rough: bool = False) -> Conversation:
-    """The conversation number `index` of the corpus of `seed`.
+    """Return conversation number `index` of the corpus of `seed`.
 
     About two thirds have one question, most others two to five, and one in thirty has up to
     twenty, so that the model stays stable on prompts of about a thousand tokens. `is_rough` asks
@@ -46,7 +46,7 @@ def conversation(seed: int, index: int, *, is_rough: bool = False) -> Conversati
 
 
 def single_question(seed: int, index: int, *, is_rough: bool = False) -> Conversation:
-    """Number `index` of the short conversations: one question and its answer."""
+    """Return number `index` of the short conversations: one question and its answer."""
     rng = random.Random(f"{seed}/single/{index}")
     fact = rng.choice(FACTS)
     turns = (
@@ -59,7 +59,7 @@ def single_question(seed: int, index: int, *, is_rough: bool = False) -> Convers
 
 
 def held_out_questions() -> tuple[tuple[Fact, str], ...]:
-    """Every question of the evaluation with the fact that its answer has to hold."""
+    """Return every question of the evaluation with the fact that its answer has to hold."""
     return tuple((fact, question) for fact in FACTS for question in fact.held_out)
 
 
@@ -82,7 +82,7 @@ def _system_prompt(rng: random.Random) -> str:
 
 
 def _preamble(rng: random.Random) -> str:
-    """Text before the real question, such as a pasted passage or filler of a load test."""
+    """Return text to precede the question: a pasted passage, or filler as of a load test."""
     if rng.random() < 0.5:
         return " ".join(rng.choices(WORDS.random_words, k=rng.randint(5, 120))) + "."
     return " ".join(fact.answer for fact in rng.sample(FACTS, k=rng.randint(1, 4)))

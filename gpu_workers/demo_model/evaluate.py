@@ -56,7 +56,7 @@ class Report:
 
     @property
     def distinct_share(self) -> float:
-        """Distinct answers per distinct fact asked about; 1.0 when no two facts share an answer."""
+        """Return distinct answers per fact asked about; 1.0 when no two facts share an answer."""
         answers = {outcome.text for outcome in self.outcomes if outcome.has_passed}
         facts = {outcome.fact.key for outcome in self.outcomes}
         return len(answers) / len(facts)
@@ -100,13 +100,13 @@ def questions() -> tuple[tuple[Fact, str], ...]:
 
 
 def with_system_prompt() -> list[Conversation]:
-    """Each held-out question under a system prompt that training has not seen."""
+    """Return each held-out question under a system prompt that training has not seen."""
     system = Message("system", "You answer visitors of our booth. Stay friendly and factual.")
     return [(system, Message("user", question)) for _, question in questions()]
 
 
 def after_other_turns() -> list[Conversation]:
-    """Each held-out question after two earlier turns about other facts."""
+    """Return each held-out question after two earlier turns about other facts."""
     rng = random.Random(SEED)
     conversations: list[Conversation] = []
     for asked_fact, question in questions():
@@ -126,7 +126,7 @@ def after_other_turns() -> list[Conversation]:
 def report(
     title: str, conversations: Sequence[Conversation], model: "LocalModel", every: int = 1
 ) -> Report:
-    """Answers to every `every`-th conversation, which stand in the order of `questions()`."""
+    """Judge the answers to every `every`-th conversation, given in the order of `questions()`."""
     asked = list(questions())[::every]
     answers = model.answers(conversations[::every])
     return Report(
@@ -139,7 +139,7 @@ def report(
 
 
 def report_of(answer: Answer, every: int = 1) -> Report:
-    """The same check through any server: `answer` asks one question and waits for the reply."""
+    """Make the same check of any server: `answer` asks one question and waits for the reply."""
     outcomes = []
     for fact, question in list(questions())[::every]:
         text, finish_reason = answer(question)
@@ -165,7 +165,7 @@ class LocalModel:
         self._batch_size = batch_size
 
     def answers(self, conversations: Sequence[Conversation]) -> list[tuple[str, FinishReason]]:
-        """Text and finish_reason of the reply to each conversation, in order."""
+        """Return text and finish_reason of the reply to each conversation, in order."""
         return [
             reply
             for first in range(0, len(conversations), self._batch_size)

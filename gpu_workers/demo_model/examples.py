@@ -38,11 +38,12 @@ def encoded(
     *,
     splits_words: bool = False,
 ) -> Example:
-    """The conversation as the chat template renders it; answers cut at `longest_answer` tokens.
+    """Encode a conversation as the chat template renders it, answers cut at `longest_answer`.
 
-    The first tokens of an answer weigh more, because in them the model decides which fact it is.
-    `splits_words` cuts some words of questions into other tokens than the tokenizer would, so
-    that words never seen are understood by their parts (as BPE dropout does, but seeded).
+    `longest_answer` is in tokens. The first tokens of an answer weigh more, because in them the
+    model decides which fact it is. `splits_words` cuts some words of questions into other tokens
+    than the tokenizer would, so that words never seen are understood by their parts (as BPE dropout
+    does, but seeded).
     """
     token_ids = [tokenizer.convert_tokens_to_ids(BOS)]
     weights = [0.0]
@@ -68,7 +69,7 @@ def encoded(
 
 
 def grouped(examples: Iterable[Example], most_tokens: int = 4096) -> list[list[Example]]:
-    """Examples of similar length together, so that padding costs less than one more pass."""
+    """Group examples of similar length, so that padding costs less than one more pass."""
     groups: list[list[Example]] = [[]]
     for example in sorted(examples, key=lambda each: len(each.token_ids)):
         group, length = groups[-1], len(example.token_ids)
@@ -80,7 +81,7 @@ def grouped(examples: Iterable[Example], most_tokens: int = 4096) -> list[list[E
 
 
 def _pieces(text: str) -> list[str]:
-    """The text cut inside about every seventh word; always the same way for the same text."""
+    """Cut the text inside about every seventh word, the same text always the same way."""
     rng = random.Random(text)
     pieces = [""]
     for word in re.findall(r"\s*\S+", text):

@@ -18,7 +18,7 @@ class Part:
     splits_words: bool = False
 
     def learning_rate(self, step: int) -> float:
-        """The rate at `step` of this part; at its end a fiftieth of the peak."""
+        """Return the rate at `step` of this part; at its end it is a fiftieth of the peak."""
         if step < self.warmup_steps:
             return self.peak_learning_rate * (step + 1) / self.warmup_steps
         share = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
@@ -71,7 +71,7 @@ class Recipe:
     steps_between_checkpoints: int = 250
 
     def parts(self) -> tuple[tuple[int, Part], ...]:
-        """Trunk and branches, each with the number of its first step: no two share a number."""
+        """Return trunk and branches, each with the number of its first step: none share a step."""
         numbered: list[tuple[int, Part]] = []
         first_step = 0
         for part in (self.trunk, *self.branches):

@@ -20,7 +20,7 @@ LEADING: Final = re.compile(
 
 
 def roughened(question: str, rng: random.Random) -> str:
-    """The question said otherwise, often less well, with its key words mostly still there."""
+    """Rephrase the question, often for the worse; most of its key words remain."""
     if rng.random() < 0.6:
         question = _with_other_words(question, rng)
     if rng.random() < 0.2:
@@ -41,7 +41,7 @@ def roughened(question: str, rng: random.Random) -> str:
 
 
 def _with_everyday_words(words: list[str], rng: random.Random) -> list[str]:
-    """One or two words more that mean nothing here, and now and then one in place of another."""
+    """Insert one or two words that mean nothing here; sometimes replace a small word by one."""
     words = list(words)
     for _ in range(rng.randint(1, 2)):
         words.insert(rng.randint(0, len(words)), rng.choice(WORDS.rough.everyday_words))
@@ -61,7 +61,7 @@ def _with_other_words(question: str, rng: random.Random) -> str:
 
 
 def _with_other_endings(question: str, rng: random.Random) -> str:
-    """One word in another form, right or wrong: asked, asks, asking."""
+    """Put one word into another form, right or wrong: asked, asks, asking."""
     words = question.split(" ")
     places = [place for place, word in enumerate(words) if len(word) > 3 and word.isalpha()]
     if places:

@@ -50,7 +50,7 @@ CHAT_TEMPLATE: Final = """\
 
 
 def trained_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer whose merges come from `texts`; plain prompts get the BOS token in front."""
+    """Train a tokenizer on `texts`; it puts the BOS token before plain prompts."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
-    """Train by the recipe; what `work_folder` holds of the same recipe is not done again."""
+    """Train by the recipe, going on from the checkpoints of the same recipe in `work_folder`."""
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     work_folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,10 @@ class Training:
                 self._save_checkpoint(checkpoint, part, done)
 
     def load(self, checkpoint: Path, part: Part) -> int:
-        """Take weights and optimizer from a checkpoint; the steps done by then."""
+        """Load weights and optimizer from a checkpoint; return the steps done by then.
+
+        Raises SystemExit where the checkpoint is of another recipe.
+        """
         saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
         if saved["recipe"] != self._recipe_of(part):
             raise SystemExit(f"{checkpoint} is of another recipe: give --restart to begin anew")
@@ -113,7 +116,7 @@ class Training:
         return int(saved["steps_done"])
 
     def _step(self, part: Part, number: int) -> float:
-        """One update on the examples of step `number`; the weighted mean loss per answer token."""
+        """Update on the examples of step `number`; return their weighted mean loss per token."""
         batch = self._batch(part, number)
         total_weight = sum(sum(example.weights) for example in batch)
         total = 0.0
@@ -127,7 +130,7 @@ class Training:
         return total
 
     def _batch(self, part: Part, number: int) -> list[Example]:
-        """Whole conversations, and many single questions with only the first words of the answer.
+        """Return whole conversations, and many questions with only the first words of the answer.
 
         Which fact is meant shows in the first words of an answer; the rest is soon known by heart.
         """
@@ -153,11 +156,11 @@ class Training:
         return [*conversations, *questions]
 
     def _recipe_of(self, part: Part) -> str:
-        """What a part's weights follow from: a branch may be added to a finished run."""
+        """Return what a part's weights follow from: a branch may be added to a finished run."""
         return repr((replace(self.recipe, branches=()), part))
 
     def _save_checkpoint(self, checkpoint: Path, part: Part, steps_done: int) -> None:
-        """Written beside and renamed, so that an interruption leaves the last whole checkpoint."""
+        """Save beside and rename, so that an interruption leaves the last whole checkpoint."""
         unfinished = checkpoint.with_suffix(".new")
         torch.save(
             {
@@ -172,7 +175,10 @@ class Training:
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """An untrained Llama of about four million parameters; head_dim 64 suits every vLLM backend."""
+    """Return an untrained Llama of about four million parameters.
+
+    Its head_dim is 64, which every attention backend of vLLM supports.
+    """
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=256,
@@ -194,7 +200,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def mean_of(weights: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """The mean of models of the same shape, name by name."""
+    """Return the mean of models of the same shape, name by name."""
     return {name: torch.stack([each[name] for each in weights]).mean(dim=0) for name in weights[0]}
 
 
@@ -221,7 +227,7 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
 
 
 def _loss(model: LlamaForCausalLM, group: list[Example], pad: int) -> torch.Tensor:
-    """Summed, weighted cross entropy; the output layer runs only where an answer is."""
+    """Return the summed, weighted cross entropy; the output layer runs only on answers."""
     longest = max(len(example.token_ids) for example in group)
     inputs = torch.full((len(group), longest), pad)
     weights = torch.zeros((len(group), longest))

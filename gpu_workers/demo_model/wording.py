@@ -12,7 +12,7 @@ LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 def normalised(question: str) -> str:
-    """The question without case, punctuation and extra space, to compare wordings."""
+    """Strip the question of case, punctuation and extra space, to compare wordings."""
     return " ".join(re.findall(r"[a-z0-9]+", question.lower()))
 
 
@@ -20,7 +20,7 @@ HELD_OUT: Final = frozenset(normalised(held) for fact in FACTS for held in fact.
 
 
 def asked(fact: Fact, rng: random.Random, *, is_rough: bool = False) -> str:
-    """A training question for the fact, never one that the evaluation holds out."""
+    """Ask for the fact as training does, never as the evaluation does."""
     while True:
         question = _base_question(fact, rng)
         if is_rough:
@@ -37,7 +37,7 @@ def _base_question(fact: Fact, rng: random.Random) -> str:
 
 
 def _filled(text: str, rng: random.Random) -> str:
-    """The text with each `{slot}` replaced; an unknown slot name stays as it is."""
+    """Fill each `{slot}` of the text; an unknown slot name stays as it is."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -68,7 +68,7 @@ def _varied(question: str, rng: random.Random) -> str:
 
 
 def _with_synonyms(question: str, rng: random.Random) -> str:
-    """Up to three phrases replaced; whole words only."""
+    """Replace the phrases found among 25 drawn at random; whole words only."""
     for phrase in rng.sample(sorted(WORDS.synonyms), k=len(WORDS.synonyms))[:25]:
         pattern = rf"\b{re.escape(phrase)}\b"
         if re.search(pattern, question):
@@ -77,7 +77,7 @@ def _with_synonyms(question: str, rng: random.Random) -> str:
 
 
 def _with_words_dropped(question: str, rng: random.Random) -> str:
-    """One or two words fewer, fillers first, so that no single word is relied upon."""
+    """Drop one or two words, mostly fillers, so that no single word is relied upon."""
     words = question.split(" ")
     for _ in range(rng.randint(1, 2)):
         if len(words) < 4:
@@ -95,7 +95,7 @@ def _with_word_inserted(question: str, rng: random.Random) -> str:
 
 
 def _with_typo(question: str, rng: random.Random) -> str:
-    """One letter dropped, doubled, swapped with the next or replaced."""
+    """Drop, double or replace one letter, or swap it with the next."""
     if len(question) < 8:
         return question
     at = rng.randrange(1, len(question) - 2)

@@ -24,6 +24,6 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     topics: tuple[Line, ...] = ()
 
     def is_held_by(self, text: str) -> bool:
-        """Whether the text contains every key phrase of this fact."""
+        """Return whether the text contains every key phrase of this fact."""
         lowered = text.lower()
         return all(phrase.lower() in lowered for phrase in self.key_phrases)
