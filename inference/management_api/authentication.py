@@ -14,8 +14,8 @@ from tenants.models import ApiKey, User
 
 
 def authenticate(request: Request) -> Caller:
-    """Raises `Unauthenticated`, `Forbidden`, `TooManyAttempts`, and DRF's `PermissionDenied` for a
-    session that changes something without its CSRF token."""
+    """Return who is calling. Raises `Unauthenticated`, `Forbidden`, `TooManyAttempts`, and DRF's
+    `PermissionDenied` for a session that changes something without its CSRF token."""
     address = address_of(request)
     authorization = request.META.get("HTTP_AUTHORIZATION")
     if authorization is not None:
@@ -30,7 +30,7 @@ def authenticate(request: Request) -> Caller:
 
 
 def signed_in(request: Request) -> User | None:
-    """The session's user. A cookie that cannot be one is no session."""
+    """Return the session's user. A cookie that cannot be one is no session."""
     try:
         user: object = request._request.user
         # Asked for its class the session is read, and its user from the database.
@@ -45,7 +45,8 @@ def check_csrf(request: Request) -> None:
 
 
 def address_of(request: Request) -> str | None:
-    """The client's. Proxies are the server's business: no header of theirs is read here."""
+    """Return the client's address. Proxies are the server's business: none of their headers is
+    read here."""
     return request.META.get("REMOTE_ADDR") or None
 
 

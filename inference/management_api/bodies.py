@@ -36,7 +36,7 @@ def check_content_type(request: Request) -> None:
 
 
 def read_body(request: Request, kind: type[_T]) -> _T:
-    """The body, or `InvalidRequest` that names the field that is wrong."""
+    """Return the body. Raises `InvalidRequest`, which names the wrong field."""
     data: bytes = request._request.read(MAX_BODY_BYTES + 1) if _has_body(request) else b"{}"
     if len(data) > MAX_BODY_BYTES:
         raise BodyTooLarge(f"The body may have at most {MAX_BODY_BYTES} bytes.")
@@ -47,7 +47,7 @@ def read_body(request: Request, kind: type[_T]) -> _T:
 
 
 def read_query(request: Request, kind: type[_T]) -> _T:
-    """The parameters behind the question mark, each at most once."""
+    """Return the query parameters, each at most once. Raises `InvalidRequest`."""
     given: dict[str, str] = {}
     for name, values in request._request.GET.lists():
         if len(values) != 1:
@@ -58,7 +58,7 @@ def read_query(request: Request, kind: type[_T]) -> _T:
 
 
 def given_fields(fields: Fields) -> dict[str, Any]:
-    """The fields that were sent, for a change that leaves the others as they are."""
+    """Return the fields that were sent, for a change that leaves the others as they are."""
     return {
         name: value
         for name in fields.__struct_fields__

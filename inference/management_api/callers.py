@@ -40,7 +40,8 @@ class Person:
         return self.user.as_actor()
 
     def standing_in(self, tenant_id: uuid.UUID) -> Standing:
-        """Raises `NotFound` for a tenant that they do not belong to, as if there were none."""
+        """Check their membership. Raises `NotFound` for a tenant that they do not belong to, as
+        if there were none."""
         membership = membership_of(self.user, tenant_id)
         if membership is None:
             raise NotFound(NOTHING_HERE)
@@ -66,7 +67,7 @@ class KeyBearer:
         return [Scope(scope) for scope in self.key.scopes]
 
     def standing_in(self, tenant_id: uuid.UUID) -> Standing:
-        """Raises `NotFound` for any tenant but the key's own, as if there were none."""
+        """Check the key's tenant. Raises `NotFound` for any other, as if there were none."""
         if tenant_id != self.key.tenant_id:
             raise NotFound(NOTHING_HERE)
         return Standing(permissions=permissions_of(self.scopes), by=self.key)

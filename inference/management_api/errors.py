@@ -67,7 +67,7 @@ class TooManyAttempts(LimitReached):
 
 
 def explained(error: Exception) -> InferenceError:
-    """What a caller is told of any failure; what is not its business is logged instead."""
+    """Return the error that the caller gets; what is not its business is logged instead."""
     match error:
         case Http404() | drf.NotFound() | ObjectDoesNotExist():
             return NotFound(NOTHING_HERE)
@@ -98,7 +98,7 @@ def explained(error: Exception) -> InferenceError:
 
 
 def answer(error: InferenceError, *, allow: str = "") -> HttpResponse:
-    """The error as a whole answer, but for what every answer of the API carries."""
+    """Render the error as an answer, without the headers that every answer of the API has."""
     wire = error.to_wire()
     response = HttpResponse(error_json(wire), status=wire.status, content_type="application/json")
     if wire.retry_after_seconds is not None:
@@ -111,7 +111,7 @@ def answer(error: InferenceError, *, allow: str = "") -> HttpResponse:
 
 
 def finish(response: _Answer) -> _Answer:
-    """What every answer of the API carries. The request id is always ours."""
+    """Set the headers of every answer of the API. The request id is always ours."""
     response["Cache-Control"] = "no-store"
     response["X-Content-Type-Options"] = "nosniff"
     response["X-Request-Id"] = new_request_id()
@@ -119,12 +119,12 @@ def finish(response: _Answer) -> _Answer:
 
 
 def bad_request(_request: HttpRequest, error: Exception) -> HttpResponse:
-    """What Django found wrong before a view was asked, such as a Host that is not ours."""
+    """Convert what Django refused before a view was called, such as a foreign Host."""
     return finish(answer(InvalidRequest("The request's headers or address are not acceptable.")))
 
 
 def _of_validation(error: ValidationError) -> InferenceError:
-    """The first thing that is wrong. What is taken already is a conflict."""
+    """Convert the first thing that is wrong. A value that is already taken is a conflict."""
     field, errors = next(iter(_by_field(error).items()))
     first = errors[0]
     param = None if field == NON_FIELD_ERRORS else field

@@ -20,8 +20,8 @@ class _Known:
 
 
 def check_key(key: str, address: str | None) -> ApiKey:
-    """The record of a key that works now and from this address. Raises `Unauthenticated` and
-    `Forbidden`."""
+    """Return the record of a key that works now and from this address. Raises `Unauthenticated`
+    and `Forbidden`."""
     try:
         public_id = key_format.parse(key).public_id
     except key_format.MalformedApiKey as error:

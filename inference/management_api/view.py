@@ -56,7 +56,7 @@ class ManagementView(APIView):
         return errors.finish(self.finalize_response(self.request, answer, *args, **ids))
 
     def answer(self, handler: Handler, **ids: Any) -> Response:
-        """Calls the handler for whoever may. Raises what the caller is to be told."""
+        """Authenticate, authorize, then call the handler. Raises the error that the caller gets."""
         self.identify()
         return handler(**ids)
 
@@ -71,7 +71,7 @@ class ManagementView(APIView):
         return read_body(self.request, kind)
 
     def _handler(self) -> Handler:
-        """What a route takes it takes of everybody, so this comes before who asks."""
+        """Refuse an unsupported method. The same for everybody, so it precedes authentication."""
         method = (self.request.method or "").lower()
         handler = getattr(self, method, None) if method in self.http_method_names else None
         if handler is None:
@@ -107,7 +107,7 @@ class TenantView(ManagementView):
         return self.answer_within(ids.pop("tenant_id"), handler, **ids)
 
     def answer_within(self, tenant_id: uuid.UUID, handler: Handler, **ids: Any) -> Response:
-        """The same for a tenant that is known, once who asks is."""
+        """Call the handler for a known tenant and caller."""
         self.standing = self.caller.standing_in(tenant_id)
         self._check_permission()
         actor = self.caller.as_actor()

@@ -82,7 +82,7 @@ def _seed_model(name: str) -> None:
 
 
 def _seed_operator(email: str, password: str | None) -> str | None:
-    """The password if it was set just now: the account is new, or nobody has its password."""
+    """Return the password if it was set just now: the account is new, or nobody knows it."""
     user = User.objects.filter(email=email).first()
     if user is not None and password is not None:
         return None

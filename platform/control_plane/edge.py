@@ -32,8 +32,8 @@ class Edge:
         self._allow_clear_text = allow_clear_text
 
     def take_in(self, scope: Any) -> bool:
-        """Sets the scope's client and scheme to those of the caller. True if what it sends comes in
-        clear text from elsewhere than this machine, where that is not allowed."""
+        """Set the scope's client and scheme to those of the caller. Return True if the request came
+        in clear text from another machine where that is not allowed."""
         client = scope.get("client")
         peer = _address(client[0]) if client else None
         is_forwarded = False
@@ -49,7 +49,7 @@ class Edge:
         return address is not None and any(address in proxy for proxy in self._trusted_proxies)
 
     def _believe(self, scope: Any, peer: Address | None) -> bool:
-        """Takes over what a trusted proxy says; returns whether it said anything."""
+        """Apply the headers of a trusted proxy; return whether there were any."""
         hops = _values(scope, b"x-forwarded-for")
         schemes = _values(scope, b"x-forwarded-proto")
         has_spoken = bool(hops or schemes)
@@ -69,8 +69,8 @@ class Edge:
 
 
 async def refuse_clear_text(scope: Any, receive: Any, send: Any) -> None:
-    """The answer to an API request that others may have read. Never a redirect: the key has been
-    on the wire by then, and a client that follows one sends it so every time."""
+    """Refuse an API request that others may have read. Never a redirect: the key has been on the
+    wire by then, and a client that follows one sends it so every time."""
     error = ClearTextRefused(
         "This came in clear text, where others can read the API key: use https, or wss for "
         "websockets, and replace a key that was sent like this. If a proxy of yours ends TLS, name "
@@ -91,14 +91,14 @@ async def refuse_clear_text(scope: Any, receive: Any, send: Any) -> None:
 
 
 def _values(scope: Any, wanted: bytes) -> list[str]:
-    """The words of a header that may come several times, in order."""
+    """Return the values of a header that may be repeated, in order."""
     lines = [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
     return [word.strip() for word in ",".join(lines).split(",") if word.strip()]
 
 
 @lru_cache(maxsize=4096)
 def _address(text: str) -> Address | None:
-    """An address as servers and proxies write it, with or without port; None if it is none."""
+    """Parse an address as servers and proxies write it, with or without port, or return None."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

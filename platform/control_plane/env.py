@@ -211,7 +211,7 @@ class _Reader:
         return self._secret(name) if is_needed or self.is_given(name) else ""
 
     def file(self, name: str) -> str:
-        """The path of a file that is there; empty where none is named."""
+        """Read the path of a file that exists; empty where none is named."""
         path = self._text(name)
         if path and not Path(path).is_file():
             self._problems.append(f"{name} must be the path of a file, got: {path!r}")
@@ -241,7 +241,7 @@ class _Reader:
     def url(
         self, name: str, *, schemes: tuple[str, ...], default: str = "", needs_path: bool = False
     ) -> str:
-        """A URL, which may bear a password: so it is never repeated in a problem."""
+        """Read a URL, which may hold a password, so it is never repeated in a problem."""
         text = default if default and not self.is_given(name) else self._secret(name)
         return self._check_url(name, text, schemes=schemes, needs_path=needs_path)
 
@@ -262,7 +262,7 @@ class _Reader:
         return text
 
     def redis_url(self, name: str) -> str:
-        """A URL of one Redis, or of the Sentinels that know its master."""
+        """Read the URL of one Redis, or of the Sentinels that know its master."""
         text = self._secret(name)
         if not redis_url.is_sentinel(text):
             return self._check_url(name, text, schemes=_REDIS_SCHEMES)
@@ -278,7 +278,7 @@ class _Reader:
         return self.url(name, schemes=schemes, needs_path=needs_path)
 
     def mail_url(self, name: str) -> str:
-        """A mail server's; its password goes nowhere without TLS."""
+        """Read the URL of a mail server; its password is never sent without TLS."""
         url = self.optional_url(name, schemes=_MAIL_SCHEMES, needs_path=False)
         parts = _split(url)
         if parts is not None and parts.scheme == "smtp" and parts.password:

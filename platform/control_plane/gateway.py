@@ -22,7 +22,7 @@ from inference.openai_api.gateway import create_gateway
 
 
 def gateway_settings(env: GatewayEnvironment) -> GatewaySettings:
-    """What the gateway is told of the environment, alone or beside Django."""
+    """Return the gateway's part of the environment, whether it runs alone or beside Django."""
     return GatewaySettings(
         dispatch_redis_url=env.gateway_redis_url,
         api_key_pepper=env.api_key_pepper,

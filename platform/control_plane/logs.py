@@ -12,7 +12,7 @@ _KEY_TAIL = re.compile(rf"({key_format.PREFIX}-[a-z0-9]{{16}})-[a-z2-7]{{8,}}[0-
 
 
 def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
-    """A `logging.config.dictConfig` mapping; `log_format` is `console` or `json`."""
+    """Return a mapping for `logging.config.dictConfig`; `log_format` is `console` or `json`."""
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"

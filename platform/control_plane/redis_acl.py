@@ -58,8 +58,8 @@ class RedisUser:
 
 
 def control_plane(password: str) -> RedisUser:
-    """Writes policy, loads functions, collects usage, sweeps. Not the server's administrator, but
-    it may have the server read its file of users again, which is how a pool is added."""
+    """Return the user that writes policy, loads functions, collects usage and sweeps. It is not the
+    server's administrator, but may reload its ACL file, which is how a pool is added."""
     rules = ("~*", "&*", "+@all", "-@admin", "-@dangerous", "+info", "+acl|load")
     return RedisUser(name=CONTROL_PLANE, password=password, permissions=rules)
 
@@ -88,7 +88,7 @@ def gateway(password: str) -> RedisUser:
 
 
 def worker(pool: str, password: str) -> RedisUser:
-    """A worker of one pool. Frames it can write to any gateway, read from none."""
+    """Return the user of one pool's workers: it writes frames to any gateway and reads none."""
     rules = (
         *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
         *_COMMANDS,
@@ -104,19 +104,19 @@ def worker_name(pool: str) -> str:
 
 
 def acl_file(users: Iterable[RedisUser]) -> str:
-    """The file that `aclfile` names. Who brings no user gets in nowhere: the default one is off."""
+    """Render the file that `aclfile` names. The default user is off: nobody gets in without one."""
     lines = ["user default reset off"]
     lines += [" ".join(("user", user.name, *user.rules)) for user in users]
     return "\n".join(lines) + "\n"
 
 
 def _family(prefix: str) -> tuple[str, str]:
-    """The key that functions are called with, and all that they derive from it."""
+    """Match the key that functions are called with, and all keys that they derive from it."""
     return prefix, f"{prefix}:*"
 
 
 def _checked(pool: str) -> str:
-    """A pool's name stands in a key pattern: anything but the letters of names would widen it."""
+    """Refuse a pool name that would widen the key pattern it becomes part of."""
     if not _POOL_NAME.fullmatch(pool):
         raise ValueError(f"expected a pool's name (letters, digits and ._:/@+-), got: {pool!r}")
     return pool

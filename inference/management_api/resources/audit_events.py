@@ -24,7 +24,7 @@ class AuditEventsView(TenantView):
 
 
 def _rendered(event: AuditEvent) -> dict[str, Any]:
-    """What names a person is empty once it was erased."""
+    """Render an event. Fields that named a person are empty once it was erased."""
     personal = getattr(event, "personal", None)
     return {
         "object": "audit.event",

@@ -112,7 +112,7 @@ class _ReportView(TenantView):
         raise NotImplementedError
 
     def of_all(self, asked: Asked) -> dict[str, Any]:
-        """What is told of all rows together."""
+        """Return the totals of all rows."""
         return {}
 
     def _order(self, asked: Asked) -> Order:

@@ -8,7 +8,7 @@ from tenants.access.sign_in import RETRY_SECONDS, is_guessing
 
 
 def operator_login(request: HttpRequest) -> HttpResponseBase:
-    """The admin's own sign-in page; 429 once there were too many attempts within a minute."""
+    """Serve the admin's sign-in page; 429 after too many attempts within a minute."""
     if request.method == "POST" and is_guessing(request, request.POST.get("username", "")):
         context = {"retry_seconds": RETRY_SECONDS}
         response = render(request, "too_many_attempts.html", context, status=429)

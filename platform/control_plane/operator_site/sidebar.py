@@ -74,7 +74,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """What the operator may see, in groups."""
+    """Return the pages that the operator may see, in groups."""
     groups = ((title, _links(request, models)) for title, models in _GROUPS)
     return [{"title": title, "separator": True, "items": links} for title, links in groups if links]
 

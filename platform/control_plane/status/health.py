@@ -101,7 +101,7 @@ class Health:
         self._looked_at = 0.0
 
     async def report(self) -> HealthReport:
-        """The state of all parts, up to a second old; never raises for a part that is down."""
+        """Return the state of all parts, up to a second old; never raise for one that is down."""
         looking, loop = self._looking, asyncio.get_running_loop()
         is_fresh = looking is not None and (
             not looking.done() or time.monotonic() - self._looked_at < CACHE_SECONDS
