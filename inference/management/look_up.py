@@ -11,7 +11,7 @@ def model_named(name: str) -> ServedModel:
     model = ServedModel.objects.filter(name=name).first()
     if model is None:
         names = ", ".join(ServedModel.objects.values_list("name", flat=True)) or "none"
-        raise CommandError(f"There is no served model {name!r}; there is {names}.")
+        raise CommandError(f"No served model named {name!r}; existing models: {names}.")
     return model
 
 

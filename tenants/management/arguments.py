@@ -18,7 +18,7 @@ def duration(text: str) -> timedelta:
     """`90s`, `15m`, `24h` or `30d`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ArgumentTypeError(f"a duration is like 90s, 15m, 24h or 30d, got {text!r}")
+        raise ArgumentTypeError(f"expected a duration such as 90s, 15m, 24h or 30d, got {text!r}")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
@@ -32,7 +32,7 @@ def moment(text: str) -> datetime:
         found = None
     if found is None:
         raise ArgumentTypeError(
-            f"a time is like 30d, 2027-01-31 or 2027-01-31T18:00:00Z, got {text!r}"
+            f"expected a time such as 30d, 2027-01-31 or 2027-01-31T18:00:00Z, got {text!r}"
         )
     return found if timezone.is_aware(found) else found.replace(tzinfo=UTC)
 
@@ -42,7 +42,7 @@ def day(text: str) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
-        raise ArgumentTypeError(f"a day is like 2026-11-30, got {text!r}") from None
+        raise ArgumentTypeError(f"expected a day such as 2026-11-30, got {text!r}") from None
 
 
 def dollars(text: str) -> Decimal:
@@ -52,7 +52,7 @@ def dollars(text: str) -> Decimal:
     except InvalidOperation:
         amount = Decimal("nan")
     if not amount.is_finite() or amount < 0 or _digits(amount) > 9:
-        raise ArgumentTypeError(f"an amount in dollars is like 250 or 0.05, got {text!r}")
+        raise ArgumentTypeError(f"expected an amount in dollars such as 250 or 0.05, got {text!r}")
     return amount
 
 

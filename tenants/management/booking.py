@@ -24,10 +24,15 @@ class BookingCommand(ReportingCommand):
         parser.add_argument("tenant", help="id or name")
         parser.add_argument("amount", type=dollars, help="in dollars")
         parser.add_argument(
-            "--reference", required=True, help="e.g. a payment's number; books once under it"
+            "--reference",
+            required=True,
+            help="idempotency reference, such as a payment's number; booked once",
         )
         parser.add_argument(
-            "--memo", default="", required=self.needs_memo, help="kept for ever: no names"
+            "--memo",
+            default="",
+            required=self.needs_memo,
+            help="stored permanently; do not include personal data",
         )
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:

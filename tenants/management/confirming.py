@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 
 def add_yes(parser: CommandParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask for the tenant's name")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def confirm(options: dict[str, Any], name: str, what: str) -> None:
@@ -15,8 +15,10 @@ def confirm(options: dict[str, Any], name: str, what: str) -> None:
     if options["yes"]:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"This {what}. Say --yes, or run it where the name can be typed.")
-    sys.stderr.write(f"This {what}. Type the tenant's name to go on: ")
+        raise CommandError(
+            f"This {what}. Pass --yes, or run it in a terminal where the name can be typed."
+        )
+    sys.stderr.write(f"This {what}. Type the tenant's name to continue: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != name:
-        raise CommandError("That is not its name; nothing was done.")
+        raise CommandError("The name does not match; nothing was changed.")

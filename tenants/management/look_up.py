@@ -14,7 +14,7 @@ def tenant_named(text: str) -> Tenant:
     query = Q(id=_uuid(text)) if _uuid(text) else Q(name__iexact=text.strip())
     tenant = Tenant.objects.filter(query).first()
     if tenant is None:
-        raise CommandError(f"There is no tenant {text!r}.")
+        raise CommandError(f"No tenant named {text!r}.")
     return tenant
 
 
@@ -25,7 +25,7 @@ def project_named(tenant: Tenant, name: str | None) -> Project:
         return projects[0]
     names = ", ".join(sorted(repr(project.name) for project in projects)) or "none"
     if name is None:
-        raise CommandError(f"Say which project with --project; {tenant.name} has {names}.")
+        raise CommandError(f"Choose a project with --project; {tenant.name} has {names}.")
     for project in projects:
         if project.name == name:
             return project
@@ -36,7 +36,7 @@ def tier_named(name: str) -> Tier:
     tier = Tier.objects.filter(name=name).first()
     if tier is None:
         names = ", ".join(Tier.objects.values_list("name", flat=True)) or "none"
-        raise CommandError(f"There is no tier {name!r}; there is {names}.")
+        raise CommandError(f"No tier named {name!r}; existing tiers: {names}.")
     return tier
 
 
@@ -46,14 +46,14 @@ def api_key_named(text: str) -> ApiKey:
     query = Q(id=_uuid(text)) if _uuid(text) else Q(public_id=public_id)
     key = ApiKey.objects.filter(query).first()
     if key is None:
-        raise CommandError("There is no API key with this id or public id.")
+        raise CommandError("No API key has this id or public id.")
     return key
 
 
 def user_named(email: str) -> User:
     user = User.objects.filter(email=email.strip().lower()).first()
     if user is None:
-        raise CommandError(f"There is no user {email!r}.")
+        raise CommandError(f"No user {email!r}.")
     return user
 
 
@@ -63,7 +63,7 @@ def place_named(
     """Where a quota of the tenant counts: at a project, a key, or the whole of it."""
     key = None if api_key is None else api_key_named(api_key)
     if key is not None and key.tenant_id != tenant.id:
-        raise CommandError(f"{tenant.name} has no such API key.")
+        raise CommandError(f"{tenant.name} has no API key with this id.")
     return {
         "project": None if project is None else project_named(tenant, project),
         "api_key": key,

@@ -36,19 +36,22 @@ class ReportingCommand(BaseCommand):
         except ValidationError as error:
             raise CommandError(one_sentence(error)) from None
         except OperationalError as error:
-            raise CommandError(f"PostgreSQL does not answer: {_first_line(error)}.") from None
+            raise CommandError(f"PostgreSQL is not reachable: {_first_line(error)}.") from None
         except RedisError as error:
             raise CommandError(
-                f"The dispatch Redis does not answer: {_first_line(error)}."
+                f"The dispatch Redis is not reachable: {_first_line(error)}."
             ) from None
 
-    def report_rows(self, options: dict[str, Any], rows: Sequence[Mapping[str, Fact]]) -> None:
-        """A list: one JSON array, or a line each under a line of names."""
+    def report_rows(
+        self, options: dict[str, Any], rows: Sequence[Mapping[str, Fact]], *, of: str
+    ) -> None:
+        """Print a list: one JSON array, or a line each under a line of names. `of` is what the
+        rows are, in the plural, to say that there are none."""
         if options["json"]:
             self.stdout.write(json.dumps(rows, default=_text))
             return
         if not rows:
-            self.stdout.write("There is none.")
+            self.stdout.write(f"No {of}.")
             return
         lines = [[name.replace("_", " ") for name in rows[0]]]
         lines += [[_text(fact) for fact in row.values()] for row in rows]

@@ -9,7 +9,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Show a served model to callers or not, and say which tenants may see it."
+    help = "Enable or disable a served model, and choose which tenants may see it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -12,11 +12,13 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Turn the workers' usage streams into records, until SIGTERM."
+    help = "Collect usage from the workers' streams into PostgreSQL, until SIGTERM."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--once", action="store_true", help="record all there is, then end")
+        parser.add_argument(
+            "--once", action="store_true", help="record everything available, then exit"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         if not options["once"]:

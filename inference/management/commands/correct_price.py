@@ -13,7 +13,7 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     help = (
-        "Say what a model should have cost in a past period. Nothing that was charged changes: "
+        "Correct the price of a past period. Nothing already charged changes: "
         "manage.py rerate posts the difference."
     )
 
@@ -22,7 +22,9 @@ class Command(ReportingCommand):
         add_price_arguments(parser)
         parser.add_argument("--from", dest="begin", type=moment, required=True)
         parser.add_argument("--until", type=moment, required=True)
-        parser.add_argument("--reason", required=True, help="kept for ever: no names")
+        parser.add_argument(
+            "--reason", required=True, help="stored permanently; do not include personal data"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         correction = PriceCorrection(

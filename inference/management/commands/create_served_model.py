@@ -10,16 +10,21 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Put a model into the catalogue; its pool is made where there is none of that name."
+    help = "Add a model to the catalogue; its pool is created if it does not exist."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("name", help="as callers name it")
-        parser.add_argument("--pool", help="pool of workers that serves it; default: its name")
-        parser.add_argument("--context", type=int, required=True, help="tokens, prompt and answer")
+        parser.add_argument("name", help="the name that callers use")
+        parser.add_argument("--pool", help="pool of workers that serves it (default: its name)")
+        parser.add_argument(
+            "--context",
+            type=int,
+            required=True,
+            help="context length in tokens, prompt and completion together",
+        )
         parser.add_argument("--capability", action="append", choices=Capability.values)
         parser.add_argument(
-            "--visible-to", action="append", metavar="TENANT", help="default: everybody"
+            "--visible-to", action="append", metavar="TENANT", help="default: all tenants"
         )
         parser.add_argument("--disabled", action="store_true", help="do not show it to callers yet")
 

@@ -19,14 +19,14 @@ _NEEDS_ID = ("show", "retry", "discard")
 class Command(ReportingCommand):
     is_one_transaction = False
     help = (
-        "Requests that every worker died with, of the last day: list them, show one (never its "
-        "prompt), run it once more unbilled and tell how it ends, or discard it."
+        "Requests of the last day whose every worker died: list them, show one (never "
+        "its prompt), retry it unbilled and report how it ends, or discard it."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("action", choices=["list", *_NEEDS_ID])
-        parser.add_argument("request_id", nargs="?", help="for show, retry and discard")
+        parser.add_argument("request_id", nargs="?", help="request id, for show, retry and discard")
 
     def handle(self, *_: Any, **options: Any) -> None:
         action, request_id = options["action"], options["request_id"]
@@ -36,7 +36,7 @@ class Command(ReportingCommand):
         with dispatch_redis() as redis:
             if action == "list":
                 letters = dead_letters.kept_letters(redis)
-                self.report_rows(options, [_row(letter) for letter in letters])
+                self.report_rows(options, [_row(letter) for letter in letters], of="dead letters")
                 return
             letter = _letter(redis, request_id)
             if action == "show":
@@ -70,7 +70,7 @@ def _letter(redis: Redis, request_id: str) -> Letter:
     if letter is not None:
         return letter
     raise CommandError(
-        f"There is no dead letter {request_id!r}; they are kept for a day, see `dead_letters list`."
+        f"No dead letter {request_id!r}; they are kept for a day, see `dead_letters list`."
     )
 
 

@@ -10,7 +10,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Let a pool serve the named tenants and nobody else, or everybody again."
+    help = "Dedicate a pool to the named tenants, or open it to everybody again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -21,9 +21,9 @@ class Command(ReportingCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         pool = Pool.objects.filter(name=options["pool"]).first()
         if pool is None:
-            raise CommandError(f"There is no pool {options['pool']!r}.")
+            raise CommandError(f"No pool named {options['pool']!r}.")
         if bool(options["tenants"]) == options["everybody"]:
-            raise CommandError("Name the tenants that it serves, or say --everybody.")
+            raise CommandError("Name the tenants that it serves, or pass --everybody.")
         tenants = visible_to(options["tenants"])
         pool.tenants.set(tenants)
         serves = ", ".join(tenant.name for tenant in tenants) or "everybody"

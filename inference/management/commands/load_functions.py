@@ -14,7 +14,7 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Put the Lua functions of admission and dispatch into the dispatch Redis."
+    help = "Load the Lua functions of admission and dispatch into the dispatch Redis."
 
     def handle(self, *_: Any, **options: Any) -> None:
         asyncio.run(_load())

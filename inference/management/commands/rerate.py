@@ -22,14 +22,16 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--from", dest="first", type=day, required=True, help="UTC")
-        parser.add_argument("--to", dest="last", type=day, required=True, help="UTC, included")
-        parser.add_argument("--tenant", help="id or name; default: all that used something")
-        parser.add_argument("--dry-run", action="store_true", help="post nothing")
+        parser.add_argument("--to", dest="last", type=day, required=True, help="UTC, inclusive")
+        parser.add_argument("--tenant", help="id or name; default: all with usage")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="show the differences, post nothing"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         first, last = options["first"], options["last"]
         if last < first or last >= datetime.now(UTC).date():
-            raise CommandError("Say days that are over, the first before the last.")
+            raise CommandError("--from and --to must be past days, --from not after --to.")
         if options["tenant"] is None:
             tenants = tenants_with_usage(first, last)
         else:
@@ -37,7 +39,7 @@ class Command(ReportingCommand):
         book = PriceBook()
         rate = adjustments if options["dry_run"] else rerate
         found = [each for tenant in tenants for each in rate(tenant, first, last, book)]
-        self.report_rows(options, [_row(each) for each in found])
+        self.report_rows(options, [_row(each) for each in found], of="differences")
 
 
 def _row(adjustment: Adjustment) -> dict[str, str | int]:

@@ -13,7 +13,7 @@ _MOST_DAYS = 365  # partitions are made for a year
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Fill a database that is there to be measured with usage, its sums and its charges."
+    help = "Fill a benchmark database with usage, rollups and charges."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -21,15 +21,17 @@ class Command(ReportingCommand):
         parser.add_argument("--tenants", type=int, default=1_000)
         parser.add_argument("--days", type=int, default=90, help="before today, at most a year")
         parser.add_argument(
-            "--into-this-database", action="store_true", help="needed: ledgers are never emptied"
+            "--into-this-database",
+            action="store_true",
+            help="required, because ledgers are never emptied",
         )
 
     def handle(self, *_: Any, **options: Any) -> None:
         if not options["into_this_database"]:
             name = settings.DATABASES["default"]["NAME"]
             raise CommandError(
-                f"This fills the database {name!r} with usage that is charged to tenants for good; "
-                "say --into-this-database if that is what you want."
+                f"This fills the database {name!r} with usage that is permanently charged to "
+                "tenants; pass --into-this-database to confirm."
             )
         if options["rows"] < 1 or options["tenants"] < 1 or not 1 <= options["days"] <= _MOST_DAYS:
             raise CommandError(

@@ -14,7 +14,7 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     help = (
-        "Enter what a model costs, in dollars per million tokens. The price that holds until then "
+        "Set what a model costs, in dollars per million tokens. The price that holds until then "
         "ends; what was used before keeps it."
     )
 
@@ -27,7 +27,7 @@ class Command(ReportingCommand):
             type=moment,
             help="e.g. 2027-01-01; default: now, or in 5 seconds where it takes another's place",
         )
-        parser.add_argument("--until", type=moment, help="default: until another takes its place")
+        parser.add_argument("--until", type=moment, help="default: until another price replaces it")
 
     def handle(self, *_: Any, **options: Any) -> None:
         price = price_book.enter(
@@ -56,15 +56,17 @@ def add_price_arguments(parser: CommandParser) -> None:
     parser.add_argument("model")
     parser.add_argument("--prompt", type=dollars, required=True)
     parser.add_argument("--completion", type=dollars, required=True)
-    parser.add_argument("--cached", type=dollars, help="default: as the prompt")
-    parser.add_argument("--tier", default="", help="of this tier only, and not multiplied")
-    parser.add_argument("--adapter", default="", help="with this adapter only")
+    parser.add_argument("--cached", type=dollars, help="default: the prompt price")
+    parser.add_argument(
+        "--tier", default="", help="only for this tier; the tier multiplier is not applied"
+    )
+    parser.add_argument("--adapter", default="", help="only for this adapter")
     parser.add_argument(
         "--batch-discount",
         type=int,
         default=0,
         metavar="PERMILLE",
-        help="off for requests of the service class batch",
+        help="discount for requests of service class batch",
     )
 
 

@@ -13,16 +13,18 @@ _HOUR_MS = 3_600_000
 
 
 class Command(ReportingCommand):
-    help = "What each pool earned and what its GPUs cost (set_gpu_cost), per 1,000 tokens too."
+    help = "Show what each pool earned and its GPUs cost (set_gpu_cost), also per 1,000 tokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--from", dest="first", type=day, required=True, help="UTC")
-        parser.add_argument("--to", dest="last", type=day, required=True, help="UTC, included")
+        parser.add_argument("--to", dest="last", type=day, required=True, help="UTC, inclusive")
 
     def handle(self, *_: Any, **options: Any) -> None:
         found = margins(options["first"], options["last"])
-        self.report_rows(options, [_row(margin) for margin in found])
+        self.report_rows(
+            options, [_row(margin) for margin in found], of="pools with usage or costs"
+        )
 
 
 def _row(margin: Margin) -> dict[str, Fact]:

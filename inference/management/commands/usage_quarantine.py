@@ -13,21 +13,28 @@ _SHOWN = 1000
 
 class Command(ReportingCommand):
     help = (
-        "Usage that could not be recorded and so is charged to nobody: list it, take it in again "
-        "once the cause is mended (entries by their id, or all), or discard entries for good."
+        "Usage that could not be recorded and is charged to nobody: list it, ingest it "
+        "again once the cause is fixed (entries by id, or all), or discard entries "
+        "permanently."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("action", choices=["list", "retry", "discard"])
-        parser.add_argument("id", nargs="*", type=int, help="of entries; for retry, none is all")
+        parser.add_argument(
+            "id", nargs="*", type=int, help="entry ids; retry without ids means all"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         action, ids = options["action"], options["id"]
         if action == "list":
             if ids:
                 raise CommandError("usage_quarantine list takes no id.")
-            self.report_rows(options, [_row(row) for row in UsageQuarantine.objects.all()[:_SHOWN]])
+            self.report_rows(
+                options,
+                [_row(row) for row in UsageQuarantine.objects.all()[:_SHOWN]],
+                of="entries in quarantine",
+            )
             return
         present = UsageQuarantine.objects.filter(id__in=ids)
         if missing := set(ids) - set(present.values_list("id", flat=True)):
@@ -39,7 +46,7 @@ class Command(ReportingCommand):
             recorded, left = quarantine.retry(ids)
             self.report(options, recorded=recorded, left=left)
         elif not ids:
-            raise CommandError("usage_quarantine discard takes the ids of what is to go for good.")
+            raise CommandError("usage_quarantine discard takes the ids of the entries to delete.")
         else:
             present.delete()
             self.report(options, discarded=len(ids))

@@ -11,7 +11,7 @@ from tenants.models import Quota
 
 
 class Command(ReportingCommand):
-    help = "Take a quota of a tenant, a project or a key away."
+    help = "Remove a quota from a tenant, a project or a key."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -26,7 +26,7 @@ class Command(ReportingCommand):
         place = place_named(tenant, options["project"], options["api_key"])
         quota = Quota.objects.filter(tenant=tenant, limit=options["limit"], **place).first()
         if quota is None:
-            raise CommandError(f"There is no quota of {options['limit']} there.")
+            raise CommandError(f"No quota for {options['limit']} there.")
         quota_id, scope = str(quota.id), quota.scope
         quota.delete()
         self.report(

@@ -13,7 +13,9 @@ from tenants.offboarding.closing import close_tenant
 
 
 class Command(ReportingCommand):
-    help = "Delete a tenant's data for good; its usage, ledger and audit chain stay, without names."
+    help = (
+        "Close a tenant for good: its data is deleted; usage, ledger and audit chain stay, unnamed."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

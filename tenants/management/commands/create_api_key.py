@@ -12,21 +12,23 @@ from tenants.models import ApiKey
 
 
 class Command(ReportingCommand):
-    help = "Make an API key and print it; it cannot be shown again."
+    help = "Create an API key and print it; it cannot be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
-        parser.add_argument("--project", help="name; not needed where the tenant has only one")
+        parser.add_argument(
+            "--project", help="project name; may be omitted if the tenant has only one"
+        )
         parser.add_argument("--name", default="", help="what the key is for")
         parser.add_argument(
             "--scope", action="append", metavar="SCOPE", help=f"{', '.join(Scope)}; may be repeated"
         )
         parser.add_argument("--expires", type=moment, help="30d, or a date; default: never")
         for name, what in (
-            ("network", "CIDR block that it may be used from"),
-            ("model", "served model that it may name"),
-            ("adapter", "adapter that it may name"),
+            ("network", "CIDR block from which it may be used"),
+            ("model", "served model that it may call"),
+            ("adapter", "adapter that it may call"),
         ):
             parser.add_argument(f"--{name}", action="append", help=f"{what}; may be repeated")
 

@@ -10,7 +10,7 @@ from tenants.models import Project
 
 
 class Command(ReportingCommand):
-    help = "Make a project of a tenant."
+    help = "Create a project in a tenant."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -13,7 +13,7 @@ from tenants.models import Project, Tenant, Tier
 
 
 class Command(ReportingCommand):
-    help = "Make a tenant with one project."
+    help = "Create a tenant with one project."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

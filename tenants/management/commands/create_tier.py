@@ -10,7 +10,7 @@ from tenants.models import ServiceClass
 
 
 class Command(ReportingCommand):
-    help = "Make an SLA tier from a preset; change its numbers in the admin."
+    help = "Create an SLA tier from a preset; edit its numbers in the admin."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -5,7 +5,7 @@ the log can be checked by others: `tenants/audit/chain.py` tells how a hash is m
 but Python, and has `broken(lines)` that finds what is missing or was changed:
 
     import json
-    from tenants.audit_chain import broken
+    from tenants.audit.chain import broken
     print(*broken(map(json.loads, open("audit.jsonl"))), sep="\\n")
 
 With `--since` a chain begins in its middle: `broken(lines, from_start=False)`.
@@ -30,16 +30,18 @@ from tenants.models import AuditEvent
 
 
 class Command(ReportingCommand):
-    help = "Write the audit log, of one tenant or all, in a form that can be checked elsewhere."
+    help = "Export the audit log of one tenant or all, in a form that others can verify."
     # As with export_tenant.
     is_one_transaction = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--tenant", help="name or id; all where none is named")
-        parser.add_argument("--since", help="a day or moment, e.g. 2026-01-31 (UTC)")
+        parser.add_argument("--tenant", help="name or id (default: all)")
+        parser.add_argument("--since", help="a date or time, such as 2026-01-31 (UTC)")
         parser.add_argument("--format", choices=["jsonl", "csv"], default="jsonl")
-        parser.add_argument("--output", type=Path, help="a file that is not there yet")
+        parser.add_argument(
+            "--output", type=Path, help="path of a new file; must not already exist"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         moment = _moment(options["since"])
@@ -92,5 +94,5 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandError(f"{text!r} is no day or moment such as 2026-01-31.") from None
+        raise CommandError(f"{text!r} is not a date or time such as 2026-01-31.") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

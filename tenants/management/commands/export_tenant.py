@@ -19,8 +19,8 @@ from tenants.offboarding.export import tenant_records
 
 class Command(ReportingCommand):
     help = (
-        "Write all that belongs to a tenant as JSON lines: projects, keys (masked), members, "
-        "quotas, usage records, audit log. No digest of a key is among it."
+        "Export all data of a tenant as JSON lines: projects, keys (masked), members, "
+        "quotas, usage records, audit log. Key digests are not included."
     )
     # The log knows of the export before the first line leaves, and is not locked all the while.
     is_one_transaction = False
@@ -28,7 +28,9 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
-        parser.add_argument("--output", type=Path, help="a file that is not there yet")
+        parser.add_argument(
+            "--output", type=Path, help="path of a new file; must not already exist"
+        )
         add_yes(parser)
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -10,19 +10,19 @@ from tenants.models import ApiKey
 
 
 class Command(ReportingCommand):
-    help = "List a tenant's API keys, the newest first."
+    help = "List a tenant's API keys, newest first."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
-        parser.add_argument("--project", help="only those of this project")
+        parser.add_argument("--project", help="only of this project")
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
         found = tenant.api_keys.select_related("project")
         if options["project"] is not None:
             found = found.filter(project=project_named(tenant, options["project"]))
-        self.report_rows(options, [_facts(key) for key in found])
+        self.report_rows(options, [_facts(key) for key in found], of="API keys")
 
 
 def _facts(key: ApiKey) -> dict[str, Fact]:

@@ -8,7 +8,7 @@ from tenants.policy.writer import rebuild_policy
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Write the whole policy snapshot to Redis, whatever is there."
+    help = "Rewrite the whole policy snapshot in Redis."
 
     def handle(self, *_: Any, **options: Any) -> None:
         self.report(options, version=rebuild_policy())

@@ -9,7 +9,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "End somebody's membership of a tenant; the account stays."
+    help = "Remove a member from a tenant; the account stays."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -20,5 +20,5 @@ class Command(ReportingCommand):
         tenant, user = tenant_named(options["tenant"]), user_named(options["email"])
         removed, _by_model = tenant.memberships.filter(user=user).delete()
         if not removed:
-            raise CommandError(f"{user.email} is no member of {tenant.name}.")
+            raise CommandError(f"{user.email} is not a member of {tenant.name}.")
         self.report(options, tenant=tenant.name, email=user.email)

@@ -9,7 +9,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Let a suspended tenant call again."
+    help = "Resume a suspended tenant."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

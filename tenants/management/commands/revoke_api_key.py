@@ -9,7 +9,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Refuse an API key from now on."
+    help = "Revoke an API key."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

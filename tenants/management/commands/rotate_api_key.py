@@ -10,7 +10,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Give an API key a new secret and print it; the one before works a while longer."
+    help = "Rotate an API key and print the new one; the old one works during the overlap."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

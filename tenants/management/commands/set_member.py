@@ -13,12 +13,14 @@ from tenants.models import Membership, User
 
 
 class Command(ReportingCommand):
-    help = "Make somebody a member of a tenant, or give a member another role."
+    help = "Add a member to a tenant, or change a member's role."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
-        parser.add_argument("email", help="of an account, or of one to be made")
+        parser.add_argument(
+            "email", help="e-mail address; the account is created if it does not exist"
+        )
         parser.add_argument("--role", required=True, choices=[role.value for role in Role])
         add_password_arguments(parser, required=False)
 

@@ -1,5 +1,6 @@
 """manage.py set_quota Acme tokens_per_day 1000000 --project web"""
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -20,14 +21,16 @@ class Command(ReportingCommand):
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
         parser.add_argument("limit", choices=[name.value for name in QUOTA_NAMES])
-        parser.add_argument("value", type=dollars, help="a number; of spend, dollars")
-        parser.add_argument("--soft", action="store_true", help="alert only, refuse nothing")
+        parser.add_argument("value", help="a whole number; for spend, dollars")
+        parser.add_argument(
+            "--soft", action="store_true", help="soft limit: alert, but do not refuse"
+        )
         parser.add_argument(
             "--alert-at",
             type=int,
             action="append",
             metavar="PERCENT",
-            help="tell the tenant at this share, may be repeated (default: 50, 80 and 100)",
+            help="alert the tenant at this percentage; may be repeated (default: 50, 80 and 100)",
         )
         place = parser.add_mutually_exclusive_group()
         place.add_argument("--project", help="only of this project")
@@ -37,12 +40,10 @@ class Command(ReportingCommand):
         tenant = tenant_named(options["tenant"])
         place = place_named(tenant, options["project"], options["api_key"])
         limit = LimitName(options["limit"])
-        value = options["value"] * (10**9 if limit in _IN_DOLLARS else 1)
-        if value != int(value):
-            raise CommandError(f"{limit} is a whole number, got {value}.")
+        value = _value_of(limit, options["value"])
         quota = Quota.objects.filter(tenant=tenant, limit=limit, **place).first()
         quota = quota or Quota(tenant=tenant, limit=limit, **place)
-        quota.value, quota.is_hard = int(value), not options["soft"]
+        quota.value, quota.is_hard = value, not options["soft"]
         if options["alert_at"]:
             quota.alert_percents = options["alert_at"]
         quota.full_clean()
@@ -57,3 +58,15 @@ class Command(ReportingCommand):
             is_hard=quota.is_hard,
             alert_percents=" ".join(map(str, quota.alert_percents)),
         )
+
+
+def _value_of(limit: LimitName, text: str) -> int:
+    """Read a limit's value: nano-dollars for spend, else a count."""
+    if limit in _IN_DOLLARS:
+        try:
+            return int(dollars(text) * 10**9)
+        except ArgumentTypeError as error:
+            raise CommandError(f"{limit}: {error}.") from None
+    if not text.isdecimal():
+        raise CommandError(f"{limit} takes a whole number, got {text!r}.")
+    return int(text)

@@ -10,14 +10,16 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Say what becomes of a project's requests when a model's wait breaks the TTFT target."
+    help = "Choose what happens when the expected wait exceeds the tier's TTFT target."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
         parser.add_argument("on_saturation", choices=[choice.value for choice in OnSaturation])
-        parser.add_argument("--model", default="", help="which answers instead: smaller_model only")
-        parser.add_argument("--project", help="its name; not needed where there is one only")
+        parser.add_argument(
+            "--model", default="", help="the model that answers instead; only with smaller_model"
+        )
+        parser.add_argument("--project", help="project name; may be omitted if there is only one")
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])

@@ -9,7 +9,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Refuse a tenant's new requests and end its open streams; nothing is deleted."
+    help = "Suspend a tenant: refuse new requests and end open streams; nothing is deleted."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

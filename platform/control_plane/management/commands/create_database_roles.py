@@ -12,7 +12,7 @@ from control_plane.database_roles import prepare_database
 
 class Command(BaseCommand):
     help = (
-        "Make the roles penstock_owner, penstock_web and penstock_operator and their database. "
+        "Create the roles penstock_owner, penstock_web and penstock_operator and their database. "
         "Reads the URL of a superuser from PENSTOCK_ADMIN_DATABASE_URL, passwords and the "
         "database's name from PENSTOCK_OWNER_DATABASE_URL and PENSTOCK_DATABASE_URL."
     )
@@ -31,7 +31,7 @@ class Command(BaseCommand):
             )
         except psycopg.Error as error:
             raise CommandError(f"PostgreSQL refused: {str(error).splitlines()[0]}") from None
-        self.stdout.write("The roles and the database are there; run `manage.py migrate`.")
+        self.stdout.write("Roles and database exist; run `manage.py migrate` next.")
 
 
 def _given(name: str, value: str) -> str:

@@ -12,7 +12,7 @@ from tenants.models import User
 
 
 class Command(ReportingCommand):
-    help = "Make an account for the operators' admin."
+    help = "Create an account for the operators' admin."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -11,7 +11,7 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Check what must hold: the policy snapshot, the tenants' walls and more."
+    help = "Check data consistency: policy snapshot, tenant isolation, ledger, usage, audit chain."
 
     def handle(self, *_: Any, **options: Any) -> None:
         findings = list(run_checks())

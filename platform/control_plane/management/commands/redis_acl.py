@@ -27,7 +27,7 @@ class Command(BaseCommand):
             "--worker-passwords",
             type=Path,
             metavar="FILE",
-            help="lines of POOL=password; what is missing is made and added",
+            help="lines of POOL=password; missing pools are added with a new password",
         )
 
     def handle(self, *_: Any, **options: Any) -> None:

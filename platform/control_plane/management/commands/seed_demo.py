@@ -12,7 +12,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Make the demo's operator, tenants, keys and models where they are missing."
+    help = "Create the demo's operator, tenants, keys and models if they are missing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

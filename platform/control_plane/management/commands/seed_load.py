@@ -11,22 +11,24 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Fill a database that is there to be measured with tenants, members and API keys."
+    help = "Fill a benchmark database with tenants, members and API keys."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--tenants", type=int, default=10_000)
         parser.add_argument("--keys", type=int, default=50_000)
         parser.add_argument(
-            "--into-this-database", action="store_true", help="needed: the keys really work"
+            "--into-this-database",
+            action="store_true",
+            help="required, because the keys really work",
         )
 
     def handle(self, *_: Any, **options: Any) -> None:
         if not options["into_this_database"]:
             name = settings.DATABASES["default"]["NAME"]
             raise CommandError(
-                f"This fills the database {name!r} with tenants and keys that work; say "
-                "--into-this-database if that is what you want."
+                f"This fills the database {name!r} with tenants and keys that work; "
+                "pass --into-this-database to confirm."
             )
         if options["tenants"] < 1 or options["keys"] < 0:
             raise CommandError("It takes one tenant or more, and no negative number of keys.")

@@ -11,7 +11,7 @@ from tenants.management.booking import BookingCommand
 
 
 class Command(BookingCommand):
-    help = "Charge a tenant more than its usage, or less, and say why."
+    help = "Adjust what a tenant is charged, up or down, with a reason."
     needs_memo = True
 
     def add_arguments(self, parser: CommandParser) -> None:

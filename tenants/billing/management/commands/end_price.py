@@ -10,7 +10,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "End a price without another in its place; a model without a price costs nothing."
+    help = "End a price without a replacement; a model without a price is free."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -22,7 +22,7 @@ class Command(ReportingCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         price = price_book.open_price(options["model"], options["tier"], options["adapter"])
         if price is None:
-            raise CommandError("There is no price without an end for this model, tier and adapter.")
+            raise CommandError("No open-ended price exists for this model, tier and adapter.")
         price_book.end(price, options["at"])
         self.report(
             options,

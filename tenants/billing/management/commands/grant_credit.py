@@ -12,7 +12,7 @@ from tenants.management.booking import BookingCommand
 
 
 class Command(BookingCommand):
-    help = "Give a tenant credit as a promotion."
+    help = "Grant a tenant promotional credit."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

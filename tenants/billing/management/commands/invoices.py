@@ -36,7 +36,7 @@ class Command(ReportingCommand):
     # Drafts and issues are many transactions, so that a run that is cut short loses nothing.
     is_one_transaction = False
     help = (
-        "Invoices: draft a month's (of all tenants or one), issue drafts, note that one was paid, "
+        "Invoices: draft a month's (of all tenants or one), issue drafts, mark one as paid, "
         "void an issued one, discard a draft, list them or show one."
     )
 
@@ -44,13 +44,17 @@ class Command(ReportingCommand):
         super().add_arguments(parser)
         parser.add_argument("action", choices=["draft", "issue", "list", *_OF_ONE])
         parser.add_argument("invoice", nargs="?", help="number or id, for one invoice")
-        parser.add_argument("--month", type=_month, help="like 2026-10; default: the last one")
+        parser.add_argument("--month", type=_month, help="such as 2026-10 (default: last month)")
         parser.add_argument("--tenant", help="name or id; default: all")
         parser.add_argument("--state", choices=InvoiceState.values, help="list only these")
-        parser.add_argument("--reference", default="", help="of the payment, as the bank tells it")
-        parser.add_argument("--reason", default="", help="why an invoice is void")
-        parser.add_argument("--pdf", type=Path, help="show: write it to this new file")
-        parser.add_argument("--csv", type=Path, help="show: write it to this new file")
+        parser.add_argument("--reference", default="", help="the payment's reference at the bank")
+        parser.add_argument("--reason", default="", help="why the invoice is voided")
+        parser.add_argument(
+            "--pdf", type=Path, help="show: write it to this file, which must not exist yet"
+        )
+        parser.add_argument(
+            "--csv", type=Path, help="show: write it to this file, which must not exist yet"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         action, named = options["action"], options["invoice"]
@@ -117,7 +121,7 @@ class Command(ReportingCommand):
             found = _chosen(options).select_related("tenant")
             if options["state"]:
                 found = found.filter(state=options["state"])
-            self.report_rows(options, [_facts(invoice) for invoice in found])
+            self.report_rows(options, [_facts(invoice) for invoice in found], of="invoices")
 
     def _show(self, options: dict[str, Any]) -> None:
         with operator_scope("command invoices"):
@@ -158,7 +162,7 @@ def _named(text: str) -> Invoice:
         query = Q(number__iexact=text.strip())
     invoice = Invoice.objects.select_related("tenant", "seller").filter(query).first()
     if invoice is None:
-        raise CommandError(f"There is no invoice {text!r}; `invoices list` shows them.")
+        raise CommandError(f"No invoice {text!r}; `invoices list` shows them.")
     return invoice
 
 

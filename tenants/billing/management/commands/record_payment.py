@@ -12,8 +12,9 @@ from tenants.management.booking import BookingCommand
 
 class Command(BookingCommand):
     help = (
-        "Book that a tenant has paid, though no invoice: what is owed is paid, what is more "
-        "becomes credit, and the next invoice is less by it. `invoices pay` is for invoices."
+        "Record a payment that belongs to no invoice: it settles what is owed, the rest"
+        " becomes credit, and the next invoice is reduced by it. `invoices pay` is for "
+        "invoices."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -21,7 +22,7 @@ class Command(BookingCommand):
         parser.add_argument(
             "--on-account",
             action="store_true",
-            help="it is for none of the invoices that wait to be paid",
+            help="confirm that it belongs to no open invoice",
         )
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:

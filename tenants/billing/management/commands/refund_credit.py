@@ -9,7 +9,7 @@ from tenants.management.booking import BookingCommand
 
 
 class Command(BookingCommand):
-    help = "Book that prepaid credit was paid back; not what open requests have reserved."
+    help = "Record a refund of prepaid credit; credit reserved by open requests cannot be refunded."
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
         return credit.refund(tenant_id, nanos, reference=options["reference"], memo=options["memo"])

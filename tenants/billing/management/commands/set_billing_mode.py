@@ -10,7 +10,7 @@ from tenants.models import BillingMode
 
 
 class Command(ReportingCommand):
-    help = "Have a tenant pay for usage beforehand or afterwards, from now on."
+    help = "Switch a tenant between prepaid and postpaid billing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

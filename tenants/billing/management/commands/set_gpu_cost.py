@@ -11,7 +11,7 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Say what a GPU of a pool costs an hour, and how many a worker has; for margins."
+    help = "Set what a GPU of a pool costs per hour and how many each worker has, for margins."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

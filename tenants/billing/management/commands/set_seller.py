@@ -11,8 +11,8 @@ from tenants.management.reporting import ReportingCommand
 
 class Command(ReportingCommand):
     help = (
-        "Say who invoices: the name and details at the head of invoices issued from now on. What "
-        "is not given stays as it is."
+        "Set the seller: the name and details at the head of invoices issued from now "
+        "on. Options not given stay unchanged."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -23,10 +23,16 @@ class Command(ReportingCommand):
         parser.add_argument("--email")
         parser.add_argument("--payment-terms-days", type=int)
         parser.add_argument("--payment-instructions", help=r"lines separated by \n")
-        parser.add_argument("--number-prefix", help="numbers are <prefix>-2026-000001 and up")
+        parser.add_argument(
+            "--number-prefix", help="invoice numbers are <prefix>-2026-000001 and up"
+        )
         review = parser.add_mutually_exclusive_group()
-        review.add_argument("--review-days", type=int, help="drafts wait so long; 0: not at all")
-        review.add_argument("--issue-by-hand", action="store_true", help="drafts wait for issue")
+        review.add_argument(
+            "--review-days", type=int, help="days that drafts wait before they are issued; 0: none"
+        )
+        review.add_argument(
+            "--issue-by-hand", action="store_true", help="drafts wait to be issued by hand"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         seller = Seller.objects.filter(is_current=True).first() or Seller()

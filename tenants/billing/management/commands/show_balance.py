@@ -12,12 +12,14 @@ from tenants.money import dollars
 
 
 class Command(ReportingCommand):
-    help = "Show what a tenant has and owes, or its newest transactions."
+    help = "Show a tenant's balance, or its newest transactions."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="id or name")
-        parser.add_argument("--transactions", type=int, metavar="N", help="the newest N instead")
+        parser.add_argument(
+            "--transactions", type=int, metavar="N", help="show the newest N transactions instead"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
@@ -35,6 +37,7 @@ class Command(ReportingCommand):
                     }
                     for each in newest.prefetch_related("entries")[: options["transactions"]]
                 ],
+                of="transactions",
             )
             return
         held = balance_of(tenant.id)

@@ -9,7 +9,7 @@ from tenants.management.booking import BookingCommand
 
 
 class Command(BookingCommand):
-    help = "Give up a part of what a tenant owes."
+    help = "Write off part of what a tenant owes."
     needs_memo = True
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:

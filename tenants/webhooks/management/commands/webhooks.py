@@ -38,11 +38,15 @@ class Command(ReportingCommand):
             match options["action"]:
                 case "list":
                     endpoints = Endpoint.objects.filter(tenant=tenant_named(of))
-                    self.report_rows(options, [_endpoint(endpoint) for endpoint in endpoints])
+                    self.report_rows(
+                        options, [_endpoint(endpoint) for endpoint in endpoints], of="webhooks"
+                    )
                 case "log":
                     rows = Delivery.objects.filter(endpoint=_found(Endpoint, of))
                     newest = rows.select_related("event")[:_SHOWN]
-                    self.report_rows(options, [_delivery(delivery) for delivery in newest])
+                    self.report_rows(
+                        options, [_delivery(delivery) for delivery in newest], of="deliveries"
+                    )
                 case "test":
                     self.report(options, **_delivery(send_test(_found(Endpoint, of))))
                 case _:
@@ -57,7 +61,7 @@ def _found(model: type[Any], text: str) -> Any:
     except (ValueError, ValidationError):
         record = None
     if record is None:
-        raise CommandError(f"There is no {model._meta.verbose_name} {text!r}.")
+        raise CommandError(f"No {model._meta.verbose_name} {text!r}.")
     return record
 
 
