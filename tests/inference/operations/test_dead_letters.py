@@ -120,7 +120,7 @@ async def test_a_dead_letter_is_discarded_with_its_payload(
 ) -> None:
     assert (await run("discard", letter.request_id))["discarded"] is True
     assert await dispatch_redis.xlen(keys.pool_dead_letters(POOL)) == 0
-    assert "There is no dead letter" in await refused("show", letter.request_id)
+    assert "dead letter" in await refused("show", letter.request_id)
 
 
 async def test_what_is_asked_wrongly_is_one_sentence(letter: Envelope) -> None:

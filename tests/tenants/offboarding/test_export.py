@@ -93,7 +93,7 @@ def test_an_erased_name_leaves_the_exported_log_whole(acme: Project) -> None:
 @pytest.mark.usefixtures("acme")
 def test_a_log_is_exported_since_a_day_and_of_one_tenant() -> None:
     assert lines(export("export_audit", "--since", "2999-01-01")) == []
-    with pytest.raises(CommandError, match="no day or moment"):
+    with pytest.raises(CommandError, match="'yesterday'"):
         export("export_audit", "--since", "yesterday")
     of_acme = lines(export("export_audit", "--tenant", "acme"))
     assert of_acme and len({line["chain"] for line in of_acme}) == 1
@@ -125,7 +125,7 @@ def test_all_that_is_of_a_tenant_is_exported_and_no_digest(acme: Project, tmp_pa
 
 @pytest.mark.usefixtures("acme")
 def test_an_export_is_confirmed_and_overwrites_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="Say --yes"):
+    with pytest.raises(CommandError, match="--yes"):
         export("export_tenant", "Acme")
     output = tmp_path / "acme.jsonl"
     output.write_text("precious")

@@ -53,7 +53,7 @@ def test_what_cannot_be_booked_is_one_sentence() -> None:
     assert "Of the credit only $10.00" in refused("refund_credit", "Acme", "11", "--reference", "b")
     assert "above zero" in refused("top_up", "Acme", "0", "--reference", "c")
     assert "an amount in dollars" in refused("top_up", "Acme", "0.0000000001", "--reference", "d")
-    assert "There is no tenant" in refused("top_up", "Nobody", "1", "--reference", "e")
+    assert "'Nobody'" in refused("top_up", "Nobody", "1", "--reference", "e")
     assert "at most $100,000,000.00" in refused("top_up", "Acme", "1e12", "--reference", "f")
     assert "at most $100,000,000.00" in refused("refund_credit", "Acme", "1e12", "--reference", "f")
     assert "500 characters" in refused(
