@@ -25,7 +25,7 @@ from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, 
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CountingLLM, Generation
-from gpu_workers.vllm.endpoints.chat import PlainTextChat
+from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
 from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.stats import StepStats
 

@@ -103,7 +103,7 @@ async def the_short_way_of_plain_text_streams_what_vllms_own_way_does(
     engine: Engine, description: EngineDescription
 ) -> None:
     # Only where vLLM is: this module is imported without it, for the names of its clauses.
-    from gpu_workers.vllm.endpoints.chat import PlainTextChat
+    from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
 
     variants: list[dict[str, Any]] = [
         {},
