@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
-from gpu_workers.protocol.messages import Envelope, Outcome
-from gpu_workers.sim.answer import WORDS, SimAnswer, SimRefusal, plan_answer
+from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
+from gpu_workers.sim.answer import SimAnswer, plan_answer
+from gpu_workers.sim.model import MAX_TOKEN_BYTES
+from gpu_workers.sim.refusal import SimRefusal
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -62,7 +64,7 @@ class SimEngine:
             context_tokens=self._context_tokens,
             kv_cache_tokens=self._slots * self._context_tokens,
             template_overhead_tokens=TEMPLATE_OVERHEAD_TOKENS,
-            max_token_bytes=max(len(word) for word in WORDS) + 1,
+            max_token_bytes=MAX_TOKEN_BYTES,
         )
 
     async def generate(
@@ -73,7 +75,7 @@ class SimEngine:
         try:
             answer = plan_answer(envelope, self._context_tokens, TEMPLATE_OVERHEAD_TOKENS)
         except SimRefusal as refusal:
-            yield Result(outcome=Outcome.REFUSED, usage=refusal.usage, error=refusal.error)
+            yield Result(outcome=Outcome.REFUSED, usage=TokenUsage(), error=refusal.error)
             return
         self._waiting[envelope.request_id] = answer
         self._wake.set()

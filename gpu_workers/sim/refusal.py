@@ -1,0 +1,43 @@
+"""What the simulated engine refuses before anything is generated, as vLLM does."""
+
+from gpu_workers.protocol.messages import WireError
+
+
+class SimRefusal(Exception):
+    """What a tokenizer would refuse. Nothing was generated."""
+
+    def __init__(self, error: WireError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def context_overflow(context_tokens: int, prompt_tokens: int, bound: int | None) -> SimRefusal:
+    asked = f" and {bound} tokens of output were asked for" if bound else ""
+    return _refusal(
+        f"This model's context length is {context_tokens} tokens, but the request has "
+        f"{prompt_tokens} tokens of input{asked}. Shorten the input or ask for less output.",
+        code="context_length_exceeded",
+        param="messages",
+    )
+
+
+def tier_overflow(tier_context: int, prompt_tokens: int) -> SimRefusal:
+    return _refusal(
+        f"The tier's maximum context length is {tier_context} tokens, prompt and output "
+        f"together, but the prompt has {prompt_tokens}.",
+        code="context_length_exceeded",
+    )
+
+
+def min_tokens_above(limit: int) -> SimRefusal:
+    return _refusal(
+        f"min_tokens must be at most the {limit} tokens that this request may generate.",
+        code="invalid_request",
+        param="min_tokens",
+    )
+
+
+def _refusal(message: str, *, code: str, param: str | None = None) -> SimRefusal:
+    return SimRefusal(
+        WireError(status=400, message=message, type="invalid_request_error", code=code, param=param)
+    )
