@@ -8,11 +8,8 @@ import msgspec
 import vllm
 from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.entrypoints.generate.base.protocol import StreamOptions
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.exceptions import VLLMValidationError
 from vllm.usage.usage_lib import UsageContext
@@ -24,13 +21,13 @@ from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.vllm.arguments import command_line
-from gpu_workers.vllm.client import CountingLLM, Generation
-from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
+from gpu_workers.vllm.client import CountingLLM
+from gpu_workers.vllm.endpoints.endpoint import Endpoint
+from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 from gpu_workers.vllm.errors import result_of_error, result_of_response
+from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.stats import StepStats
 
-_FRAMING_BEFORE: Final = len("data: ")
-_FRAMING_AFTER: Final = -len("\n\n")
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
@@ -39,18 +36,16 @@ _ERROR: Final = 'data: {"error"'
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
 _BACKSTOP: Final = 16
 
-_PROBE_TOOL: Final = {"type": "function", "function": {"name": "f", "parameters": {}}}
-
 
 class VllmServing:
-    """Answers envelopes with vLLM's chat and completion objects. Made by `load` in a thread, then
-    `open`ed on the worker's event loop."""
+    """Answers envelopes with vLLM's own serving objects. Made by `load` in a thread, then `open`ed
+    on the worker's event loop."""
 
     def __init__(self, llm: CountingLLM, arguments: Any, stats: list[StepStats]) -> None:
         self._llm = llm
         self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
-        self._state = State()
+        self._endpoints: dict[Api, Endpoint] = {}
         self._slots: int = llm.vllm_config.scheduler_config.max_num_seqs
         self._decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -86,8 +81,9 @@ class VllmServing:
         if "generate" not in tasks:
             raise ValueError("this model does not generate text")
         await self._llm.reset_mm_cache()
-        await init_app_state(self._llm, self._state, self._arguments, tasks)
-        self._state.openai_serving_chat = PlainTextChat.over(self._state.openai_serving_chat)
+        state = State()
+        await init_app_state(self._llm, state, self._arguments, tasks)
+        self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
         config = self._llm.vllm_config
         cache = config.cache_config
         description = EngineDescription(
@@ -96,7 +92,9 @@ class VllmServing:
             slots=self._slots,
             context_tokens=config.model_config.max_model_len,
             kv_cache_tokens=(cache.num_gpu_blocks or 0) * cache.block_size,
-            template_overhead_tokens=await self._template_overhead(),
+            template_overhead_tokens=max(
+                [await endpoint.prompt_overhead() for endpoint in self._endpoints.values()]
+            ),
             max_token_bytes=self._longest_token(),
             can_resume=not self._arguments.reasoning_parser and not self._has_own_penalty(),
         )
@@ -111,35 +109,30 @@ class VllmServing:
         generation = Generation(envelope, emit)
         self._llm.generations[envelope.request_id] = generation
         try:
-            answer = await self._ask(generation)
+            endpoint = self._endpoints[envelope.api]
+            answer = await self._ask(endpoint, generation)
             if isinstance(answer, AsyncGenerator):
-                finish_reason = None
-                tells_role = generation.has_one_choice and envelope.api is Api.CHAT_COMPLETIONS
+                tells_role = generation.has_one_choice and endpoint.begins_with_role
                 async for event in answer:
                     if event.startswith(_ERROR):
                         generation.error = generation.error or RuntimeError("error in the stream")
-                    elif self._is_of_usage(event) and self._note_reasoning(generation, event):
                         continue
-                    elif event != _DONE and not generation.is_aborted:
-                        if "tool_calls" in event and '"finish_reason":"tool_calls"' in event:
-                            finish_reason = "tool_calls"
-                        yield Output(
-                            chunks=[event[_FRAMING_BEFORE:_FRAMING_AFTER].encode()],
-                            completion_tokens=0 if tells_role else generation.completion_tokens,
-                            token_ids=[] if tells_role else generation.take_token_ids(),
-                            prompt_tokens=generation.prompt_tokens
-                            if generation.has_one_prompt
-                            else 0,
-                            cached_tokens=generation.cached_tokens
-                            if generation.has_one_prompt
-                            else 0,
-                        )
-                        tells_role = False
-                result = _result_of_stream(generation, finish_reason)
+                    if event == _DONE:
+                        continue
+                    chunk = endpoint.render_event(generation, event)
+                    if chunk is None or generation.is_aborted:
+                        continue
+                    yield Output(
+                        chunks=[chunk],
+                        completion_tokens=0 if tells_role else generation.completion_tokens,
+                        token_ids=[] if tells_role else generation.take_token_ids(),
+                        prompt_tokens=generation.prompt_tokens if generation.has_one_prompt else 0,
+                        cached_tokens=generation.cached_tokens if generation.has_one_prompt else 0,
+                    )
+                    tells_role = False
+                result = _result_of_stream(generation)
             else:
-                details = getattr(getattr(answer, "usage", None), "completion_tokens_details", None)
-                generation.reasoning_tokens = details.reasoning_tokens if details else 0
-                result = _result_of_answer(generation, answer)
+                result = _result_of_answer(endpoint, generation, answer)
         except EngineDied:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
@@ -170,7 +163,7 @@ class VllmServing:
         """End the engine's processes. Blocks."""
         self._llm.shutdown(timeout=SHUTDOWN_SECONDS)
 
-    async def _ask(self, generation: Generation) -> Any:
+    async def _ask(self, endpoint: Endpoint, generation: Generation) -> Any:
         """A stream of events, an answer, or vLLM's error. The request is rebuilt under our id."""
         envelope = generation.envelope
         body = self._decode(envelope.body)
@@ -180,21 +173,12 @@ class VllmServing:
             "request_id": envelope.request_id,
             "cache_salt": envelope.cache_salt,
         }
-        if envelope.api is Api.CHAT_COMPLETIONS:
-            chat = ChatCompletionRequest.model_validate(body)
-            generation.has_one_choice = chat.n in (None, 1)
-            self._check_sequences(chat.n or 1)
-            asks = bool(chat.stream_options and chat.stream_options.include_usage)
-            if chat.stream and self._arguments.reasoning_parser and not asks:
-                generation.tells_usage = False
-                chat.stream_options = StreamOptions(include_usage=True)
-            return await self._state.openai_serving_chat.create_chat_completion(chat)
-        completion = CompletionRequest.model_validate(body)
-        generation.has_one_prompt = not _is_batch(completion.prompt)
-        generation.has_one_choice = completion.n in (None, 1) and generation.has_one_prompt
-        prompts = 1 if generation.has_one_prompt else len(completion.prompt)
-        self._check_sequences((completion.n or 1) * prompts)
-        return await self._state.openai_serving_completion.create_completion(completion)
+        request = endpoint.parse(body)
+        generation.has_one_prompt = request.prompts == 1
+        generation.has_one_choice = request.sequences == 1
+        generation.hides_usage = request.hides_usage
+        self._check_sequences(request.sequences)
+        return await endpoint.ask(request.vllm_request)
 
     def _check_sequences(self, sequences: int) -> None:
         most = self._llm.vllm_config.scheduler_config.max_num_queued_reqs
@@ -204,38 +188,6 @@ class VllmServing:
                 parameter="n",
                 value=sequences,
             )
-
-    def _is_of_usage(self, event: str) -> bool:
-        """The last event of a stream, from which reasoning is known. Each token would pay for this,
-        so only where there is any."""
-        return bool(self._arguments.reasoning_parser) and '"choices":[]' in event
-
-    def _note_reasoning(self, generation: Generation, event: str) -> bool:
-        """Whether that is all that the event was for, as its client did not ask for it."""
-        usage = self._decode(event[_FRAMING_BEFORE:].encode()).get("usage") or {}
-        details = usage.get("completion_tokens_details") or {}
-        generation.reasoning_tokens = details.get("reasoning_tokens") or 0
-        return not generation.tells_usage
-
-    async def _template_overhead(self) -> int:
-        """Tokens that the chat template adds to one message, measured; tools add their part. Not
-        less than what a text alone may gain: special tokens, and one for how it begins."""
-        overheads = [len(self._llm.renderer.get_tokenizer().encode("x"))]
-        for options in ({}, {"tools": [_PROBE_TOOL]}):
-            try:
-                overheads.append(await self._rendered_length(options) - 1)
-            except Exception:  # noqa: BLE001 - a base model has no template, or none for tools
-                break
-        return max(overheads)
-
-    async def _rendered_length(self, options: dict[str, Any]) -> int:
-        message = {"role": "user", "content": "x"}
-        request = ChatCompletionRequest.model_validate({"messages": [message], **options})
-        rendered = await self._state.online_renderer.render_chat(request)
-        if isinstance(rendered, ErrorResponse):
-            raise ValueError(rendered.error.message)
-        _, (engine_input,) = rendered
-        return len(engine_input["prompt_token_ids"])
 
     def _has_own_penalty(self) -> bool:
         """Whether the model's own configuration has tokens depend on which were output before."""
@@ -254,26 +206,25 @@ def _set_backstops(vllm_config: Any) -> None:
     scheduler.max_num_queued_tokens = _BACKSTOP * scheduler.max_num_seqs * context
 
 
-def _is_batch(prompt: Any) -> bool:
-    """Several prompts in one request; a single list of token ids is one prompt."""
-    return isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
-
-
-def _result_of_stream(generation: Generation, finish_reason: str | None) -> Result:
+def _result_of_stream(generation: Generation) -> Result:
     if generation.error is not None:
         return result_of_error(generation.error, generation.usage())
     if _was_cut_short(generation):
         return _cancelled(generation)
-    return _completed(generation, finish_reason or generation.finish_reason, None)
+    finish_reason = generation.rendered_finish_reason or generation.finish_reason
+    return _completed(generation, finish_reason, None)
 
 
-def _result_of_answer(generation: Generation, answer: Any) -> Result:
+def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
+    if isinstance(answer, ErrorResponse):
+        if _was_cut_short(generation):
+            return _cancelled(generation)
+        return result_of_response(answer.error, generation.usage())
+    rendered = endpoint.render_answer(answer)
+    generation.reasoning_tokens = rendered.reasoning_tokens
     if _was_cut_short(generation):
         return _cancelled(generation)
-    if isinstance(answer, ErrorResponse):
-        return result_of_response(answer.error, generation.usage())
-    body = answer.model_dump_json().encode()
-    return _completed(generation, answer.choices[0].finish_reason, body)
+    return _completed(generation, rendered.finish_reason, rendered.body)
 
 
 def _result_of_exception(generation: Generation, error: Exception) -> Result:

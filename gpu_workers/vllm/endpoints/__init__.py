@@ -1,1 +1,2 @@
-"""One endpoint of the API, one file: how its requests are parsed, served, counted and rendered."""
+"""One API, one file: how its requests are parsed, served, counted and rendered. `endpoint` is what
+serving asks of each, `registry` says which there are."""

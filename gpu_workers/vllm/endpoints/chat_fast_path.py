@@ -1,14 +1,14 @@
-"""vLLM's chat object with a short way for plain text, which is what most streams are.
+"""vLLM's chat object with a fast path for plain text, which is what most streams are.
 
 vLLM builds and serializes four pydantic objects for each token. Where neither logprobs, tools,
 reasoning nor several choices are in play, all of a stream's deltas differ in their text alone: one
 is serialized by vLLM, and the text of the others is put in its place. The first, the last and the
-usage chunk are vLLM's as ever; the engine contract compares whole streams of both ways.
+usage chunk are vLLM's as ever; the engine contract compares whole streams of both paths.
 """
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from vllm.entrypoints.generate.base.protocol import DeltaMessage
@@ -32,7 +32,7 @@ _quoted: Final = msgspec.json.Encoder().encode
 class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not seen here
     """Answers as `OpenAIServingChat` does, with less work for each token."""
 
-    takes_short_way = True
+    is_enabled: ClassVar[bool] = True
 
     @classmethod
     def over(cls, chat: OpenAIServingChat) -> "PlainTextChat":
@@ -50,7 +50,7 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         *arguments: Any,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        if self.takes_short_way and self._is_plain(request):
+        if self.is_enabled and self._is_plain(request):
             return self._stream_plain_text(request, result_generator, request_id, model_name)
         own: AsyncGenerator[str, None] = super().chat_completion_stream_generator(
             request, result_generator, request_id, model_name, *arguments, **options

@@ -99,7 +99,7 @@ async def logprobs_are_vllms_own(engine: Engine, description: EngineDescription)
     assert all(len(token["top_logprobs"]) == 2 for token in content)
 
 
-async def the_short_way_of_plain_text_streams_what_vllms_own_way_does(
+async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
     engine: Engine, description: EngineDescription
 ) -> None:
     # Only where vLLM is: this module is imported without it, for the names of its clauses.
@@ -117,7 +117,7 @@ async def the_short_way_of_plain_text_streams_what_vllms_own_way_does(
     ]
     for fields in variants:
         streams = []
-        for PlainTextChat.takes_short_way in (False, True):
+        for PlainTextChat.is_enabled in (False, True):
             envelope = make_envelope(QUESTION | fields, max_output_tokens=40)
             answer = await ask(engine, envelope)
             assert answer.result.outcome is Outcome.COMPLETED, answer.result
@@ -199,7 +199,7 @@ def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes
 
 
 VLLM_CLAUSES: list[Clause] = [
-    the_short_way_of_plain_text_streams_what_vllms_own_way_does,
+    the_fast_path_of_plain_text_streams_what_vllms_own_path_does,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
     a_grammar_shapes_the_answer,

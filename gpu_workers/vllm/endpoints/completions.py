@@ -1,0 +1,39 @@
+"""POST /v1/completions."""
+
+from typing import Any
+
+from starlette.datastructures import State
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+
+from gpu_workers.vllm.endpoints.endpoint import Endpoint, ParsedRequest
+
+
+class CompletionsEndpoint(Endpoint):
+    """Texts or token ids as they are, several prompts in one request if need be."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._tokenizer = state.engine_client.renderer.get_tokenizer()
+
+    def serving_object(self, state: State) -> Any:
+        return state.openai_serving_completion
+
+    def parse(self, body: dict[str, Any]) -> ParsedRequest:
+        request = CompletionRequest.model_validate(body)
+        prompts = _count_prompts(request.prompt)
+        return ParsedRequest(
+            vllm_request=request, prompts=prompts, sequences=prompts * (request.n or 1)
+        )
+
+    async def ask(self, vllm_request: Any) -> Any:
+        return await self._serving_object.create_completion(vllm_request)
+
+    async def prompt_overhead(self) -> int:
+        """Special tokens, and one for how a text begins."""
+        return len(self._tokenizer.encode("x"))
+
+
+def _count_prompts(prompt: Any) -> int:
+    """A list of token ids is one prompt; a list of anything else, as many as it is long."""
+    is_batch = isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
+    return len(prompt) if is_batch else 1

@@ -1,0 +1,90 @@
+"""What serving asks of an API of vLLM's server, and all that it knows of it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+from starlette.datastructures import State
+
+from gpu_workers.vllm.generation import Generation
+
+_FRAMING_BEFORE: Final = len("data: ")
+_FRAMING_AFTER: Final = -len("\n\n")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParsedRequest:
+    """A request as vLLM's own type. `sequences` counts all choices of all its prompts: what the
+    engine holds at once. `hides_usage`: its stream tells usage to the worker, not to its client."""
+
+    vllm_request: Any
+    prompts: int
+    sequences: int
+    hides_usage: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedAnswer:
+    """A whole answer: its JSON, and what only the answer tells of the request's end."""
+
+    body: bytes
+    finish_reason: str
+    reasoning_tokens: int = 0
+
+
+class FastPath(Protocol):
+    """A class that answers as vLLM's serving object does, byte for byte, with less work for each
+    token. The engine contract compares the streams of both, and switches `is_enabled` for that."""
+
+    is_enabled: ClassVar[bool]
+
+    @classmethod
+    def over(cls, serving_object: Any) -> Any:
+        """Return the same object, set up by vLLM, under this class."""
+
+
+class Endpoint(ABC):
+    """One API, made once of what vLLM's server keeps in its app's state. To serve another one is a
+    class like this in a file of its own, and a line in `registry`."""
+
+    # Whether the first event of a stream with one choice tells of no token
+    begins_with_role: ClassVar[bool] = False
+    fast_path: ClassVar[type[FastPath] | None] = None
+
+    def __init__(self, state: State) -> None:
+        own = self.serving_object(state)
+        self._serving_object = self.fast_path.over(own) if self.fast_path else own
+
+    @abstractmethod
+    def serving_object(self, state: State) -> Any:
+        """Return the object that answers this API in vLLM's own server."""
+
+    @abstractmethod
+    def parse(self, body: dict[str, Any]) -> ParsedRequest:
+        """Read the JSON of a request. Raises `pydantic.ValidationError`, or what else vLLM's own
+        server would turn into an answer."""
+
+    @abstractmethod
+    async def ask(self, vllm_request: Any) -> Any:
+        """Call the serving object: an `AsyncGenerator` of a stream's events as text, a whole
+        answer, or vLLM's `ErrorResponse`."""
+
+    @abstractmethod
+    async def prompt_overhead(self) -> int:
+        """Measure the most tokens that a prompt may have beyond those of its text."""
+
+    def render_event(self, generation: Generation, event: str) -> bytes | None:
+        """Return the JSON of a stream's event, None of one that its client did not ask for, and
+        note in `generation` what only the event tells. Runs for each token off the fast path."""
+        return event_json(event)
+
+    def render_answer(self, answer: Any) -> RenderedAnswer:
+        """Return the JSON of a whole answer. As completions of both kinds have it, by default."""
+        return RenderedAnswer(
+            body=answer.model_dump_json().encode(), finish_reason=answer.choices[0].finish_reason
+        )
+
+
+def event_json(event: str) -> bytes:
+    """Return a server-sent event without its framing."""
+    return event[_FRAMING_BEFORE:_FRAMING_AFTER].encode()

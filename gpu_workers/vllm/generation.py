@@ -1,0 +1,126 @@
+"""One request in vLLM: what its engine has generated for it so far."""
+
+from collections.abc import Callable
+from typing import Any
+
+from vllm.outputs import RequestOutput
+from vllm.v1.engine.output_processor import RequestOutputCollector
+
+from gpu_workers.engine import Emit, Output
+from gpu_workers.protocol.messages import Envelope, TokenUsage
+
+
+class Generation:
+    """What the engine has done for one request so far. Times are Unix milliseconds."""
+
+    __slots__ = (
+        "cached_tokens",
+        "completion_tokens",
+        "emit",
+        "engine_ids",
+        "envelope",
+        "error",
+        "finish_reason",
+        "first_token_at_ms",
+        "has_one_choice",
+        "has_one_prompt",
+        "hides_usage",
+        "is_aborted",
+        "new_token_ids",
+        "prompt_tokens",
+        "queue",
+        "reasoning_tokens",
+        "rendered_finish_reason",
+        "rendered_tokens",
+        "replay",
+    )
+
+    def __init__(self, envelope: Envelope, emit: Emit | None = None) -> None:
+        self.envelope = envelope
+        self.emit = emit
+        self.queue: RequestOutputCollector | None = None
+        self.replay: RequestOutput | None = None  # what the next output comes after
+        self.engine_ids: list[str] = []
+        self.rendered_tokens = 0  # of all prompts, before any is run
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.completion_tokens = 0
+        self.reasoning_tokens = 0  # known at the end, where there is a reasoning parser
+        self.new_token_ids: list[int] = []
+        self.first_token_at_ms: int | None = None
+        self.finish_reason: str | None = None  # the engine's
+        self.rendered_finish_reason: str | None = None  # in a stream, where it is another one
+        self.error: Exception | None = None
+        self.is_aborted = False
+        self.has_one_choice = True
+        self.has_one_prompt = True
+        self.hides_usage = False  # from its client, at the end of a stream
+
+    def usage(self) -> TokenUsage:
+        return TokenUsage(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+            reasoning_tokens=min(self.reasoning_tokens, self.completion_tokens),
+        )
+
+    def take_token_ids(self) -> list[int]:
+        """The ids since the last call."""
+        taken, self.new_token_ids = self.new_token_ids, []
+        return taken
+
+    def divert(self, chunk_of: Callable[[str], bytes | None]) -> bool:
+        """From now on the engine's outputs go to `emit` as they are made, without waking the
+        task that asked for them. `chunk_of` makes the event of a text. The last output still goes
+        through the queue, as does everything that finds it filled, so that the order stays. False
+        while an output is under way that would be overtaken: ask again.
+        """
+        queue, emit = self.queue, self.emit
+        if self.replay is not None:
+            return False
+        if queue is None or emit is None:
+            return True
+        enqueue = queue.put
+
+        def put(output: Any) -> None:
+            if queue.output is not None or type(output) is not RequestOutput or output.finished:
+                enqueue(output)
+                return
+            try:
+                self.record(output)
+                chunk = None if self.is_aborted else chunk_of(output.outputs[0].text)
+                if chunk is not None:
+                    emit(
+                        Output(
+                            chunks=[chunk],
+                            completion_tokens=self.completion_tokens,
+                            token_ids=self.take_token_ids(),
+                        )
+                    )
+            except Exception as error:  # noqa: BLE001 - it must not end the engine's own task
+                enqueue(error)
+
+        queue.put = put
+        return True
+
+    def record(self, output: RequestOutput) -> None:
+        """Count one output; of a request with several choices it may hold several of them."""
+        for choice in output.outputs:
+            token_ids = choice.token_ids
+            self.completion_tokens += len(token_ids)
+            if self.has_one_choice:
+                self.new_token_ids.extend(token_ids)
+            if choice.finish_reason is not None:
+                self._ended(output)
+
+    def started(self, output: RequestOutput) -> None:
+        """Count what the first output of a prompt tells."""
+        self.prompt_tokens += len(output.prompt_token_ids or ())
+        self.cached_tokens += output.num_cached_tokens or 0
+
+    def _ended(self, output: RequestOutput) -> None:
+        self.finish_reason = output.outputs[0].finish_reason
+        metrics: Any = output.metrics
+        if self.first_token_at_ms is None and metrics and metrics.first_token_latency:
+            first_token_at = metrics.arrival_time + metrics.first_token_latency
+            self.first_token_at_ms = int(first_token_at * 1000)
