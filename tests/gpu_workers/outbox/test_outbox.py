@@ -17,7 +17,7 @@ from tests.support.polling import eventually
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from gpu_workers.outbox import Outbox
+from gpu_workers.outbox.outbox import Outbox
 
 async def hold():
     outbox = Outbox.open(Path(sys.argv[1]), pool="sim")
