@@ -179,7 +179,7 @@ class Transport:
             for each in progress
         )
         await self._fcall(
-            keys.FUNCTION_SETTLE_PROGRESS,
+            keys.FUNCTION_REPORT_PROGRESS,
             self._worker_id,
             codec.encode(info),
             step_us,

@@ -347,7 +347,7 @@ local function standing(keys, args)
   return answer
 end
 
-redis.register_function('penstock_reserve_4', reserve)
-redis.register_function('penstock_true_down_4', true_down)
-redis.register_function('penstock_settle_4', settle)
-redis.register_function('penstock_standing_4', standing)
+redis.register_function('penstock_reserve_1', reserve)
+redis.register_function('penstock_true_down_1', true_down)
+redis.register_function('penstock_settle_1', settle)
+redis.register_function('penstock_standing_1', standing)

@@ -82,7 +82,7 @@ local function lower_spend(keys, args)
   return lowered
 end
 
-redis.register_function('penstock_withdraw_4', withdraw)
-redis.register_function('penstock_withdrawn_4', withdrawn)
-redis.register_function('penstock_raise_spend_4', raise_spend)
-redis.register_function('penstock_lower_spend_4', lower_spend)
+redis.register_function('penstock_withdraw_1', withdraw)
+redis.register_function('penstock_withdrawn_1', withdrawn)
+redis.register_function('penstock_raise_spend_1', raise_spend)
+redis.register_function('penstock_lower_spend_1', lower_spend)

@@ -1,4 +1,4 @@
-#!lua name=penstock_admission_4
+#!lua name=penstock_admission_1
 -- Time and the sliding minutes of one tenant's limits. First part of the admission library, before
 -- admission.lua.
 --

@@ -1,4 +1,4 @@
-#!lua name=penstock_dispatch_4
+#!lua name=penstock_dispatch_1
 -- Who is served next, and what each was charged: class, then tenant, project and key by the
 -- smallest weighted counter (VTC, Sheng et al., OSDI'24), then the earliest deadline. What this
 -- guarantees, and why, is in docs/fairness.md. First part of the dispatch library, whose

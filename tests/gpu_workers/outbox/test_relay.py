@@ -28,7 +28,7 @@ from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.requests.open_request import OpenRequest
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
-from inference.redis_functions import DISPATCH, LIBRARIES, library_text
+from inference.redis_functions import LIBRARIES, library_text
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
 from tests.support.polling import eventually
@@ -317,27 +317,20 @@ async def test_what_redis_lost_is_recorded_once_nobody_can_be_expected_to_bring_
     assert entry.request_id == left_behind
 
 
-async def test_a_worker_waits_for_the_control_plane_that_knows_its_call(
+async def test_a_worker_waits_for_the_control_plane_to_load_its_functions(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway, tmp_path: Path
 ) -> None:
-    """Of an upgrade the workers come first: an earlier library lacks the function. And an earlier
-    worker's call is answered still."""
     await serve_one(sim_redis_url, gateway, tmp_path)
     await dispatch_redis.delete(keys.pool_usage("sim"))
-    earlier = library_text(DISPATCH).replace(f"'{keys.FUNCTION_APPEND_USAGE}'", "'not_there'")
-    await dispatch_redis.function_load(earlier, replace=True)
+    await dispatch_redis.function_delete(keys.DISPATCH_LIBRARY)
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         with pytest.raises(ResponseError) as failed:
             await relay.tick()
         assert is_passing(failed.value)
-        arguments = ("other", 1, "", keys.USAGE_FIELD, b"earlier")
-        await dispatch_redis.fcall(
-            "penstock_append_usage_4", 1, keys.pool_prefix("sim"), *arguments
-        )
         await load_functions(dispatch_redis)
         relay.tell_all()
         await relay.tick()
-    assert len(await stream(dispatch_redis)) == 3
+    assert len(await stream(dispatch_redis)) == 2
 
 
 async def test_a_row_that_cannot_be_read_is_told_as_it_is(

@@ -112,7 +112,7 @@ class VirtualPool:
         self, worker_id: str, progress: list[tuple[str, int, int, int]], step_us: int = 0
     ) -> tuple[Any, ...]:
         lines = "".join(" ".join(map(str, each)) + "\n" for each in progress)
-        return keys.FUNCTION_SETTLE_PROGRESS, worker_id, b"info", step_us, lines, self.now_ms
+        return keys.FUNCTION_REPORT_PROGRESS, worker_id, b"info", step_us, lines, self.now_ms
 
     def finish(self, request_id: str, attempt: int, prompt: int = 0, output: int = 0) -> bool:
         return bool(self.call(*self.finish_call(request_id, attempt, prompt, output))[0] == 1)
