@@ -25,7 +25,7 @@ from gpu_workers.outbox.engine_token_counter import TELL_EVERY_SECONDS, EngineTa
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
-from gpu_workers.protocol.redis_errors import is_passing
+from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.open_request import failure, now_ms
 from gpu_workers.requests.open_requests import OpenRequests
 from gpu_workers.requests.step_time import StepTime
@@ -214,7 +214,7 @@ class Worker:
             await self._relay.tick()
             await self._transport.deregister()
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             self._log.warning("left_without_deregistering", error=str(error))
         self._end(Exit.DRAINED, "drained")
@@ -300,7 +300,7 @@ class Worker:
         except UnknownWorker:
             await self._return_to_redis()
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             self._log.warning("claim_failed", error=str(error) or type(error).__name__)
         return []
@@ -339,7 +339,7 @@ class Worker:
             except UnknownWorker:
                 await self._return_to_redis()
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     raise
                 self._log.warning("settle_failed", error=str(error) or type(error).__name__)
 
@@ -376,7 +376,7 @@ class Worker:
                 for message in await self._transport.lost_messages():
                     self._requests.take(message)
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     raise
                 gone = set()
             # Missing twice, so that a Redis that restarted empty does not end every stream.

@@ -37,4 +37,4 @@ async def patiently(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
 
 def is_passing(error: Exception) -> bool:
     """Whether waiting mends it: Redis restarts, fails over, or has not been filled again yet."""
-    return isinstance(error, PolicyLost) or redis_errors.is_passing(error)
+    return isinstance(error, PolicyLost) or redis_errors.is_transient(error)

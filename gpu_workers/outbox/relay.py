@@ -17,7 +17,7 @@ from gpu_workers.outbox.outbox import Outbox, OutboxEntry
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import FinishMode
 from gpu_workers.protocol.messages import UsageEntry, WasteReason
-from gpu_workers.protocol.redis_errors import is_passing
+from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.open_request import waste_entry
 from gpu_workers.transport import Accepted, Refused, UnknownRequest
 
@@ -66,7 +66,7 @@ class OutboxRelay:
             try:
                 await self.tick()
             except Exception as error:
-                if not isinstance(error, OutboxUnwritable) and not is_passing(error):
+                if not isinstance(error, OutboxUnwritable) and not is_transient(error):
                     raise
                 self._tell_all.set()
                 _log.info("outbox_waits", reason=str(error) or type(error).__name__)

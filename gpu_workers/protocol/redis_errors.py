@@ -1,4 +1,4 @@
-"""Which errors of Redis pass by themselves, to workers, gateways and control plane alike."""
+"""Which errors of Redis are transient, to workers, gateways and control plane alike."""
 
 from typing import Final
 
@@ -16,8 +16,8 @@ REDIS_AWAY: Final = (
 )
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether waiting mends it."""
+def is_transient(error: BaseException) -> bool:
+    """Tell whether a call may be repeated until it succeeds: the Redis is away or being filled."""
     return isinstance(error, REDIS_AWAY) or is_function_missing(error) or is_demoted(error)
 
 

@@ -23,7 +23,7 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WasteEntry,
 )
-from gpu_workers.protocol.redis_errors import is_passing
+from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.requests.open_request import OpenRequest
 from gpu_workers.sim.engine import SimEngine
@@ -326,7 +326,7 @@ async def test_a_worker_waits_for_the_control_plane_to_load_its_functions(
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         with pytest.raises(ResponseError) as failed:
             await relay.tick()
-        assert is_passing(failed.value)
+        assert is_transient(failed.value)
         await load_functions(dispatch_redis)
         relay.tell_all()
         await relay.tick()
