@@ -21,7 +21,7 @@ class UsageCalls:
         self._redis = redis
         self._prefix = keys.pool_prefix(pool)
         self._receipts = keys.pool_receipts(pool, outbox_id)
-        self._resent = keys.pool_resent(pool)
+        self._resent = keys.pool_workers_resynced(pool)
         self._outbox_id = outbox_id
 
     async def take_receipts(self) -> list[int]:

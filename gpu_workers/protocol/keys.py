@@ -292,9 +292,9 @@ def pool_receipts(pool: str, outbox_id: str) -> str:
     return f"{pool_prefix(pool)}:receipts:{outbox_id}"
 
 
-def pool_resent(pool: str) -> str:
-    """Set: names of the workers that have told this Redis all that their outboxes hold."""
-    return f"{pool_prefix(pool)}:resent"
+def pool_workers_resynced(pool: str) -> str:
+    """Set: names of the workers whose outboxes this Redis has been brought up to date with."""
+    return f"{pool_prefix(pool)}:workers-resynced"
 
 
 def pool_preemptible(pool: str) -> str:
@@ -334,10 +334,10 @@ def known_gateways() -> str:
     return "{gateways}:known"
 
 
-def gateways_that_told_again() -> str:
+def gateways_resynced() -> str:
     """Set with a time to live: ids of the gateways that have put back what their open requests
     reserved, and what they ended lately, since this Redis was found without a snapshot."""
-    return "{gateways}:told-again"
+    return "{gateways}:resynced"
 
 
 def gateway_frames(gateway_id: str) -> str:

@@ -181,14 +181,14 @@ class Dispatch:
 
     async def has_told_again(self, gateway_id: str) -> bool:
         """Whether `note_told_again` was called in this Redis, since it lost everything."""
-        return bool(await self._redis.sismember(keys.gateways_that_told_again(), gateway_id))
+        return bool(await self._redis.sismember(keys.gateways_resynced(), gateway_id))
 
     async def note_told_again(self, gateway_id: str) -> None:
         """What the gateway's open requests may cost is reserved again, and what it ended is on
         record: as far as it goes, others may be admitted."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.sadd(keys.gateways_that_told_again(), gateway_id)
-        pipeline.expire(keys.gateways_that_told_again(), _TOLD_AGAIN_TTL_SECONDS)
+        pipeline.sadd(keys.gateways_resynced(), gateway_id)
+        pipeline.expire(keys.gateways_resynced(), _TOLD_AGAIN_TTL_SECONDS)
         await pipeline.execute()
 
     async def cancel(self, pool: str, request_id: str) -> RequestState:

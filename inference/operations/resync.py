@@ -56,7 +56,7 @@ def _silent_workers(redis: Redis) -> list[str]:
     with operator_scope("workers of late"):
         workers = Worker.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
         live = set(workers.values_list("pool", "name"))
-    told = {pool: _members(redis, keys.pool_resent(pool)) for pool, _ in live}
+    told = {pool: _members(redis, keys.pool_workers_resynced(pool)) for pool, _ in live}
     return [f"worker {name} of {pool}" for pool, name in live if name not in told[pool]]
 
 
@@ -64,7 +64,7 @@ def _silent_gateways(redis: Redis) -> list[str]:
     with operator_scope("gateways of late"):
         gateways = Gateway.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
         live = set(gateways.values_list("gateway_id", flat=True))
-    told = _members(redis, keys.gateways_that_told_again())
+    told = _members(redis, keys.gateways_resynced())
     return [f"gateway {gateway_id}" for gateway_id in live - told]
 
 

@@ -73,7 +73,7 @@ def gateway(password: str) -> RedisUser:
         keys.gateway_heartbeat("*"),
         keys.stream_ticket("*"),
         keys.known_gateways(),
-        keys.gateways_that_told_again(),
+        keys.gateways_resynced(),
         *_USES,
     )
     rules = (

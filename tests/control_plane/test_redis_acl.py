@@ -83,7 +83,7 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     ("BLMPOP", 1, 1, keys.pool_inbox(OTHER, "worker#1"), "LEFT"),
     ("XRANGE", keys.pool_usage(OTHER), "-", "+"),
     ("SPOP", keys.pool_receipts(OTHER, "outbox"), 10),
-    ("SADD", keys.pool_resent(OTHER), "w"),
+    ("SADD", keys.pool_workers_resynced(OTHER), "w"),
     (
         "FCALL",
         keys.FUNCTION_APPEND_USAGE,

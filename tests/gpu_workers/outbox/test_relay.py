@@ -143,7 +143,7 @@ async def test_what_an_emptied_redis_has_lost_is_told_again_once(
         await dispatch_redis.flushdb()
 
         async def has_told() -> bool:
-            return bool(await dispatch_redis.sismember(keys.pool_resent("sim"), "w"))
+            return bool(await dispatch_redis.sismember(keys.pool_workers_resynced("sim"), "w"))
 
         await eventually(has_told)
         assert await records(dispatch_redis) == before

@@ -79,7 +79,7 @@ async def test_what_is_open_is_reserved_again_before_anybody_is_admitted(
         late = asyncio.create_task(client.post(CHAT, json=STREAM))
         for files in LIBRARIES:
             await dispatch_redis.function_load(library_text(files), replace=True)
-        told = keys.gateways_that_told_again()
+        told = keys.gateways_resynced()
         await eventually(lambda: dispatch_redis.sismember(told, gateway_id))
         may_end.set()
         await asked

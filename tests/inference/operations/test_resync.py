@@ -121,13 +121,13 @@ def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
     assert tasks.copy_gateways() == 2
     assert redis.smembers(keys.known_gateways()) == {b"one", b"two"}
     redis.flushdb()
-    redis.sadd(keys.gateways_that_told_again(), "one")
+    redis.sadd(keys.gateways_resynced(), "one")
     tasks.copy_gateways()
     monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
     with pytest.raises(writer.NotYet):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
-    redis.sadd(keys.gateways_that_told_again(), "two")
+    redis.sadd(keys.gateways_resynced(), "two")
     assert writer.reconcile_policy()
     assert writer.written_version() is not None
 
@@ -141,14 +141,14 @@ def test_an_emptied_redis_waits_for_the_workers_that_were_there(
 ) -> None:
     see_worker("one")
     see_worker("two")
-    redis.sadd(keys.pool_resent(POOL), "one")
+    redis.sadd(keys.pool_workers_resynced(POOL), "one")
     append(redis, api_key, 1)
     monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
     with pytest.raises(writer.NotYet):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
     assert UsageRecord.objects.count() == 0
-    redis.sadd(keys.pool_resent(POOL), "two")
+    redis.sadd(keys.pool_workers_resynced(POOL), "two")
     assert writer.reconcile_policy()
     assert writer.written_version() is not None
     assert UsageRecord.objects.count() == 1
@@ -182,5 +182,5 @@ def test_who_saves_a_change_does_not_wait_for_workers(redis: Redis, api_key: Api
     see_worker("one")
     make_key("Globex")
     assert writer.written_version() is None
-    redis.sadd(keys.pool_resent(POOL), "one")
+    redis.sadd(keys.pool_workers_resynced(POOL), "one")
     assert writer.reconcile_policy()
