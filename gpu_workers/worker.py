@@ -21,7 +21,7 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, EngineLoad
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
-from gpu_workers.outbox.engine_token_counter import TELL_EVERY_SECONDS, EngineTallies
+from gpu_workers.outbox.engine_token_reporter import TELL_EVERY_SECONDS, EngineTallies
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
