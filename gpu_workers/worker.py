@@ -21,7 +21,7 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, EngineLoad
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
-from gpu_workers.outbox.engine_token_reporter import TELL_EVERY_SECONDS, EngineTallies
+from gpu_workers.outbox.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
@@ -72,7 +72,7 @@ class Worker:
         slots: int | None = None,
         drain_seconds: float = 30.0,
         metrics_url: str = "",
-        tally_seconds: float = TELL_EVERY_SECONDS,
+        counter_report_seconds: float = REPORT_EVERY_SECONDS,
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -118,13 +118,13 @@ class Worker:
             self._metrics,
             worker_name=name,
         )
-        self._tallies = EngineTallies(
+        self._counter_reporter = EngineTokenReporter(
             engine=engine,
             requests=self._requests,
             outbox=outbox,
             pool=pool,
             worker_id=worker_id,
-            tell_every_seconds=tally_seconds,
+            every_seconds=counter_report_seconds,
         )
         self._return: asyncio.Task[None] | None = None
         self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
@@ -192,7 +192,7 @@ class Worker:
         self._supervise(self._check_engine_forever())
         self._supervise(self._check_gateways_forever())
         self._supervise(self._settle_forever())
-        self._supervise(self._tallies.run())
+        self._supervise(self._counter_reporter.run())
         self._log.info("ready", slots=self._base_info.slots, engine=known.engine)
         await self._claim()
 
@@ -208,7 +208,7 @@ class Worker:
             self._requests.abort_all(STOPPED)
             await self._requests.wait_until_none(SECONDS_TO_END_ABORTED)
         if not self._is_engine_dead:
-            await self._tallies.tell(is_final=True)
+            await self._counter_reporter.report(is_final=True)
         try:
             await self._requests.flush(SECONDS_TO_FLUSH)
             await self._relay.tick()

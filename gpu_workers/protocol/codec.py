@@ -7,7 +7,7 @@ import msgspec
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
-    EngineTally,
+    EngineTokenCounter,
     Envelope,
     FrameBatch,
     InboxMessage,
@@ -32,7 +32,7 @@ _envelope = msgspec.msgpack.Decoder(Envelope)
 _frames = msgspec.msgpack.Decoder(FrameBatch)
 _worker_info = msgspec.msgpack.Decoder(WorkerInfo)
 _usage_entry = msgspec.msgpack.Decoder(UsageEntry)
-_usage = msgspec.msgpack.Decoder(UsageEntry | WasteEntry | EngineTally)
+_usage = msgspec.msgpack.Decoder(UsageEntry | WasteEntry | EngineTokenCounter)
 _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
 _tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
@@ -86,10 +86,10 @@ def decode_usage_entry(data: bytes) -> UsageEntry:
     return _decode(_usage_entry, data, "a usage entry")
 
 
-def decode_usage(data: bytes) -> UsageEntry | WasteEntry | EngineTally:
+def decode_usage(data: bytes) -> UsageEntry | WasteEntry | EngineTokenCounter:
     """Any entry of a usage stream."""
-    expected = "a usage or waste entry, or a tally"
-    entry: UsageEntry | WasteEntry | EngineTally = _decode(_usage, data, expected)
+    expected = "a usage or waste entry, or an engine's token counter"
+    entry: UsageEntry | WasteEntry | EngineTokenCounter = _decode(_usage, data, expected)
     return entry
 
 

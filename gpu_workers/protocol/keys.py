@@ -281,8 +281,8 @@ def pool_inbox(pool: str, worker_id: str) -> str:
 def pool_usage(pool: str) -> str:
     """Stream of terminal records, field `record` = encoded `messages.UsageEntry`, of attempts that
     ended no request, field `waste` = encoded `messages.WasteEntry`, and of engines' own counts,
-    field `tally` = encoded `messages.EngineTally`. What comes from a worker's outbox has a field
-    `outbox` = `<outbox id> <sequence number>`."""
+    field `tally` = encoded `messages.EngineTokenCounter`. What comes from a worker's outbox has a
+    field `outbox` = `<outbox id> <sequence number>`."""
     return f"{pool_prefix(pool)}:usage"
 
 
@@ -322,7 +322,7 @@ def known_pools() -> str:
 USAGE_CONSUMER_GROUP = "control-plane"
 USAGE_FIELD = "record"
 WASTE_FIELD = "waste"
-TALLY_FIELD = "tally"
+ENGINE_COUNTER_FIELD = "tally"
 OUTBOX_FIELD = "outbox"
 
 

@@ -251,7 +251,7 @@ def _entries(pool: str, rows: list[_Row]) -> list[StreamEntry]:
 def _data(fields: dict[bytes, bytes] | None) -> bytes | None:
     if not fields:
         return None
-    for name in (keys.USAGE_FIELD, keys.WASTE_FIELD, keys.TALLY_FIELD):
+    for name in (keys.USAGE_FIELD, keys.WASTE_FIELD, keys.ENGINE_COUNTER_FIELD):
         if (data := fields.get(name.encode())) is not None:
             return data
     # Without a field that entries have, all of it goes on, into quarantine.

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from gpu_workers.protocol.codec import WireFormatError, decode_usage
-from gpu_workers.protocol.messages import EngineTally, Outcome, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import EngineTokenCounter, Outcome, UsageEntry, WasteEntry
 from gpu_workers.protocol.request_id import made_at_ms
 from inference.charges import actual
 from inference.models.usage import ID_TOLERANCE
@@ -232,7 +232,7 @@ def _row(pool: str, data: bytes, clock: _Clock) -> Row | TallyRow | None:
     entry = decode_usage(data)
     if entry.pool != pool:
         raise ValueError(f"the entry names the pool {entry.pool!r}, not its stream's")
-    if isinstance(entry, EngineTally):
+    if isinstance(entry, EngineTokenCounter):
         for at_ms in (entry.started_at_ms, entry.at_ms):
             clock.check(at_ms, at_ms, at_ms)
         return _tally_row(entry, clock.now)
@@ -313,7 +313,7 @@ def _waste_row(request_id: uuid.UUID, entry: WasteEntry, now: datetime) -> Waste
     )
 
 
-def _tally_row(entry: EngineTally, now: datetime) -> TallyRow:
+def _tally_row(entry: EngineTokenCounter, now: datetime) -> TallyRow:
     return TallyRow(
         pool=entry.pool,
         worker_id=entry.worker_id,

@@ -67,7 +67,7 @@ async def test_an_idle_worker_tells_its_count_when_it_has_changed(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     engine = SimEngine(step_seconds=0.001)
-    async with running_worker(sim_redis_url, engine, tally_seconds=0.05) as running:
+    async with running_worker(sim_redis_url, engine, counter_report_seconds=0.05) as running:
         for count in (1, 2):
             request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=7))
             await gateway.terminal_of(request_id)
@@ -94,7 +94,7 @@ async def test_nothing_is_told_while_a_request_is_open(
     async with running_worker(sim_redis_url, engine) as running:
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=10))
         await Reader(gateway, request_id).wait_for(1, 4)
-        assert not await running.worker._tallies.tell()
+        assert not await running.worker._counter_reporter.report()
     assert await tallies(dispatch_redis) == []
 
 
@@ -117,9 +117,9 @@ async def test_an_attempt_in_doubt_is_waited_for(
         abandoned = codec.encode(a_record(new_request_id(), completion_tokens=3))
         seq = await running.outbox.put(keys.WASTE_FIELD, abandoned, gateway_id="", resumed=0)
         running.outbox.doubt(seq)
-        assert not await running.worker._tallies.tell(is_final=True)
+        assert not await running.worker._counter_reporter.report(is_final=True)
         running.outbox.forget([seq])
-        assert await running.worker._tallies.tell(is_final=True)
+        assert await running.worker._counter_reporter.report(is_final=True)
 
 
 async def test_what_leaves_no_record_is_told_apart(

@@ -17,7 +17,7 @@ from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import (
-    EngineTally,
+    EngineTokenCounter,
     Outcome,
     TokenUsage,
     UsageEntry,
@@ -56,14 +56,14 @@ async def wastes(redis: Redis) -> list[WasteEntry]:
     return [decode_waste(fields[b"waste"]) for _, fields in rows if b"waste" in fields]
 
 
-async def tallies(redis: Redis) -> list[EngineTally]:
+async def tallies(redis: Redis) -> list[EngineTokenCounter]:
     rows = await stream(redis)
     return [decode_tally(fields[b"tally"]) for _, fields in rows if b"tally" in fields]
 
 
-def decode_tally(data: bytes) -> EngineTally:
+def decode_tally(data: bytes) -> EngineTokenCounter:
     entry = codec.decode_usage(data)
-    assert isinstance(entry, EngineTally)
+    assert isinstance(entry, EngineTokenCounter)
     return entry
 
 

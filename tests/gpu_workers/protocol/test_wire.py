@@ -10,7 +10,7 @@ from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
     Delta,
-    EngineTally,
+    EngineTokenCounter,
     Envelope,
     FrameBatch,
     Message,
@@ -132,7 +132,7 @@ WASTE = WasteEntry(
     ended_at_ms=1760000000400,
     generated_tokens=6,
 )
-TALLY = EngineTally(
+TALLY = EngineTokenCounter(
     pool="sim",
     worker_id="w#1",
     generated_tokens=70_000,

@@ -12,7 +12,13 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.messages import EngineTally, Outcome, TokenUsage, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import (
+    EngineTokenCounter,
+    Outcome,
+    TokenUsage,
+    UsageEntry,
+    WasteEntry,
+)
 from gpu_workers.protocol.request_id import new_request_id
 from inference import models
 from inference.models import UsageQuarantine, UsageRecord, Worker
@@ -58,11 +64,11 @@ def api_key(redis: Redis, operators_session: None) -> ApiKey:
     return make_key("Acme")
 
 
-def tell(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTally) -> None:
+def tell(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTokenCounter) -> None:
     fields = {
         UsageEntry: keys.USAGE_FIELD,
         WasteEntry: keys.WASTE_FIELD,
-        EngineTally: keys.TALLY_FIELD,
+        EngineTokenCounter: keys.ENGINE_COUNTER_FIELD,
     }
     for entry in entries:
         redis.xadd(keys.pool_usage(POOL), {fields[type(entry)]: encode(entry)})
@@ -89,8 +95,8 @@ def given_up(api_key: ApiKey, of: UsageEntry, *, wasted: int = 0, **changes: Any
     return msgspec.structs.replace(entry, completion_tokens=wasted, **changes)
 
 
-def tally(tokens: int, **changes: Any) -> EngineTally:
-    entry = EngineTally(
+def tally(tokens: int, **changes: Any) -> EngineTokenCounter:
+    entry = EngineTokenCounter(
         pool=POOL,
         worker_id=ONE,
         generated_tokens=tokens,
