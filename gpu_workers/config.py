@@ -95,7 +95,7 @@ def _setting(variable: str, parse: Parser, default: Any = MISSING, *, secret: bo
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """Everything a worker may be told. None means: the engine's own default."""
+    """All settings of a worker. None means the engine's own default."""
 
     # Dispatch Redis, with its password if it has one; PENSTOCK_DISPATCH_REDIS_URL_FILE names a file
     dispatch_redis_url: str = _setting("PENSTOCK_DISPATCH_REDIS_URL", _redis_url, secret=True)

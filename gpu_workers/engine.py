@@ -29,8 +29,7 @@ class Output:
 
     `completion_tokens` is cumulative over all choices; `token_ids` are the new ones, empty where
     the request has several choices; `prompt_tokens`, and those of them that were cached, are 0 as
-    long as not all prompts are counted. An event that tells of no token, such as the role's, counts
-    none.
+    long as not all prompts are counted. An event without a token, such as the role's, counts none.
     """
 
     chunks: list[bytes]
@@ -65,7 +64,7 @@ class Result:
 class EngineLoad:
     """The engine's own queue, in sequences; `waiting` are those it has had no room for in a while,
     not those that the next step will take. `generated_tokens` since its start, by its own count:
-    what requests go on from is not among them."""
+    what requests resume from is not among them."""
 
     running: int
     waiting: int
@@ -99,7 +98,7 @@ class Engine(Protocol):
         """Run one request: `Output`s while it streams, then one `Result`, never an exception
         except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`.
 
-        With `envelope.resumed_token_ids` it goes on after these: they come as the first output,
+        With `envelope.resumed_token_ids` it resumes after these: they come as the first output,
         which holds no other token, and count as if they had been generated here.
 
         An `Output` may be given to `emit`, in its place in the order, rather than be yielded: that

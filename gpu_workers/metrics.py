@@ -13,7 +13,7 @@ _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 REQUESTS = Counter("penstock_worker_requests", "Requests ended, by outcome.", ["model", "outcome"])
 STALE_FINISHES = Counter(
     "penstock_worker_stale_finishes",
-    "Attempts that ended after somebody else ended them.",
+    "Attempts that ended after their request had ended or gone to another.",
     ["model"],
 )
 PROMPT_TOKENS = Counter(
@@ -28,7 +28,9 @@ COMPLETION_TOKENS = Counter(
 RUNNING = Gauge("penstock_worker_running_requests", "Requests in the engine's batch.", ["model"])
 WAITING = Gauge("penstock_worker_waiting_requests", "Requests waiting in the engine.", ["model"])
 REQUEUES = Counter(
-    "penstock_worker_requeues", "Requests given back for another to go on.", ["model", "reason"]
+    "penstock_worker_requeues",
+    "Requests handed back to the queue for another attempt.",
+    ["model", "reason"],
 )
 WASTED_TOKENS = Counter(
     "penstock_worker_wasted_tokens",
@@ -41,10 +43,10 @@ ENGINE_TOKENS = Gauge(
     ["model"],
 )
 OUTBOX_ENTRIES = Gauge(
-    "penstock_worker_outbox_entries", "Usage that PostgreSQL is not known to have yet.", ["model"]
+    "penstock_worker_outbox_entries", "Usage entries not yet acknowledged by PostgreSQL.", ["model"]
 )
 OUTBOX_RESENT = Counter(
-    "penstock_worker_outbox_resent", "Usage told again, as Redis had lost it.", ["model"]
+    "penstock_worker_outbox_resent", "Usage entries resent because Redis had lost them.", ["model"]
 )
 OUTBOX_WRITABLE = Gauge(
     "penstock_worker_outbox_writable",

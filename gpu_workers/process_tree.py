@@ -37,7 +37,7 @@ def die_with_parent() -> None:
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if str(os.getppid()) != os.environ.get(PARENT_VARIABLE):
-        os._exit(1)  # the parent ended before the kernel was told
+        os._exit(1)  # the parent ended before this call
     os.environ[PARENT_VARIABLE] = str(os.getpid())
     os.setpgid(0, 0)
 

@@ -1,6 +1,6 @@
 """All that a worker says to Redis: registration, claims, its inbox, `finish`, liveness of gateways.
 
-Calls are repeated with a growing pause while Redis is away, so that a restart of Redis is a pause
+Calls are repeated with a growing delay while Redis is away, so that a restart of Redis is a delay
 and not an error. Every call here may be repeated: the dispatch functions are idempotent.
 """
 
@@ -31,8 +31,8 @@ from gpu_workers.protocol.redis_url import connect_async
 
 _T = TypeVar("_T")
 
-FIRST_PAUSE_SECONDS: Final = 0.1
-LONGEST_PAUSE_SECONDS: Final = 2.0
+FIRST_RETRY_SECONDS: Final = 0.1
+MAX_RETRY_SECONDS: Final = 2.0
 INBOX_BLOCK_SECONDS: Final = 5
 INBOX_BATCH: Final = 64
 
@@ -74,10 +74,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request has another end, or another attempt. `told_elsewhere`: how many tokens of this
+    """The request has another end, or another attempt. `counted_elsewhere`: how many tokens of this
     attempt a record or a later attempt counts, None if nobody knows."""
 
-    told_elsewhere: int | None
+    counted_elsewhere: int | None
     reason: str
 
 
@@ -99,7 +99,7 @@ class Transport:
     def __init__(self, redis_url: str, *, pool: str, worker_id: str, worker_name: str) -> None:
         self._pool = keys.pool_prefix(pool)
         self._inbox_key = keys.pool_inbox(pool, worker_id)
-        self._known_pool = pool
+        self._pool_name = pool
         self._worker_id = worker_id
         self._worker_name = worker_name
         self.redis: Redis = connect_async(redis_url, socket_timeout=5)
@@ -118,15 +118,15 @@ class Transport:
             fenced: list[bytes] = await self._fcall(
                 keys.FUNCTION_REGISTER, self._worker_id, name, encoded
             )
-            await self.redis.sadd(keys.known_pools(), self._known_pool)
+            await self.redis.sadd(keys.known_pools(), self._pool_name)
             return fenced
 
         try:
-            return [each.decode() for each in await self._until_redis_answers(call)]
+            return [each.decode() for each in await self._retry(call)]
         except NoPermissionError as error:
             raise NotPermitted(
                 "The user in PENSTOCK_DISPATCH_REDIS_URL may not serve the pool "
-                f"{self._known_pool}: give that of its workers, see `manage.py redis_acl`."
+                f"{self._pool_name}: give that of its workers, see `manage.py redis_acl`."
             ) from error
 
     async def adopt(self, requests: Iterable[tuple[Envelope, int]]) -> set[str]:
@@ -144,7 +144,7 @@ class Transport:
             )
             return stale
 
-        return {each.decode() for each in await self._until_redis_answers(call)}
+        return {each.decode() for each in await self._retry(call)}
 
     async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
         """Renew the lease and ask for as many requests as there are free slots.
@@ -164,7 +164,7 @@ class Transport:
         )
         return list(_decoded(answer))
 
-    async def settle(
+    async def report_progress(
         self,
         info: WorkerInfo,
         progress: Iterable[Progress],
@@ -206,7 +206,7 @@ class Transport:
                 )
 
         while True:
-            answer = await self._until_redis_answers(read)
+            answer = await self._retry(read)
             if answer is not None:
                 for message in _decoded(answer[1]):
                     yield message
@@ -235,7 +235,7 @@ class Transport:
             answer: list[Any] = await self._fcall(keys.FUNCTION_REQUEUE, *arguments)
             return answer
 
-        return Requeued((await self._until_redis_answers(call))[0].decode())
+        return Requeued((await self._retry(call))[0].decode())
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
         """Those of the gateways whose heartbeat is there."""
@@ -261,7 +261,7 @@ class Transport:
             while self._finishes:
                 await asyncio.sleep(0)  # let the other requests of the same engine step join
                 batch, self._finishes = self._finishes, []
-                answers = await self._until_redis_answers(partial(self._finish_all, batch))
+                answers = await self._retry(partial(self._finish_all, batch))
                 for finish, answer in zip(batch, answers, strict=True):
                     if finish.answer.done():
                         continue
@@ -295,9 +295,9 @@ class Transport:
                 raise UnknownWorker(str(error)) from error
             raise
 
-    async def _until_redis_answers(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        pause = FIRST_PAUSE_SECONDS
-        told: str | None = None
+    async def _retry(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        delay = FIRST_RETRY_SECONDS
+        logged: str | None = None
         while True:
             try:
                 answer = await call()
@@ -313,14 +313,14 @@ class Transport:
                 else:
                     raise
             else:
-                if told is not None:
+                if logged is not None:
                     _log.info("redis_is_back", worker_id=self._worker_id)
                 return answer
-            if reason != told:
+            if reason != logged:
                 _log.warning("waiting_for_redis", worker_id=self._worker_id, reason=reason)
-                told = reason
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                logged = reason
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, MAX_RETRY_SECONDS)
 
 
 def _decision(answer: Any) -> Accepted | Refused:

@@ -32,7 +32,7 @@ from gpu_workers.requests.step_time import StepTime
 from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker
 
 CLAIM_EVERY_SECONDS: Final = 1.0
-SETTLE_EVERY_SECONDS: Final = 0.2
+REPORT_PROGRESS_EVERY_SECONDS: Final = 0.2
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
 CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
 SECONDS_TO_END_ABORTED: Final = 5.0
@@ -110,7 +110,7 @@ class Worker:
             metrics=self._metrics,
             worker_id=worker_id,
             on_engine_died=self._engine_died,
-            on_forgotten=self._return_to_redis,
+            on_lost_by_redis=self._reregister,
         )
         self._relay = OutboxRelay(
             outbox,
@@ -126,7 +126,7 @@ class Worker:
             worker_id=worker_id,
             every_seconds=counter_report_seconds,
         )
-        self._return: asyncio.Task[None] | None = None
+        self._reregistration: asyncio.Task[None] | None = None
         self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
         self._drain_asked = asyncio.Event()
         self._stop_asked = asyncio.Event()
@@ -191,7 +191,7 @@ class Worker:
         self._metrics.engine_up.set(1)
         self._supervise(self._check_engine_forever())
         self._supervise(self._check_gateways_forever())
-        self._supervise(self._settle_forever())
+        self._supervise(self._report_progress_forever())
         self._supervise(self._counter_reporter.run())
         self._log.info("ready", slots=self._base_info.slots, engine=known.engine)
         await self._claim()
@@ -202,11 +202,11 @@ class Worker:
         self._state = WorkerState.DRAINING
         start.cancel()
         await self._claim()
-        await self._requests.wait_until_none(self._drain_seconds, unless=self._stop_asked)
+        await self._requests.wait_until_empty(self._drain_seconds, until=self._stop_asked)
         if self._requests:
             self._log.warning("drain_cut_short", open_requests=len(self._requests))
             self._requests.abort_all(STOPPED)
-            await self._requests.wait_until_none(SECONDS_TO_END_ABORTED)
+            await self._requests.wait_until_empty(SECONDS_TO_END_ABORTED)
         if not self._is_engine_dead:
             await self._counter_reporter.report(is_final=True)
         try:
@@ -220,7 +220,7 @@ class Worker:
         self._end(Exit.DRAINED, "drained")
 
     def _engine_died(self, error: EngineDied) -> None:
-        """Said by each open request and by the health check; acted on once."""
+        """Called by each open request and by the health check; acted on once."""
         if not self._is_engine_dead:
             self._is_engine_dead = True
             self._log.error("engine_died", error=str(error))
@@ -228,9 +228,9 @@ class Worker:
             self._supervise(self._leave_without_engine(str(error)))
 
     async def _leave_without_engine(self, reason: str) -> None:
-        """The engine tells each of its requests; those that it forgot are given up here."""
+        """The engine ends each of its requests; those that it does not are given up here."""
         self._state = WorkerState.DRAINING
-        await self._requests.wait_until_none(SECONDS_TO_END_FAILED)
+        await self._requests.wait_until_empty(SECONDS_TO_END_FAILED)
         await self._requests.give_up()
         await self._requests.flush(SECONDS_TO_FLUSH)
         self._end(Exit.ENGINE_DIED, reason)
@@ -242,7 +242,11 @@ class Worker:
             last_first.push_async_callback(self._engine.stop)
             last_first.push_async_callback(self._outbox.close)
             last_first.push_async_callback(self._requests.close)
-            tasks = self._tasks if self._return is None else {*self._tasks, self._return}
+            tasks = (
+                self._tasks
+                if self._reregistration is None
+                else {*self._tasks, self._reregistration}
+            )
             await cancel_and_wait(tasks)
 
     def _end(self, code: Exit, reason: str) -> None:
@@ -275,8 +279,8 @@ class Worker:
             await asyncio.sleep(CLAIM_EVERY_SECONDS)
 
     async def _claim(self) -> None:
-        """Renew the lease and run what the queue gives. A Redis that is away is asked again in a
-        second; one that has lost this worker is told of it."""
+        """Renew the lease and run what the queue gives. A Redis that is away is called again in
+        a second; with one that has lost this worker, register again."""
         async with self._claiming:
             taken = await self._ask_for_requests()
         for message in taken:
@@ -298,24 +302,26 @@ class Worker:
                     ready=self._state is WorkerState.READY and not info.problem,
                 )
         except UnknownWorker:
-            await self._return_to_redis()
+            await self._reregister()
         except Exception as error:
             if not is_transient(error):
                 raise
             self._log.warning("claim_failed", error=str(error) or type(error).__name__)
         return []
 
-    async def _return_to_redis(self) -> None:
+    async def _reregister(self) -> None:
         """Redis has lost this worker, or a request of it: be there again, with all that is open.
         Many may ask at once; it is done once."""
-        if self._return is None or self._return.done():
-            self._return = asyncio.create_task(self._register_and_adopt(), name="return")
-        await asyncio.shield(self._return)
+        if self._reregistration is None or self._reregistration.done():
+            self._reregistration = asyncio.create_task(
+                self._register_and_adopt(), name="reregistration"
+            )
+        await asyncio.shield(self._reregistration)
 
     async def _register_and_adopt(self) -> None:
         self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
         await self._transport.register(self._info(self._engine.load()))
-        self._relay.tell_all()
+        self._relay.resync()
         held = self._requests.held()
         lost = await self._transport.adopt(held)
         self._requests.disown(
@@ -324,24 +330,24 @@ class Worker:
             if envelope.request_id in lost
         )
 
-    async def _settle_forever(self) -> None:
-        """Real tokens for the scheduler's estimates, while there is anything to tell."""
+    async def _report_progress_forever(self) -> None:
+        """Report real tokens in place of the scheduler's estimates, while there are any."""
         loop, step_time = asyncio.get_running_loop(), StepTime()
         while True:
-            await asyncio.sleep(SETTLE_EVERY_SECONDS)
+            await asyncio.sleep(REPORT_PROGRESS_EVERY_SECONDS)
             progress = self._requests.progress()
             step_us = step_time.measure(progress, loop.time())
             if not progress:
                 continue
             info = self._info(self._engine.load())
             try:
-                await self._transport.settle(info, progress, step_us=step_us)
+                await self._transport.report_progress(info, progress, step_us=step_us)
             except UnknownWorker:
-                await self._return_to_redis()
+                await self._reregister()
             except Exception as error:
                 if not is_transient(error):
                     raise
-                self._log.warning("settle_failed", error=str(error) or type(error).__name__)
+                self._log.warning("progress_not_reported", error=str(error) or type(error).__name__)
 
     def _info(self, load: EngineLoad) -> WorkerInfo:
         return structs.replace(
@@ -382,5 +388,5 @@ class Worker:
             # Missing twice, so that a Redis that restarted empty does not end every stream.
             for gateway_id in missed & gone:
                 self._log.warning("gateway_vanished", gateway_id=gateway_id)
-                self._requests.abort_those_of(gateway_id)
+                self._requests.abort_gateway(gateway_id)
             missed = gone

@@ -1,1 +1,1 @@
-"""Token frames on their way to gateways: written in batches, kept to be sent again."""
+"""Token frames on their way to gateways: written in batches, kept to be resent."""

@@ -1,4 +1,4 @@
-"""The frames that a worker has sent of late, so that a gateway that misses some can ask again.
+"""The frames that a worker has sent of late, so that it can resend what a gateway misses.
 
 Of each request the newest are kept, up to a number of bytes, and for a while after its end: what
 is lost may be the last frame. In all there is a bound too, beyond which a request keeps no more
@@ -11,8 +11,8 @@ from typing import Final
 
 from gpu_workers.protocol.messages import Delta, Frame
 
-MOST_BYTES_OF_A_REQUEST: Final = 256 * 1024
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_REQUEST_BYTES: Final = 256 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 KEPT_AFTER_END_SECONDS: Final = 10.0
 # What a frame takes besides its texts and its tokens, roughly.
 _FRAME_BYTES: Final = 200
@@ -29,16 +29,16 @@ class _Sent:
 
 
 class FrameRing:
-    """All that one worker may be asked to send again. `keep` is on the hot path."""
+    """All that one worker may be asked to resend. `keep` is on the hot path."""
 
     def __init__(
         self,
         *,
-        most_bytes_of_a_request: int = MOST_BYTES_OF_A_REQUEST,
-        most_bytes: int = MOST_BYTES,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._most_bytes_of_a_request = most_bytes_of_a_request
-        self._most_bytes = most_bytes
+        self._max_request_bytes = max_request_bytes
+        self._max_bytes = max_bytes
         self._sent: dict[tuple[str, int], _Sent] = {}
         self._size = 0
 
@@ -56,7 +56,7 @@ class FrameRing:
         sent.size += size
         self._size += size
         while len(sent.frames) > 1 and (
-            sent.size > self._most_bytes_of_a_request or self._size > self._most_bytes
+            sent.size > self._max_request_bytes or self._size > self._max_bytes
         ):
             oldest, _ = sent.frames.popleft()
             sent.size -= oldest

@@ -2,8 +2,8 @@
 
 The first frame after a flush schedules the next flush behind the tasks that the same engine step
 woke, so a step's deltas leave together. While a write is under way frames gather for the next
-one: the slower Redis is, the larger the batches. What was sent of late is kept, and sent again
-when a gateway misses it.
+one: the slower Redis is, the larger the batches. What was sent of late is kept, and resent when a
+gateway misses it.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
 from gpu_workers.protocol.redis_errors import REDIS_AWAY
 
 # A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
-MOST_UNREAD_BATCHES: Final = 10_000
-MOST_WAITING_FRAMES: Final = 100_000
+MAX_UNREAD_BATCHES: Final = 10_000
+MAX_WAITING_FRAMES: Final = 100_000
 UNREAD_TTL_SECONDS: Final = 60
-RETRY_PAUSE_SECONDS: Final = 0.2
+RETRY_SECONDS: Final = 0.2
 
 _log = structlog.get_logger("gpu_workers.frames.writer")
 
@@ -61,13 +61,13 @@ class FrameWriter:
         self._ring.end(request_id, attempt)
 
     def resend(self, resend: Resend) -> None:
-        """Queue again what a gateway misses, as far as it is still kept; otherwise nothing, and
-        the gateway's patience ends."""
+        """Resend what a gateway misses, as far as it is still kept; otherwise nothing, and
+        the gateway gives the stream up."""
         gateway_id, frames = self._ring.since(resend.request_id, resend.attempt, resend.from_seq)
         for frame in frames:
             self._queue(gateway_id, frame)
         _log.info(
-            "frames_sent_again",
+            "frames_resent",
             request_id=resend.request_id,
             from_seq=resend.from_seq,
             frames=len(frames),
@@ -91,7 +91,7 @@ class FrameWriter:
                 else:
                     await asyncio.sleep(0)
 
-    async def written(self, gateway_id: str) -> None:
+    async def wait_written(self, gateway_id: str) -> None:
         """Wait until all that was appended for a gateway is in Redis, or the gateway is lost."""
         if gateway_id in self._waiting or gateway_id in self._writes:
             written = self._loop.create_future()
@@ -101,7 +101,7 @@ class FrameWriter:
     def drop(self, gateway_id: str) -> None:
         """Forget what waits for a gateway that is gone."""
         self._waiting.pop(gateway_id, None)
-        _tell(self._awaited.pop(gateway_id, []))
+        _resolve(self._awaited.pop(gateway_id, []))
 
     async def close(self) -> None:
         await cancel_and_wait(self._writes.values())
@@ -116,13 +116,13 @@ class FrameWriter:
             while frames := self._waiting.pop(gateway_id, None):
                 awaited = self._awaited.pop(gateway_id, [])
                 await self._push(gateway_id, frames)
-                _tell(awaited)
+                _resolve(awaited)
         finally:
             del self._writes[gateway_id]
             if gateway_id in self._waiting:
                 self._loop.call_soon(self._start_write, gateway_id)
             else:
-                _tell(self._awaited.pop(gateway_id, []))
+                _resolve(self._awaited.pop(gateway_id, []))
 
     async def _push(self, gateway_id: str, frames: list[Frame]) -> None:
         self._on_flush(len(frames))
@@ -134,14 +134,14 @@ class FrameWriter:
                 break
             except REDIS_AWAY:
                 waiting = self._waiting.get(gateway_id, [])
-                if len(waiting) > MOST_WAITING_FRAMES:
+                if len(waiting) > MAX_WAITING_FRAMES:
                     self._lose(gateway_id, "Redis does not take its frames")
                     return
-                await asyncio.sleep(RETRY_PAUSE_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
             except ResponseError as error:
                 self._lose(gateway_id, str(error))
                 return
-        if unread > MOST_UNREAD_BATCHES:
+        if unread > MAX_UNREAD_BATCHES:
             self._lose(gateway_id, "it has stopped reading")
 
     async def _send(self, key: str, batch: bytes) -> int:
@@ -157,7 +157,7 @@ class FrameWriter:
         self._on_gateway_lost(gateway_id)
 
 
-def _tell(awaited: "list[asyncio.Future[None]]") -> None:
+def _resolve(awaited: "list[asyncio.Future[None]]") -> None:
     for each in awaited:
         if not each.done():
             each.set_result(None)

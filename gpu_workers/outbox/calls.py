@@ -1,4 +1,4 @@
-"""What a worker's outbox says to Redis. Each call is one round trip, and may be repeated."""
+"""An outbox's calls to Redis. Each is one round trip, and may be repeated."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,24 +21,24 @@ class UsageCalls:
         self._redis = redis
         self._prefix = keys.pool_prefix(pool)
         self._receipts = keys.pool_receipts(pool, outbox_id)
-        self._resent = keys.pool_workers_resynced(pool)
+        self._workers_resynced = keys.pool_workers_resynced(pool)
         self._outbox_id = outbox_id
 
     async def take_receipts(self) -> list[int]:
-        """Numbers of rows that are in PostgreSQL. Those whose answer is lost come again: their rows
-        are found in no stream, are appended, and known to the consumer already."""
+        """Return numbers of rows that are in PostgreSQL. Where that answer is lost, the rows are
+        found in no stream, are appended again, and the consumer knows them already."""
         taken: Any = await self._redis.spop(self._receipts, RECEIPTS_AT_ONCE)
         return [int(seq) for seq in taken or ()]
 
     async def missing(self, rows: Iterable[tuple[int, str]]) -> list[int]:
-        """Those of these rows, by number and stream id, that are neither in the stream nor have a
-        receipt."""
+        """Return those of these rows, by number and stream id, that are neither in the stream nor
+        have a receipt."""
         arguments = [value for row in rows for value in row]
         answer = await self._fcall(keys.FUNCTION_MISSING_USAGE, *arguments)
         return [int(seq) for seq in answer]
 
     async def append(self, entries: Sequence[OutboxEntry]) -> list[tuple[int, str]]:
-        """Appends those that are missing by now; answers where each is."""
+        """Append those that are still missing; return number and stream id of each."""
         arguments: list[str | bytes | int] = []
         for entry in entries:
             arguments += [entry.seq, entry.stream_id, entry.field, entry.record]
@@ -48,7 +48,7 @@ class UsageCalls:
     async def offer(
         self, offers: Sequence[tuple[UsageEntry, str, FinishMode]]
     ) -> list[Accepted | Refused | Undecided | UnknownRequest]:
-        """What `finish` says of each: a record, its origin, and the mode to ask in."""
+        """Return what `finish` answers for each: a record, its origin, and the mode to ask in."""
         pipeline = self._redis.pipeline(transaction=False)
         for entry, origin, mode in offers:
             arguments = finish_arguments(entry, origin=origin, mode=mode)
@@ -57,7 +57,7 @@ class UsageCalls:
         return [_read(answer) for answer in answers]
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
-        """Those whose heartbeat is there."""
+        """Return those whose heartbeat is there."""
         asked = list(gateway_ids)
         if not asked:
             return set()
@@ -67,9 +67,9 @@ class UsageCalls:
         answers = await pipeline.execute()
         return {each for each, is_alive in zip(asked, answers, strict=True) if is_alive}
 
-    async def say_resent(self, worker_name: str) -> None:
-        """This Redis has been told all that the outbox holds."""
-        await self._redis.sadd(self._resent, worker_name)
+    async def report_resynced(self, worker_name: str) -> None:
+        """Report that this Redis has all that the outbox holds."""
+        await self._redis.sadd(self._workers_resynced, worker_name)
 
     async def _fcall(self, function: str, *arguments: str | bytes | int) -> Any:
         return await self._redis.fcall(function, 1, self._prefix, self._outbox_id, *arguments)

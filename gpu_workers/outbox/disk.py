@@ -47,21 +47,34 @@ class OutboxError(RuntimeError):
     """The outbox cannot be opened; the message says why and what to do."""
 
 
+class OutboxHeld(OutboxError):
+    """Another process has it open."""
+
+
+class OutboxOfOtherPool(OutboxError):
+    """It holds entries of another pool."""
+
+
+class OutboxUnusable(OutboxError):
+    """Its folder cannot be written, or its file is damaged."""
+
+
 class OutboxUnwritable(RuntimeError):
     """The disk does not take a row: it is full, read-only or broken."""
 
 
-def lock(folder: Path, patience_seconds: float) -> int:
-    """A descriptor that holds the folder until it is closed, or this process ends."""
+def lock(folder: Path, timeout_seconds: float) -> int:
+    """Return a descriptor that holds the folder until it is closed, or this process ends. Raises
+    `OutboxHeld` where another process holds it for longer than that, else `OutboxUnusable`."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise OutboxError(
+        raise OutboxUnusable(
             f"The outbox in {folder} cannot be opened: {error.strerror}. Name a folder that this "
             "user may write in PENSTOCK_WORKER_OUTBOX."
         ) from error
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + timeout_seconds
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +82,7 @@ def lock(folder: Path, patience_seconds: float) -> int:
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 os.close(descriptor)
-                raise OutboxError(
+                raise OutboxHeld(
                     f"Another process holds the outbox in {folder}: give each worker a folder of "
                     "its own in PENSTOCK_WORKER_OUTBOX, or end the other one."
                 ) from None
@@ -77,8 +90,8 @@ def lock(folder: Path, patience_seconds: float) -> int:
 
 
 def connect(folder: Path, pool: str) -> tuple[sqlite3.Connection, str]:
-    """The database and the outbox's own id, made once. It becomes the pool's, unless it holds
-    another's entries: that is an `OutboxError`."""
+    """Open the database; return it and the outbox's own id, made once. It becomes the pool's.
+    Raises `OutboxOfOtherPool` where it holds another's entries, else `OutboxUnusable`."""
     try:
         database = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode = WAL")
@@ -86,7 +99,7 @@ def connect(folder: Path, pool: str) -> tuple[sqlite3.Connection, str]:
         database.executescript(_SCHEMA)
         return database, _identity(database, folder, pool)
     except sqlite3.Error as error:
-        raise OutboxError(
+        raise OutboxUnusable(
             f"The outbox in {folder} cannot be opened: {error}. Mend the disk, or name another "
             "folder in PENSTOCK_WORKER_OUTBOX and keep this one for its entries."
         ) from error
@@ -96,7 +109,7 @@ def _identity(database: sqlite3.Connection, folder: Path, pool: str) -> str:
     facts = dict(database.execute("SELECT name, value FROM facts").fetchall())
     (left,) = database.execute("SELECT count(*) FROM entries").fetchone()
     if left and facts.get("pool") != pool:
-        raise OutboxError(
+        raise OutboxOfOtherPool(
             f"The outbox in {folder} holds {left} entries of the pool {facts.get('pool')}: start a "
             f"worker of that pool with it, and give this one of {pool} another folder in "
             "PENSTOCK_WORKER_OUTBOX."
@@ -142,8 +155,8 @@ class Writer:
     async def read(self, run: Run[_T]) -> _T:
         return await self._ask(run, only_reads=True)
 
-    def later(self, run: Run[Any]) -> None:
-        """Done soon, in order, and again for as long as the disk refuses; lost with the process."""
+    def do_later(self, run: Run[Any]) -> None:
+        """Do it soon, in order, and retry while the disk refuses; lost with the process."""
         self._gather(_Work(run, None, only_reads=False))
 
     async def close(self) -> None:
@@ -182,7 +195,7 @@ class Writer:
             self._commit([work for work in batch if not work.only_reads])
             for work in batch:
                 if work.only_reads:
-                    self._tell([work], *self._try([work]))
+                    self._resolve([work], *self._try([work]))
         self._database.close()
         os.close(self._descriptor)
 
@@ -215,7 +228,7 @@ class Writer:
             _log.info("outbox_is_written_again", folder=str(self._folder))
             self.problem = ""
         self.problem = problem or self.problem
-        self._tell(batch, answers, problem)
+        self._resolve(batch, answers, problem)
         if problem and (left := [work for work in batch if work.done is None]):
             time.sleep(LAZY_SECONDS)
             self._work.put(left)
@@ -230,8 +243,8 @@ class Writer:
         except sqlite3.Error as error:
             return [None] * len(batch), str(error) or type(error).__name__
 
-    def _tell(self, batch: list[_Work], answers: list[Any], problem: str) -> None:
-        """Whoever waits."""
+    def _resolve(self, batch: list[_Work], answers: list[Any], problem: str) -> None:
+        """Hand the answers to whoever waits for them, on the event loop."""
         waited = [
             (work.done, answer)
             for work, answer in zip(batch, answers, strict=True)

@@ -1,7 +1,7 @@
-"""What a worker has to tell of usage, on its own disk until PostgreSQL has it (docs/adr/0013).
+"""Usage that a worker has to deliver, on its own disk until PostgreSQL has it (docs/adr/0013).
 
-A row is provisional until `finish` has accepted it. Then it is settled, and goes when its receipt
-has come.
+A row is provisional until `finish` has decided on it. Then it is settled, and deleted when its
+receipt has come.
 """
 
 import os
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gpu_workers.outbox.disk import OutboxError, Run, Writer, connect, lock
+from gpu_workers.outbox.disk import OutboxHeld, Run, Writer, connect, lock
 
 # A predecessor that was killed may take its children with it a little later.
-LOCK_PATIENCE_SECONDS: Final = 5.0
+LOCK_TIMEOUT_SECONDS: Final = 5.0
 FREE_FOLDERS: Final = 1000
 # Room that is asked for before the disk is trusted again: some rows' worth.
-TRIED_BYTES: Final = 64 * 1024
+PROBE_BYTES: Final = 64 * 1024
 
 _SELECT: Final = "SELECT seq, field, record, gateway_id, resumed, stream_id FROM entries"
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """One row. `field` is the stream's field that bears `record`; `resumed` the tokens that its
-    attempt went on from; `stream_id` '' until it is in the stream. A provisional record is always a
-    `UsageEntry`: its attempt ends its request, or, of the field `waste`, never will."""
+    """One row. `field` is the stream's field that bears `record`; `resumed` counts the tokens that
+    its attempt resumed from; `stream_id` is '' until it is in the stream. A provisional record is
+    always a `UsageEntry`: its attempt ends its request, or, of the field `waste`, never will."""
 
     seq: int
     field: str
@@ -47,25 +47,25 @@ class Outbox:
 
     @classmethod
     def open(cls, folder: Path, *, pool: str) -> "Outbox":
-        """Raises `OutboxError` where another process holds it, another pool's entries are in it, or
-        the disk refuses."""
-        return cls._open(folder, lock(folder, LOCK_PATIENCE_SECONDS), pool)
+        """Open the outbox in a folder, made if need be. Raises what `lock` and `connect` raise."""
+        return cls._open(folder, lock(folder, LOCK_TIMEOUT_SECONDS), pool)
 
     @classmethod
     def open_free(cls, root: Path, *, pool: str) -> "Outbox":
-        """The first folder of the pool under `root` that no other process holds: with it, what a
-        dead worker left behind."""
+        """Open the first folder of the pool under `root` that no other process holds: with it, what
+        a dead worker left behind. Raises as `open` does."""
         for number in range(FREE_FOLDERS):
             folder = root / f"{pool.replace('/', '%2F')}-{number}"
             folder.parent.mkdir(parents=True, exist_ok=True)
             try:
                 descriptor = lock(folder, 0)
-            except OutboxError as error:
-                if isinstance(error.__cause__, OSError):
-                    raise
+            except OutboxHeld:
                 continue
             return cls._open(folder, descriptor, pool)
-        raise OutboxError(f"All {FREE_FOLDERS} outboxes of {pool} under {root} are held.")
+        raise OutboxHeld(
+            f"Other processes hold all {FREE_FOLDERS} outboxes of {pool} under {root}: end some of "
+            "them, or name a folder of its own in PENSTOCK_WORKER_OUTBOX."
+        )
 
     @classmethod
     def _open(cls, folder: Path, descriptor: int, pool: str) -> "Outbox":
@@ -82,12 +82,12 @@ class Outbox:
         return self._writer.problem
 
     def origin(self, seq: int) -> str:
-        """What a stream entry of ours says of where it comes from."""
+        """Return what a stream entry of this outbox says of where it comes from."""
         return f"{self.outbox_id} {seq}"
 
     async def put(self, field: str, record: bytes, *, gateway_id: str, resumed: int) -> int:
-        """A provisional row, on disk when this returns its number. It is in flight until it is
-        settled, forgotten, doubted or turned. Raises `OutboxUnwritable`."""
+        """Write a provisional row; it is on disk when its number is returned. It is in flight until
+        it is marked, replaced or forgotten. Raises `OutboxUnwritable`."""
 
         def insert(database: sqlite3.Connection) -> int:
             row = (field, record, gateway_id, resumed)
@@ -103,41 +103,42 @@ class Outbox:
         return seq
 
     async def put_settled(self, field: str, record: bytes) -> None:
-        """A row that only has to be told. Raises `OutboxUnwritable`."""
+        """Write a row that only has to be appended to the stream. Raises `OutboxUnwritable`."""
         statement = "INSERT INTO entries (is_settled, field, record) VALUES (1, ?, ?)"
         await self._writer.do(_executing(statement, [(field, record)]))
 
-    def settle(self, seq: int, stream_id: str) -> None:
-        """`finish` has accepted it, and appended it to the stream."""
+    def mark_appended(self, seq: int, stream_id: str) -> None:
+        """Settle a row that `finish` has accepted, and appended to the stream."""
         statement = "UPDATE entries SET is_settled = 1, stream_id = ? WHERE seq = ?"
-        self._writer.later(_executing(statement, [(stream_id, seq)]))
+        self._writer.do_later(_executing(statement, [(stream_id, seq)]))
         self._in_flight.discard(seq)
 
-    def turn_into(self, seq: int, field: str, record: bytes) -> None:
-        """`finish` has refused it: this is to be told in its place."""
+    def replace(self, seq: int, field: str, record: bytes) -> None:
+        """Settle a row that `finish` has refused: this goes to the stream in its place."""
         statement = (
             "UPDATE entries SET is_settled = 1, stream_id = '', field = ?, record = ? WHERE seq = ?"
         )
-        self._writer.later(_executing(statement, [(field, record, seq)]))
+        self._writer.do_later(_executing(statement, [(field, record, seq)]))
         self._in_flight.discard(seq)
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """There is nothing to tell, or PostgreSQL has it."""
+        """Delete rows that nobody is to get, or that PostgreSQL has."""
         rows = [(seq,) for seq in seqs]
-        self._writer.later(_executing("DELETE FROM entries WHERE seq = ?", rows))
+        self._writer.do_later(_executing("DELETE FROM entries WHERE seq = ?", rows))
         self._in_flight.difference_update(seq for (seq,) in rows)
 
-    def doubt(self, seq: int) -> None:
-        """What became of its request is not known: that is found out later."""
+    def mark_in_doubt(self, seq: int) -> None:
+        """Leave a row to the relay: what became of its request is not known."""
         self._in_flight.discard(seq)
 
-    def note_appended(self, stream_ids: Iterable[tuple[int, str]]) -> None:
-        """Where rows are in the stream now."""
+    def update_stream_ids(self, stream_ids: Iterable[tuple[int, str]]) -> None:
+        """Record where rows are in the stream now, by number."""
         rows = [(stream_id, seq) for seq, stream_id in stream_ids]
-        self._writer.later(_executing("UPDATE entries SET stream_id = ? WHERE seq = ?", rows))
+        self._writer.do_later(_executing("UPDATE entries SET stream_id = ? WHERE seq = ?", rows))
 
     async def in_doubt(self) -> list[OutboxEntry]:
-        """Provisional rows that nobody is finishing: an earlier process left them, or `doubt`."""
+        """Return the provisional rows that nobody is finishing: an earlier process left them, or
+        they were marked in doubt."""
 
         def select(database: sqlite3.Connection) -> list[OutboxEntry]:
             return _entries(database.execute(f"{_SELECT} WHERE NOT is_settled ORDER BY seq"))
@@ -146,7 +147,7 @@ class Outbox:
         return [row for row in rows if row.seq not in self._in_flight]
 
     async def settled_after(self, seq: int, limit: int) -> list[tuple[int, str]]:
-        """Number and stream id of the next settled rows."""
+        """Return number and stream id of the next settled rows."""
 
         def select(database: sqlite3.Connection) -> list[tuple[int, str]]:
             return database.execute(
@@ -158,7 +159,7 @@ class Outbox:
         return await self._writer.read(select)
 
     async def entries(self, seqs: Iterable[int]) -> list[OutboxEntry]:
-        """These rows, as far as they are still there."""
+        """Return those of these rows that are still there."""
         asked = list(seqs)
 
         def select(database: sqlite3.Connection) -> list[OutboxEntry]:
@@ -177,14 +178,14 @@ class Outbox:
 
         return await self._writer.read(count)
 
-    async def try_disk(self) -> None:
-        """Whether the disk takes rows again; raises `OutboxUnwritable` if not."""
+    async def probe_disk(self) -> None:
+        """Try whether the disk takes rows again. Raises `OutboxUnwritable` if not."""
 
-        def try_it(database: sqlite3.Connection) -> None:
-            database.execute("INSERT INTO facts VALUES ('tried', ?)", ("." * TRIED_BYTES,))
-            database.execute("DELETE FROM facts WHERE name = 'tried'")
+        def probe(database: sqlite3.Connection) -> None:
+            database.execute("INSERT INTO facts VALUES ('probe', ?)", ("." * PROBE_BYTES,))
+            database.execute("DELETE FROM facts WHERE name = 'probe'")
 
-        await self._writer.do(try_it)
+        await self._writer.do(probe)
 
     async def close(self) -> None:
         """What was asked for is on disk, and another process may have the outbox. Twice is fine."""

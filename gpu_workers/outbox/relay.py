@@ -1,8 +1,8 @@
-"""Sees to it that all that an outbox holds is told, and forgets what PostgreSQL has.
+"""Delivers all that an outbox holds to the usage stream, and deletes what PostgreSQL has.
 
-Rows whose receipt has come go. Rows that are in the stream no more, and have none, are appended
-again: Redis was emptied, or failed over to a replica that had not heard of them. Rows in doubt are
-offered to `finish`: it has accepted them before, or their request went on elsewhere.
+Rows whose receipt has come are deleted. Rows that are no longer in the stream, and have none, are
+appended again: Redis was emptied, or failed over to a replica that had not got them. Rows in doubt
+are offered to `finish`: it has accepted them before, or their request went on elsewhere.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from gpu_workers.requests.open_request import waste_entry
 from gpu_workers.transport import Accepted, Refused, UnknownRequest
 
 TICK_SECONDS: Final = 1.0
-# Rows that are asked after at once, and in an undisturbed tick at all.
+# Rows that are checked at once, and in an undisturbed tick at all.
 PAGE: Final = 500
-# For so long a gateway that lives may give the request of a killed worker to another one, whose
-# client then notices nothing. Longer than a lease.
-GATEWAY_PATIENCE_SECONDS: Final = 15.0
+# For so long a live gateway may give the request of a killed worker to another one, and its client
+# notices nothing. Longer than a lease.
+GATEWAY_GRACE_SECONDS: Final = 15.0
 # For so long a request that Redis does not know may be brought back by its gateway.
-LOST_PATIENCE_SECONDS: Final = 60.0
+LOST_GRACE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger("gpu_workers.outbox.relay")
 
 
 class OutboxRelay:
-    """`run` for as long as the worker lives; `tell_all` when Redis may have lost something."""
+    """`run` for as long as the worker lives; `resync` when Redis may have lost something."""
 
     def __init__(
         self,
@@ -43,23 +43,22 @@ class OutboxRelay:
         metrics: WorkerMetrics,
         *,
         worker_name: str,
-        gateway_patience_seconds: float = GATEWAY_PATIENCE_SECONDS,
-        lost_patience_seconds: float = LOST_PATIENCE_SECONDS,
+        gateway_grace_seconds: float = GATEWAY_GRACE_SECONDS,
+        lost_grace_seconds: float = LOST_GRACE_SECONDS,
     ) -> None:
         self._outbox = outbox
         self._calls = calls
         self._metrics = metrics
         self._worker_name = worker_name
-        self._gateway_patience_seconds = gateway_patience_seconds
-        self._lost_patience_seconds = lost_patience_seconds
-        self._place = 0  # the last row that was asked after
-        self._doubted_since: dict[int, float] = {}
-        self._tell_all = asyncio.Event()
-        self._tell_all.set()
+        self._gateway_grace_seconds = gateway_grace_seconds
+        self._lost_grace_seconds = lost_grace_seconds
+        self._last_checked = 0  # the number of a row
+        self._in_doubt_since: dict[int, float] = {}
+        self._needs_resync = True
 
-    def tell_all(self) -> None:
-        """Redis may have lost anything: ask after every row, and say when that is done."""
-        self._tell_all.set()
+    def resync(self) -> None:
+        """Have every row checked by the next tick, as Redis may have lost any, and report it."""
+        self._needs_resync = True
 
     async def run(self) -> None:
         while True:
@@ -68,47 +67,47 @@ class OutboxRelay:
             except Exception as error:
                 if not isinstance(error, OutboxUnwritable) and not is_transient(error):
                     raise
-                self._tell_all.set()
+                self._needs_resync = True
                 _log.info("outbox_waits", reason=str(error) or type(error).__name__)
             await asyncio.sleep(TICK_SECONDS)
 
     async def tick(self) -> None:
-        """One turn. Raises what Redis and the disk raise."""
+        """Take one turn. Raises what Redis and the disk raise."""
         if self._outbox.problem:
-            await self._outbox.try_disk()
-        await self._forget_what_has_receipts()
-        await self._decide_what_is_in_doubt()
-        if self._tell_all.is_set():
-            self._tell_all.clear()
-            self._place = 0
-            while await self._ask_after_page():
+            await self._outbox.probe_disk()
+        await self._delete_acknowledged()
+        await self._resolve_in_doubt()
+        if self._needs_resync:
+            self._needs_resync = False
+            self._last_checked = 0
+            while await self._check_page():
                 pass
-            await self._calls.say_resent(self._worker_name)
+            await self._calls.report_resynced(self._worker_name)
         else:
-            await self._ask_after_page()
+            await self._check_page()
         self._metrics.outbox_entries.set(await self._outbox.count())
 
-    async def _forget_what_has_receipts(self) -> None:
+    async def _delete_acknowledged(self) -> None:
         while seqs := await self._calls.take_receipts():
             self._outbox.forget(seqs)
 
-    async def _ask_after_page(self) -> bool:
-        """The next rows, appended again where they are lost. False after the last ones."""
-        rows = await self._outbox.settled_after(self._place, PAGE)
-        self._place = rows[-1][0] if len(rows) == PAGE else 0
+    async def _check_page(self) -> bool:
+        """Append those of the next rows that are missing; return False after the last ones."""
+        rows = await self._outbox.settled_after(self._last_checked, PAGE)
+        self._last_checked = rows[-1][0] if len(rows) == PAGE else 0
         if rows and (missing := await self._calls.missing(rows)):
             entries = await self._outbox.entries(missing)
-            self._outbox.note_appended(await self._calls.append(entries))
-            again = sum(bool(entry.stream_id) for entry in entries)
-            if again:
-                self._metrics.outbox_resent.inc(again)
-                _log.warning("usage_told_again", entries=again)
+            self._outbox.update_stream_ids(await self._calls.append(entries))
+            resent = sum(bool(entry.stream_id) for entry in entries)
+            if resent:
+                self._metrics.outbox_resent.inc(resent)
+                _log.warning("usage_resent", entries=resent)
         return len(rows) == PAGE
 
-    async def _decide_what_is_in_doubt(self) -> None:
+    async def _resolve_in_doubt(self) -> None:
         rows = await self._outbox.in_doubt()
         now = asyncio.get_running_loop().time()
-        self._doubted_since = {row.seq: self._doubted_since.get(row.seq, now) for row in rows}
+        self._in_doubt_since = {row.seq: self._in_doubt_since.get(row.seq, now) for row in rows}
         if not rows:
             return
         live = await self._calls.live_gateways({row.gateway_id for row in rows if row.gateway_id})
@@ -120,43 +119,44 @@ class OutboxRelay:
         answers = await self._calls.offer(offers)
         for (row, entry), answer in zip(readable, answers, strict=True):
             if isinstance(answer, Accepted):
-                self._outbox.settle(row.seq, answer.stream_id)
+                self._outbox.mark_appended(row.seq, answer.stream_id)
                 _log.info("usage_accepted_late", request_id=entry.request_id, attempt=entry.attempt)
             elif isinstance(answer, Refused):
-                told = row.resumed if answer.told_elsewhere is None else answer.told_elsewhere
-                self._waste(row, entry, told, answer.reason)
+                counted = answer.counted_elsewhere
+                self._waste(row, entry, row.resumed if counted is None else counted, answer.reason)
             elif isinstance(answer, UnknownRequest) and self._is_given_up(row, now):
                 self._waste(row, entry, row.resumed, WasteReason.WORKER_LOST)
 
     def _readable(self, rows: list[OutboxEntry]) -> list[tuple[OutboxEntry, UsageEntry]]:
-        """What cannot be read is told as it is: the consumer quarantines it."""
+        """Decode rows; one that cannot be is delivered as it is: the consumer quarantines it."""
         readable = []
         for row in rows:
             try:
                 readable.append((row, codec.decode_usage_entry(row.record)))
             except codec.WireFormatError as error:
                 _log.error("outbox_entry_unreadable", seq=row.seq, reason=str(error))
-                self._outbox.settle(row.seq, "")
+                self._outbox.replace(row.seq, row.field, row.record)
         return readable
 
     def _mode(self, row: OutboxEntry, now: float, has_gateway: bool) -> FinishMode:
         """An attempt that was abandoned never ends its request; another one may, once nobody else
         can be expected to."""
-        seconds = now - self._doubted_since[row.seq]
+        seconds = now - self._in_doubt_since[row.seq]
         if row.field == keys.WASTE_FIELD:
             return "ask"
-        if seconds > self._lost_patience_seconds:
+        if seconds > self._lost_grace_seconds:
             return "lost"
-        return "ask" if has_gateway and seconds < self._gateway_patience_seconds else ""
+        return "ask" if has_gateway and seconds < self._gateway_grace_seconds else ""
 
     def _is_given_up(self, row: OutboxEntry, now: float) -> bool:
-        seconds = now - self._doubted_since[row.seq]
-        return row.field == keys.WASTE_FIELD and seconds > self._lost_patience_seconds
+        seconds = now - self._in_doubt_since[row.seq]
+        return row.field == keys.WASTE_FIELD and seconds > self._lost_grace_seconds
 
-    def _waste(self, row: OutboxEntry, entry: UsageEntry, told: int, reason: str) -> None:
-        waste = waste_entry(entry, told, reason)
+    def _waste(self, row: OutboxEntry, entry: UsageEntry, counted: int, reason: str) -> None:
+        """Put waste in the place of a record: all tokens but those that are counted elsewhere."""
+        waste = waste_entry(entry, counted, reason)
         if waste is None:
             self._outbox.forget([row.seq])
             return
         self._metrics.wasted(waste)
-        self._outbox.turn_into(row.seq, keys.WASTE_FIELD, codec.encode(waste))
+        self._outbox.replace(row.seq, keys.WASTE_FIELD, codec.encode(waste))

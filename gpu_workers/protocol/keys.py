@@ -3,7 +3,7 @@
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
 one gateway process, `{gateways}` which of them there are, `{policy}` the snapshot, `{uses}` what
-gateways tell of keys. No call crosses two tags, so Redis Cluster works.
+gateways report of keys. No call crosses two tags, so Redis Cluster works.
 """
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
@@ -76,7 +76,7 @@ def policy_lost_at() -> str:
     return "{policy}:lost-at"
 
 
-# what gateways tell the control plane, which reads and empties it ---------------------------------
+# what gateways report to the control plane, which reads and empties it ----------------------------
 
 
 def policy_key_uses() -> str:
@@ -225,8 +225,8 @@ def pool_request(pool: str, request_id: str) -> str:
     when its first token is promised), expires_ms (when it is withdrawn), wait_ms (how long it may
     wait), prompt and output (bounds), resumable, adapter, started_ms, cancelled (while it ran),
     charged_input and charged_output; tries, preemptions and excluded (workers that died with it);
-    resumed (tokens that its envelope goes on from); of each attempt that is over `after:<attempt>`,
-    how many of its tokens are told elsewhere and why it is over; envelope until the request is
+    resumed (tokens that its envelope resumes from); of each attempt that is over `after:<attempt>`,
+    how many of its tokens are counted elsewhere and why it is over; envelope until the request is
     terminal, then record, its encoded `messages.UsageEntry`, and stream_id, where that went."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
@@ -298,8 +298,8 @@ def pool_workers_resynced(pool: str) -> str:
 
 
 def pool_preemptible(pool: str) -> str:
-    """Sorted set: id of each running batch request that can go on elsewhere, scored by the time in
-    ms at which its attempt began."""
+    """Sorted set: id of each running batch request that can be resumed elsewhere, scored by the
+    time in ms at which its attempt began."""
     return f"{pool_prefix(pool)}:preemptible"
 
 
@@ -310,7 +310,7 @@ def pool_dead_letters(pool: str) -> str:
 
 
 def pool_epoch(pool: str) -> str:
-    """String: what tells this Redis from one that has lost everything since."""
+    """String: distinguishes this Redis from one that has lost everything since."""
     return f"{pool_prefix(pool)}:epoch"
 
 

@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     FAILED = "failed"  # engine or worker died, or an internal error
 
 
-# Why an attempt is over and its request goes on in another one. A lost worker counts as a try and
+# Why an attempt is over and another one takes its place. A lost worker counts as a try and
 # is not given the request again; lost frames count as a try; preemption does neither.
 RetryReason = Literal["worker_lost", "frames_lost", "preempted"]
 
@@ -54,7 +54,7 @@ class WasteReason(StrEnum):
     REDIS_LOST = "redis_lost"  # another worker had the request when Redis was back
     ENDED = "ended"  # the request had its end, or another attempt, already
     AFTER_CANCEL = "after_cancel"  # between the client's leaving and the engine's hearing of it
-    NOT_RESUMED = "not_resumed"  # by earlier attempts; the last one ended before it went on
+    NOT_RESUMED = "not_resumed"  # by earlier attempts; the last one ended before it resumed
 
 
 class Requeued(StrEnum):
@@ -120,7 +120,7 @@ class Envelope(Message, frozen=True, tag="request-2"):
     may wait at all, and whether it would rather `wait` or be `refuse`d where the promise cannot be
     kept. `adapter` is empty without one.
 
-    A request that `is_resumable` can go on in another worker after its first token: from
+    A request that `is_resumable` can be resumed by another worker after its first token: from
     `resumed_token_ids`, all the output that earlier attempts have generated. One that an operator
     runs once more `is_billed` to nobody. `prices` are for the record alone.
     """
@@ -249,7 +249,7 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
 
     `template_overhead_tokens` bounds what the chat template adds to the text of a request,
     `max_token_bytes` is the longest token of the vocabulary in UTF-8 bytes: together they let a
-    gateway bound prompts without a tokenizer. `can_resume`: its engine goes on from another's
+    gateway bound prompts without a tokenizer. `can_resume`: its engine resumes from another's
     output where a request `is_resumable`. `problem`: why it takes no request although it is ready,
     empty where it does.
     """
@@ -283,11 +283,10 @@ class UsageEntry(Message, frozen=True, tag="usage-1"):
 
     Built by whoever calls `finish`: the worker, or the gateway for a request that no worker
     finished. `queue_ms` runs from arrival to the worker, `ttft_ms` from arrival to the first
-    token at the worker; both None where that moment never came. The quantiles of the pauses between
-    tokens are None where there were fewer than two tokens. `wasted_tokens` were generated beyond
+    token at the worker; both None where that moment never came. The quantiles of the inter-token
+    latency are None where there were fewer than two tokens. `wasted_tokens` were generated beyond
     what is billed, for `waste_reason`. `generated_tokens`: what the engine of this very attempt has
-    generated, without what it went on from; 0 of an end that no worker tells, None of a worker of
-    before the field.
+    generated, without what it resumed from; 0 of an end that no worker reports, None if unknown.
     """
 
     request_id: str

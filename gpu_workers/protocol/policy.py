@@ -79,7 +79,7 @@ class TierPolicy(Message, frozen=True):
 
 class TenantPolicy(Message, frozen=True, tag="tenant-1"):
     """What all keys of a tenant share. `limits` are the tenant's own, beside those of its tier;
-    `refusal` is the sentence that its callers are told while it is suspended."""
+    `refusal` is the sentence that its callers get while it is suspended."""
 
     tenant_id: str
     name: str
@@ -101,7 +101,7 @@ class KeyDigest(Message, frozen=True):
 class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
     """One API key: who it stands for and what it may do.
 
-    A revoked key stays in the snapshot with `refusal` set to the sentence that its caller is told.
+    A revoked key stays in the snapshot with `refusal` set to the sentence that its caller gets.
     `networks` are CIDR blocks that the client's address must be in, `models` the served models
     that it may name; None means any. `smaller_model` is empty unless its project has chosen one.
     """

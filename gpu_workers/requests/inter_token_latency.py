@@ -1,4 +1,4 @@
-"""The pauses between one request's tokens, as a histogram of fixed size."""
+"""The inter-token latencies (ITL) of one request, as a histogram of fixed size."""
 
 from array import array
 from typing import Final
@@ -10,8 +10,8 @@ _BUCKETS: Final = (31 - _BITS - 1 << _BITS) + (2 << _BITS)
 _EMPTY: Final = bytes(4 * _BUCKETS)
 
 
-class TokenPauses:
-    """`add` runs for every token."""
+class InterTokenLatency:
+    """Latencies between tokens, of which quantiles are asked. `add` runs for every token."""
 
     __slots__ = ("_counts", "count")
 
@@ -20,15 +20,16 @@ class TokenPauses:
         self.count = 0
 
     def add(self, nanoseconds: int) -> None:
-        pause = nanoseconds // 1000
-        shift = pause.bit_length() - _BITS - 1
+        bucket = nanoseconds // 1000
+        shift = bucket.bit_length() - _BITS - 1
         if shift > 0:
-            pause = (shift << _BITS) + (pause >> shift) if pause <= _LARGEST_US else _BUCKETS - 1
-        self._counts[pause if pause > 0 else 0] += 1
+            bucket = (shift << _BITS) + (bucket >> shift) if bucket <= _LARGEST_US else _BUCKETS - 1
+        self._counts[bucket if bucket > 0 else 0] += 1
         self.count += 1
 
     def quantile_ms(self, share: float) -> float | None:
-        """So large a share of the pauses is no longer than this; None without any."""
+        """Return the latency in milliseconds that this share of them does not exceed; None without
+        any."""
         rank, seen = share * self.count, 0
         for bucket, count in enumerate(self._counts):
             seen += count

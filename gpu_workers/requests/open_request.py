@@ -1,4 +1,4 @@
-"""One request under way at a worker: what it has sent, and what is told of its end."""
+"""One request under way at a worker: what it has sent, and what is reported of its end."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from gpu_workers.protocol.messages import (
     WasteReason,
     WireError,
 )
-from gpu_workers.requests.inter_token_latency import TokenPauses
+from gpu_workers.requests.inter_token_latency import InterTokenLatency
 
 
 def now_ms() -> int:
@@ -42,28 +42,29 @@ class OpenRequest:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-    pauses: TokenPauses = field(default_factory=TokenPauses)
-    # What a stream had got when its client left; None while it is there
-    tokens_when_unwanted: int | None = None
+    inter_token_latency: InterTokenLatency = field(default_factory=InterTokenLatency)
+    # The engine has been asked to end it, for whatever reason
     is_aborted: bool = False
-    # Its client, or its gateway, has no use for it any more
-    is_unwanted: bool = False
-    # It makes room for another; whoever gets it next goes on from here
+    # Its client has left or cancelled, or its gateway is gone
+    is_cancelled: bool = False
+    # What a stream had got by then
+    tokens_at_cancellation: int | None = None
+    # It makes room for another; whoever gets it next resumes from here
     is_preempted: bool = False
-    # Another worker has it by now: nobody is told of its end
+    # Another worker has it by now: its end is reported to nobody
     is_disowned: bool = False
     # Why the worker itself ended it, where the client had no part in that
     stopped_by_worker: WireError | None = None
-    # All that its gateway has been sent, if it is one that can go on elsewhere
+    # All that its gateway has been sent, if it can be resumed elsewhere
     token_ids: list[int] = field(default_factory=list)
     task: "asyncio.Task[None] | None" = None
     _seq: int = 0
     _last_token_ns: int = 0
 
     def delta(self, output: Output) -> Delta:
-        """The next frame. Hot path: no logging, no metrics, no await."""
+        """Make the next frame. Hot path: no logging, no metrics, no await."""
         if self.envelope.is_resumable and output.completion_tokens > len(self.token_ids):
-            self.token_ids += output.token_ids  # what it goes on from is known already
+            self.token_ids += output.token_ids  # what it resumes from is known already
         self.prompt_tokens = output.prompt_tokens or self.prompt_tokens
         self.cached_tokens = output.cached_tokens or self.cached_tokens
         if output.completion_tokens > self.completion_tokens:
@@ -73,7 +74,7 @@ class OpenRequest:
             if self.first_token_at_ms is None:
                 self.first_token_at_ms = self.last_token_at_ms
             else:
-                self.pauses.add(now_ns - self._last_token_ns)
+                self.inter_token_latency.add(now_ns - self._last_token_ns)
             self._last_token_ns = now_ns
         seq = self._seq
         self._seq = seq + 1
@@ -88,15 +89,15 @@ class OpenRequest:
             cached_tokens=0 if seq else output.cached_tokens,
         )
 
-    def unwanted(self) -> None:
-        """Its client has left, or its gateway is gone."""
-        self.is_unwanted = True
-        if self.tokens_when_unwanted is None and self.envelope.stream:
-            self.tokens_when_unwanted = self.completion_tokens
+    def mark_cancelled(self) -> None:
+        """Note that its client has left, or its gateway is gone, and what a stream had got."""
+        self.is_cancelled = True
+        if self.tokens_at_cancellation is None and self.envelope.stream:
+            self.tokens_at_cancellation = self.completion_tokens
 
-    def judged(self, result: Result) -> Result:
-        """The engine's result, or the worker's own where it was the worker that aborted. What was
-        generated for a client that had left is not its to pay."""
+    def final_result(self, result: Result) -> Result:
+        """Return the engine's result, or the worker's own where it was the worker that aborted.
+        What was generated for a client that had left is not its to pay."""
         if self.first_token_at_ms is None:
             self.first_token_at_ms = result.first_token_at_ms
         if result.outcome is not Outcome.CANCELLED:
@@ -104,14 +105,14 @@ class OpenRequest:
         if self.stopped_by_worker is not None:
             return replace(result, outcome=Outcome.FAILED, error=self.stopped_by_worker)
         generated = result.usage.completion_tokens
-        if self.tokens_when_unwanted is None or generated <= self.tokens_when_unwanted:
+        if self.tokens_at_cancellation is None or generated <= self.tokens_at_cancellation:
             return result
-        usage = structs.replace(result.usage, completion_tokens=self.tokens_when_unwanted)
+        usage = structs.replace(result.usage, completion_tokens=self.tokens_at_cancellation)
         return replace(result, usage=usage, wasted_tokens=generated - usage.completion_tokens)
 
-    def reason_to_retry(self, result: Result) -> RetryReason | None:
-        """Why another attempt takes the place of this one's end, None if that is final."""
-        if not self._can_be_tried_again():
+    def retry_reason(self, result: Result) -> RetryReason | None:
+        """Return why another attempt takes the place of this one's end, None if that is final."""
+        if not self._can_be_retried():
             return None
         if result.outcome is Outcome.FAILED and self.stopped_by_worker is not None:
             return "worker_lost"
@@ -120,7 +121,7 @@ class OpenRequest:
         return None
 
     def resumption(self, result: Result) -> Envelope | None:
-        """The envelope to go on with; None where there is nothing to go on from."""
+        """Return the envelope of the next attempt; None where it has nothing to resume from."""
         # What a stream has generated and not sent would come in one piece with what was sent.
         token_ids = self.token_ids if self.envelope.stream else result.token_ids
         if not self.envelope.is_resumable or not token_ids:
@@ -129,17 +130,11 @@ class OpenRequest:
 
     @property
     def resumed(self) -> int:
-        """Tokens that this attempt went on from."""
+        """Tokens that this attempt resumed from."""
         return len(self.envelope.resumed_token_ids)
 
-    def _can_be_tried_again(self) -> bool:
-        """Whether its client would not notice: it has no output, or another worker can go on."""
-        envelope = self.envelope
-        is_unseen = not envelope.stream or not self.completion_tokens
-        return not self.is_unwanted and (is_unseen or envelope.is_resumable)
-
     def failed(self, error: WireError, usage: TokenUsage | None = None) -> Result:
-        """A result for a request whose engine can give none."""
+        """Make a result for a request whose engine can give none."""
         return Result(
             outcome=Outcome.FAILED,
             usage=usage
@@ -167,7 +162,7 @@ class OpenRequest:
         envelope, arrived = self.envelope, self.envelope.arrived_at_ms
         first = self.first_token_at_ms
         counted = result.usage.completion_tokens + result.wasted_tokens
-        # An attempt that ended before it went on counts nothing: its predecessors' are left.
+        # An attempt that ended before it resumed counts nothing: its predecessors' are left.
         left = max(0, self.resumed - counted)
         reason = WasteReason.AFTER_CANCEL if result.wasted_tokens else ""
         return UsageEntry(
@@ -194,27 +189,33 @@ class OpenRequest:
             service_class=envelope.service_class,
             adapter=envelope.adapter,
             prices=envelope.prices,
-            itl_p50_ms=self.pauses.quantile_ms(0.5),
-            itl_p95_ms=self.pauses.quantile_ms(0.95),
+            itl_p50_ms=self.inter_token_latency.quantile_ms(0.5),
+            itl_p95_ms=self.inter_token_latency.quantile_ms(0.95),
             wasted_tokens=result.wasted_tokens + left,
             waste_reason=WasteReason.NOT_RESUMED if left else reason,
             generated_tokens=max(0, counted - self.resumed),
         )
 
     def seconds_per_token(self) -> float | None:
-        """Mean time between tokens; None without two of them."""
+        """Return the mean time between tokens; None without two of them."""
         if self.first_token_at_ms is None or self.last_token_at_ms is None:
             return None
         if self.completion_tokens < 2:
             return None
         return (self.last_token_at_ms - self.first_token_at_ms) / (self.completion_tokens - 1) / 1e3
 
+    def _can_be_retried(self) -> bool:
+        """Whether its client would not notice: it has no output, or another worker can resume."""
+        envelope = self.envelope
+        is_unseen = not envelope.stream or not self.completion_tokens
+        return not self.is_cancelled and (is_unseen or envelope.is_resumable)
 
-def waste_entry(entry: UsageEntry, told_elsewhere: int, reason: str) -> WasteEntry | None:
-    """What an attempt that did not end its request has generated; None if that is nothing, or
-    nobody's. `told_elsewhere`: tokens of it that another attempt goes on from, or that a record
-    counts: all others are wasted."""
-    wasted = max(0, entry.usage.completion_tokens + entry.wasted_tokens - told_elsewhere)
+
+def waste_entry(entry: UsageEntry, counted_elsewhere: int, reason: str) -> WasteEntry | None:
+    """Return what an attempt that did not end its request has generated; None if that is nothing,
+    or nobody's. `counted_elsewhere`: tokens of it that another attempt resumes from, or that a
+    record counts: all others are wasted."""
+    wasted = max(0, entry.usage.completion_tokens + entry.wasted_tokens - counted_elsewhere)
     if not entry.is_billed or not (wasted or entry.generated_tokens):
         return None
     return WasteEntry(

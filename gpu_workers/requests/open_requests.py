@@ -1,5 +1,5 @@
 """The requests that a worker holds: takes assignments, serves each in a task of its own, aborts,
-and ends each with `finish` before its gateway is told."""
+and ends each with `finish` before its gateway hears of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -45,8 +45,9 @@ _log = structlog.get_logger("gpu_workers.requests.open_requests")
 
 
 class OpenRequests:
-    """`on_engine_died` is called when the engine says so in the middle of a request, `on_forgotten`
-    when Redis turns out to have lost one, to return when the worker is known there again."""
+    """`on_engine_died` is called when the engine says so in the middle of a request,
+    `on_lost_by_redis` when Redis turns out to have lost one, to return when the worker is known
+    there again."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class OpenRequests:
         metrics: WorkerMetrics,
         worker_id: str,
         on_engine_died: Callable[[EngineDied], None],
-        on_forgotten: Callable[[], Awaitable[None]],
+        on_lost_by_redis: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -67,14 +68,14 @@ class OpenRequests:
         # Generated for requests that operators ran once more, which leave no record
         self.unbilled_tokens = 0
         self._on_engine_died = on_engine_died
-        self._on_forgotten = on_forgotten
+        self._on_lost_by_redis = on_lost_by_redis
         self._open: dict[str, OpenRequest] = {}
         self._cancelled_early: dict[tuple[str, int], None] = {}
         self._aborts: set[asyncio.Task[None]] = set()
         self._frames = FrameWriter(
             transport.redis,
             worker_id=worker_id,
-            on_gateway_lost=self.abort_those_of,
+            on_gateway_lost=self.abort_gateway,
             on_flush=metrics.flushed,
         )
 
@@ -113,13 +114,13 @@ class OpenRequests:
             self._assign(message)
 
     def abort_all(self, error: WireError) -> None:
-        """End every request for a reason of the worker's own, which its client is told."""
+        """End every request for a reason of the worker's own, which its client gets."""
         for request in self._open.values():
             request.stopped_by_worker = error
             self._abort(request)
 
     def disown(self, attempts: Iterable[tuple[str, int]]) -> None:
-        """Abort attempts whose requests are another's by now; nobody is told."""
+        """Abort attempts whose requests are another worker's by now, and report it to nobody."""
         for request_id, attempt in attempts:
             request = self._open.get(request_id)
             if request is not None and request.attempt == attempt:
@@ -132,28 +133,28 @@ class OpenRequests:
         request.is_disowned = True
         self._abort(request)
 
-    def abort_those_of(self, gateway_id: str) -> None:
+    def abort_gateway(self, gateway_id: str) -> None:
         """End the requests of a gateway that is gone."""
         self._frames.drop(gateway_id)
         for request in self._open.values():
             if request.envelope.gateway_id == gateway_id:
-                request.unwanted()
+                request.mark_cancelled()
                 self._abort(request)
 
-    async def wait_until_none(self, seconds: float, *, unless: asyncio.Event | None = None) -> None:
-        """Until the last has ended, the time is over, or `unless` is set."""
+    async def wait_until_empty(self, seconds: float, *, until: asyncio.Event | None = None) -> None:
+        """Until the last has ended, the time is over, or `until` is set."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        unless_set = asyncio.create_task((unless or asyncio.Event()).wait(), name="unless")
+        until_set = asyncio.create_task((until or asyncio.Event()).wait(), name="until")
         try:
-            while self._open and not unless_set.done() and loop.time() < deadline:
+            while self._open and not until_set.done() and loop.time() < deadline:
                 await asyncio.wait(
-                    [*self._tasks(), unless_set],
+                    [*self._tasks(), until_set],
                     timeout=deadline - loop.time(),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         finally:
-            unless_set.cancel()
+            until_set.cancel()
 
     async def give_up(self) -> None:
         """End what the dead engine itself did not end."""
@@ -168,11 +169,11 @@ class OpenRequests:
         await self._frames.drain(seconds)
 
     async def close(self) -> None:
-        """What is still open is another's by now, or will be: its end is told to nobody."""
+        """Abort what is still open: it is another worker's by now, or will be."""
         for request in self._open.values():
             self._disown(request)
         try:
-            await self.wait_until_none(SECONDS_TO_COUNT)
+            await self.wait_until_empty(SECONDS_TO_COUNT)
         finally:
             await cancel_and_wait([*self._tasks(), *self._aborts])
             await self._frames.close()
@@ -185,7 +186,7 @@ class OpenRequests:
             seq = await self._outbox.put(
                 keys.WASTE_FIELD, codec.encode(entry), gateway_id="", resumed=request.resumed
             )
-            self._outbox.doubt(seq)
+            self._outbox.mark_in_doubt(seq)
 
     def _tasks(self) -> "list[asyncio.Task[None]]":
         return [request.task for request in self._open.values() if request.task is not None]
@@ -216,7 +217,7 @@ class OpenRequests:
     def _cancel(self, cancellation: Cancellation) -> None:
         request = self._open.get(cancellation.request_id)
         if request is not None and request.attempt == cancellation.attempt:
-            request.unwanted()
+            request.mark_cancelled()
             self._abort(request)
             return
         # The answer of a claim may come later than a cancellation that was sent after it.
@@ -268,24 +269,24 @@ class OpenRequests:
                 if type(item) is Output:
                     emit(item)
                 elif type(item) is Result:
-                    result = request.judged(item)
+                    result = request.final_result(item)
         except EngineDied as error:
             self._on_engine_died(error)
             request.stopped_by_worker = ENGINE_FAILED
             return request.failed(ENGINE_FAILED, error.usage)
-        except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client is told
+        except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client gets an error
             _log.exception("engine_raised", request_id=envelope.request_id)
         return result or request.failed(INTERNAL)
 
     async def _end(self, request: OpenRequest, result: Result) -> None:
-        """Lets another attempt go on where the client need not notice, else finishes."""
-        reason = None if request.is_disowned else request.reason_to_retry(result)
+        """Let another attempt resume where the client need not notice, else finishes."""
+        reason = None if request.is_disowned else request.retry_reason(result)
         if reason is None:
             await self._finish(request, result)
             return
         envelope = request.envelope
         # The next attempt's frames must come after all of this one's.
-        await self._frames.written(envelope.gateway_id)
+        await self._frames.wait_written(envelope.gateway_id)
         resumption = request.resumption(result)
         answer = await self._transport.requeue(
             envelope.request_id, request.attempt, reason, resumption
@@ -299,8 +300,8 @@ class OpenRequests:
         else:
             self._metrics.requeued(reason)
             # Without a new envelope the next attempt begins where this one did.
-            told = request.resumed if resumption is None else len(resumption.resumed_token_ids)
-            await self._tell_waste(request, result, told, reason)
+            counted = request.resumed if resumption is None else len(resumption.resumed_token_ids)
+            await self._record_waste(request, result, counted, reason)
 
     async def _finish(
         self, request: OpenRequest, result: Result, *, is_dead_letter: bool = False
@@ -313,7 +314,7 @@ class OpenRequests:
         answer = await self._answer(request, entry, seq, is_dead_letter=is_dead_letter)
         if isinstance(answer, Accepted):
             if seq is not None:
-                self._outbox.settle(seq, answer.stream_id)
+                self._outbox.mark_appended(seq, answer.stream_id)
             self._frames.append(request.envelope.gateway_id, request.terminal(result))
             self._metrics.ended(entry, request.seconds_per_token())
             return
@@ -340,22 +341,22 @@ class OpenRequests:
     ) -> None:
         """Another attempt has ended the request, or will: what this one made besides is waste."""
         if answer is None:
-            self._outbox.doubt(seq)
+            self._outbox.mark_in_doubt(seq)
             return
-        told = request.resumed if answer.told_elsewhere is None else answer.told_elsewhere
-        waste = waste_entry(entry, told, answer.reason)
+        counted = request.resumed if answer.counted_elsewhere is None else answer.counted_elsewhere
+        waste = waste_entry(entry, counted, answer.reason)
         if waste is None:
             self._outbox.forget([seq])
         else:
             self._metrics.wasted(waste)
-            self._outbox.turn_into(seq, keys.WASTE_FIELD, codec.encode(waste))
+            self._outbox.replace(seq, keys.WASTE_FIELD, codec.encode(waste))
 
-    async def _tell_waste(
-        self, request: OpenRequest, result: Result, told_elsewhere: int, reason: str
+    async def _record_waste(
+        self, request: OpenRequest, result: Result, counted_elsewhere: int, reason: str
     ) -> None:
         """Of an attempt whose request goes on in another one."""
         entry = self._entry_of(request, result)
-        waste = waste_entry(entry, told_elsewhere, reason)
+        waste = waste_entry(entry, counted_elsewhere, reason)
         if waste is not None:
             self._metrics.wasted(waste)
             with suppress(OutboxUnwritable):
@@ -373,13 +374,13 @@ class OpenRequests:
     ) -> Accepted | Refused | None:
         """None: Redis does not know the request, although it knows this worker again."""
         origin = "" if seq is None else self._outbox.origin(seq)
-        for is_known_again in (False, True):
+        for has_registered_again in (False, True):
             try:
                 return await self._transport.finish(
                     entry, origin=origin, is_dead_letter=is_dead_letter
                 )
             except UnknownRequest:
-                if is_known_again or request.is_disowned:
+                if has_registered_again or request.is_disowned:
                     return None
-                await self._on_forgotten()
+                await self._on_lost_by_redis()
         return None

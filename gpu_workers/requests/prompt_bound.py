@@ -7,7 +7,7 @@ only the worker knows it. So nothing is charged above what was reserved, whateve
 from gpu_workers.protocol.messages import Envelope, WireError
 
 
-class BeyondReservation(Exception):
+class PromptBeyondReservation(Exception):
     """Raised where an engine's own code lies between the check and the result."""
 
     def __init__(self, error: WireError) -> None:
@@ -16,8 +16,8 @@ class BeyondReservation(Exception):
 
 
 def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
-    """None if the tokens of all prompts, without output that an attempt goes on from, are within
-    the bound; also where an old gateway tells none."""
+    """Return None if the tokens of all prompts, without output that an attempt resumes from, are
+    within the bound. A bound of 0 is none."""
     if not envelope.prompt_bound or prompt_tokens <= envelope.prompt_bound:
         return None
     return WireError(

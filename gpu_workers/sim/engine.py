@@ -2,7 +2,7 @@
 
 It decodes like vLLM does: in steps, one token for each running sequence, at most `slots`
 requests in a batch, the rest waiting in order of priority. Text is a function of the prompt
-alone, so that a test or a drill can tell one answer from another and repeat it.
+alone, so that a test or a drill can distinguish answers and repeat them.
 """
 
 import asyncio

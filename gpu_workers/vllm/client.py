@@ -17,7 +17,7 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from gpu_workers.protocol.messages import Envelope
-from gpu_workers.requests.prompt_bound import BeyondReservation, prompt_refusal
+from gpu_workers.requests.prompt_bound import PromptBeyondReservation, prompt_refusal
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.resumption import resume
 
@@ -59,7 +59,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         try:
             _bound(sampling_params, _room(prompt, envelope))
             if refusal := prompt_refusal(envelope, generation.rendered_tokens):
-                raise BeyondReservation(refusal)
+                raise PromptBeyondReservation(refusal)
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
                 generation.started(output)

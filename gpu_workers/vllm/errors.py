@@ -12,7 +12,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from gpu_workers.engine import EngineDied, Result
 from gpu_workers.protocol.messages import Outcome, TokenUsage, WireError
-from gpu_workers.requests.prompt_bound import BeyondReservation
+from gpu_workers.requests.prompt_bound import PromptBeyondReservation
 
 _CONTEXT_OVERFLOW: Final = re.compile(
     r"(maximum|max) (context|model|input) length|max_model_len|longer than the maximum|"
@@ -41,7 +41,7 @@ def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
     if isinstance(error, QueueOverflowError | MaxQueuedTokensError):
         _log.error("engine_is_over_its_backstop", error=type(error).__name__)
         return Result(outcome=Outcome.FAILED, usage=usage, error=_OVERLOADED)
-    if isinstance(error, BeyondReservation):
+    if isinstance(error, PromptBeyondReservation):
         return Result(outcome=Outcome.REFUSED, usage=usage, error=error.error)
     if isinstance(error, pydantic.ValidationError):
         return _refused(_validation_message(error), _first_location(error), usage)

@@ -114,7 +114,7 @@ class Generation:
                 self._ended(output)
 
     def started(self, output: RequestOutput) -> None:
-        """Count what the first output of a prompt tells."""
+        """Count the prompt of a first output."""
         self.prompt_tokens += len(output.prompt_token_ids or ())
         self.cached_tokens += output.num_cached_tokens or 0
 

@@ -1,7 +1,7 @@
-"""Going on from output that an earlier attempt has generated.
+"""Resuming a request after output that earlier attempts have generated.
 
 vLLM is given prompt and output as one prompt and bounds that are smaller by as much. Its output
-processor keeps the request as it was asked for and is told the output as if the engine had just
+processor keeps the request as it was asked for and is handed the output as if the engine had just
 made it: so text, stop conditions and usage are vLLM's own, and no character is cut in two.
 """
 
@@ -27,7 +27,7 @@ class Resumption:
 def resume(
     processor: OutputProcessor, request: EngineCoreRequest, token_ids: list[int], context: int
 ) -> Resumption:
-    """Replays `token_ids` to the state that `processor` has of `request`. `context` is the
+    """Replay `token_ids` to the state that `processor` has of `request`. `context` is the
     model's, in tokens."""
     state = processor.request_states[request.request_id]
     reason, stop_reason = _end_of(request, token_ids, context)

@@ -112,7 +112,7 @@ class VllmServing:
             endpoint = self._endpoints[envelope.api]
             answer = await self._ask(endpoint, generation)
             if isinstance(answer, AsyncGenerator):
-                tells_role = generation.has_one_choice and endpoint.begins_with_role
+                is_role_event = generation.has_one_choice and endpoint.begins_with_role
                 async for event in answer:
                     if event.startswith(_ERROR):
                         generation.error = generation.error or RuntimeError("error in the stream")
@@ -124,12 +124,12 @@ class VllmServing:
                         continue
                     yield Output(
                         chunks=[chunk],
-                        completion_tokens=0 if tells_role else generation.completion_tokens,
-                        token_ids=[] if tells_role else generation.take_token_ids(),
+                        completion_tokens=0 if is_role_event else generation.completion_tokens,
+                        token_ids=[] if is_role_event else generation.take_token_ids(),
                         prompt_tokens=generation.prompt_tokens if generation.has_one_prompt else 0,
                         cached_tokens=generation.cached_tokens if generation.has_one_prompt else 0,
                     )
-                    tells_role = False
+                    is_role_event = False
                 result = _result_of_stream(generation)
             else:
                 result = _result_of_answer(endpoint, generation, answer)
@@ -147,7 +147,7 @@ class VllmServing:
             await self._llm.abort_generation(generation)
 
     def load_now(self) -> EngineLoad:
-        # No step tells of the end of the last request.
+        # No step reports the end of the last request.
         stats = self._stats if self._llm.get_num_unfinished_requests() else []
         return EngineLoad(
             running=sum(each.running for each in stats),

@@ -1,4 +1,4 @@
-"""What vLLM's scheduler says of its queue after each step, in place of what could be guessed."""
+"""What vLLM's scheduler reports of its queue after each step."""
 
 from collections import deque
 from typing import Any, Final
@@ -38,4 +38,4 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
             )
 
     def log_engine_initialized(self) -> None:
-        """Nothing to tell."""
+        """Called by vLLM; there is nothing to log."""

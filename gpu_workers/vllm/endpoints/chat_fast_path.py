@@ -92,7 +92,7 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         model_name: str,
     ) -> AsyncGenerator[str, None]:
         """`data: ` events like vLLM's. An error of the engine is the caller's: `Generation` has it,
-        and no event tells of it."""
+        and no event says so."""
         head = {
             "id": request_id,
             "object": "chat.completion.chunk",

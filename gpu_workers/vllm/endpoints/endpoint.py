@@ -15,7 +15,7 @@ _FRAMING_AFTER: Final = -len("\n\n")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedRequest:
     """A request as vLLM's own type. `sequences` counts all choices of all its prompts: what the
-    engine holds at once. `hides_usage`: its stream tells usage to the worker, not to its client."""
+    engine holds at once. `hides_usage`: its client did not ask for the usage in its stream."""
 
     vllm_request: Any
     prompts: int
@@ -25,7 +25,7 @@ class ParsedRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedAnswer:
-    """A whole answer: its JSON, and what only the answer tells of the request's end."""
+    """A whole answer: its JSON, and what nothing else says of the request's end."""
 
     body: bytes
     finish_reason: str
@@ -47,7 +47,7 @@ class Endpoint(ABC):
     """One API, made once of what vLLM's server keeps in its app's state. To serve another one is a
     class like this in a file of its own, and a line in `registry`."""
 
-    # Whether the first event of a stream with one choice tells of no token
+    # Whether a stream with one choice begins with an event without a token
     begins_with_role: ClassVar[bool] = False
     fast_path: ClassVar[type[FastPath] | None] = None
 
@@ -75,7 +75,7 @@ class Endpoint(ABC):
 
     def render_event(self, generation: Generation, event: str) -> bytes | None:
         """Return the JSON of a stream's event, None of one that its client did not ask for, and
-        note in `generation` what only the event tells. Runs for each token off the fast path."""
+        note in `generation` what nothing else says. Runs for each token off the fast path."""
         return event_json(event)
 
     def render_answer(self, answer: Any) -> RenderedAnswer:

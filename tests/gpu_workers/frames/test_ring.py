@@ -1,4 +1,4 @@
-"""What a worker keeps of the frames it has sent, and what it lets go."""
+"""What a worker keeps of the frames it has sent, and what it releases."""
 
 from gpu_workers.frames.ring import FrameRing
 from gpu_workers.protocol.messages import Delta
@@ -20,7 +20,7 @@ def kept(ring: FrameRing, seq: int, request_id: str = "a") -> list[int]:
 
 
 def test_a_request_keeps_its_newest_frames_and_gives_none_where_one_is_gone() -> None:
-    ring = FrameRing(most_bytes_of_a_request=5000)
+    ring = FrameRing(max_request_bytes=5000)
     for seq in range(10):
         ring.keep("gateway", a_delta(seq))
     assert kept(ring, 6) == [6, 7, 8, 9]
@@ -29,14 +29,14 @@ def test_a_request_keeps_its_newest_frames_and_gives_none_where_one_is_gone() ->
 
 
 def test_a_frame_that_is_larger_than_the_bound_is_kept_alone() -> None:
-    ring = FrameRing(most_bytes_of_a_request=5000)
+    ring = FrameRing(max_request_bytes=5000)
     ring.keep("gateway", a_delta(0))
     ring.keep("gateway", a_delta(1, size=9000))
     assert kept(ring, 1) == [1]
 
 
 def test_all_requests_together_have_a_bound() -> None:
-    ring = FrameRing(most_bytes=20_000)
+    ring = FrameRing(max_bytes=20_000)
     for seq in range(100):
         for request_id in "abc":
             ring.keep("gateway", a_delta(seq, request_id=request_id))
@@ -44,7 +44,7 @@ def test_all_requests_together_have_a_bound() -> None:
     assert kept(ring, 99, "c") == [99]
 
 
-def test_what_has_ended_is_let_go() -> None:
+def test_what_has_ended_is_released() -> None:
     ring = FrameRing()
     ring.keep("gateway", a_delta(0))
     ring.keep("gateway", a_delta(0, request_id="b"))

@@ -116,7 +116,7 @@ async def test_an_attempt_in_doubt_is_waited_for(
         await running.ready()
         abandoned = codec.encode(a_record(new_request_id(), completion_tokens=3))
         seq = await running.outbox.put(keys.WASTE_FIELD, abandoned, gateway_id="", resumed=0)
-        running.outbox.doubt(seq)
+        running.outbox.mark_in_doubt(seq)
         assert not await running.worker._counter_reporter.report(is_final=True)
         running.outbox.forget([seq])
         assert await running.worker._counter_reporter.report(is_final=True)

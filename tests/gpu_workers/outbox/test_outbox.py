@@ -48,7 +48,7 @@ async def fill_disk(outbox: Outbox, *, pages: int) -> None:
 async def test_rows_outlive_the_process_and_so_does_the_outboxes_id(tmp_path: Path) -> None:
     first = Outbox.open(tmp_path, pool="sim")
     seqs = [await put(first, b"one"), await put(first, b"two")]
-    first.settle(seqs[0], "1-0")
+    first.mark_appended(seqs[0], "1-0")
     await first.close()
     second = Outbox.open(tmp_path, pool="sim")
     assert second.outbox_id == first.outbox_id
@@ -66,10 +66,10 @@ async def test_a_number_is_not_given_out_again_after_its_row_has_gone(outbox: Ou
     assert await outbox.count() == 1
 
 
-async def test_what_is_in_flight_is_not_in_doubt_until_somebody_doubts_it(outbox: Outbox) -> None:
+async def test_what_is_in_flight_is_not_in_doubt_until_it_is_marked(outbox: Outbox) -> None:
     seq = await put(outbox, b"one")
     assert await outbox.in_doubt() == []
-    outbox.doubt(seq)
+    outbox.mark_in_doubt(seq)
     assert [entry.seq for entry in await outbox.in_doubt()] == [seq]
 
 
@@ -142,7 +142,7 @@ async def test_a_full_disk_is_said_and_what_nobody_waits_for_is_done_once_there_
     with pytest.raises(OutboxUnwritable, match="full"):
         await put(outbox, b"x" * 1_000_000)
     assert "full" in outbox.problem
-    outbox.settle(seq, "1-0")
+    outbox.mark_appended(seq, "1-0")
     await fill_disk_until_room(outbox)
     assert outbox.problem == ""
 
@@ -154,4 +154,4 @@ async def test_a_full_disk_is_said_and_what_nobody_waits_for_is_done_once_there_
 
 async def fill_disk_until_room(outbox: Outbox) -> None:
     await fill_disk(outbox, pages=1_000_000)
-    await outbox.try_disk()
+    await outbox.probe_disk()

@@ -89,7 +89,7 @@ async def load_functions(redis: Redis) -> None:
 
 @asynccontextmanager
 async def relay_of(
-    folder: Path, redis_url: str, **patience: float
+    folder: Path, redis_url: str, **grace: float
 ) -> AsyncIterator[tuple[Outbox, OutboxRelay]]:
     """A relay that takes its turns when the test says so."""
     outbox = Outbox.open(folder, pool="sim")
@@ -98,7 +98,7 @@ async def relay_of(
     try:
         yield (
             outbox,
-            OutboxRelay(outbox, calls, WorkerMetrics("sim"), worker_name="w", **patience),
+            OutboxRelay(outbox, calls, WorkerMetrics("sim"), worker_name="w", **grace),
         )
     finally:
         await redis.aclose()
@@ -131,7 +131,7 @@ async def test_a_record_leaves_the_outbox_with_its_receipt_and_not_before(
     assert await stream(dispatch_redis) == []
 
 
-async def test_what_an_emptied_redis_has_lost_is_told_again_once(
+async def test_what_an_emptied_redis_has_lost_is_resent_once(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway, tmp_path: Path
 ) -> None:
     async with running_worker(
@@ -156,7 +156,7 @@ async def test_what_an_emptied_redis_has_lost_is_told_again_once(
         await eventually(is_empty)
 
 
-async def test_the_last_writes_that_a_failover_lost_are_told_again(
+async def test_the_last_writes_that_a_failover_lost_are_resent(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway, tmp_path: Path
 ) -> None:
     """A replica that had not heard of an entry gives its id out again, to another's entry."""
@@ -297,7 +297,7 @@ async def test_a_request_whose_gateway_lives_is_left_to_it_for_a_while(
     async with relay_of(tmp_path / "left", sim_redis_url) as (_, relay):
         await relay.tick()
         assert await stream(dispatch_redis) == []
-    async with relay_of(tmp_path / "left", sim_redis_url, gateway_patience_seconds=0) as (_, relay):
+    async with relay_of(tmp_path / "left", sim_redis_url, gateway_grace_seconds=0) as (_, relay):
         await relay.tick()
     [entry] = await records(dispatch_redis)
     assert entry.usage.completion_tokens == 9
@@ -307,10 +307,10 @@ async def test_what_redis_lost_is_recorded_once_nobody_can_be_expected_to_bring_
     dispatch_redis: Redis, sim_redis_url: str, left_behind: str, tmp_path: Path
 ) -> None:
     await dispatch_redis.flushdb()
-    async with relay_of(tmp_path / "left", sim_redis_url, gateway_patience_seconds=0) as (_, relay):
+    async with relay_of(tmp_path / "left", sim_redis_url, gateway_grace_seconds=0) as (_, relay):
         await relay.tick()
         assert await stream(dispatch_redis) == []
-    async with relay_of(tmp_path / "left", sim_redis_url, lost_patience_seconds=-1) as (_, relay):
+    async with relay_of(tmp_path / "left", sim_redis_url, lost_grace_seconds=-1) as (_, relay):
         await relay.tick()
         await relay.tick()
     [entry] = await records(dispatch_redis)
@@ -328,12 +328,12 @@ async def test_a_worker_waits_for_the_control_plane_to_load_its_functions(
             await relay.tick()
         assert is_transient(failed.value)
         await load_functions(dispatch_redis)
-        relay.tell_all()
+        relay.resync()
         await relay.tick()
     assert len(await stream(dispatch_redis)) == 2
 
 
-async def test_a_row_that_cannot_be_read_is_told_as_it_is(
+async def test_a_row_that_cannot_be_read_is_delivered_as_it_is(
     dispatch_redis: Redis, sim_redis_url: str, tmp_path: Path
 ) -> None:
     outbox = Outbox.open(tmp_path, pool="sim")

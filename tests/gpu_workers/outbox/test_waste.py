@@ -46,7 +46,7 @@ async def test_what_is_generated_after_its_client_has_left_is_not_billed(
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=50))
         await Reader(gateway, request_id).wait_for(1, 3)
         request = running.worker._requests._open[request_id]
-        request.unwanted()  # the cancellation has come, the engine has not heard of it
+        request.mark_cancelled()  # the cancellation has come, the engine has not heard of it
         steps.grant(2)
         await Reader(gateway, request_id).wait_for(1, 5)
         await gateway.cancel(request_id)
@@ -150,7 +150,7 @@ async def test_cancellations_at_random_tokens_leave_nothing_uncounted(
     assert await adds_up(dispatch_redis, [engine])
 
 
-async def test_a_record_has_the_pauses_between_tokens(
+async def test_a_record_has_its_inter_token_latency(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     async with running_worker(sim_redis_url, SimEngine(step_seconds=0.01)):
