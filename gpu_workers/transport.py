@@ -1,20 +1,19 @@
-"""All that a worker says to Redis: registration, claims, its inbox, `finish`, liveness of gateways.
+"""A worker's calls to its pool in Redis: registration, claims, inbox, `finish`, gateways' liveness.
 
-Calls are repeated with a growing delay while Redis is away, so that a restart of Redis is a delay
+Calls are retried with a growing delay while Redis is away, so that a restart of Redis is a delay
 and not an error. Every call here may be repeated: the dispatch functions are idempotent.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.finish import Accepted, FinishArguments, FinishBatches, Refused
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
 from gpu_workers.protocol.codec import WireFormatError
@@ -47,10 +46,6 @@ class UnknownWorker(RuntimeError):
     """Redis has lost this worker: register again."""
 
 
-class UnknownRequest(RuntimeError):
-    """Redis has lost this request: adopt it, then ask again."""
-
-
 class NotPermitted(RuntimeError):
     """The Redis user of this worker may not serve its pool."""
 
@@ -63,33 +58,6 @@ class Progress:
     attempt: int
     prompt_tokens: int
     completion_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The attempt has ended its request; its record has this id in the usage stream."""
-
-    stream_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The request has another end, or another attempt. `counted_elsewhere`: how many tokens of this
-    attempt a record or a later attempt counts, None if nobody knows."""
-
-    counted_elsewhere: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """The attempt is under way, and nothing was changed: an answer to a question alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Finish:
-    arguments: tuple[str | bytes | int, ...]
-    answer: "asyncio.Future[Accepted | Refused]"
 
 
 class Transport:
@@ -105,11 +73,10 @@ class Transport:
         self.redis: Redis = connect_async(redis_url, socket_timeout=5)
         self._inbox: Redis = connect_async(redis_url, socket_timeout=None)
         self._may_have_lost_messages = False
-        self._finishes: list[_Finish] = []
-        self._finisher: asyncio.Task[None] | None = None
+        self._finishes = FinishBatches(self._send_finishes)
 
     async def register(self, info: WorkerInfo) -> list[str]:
-        """Take the worker's name; answers the ids of earlier incarnations that this fenced. Raises
+        """Take the worker's name; return the ids of earlier incarnations that this fenced. Raises
         `NotPermitted` if the worker was given another role's URL, or another pool's."""
         encoded = codec.encode(info)
         name = self._worker_name
@@ -130,8 +97,8 @@ class Transport:
             ) from error
 
     async def adopt(self, requests: Iterable[tuple[Envelope, int]]) -> set[str]:
-        """After registering with a Redis that has lost everything: these requests and their
-        attempts are under way here. Answers the ids of those that have become another's."""
+        """Report which attempts are under way here, after registering with a Redis that has lost
+        everything. Return the ids of requests that another worker has by now."""
         arguments: list[str | bytes] = []
         for envelope, attempt in requests:
             arguments += adoption_arguments(envelope, attempt)
@@ -171,9 +138,9 @@ class Transport:
         *,
         step_us: int = 0,
     ) -> None:
-        """Tell the scheduler what the open requests have really taken, in place of its estimates,
-        and how long a step of the engine takes (0: unknown). Renews the lease; raises as `claim`
-        does."""
+        """Report to the scheduler what the open requests have really taken, in place of its
+        estimates, and how long a step of the engine takes (0: unknown). Renews the lease; raises
+        as `claim` does."""
         lines = "".join(
             f"{each.request_id} {each.attempt} {each.prompt_tokens} {each.completion_tokens}\n"
             for each in progress
@@ -187,7 +154,7 @@ class Transport:
         )
 
     async def lost_messages(self) -> list[InboxMessage]:
-        """After a broken connection: every attempt that Redis believes this worker holds, because
+        """Return every attempt that Redis believes this worker holds, after a broken connection:
         an answer or a popped message may have gone with it. Otherwise nothing, at no cost."""
         if not self._may_have_lost_messages:
             return []
@@ -196,7 +163,7 @@ class Transport:
         return messages
 
     async def inbox(self) -> AsyncIterator[InboxMessage]:
-        """Assignments and cancellations as they come, for ever; survives Redis restarts."""
+        """Yield assignments and cancellations as they come, for ever; survives Redis restarts."""
 
         async def read() -> Any:
             # The outer limit notices a connection that died without a word.
@@ -214,20 +181,17 @@ class Transport:
     async def finish(
         self, entry: UsageEntry, *, origin: str = "", is_dead_letter: bool = False
     ) -> Accepted | Refused:
-        """Whether this attempt may end its request: the one point of truth. Requests that end in
-        the same engine step share a round trip. `origin` is where the record is kept. A dead letter
-        is kept for operators. Raises `UnknownRequest` where Redis has lost it."""
-        arguments = finish_arguments(entry, is_dead_letter=is_dead_letter, origin=origin)
-        answer: asyncio.Future[Accepted | Refused] = asyncio.get_running_loop().create_future()
-        self._finishes.append(_Finish(arguments, answer))
-        if self._finisher is None:
-            self._finisher = asyncio.create_task(self._flush_finishes(), name="finisher")
-        return await answer
+        """Ask whether this attempt may end its request: the one point of truth. Requests that end
+        in the same engine step share a round trip. `origin` is where the record is kept. A dead
+        letter is kept for operators. Raises `UnknownRequest` where Redis has lost it."""
+        return await self._finishes.add(
+            finish_arguments(entry, is_dead_letter=is_dead_letter, origin=origin)
+        )
 
     async def requeue(
         self, request_id: str, attempt: int, reason: RetryReason, envelope: Envelope | None
     ) -> Requeued:
-        """Gives an attempt's request back to the queue, under this envelope if there is one. The
+        """Hand an attempt's request back to the queue, under this envelope if there is one. The
         answer to a repetition is `STALE`."""
         arguments = requeue_arguments(request_id, attempt, reason, envelope)
 
@@ -238,7 +202,7 @@ class Transport:
         return Requeued((await self._retry(call))[0].decode())
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
-        """Those of the gateways whose heartbeat is there."""
+        """Return those of the gateways whose heartbeat is there."""
         asked = list(gateway_ids)
         pipeline = self.redis.pipeline(transaction=False)
         for gateway_id in asked:
@@ -251,36 +215,22 @@ class Transport:
         await self._fcall(keys.FUNCTION_LEAVE, self._worker_id)
 
     async def close(self) -> None:
-        if self._finisher is not None:
-            await cancel_and_wait([self._finisher])
+        await self._finishes.close()
         await self._inbox.aclose()
         await self.redis.aclose()
 
-    async def _flush_finishes(self) -> None:
-        try:
-            while self._finishes:
-                await asyncio.sleep(0)  # let the other requests of the same engine step join
-                batch, self._finishes = self._finishes, []
-                answers = await self._retry(partial(self._finish_all, batch))
-                for finish, answer in zip(batch, answers, strict=True):
-                    if finish.answer.done():
-                        continue
-                    try:
-                        finish.answer.set_result(_decision(answer))
-                    except Exception as error:  # noqa: BLE001 - it is for whoever waits
-                        finish.answer.set_exception(error)
-        finally:
-            self._finisher = None
+    async def _send_finishes(self, batch: Sequence[FinishArguments]) -> list[Any]:
+        async def call() -> list[Any]:
+            pipeline = self.redis.pipeline(transaction=False)
+            for arguments in batch:
+                pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *arguments)
+            answers = await pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if is_function_missing(answer):
+                    raise answer
+            return list(answers)
 
-    async def _finish_all(self, batch: list[_Finish]) -> list[Any]:
-        pipeline = self.redis.pipeline(transaction=False)
-        for finish in batch:
-            pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *finish.arguments)
-        answers = await pipeline.execute(raise_on_error=False)
-        for answer in answers:
-            if is_function_missing(answer):
-                raise answer
-        return list(answers)
+        return await self._retry(call)
 
     async def _fcall(self, function: str, *arguments: str | bytes | int) -> Any:
         try:
@@ -296,6 +246,7 @@ class Transport:
             raise
 
     async def _retry(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Return the answer of `call` as soon as Redis gives one."""
         delay = FIRST_RETRY_SECONDS
         logged: str | None = None
         while True:
@@ -321,29 +272,6 @@ class Transport:
                 logged = reason
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_SECONDS)
-
-
-def _decision(answer: Any) -> Accepted | Refused:
-    decision = read_finish(answer)
-    if isinstance(decision, Undecided):
-        raise WireFormatError("expected a decision of finish, got none")
-    return decision
-
-
-def read_finish(answer: Any) -> Accepted | Refused | Undecided:
-    """An answer of `finish`; raises what it is if that is an error, and `UnknownRequest`."""
-    match answer:
-        case [1, stream_id]:
-            return Accepted(stream_id.decode())
-        case [0, tokens, reason]:
-            return Refused(tokens if tokens >= 0 else None, reason.decode())
-        case [2]:
-            return Undecided()
-        case [-1]:
-            raise UnknownRequest
-        case Exception():
-            raise answer
-    raise WireFormatError(f"expected an answer of finish, got: {answer!r}")
 
 
 def _decoded(messages: Iterable[bytes]) -> Iterable[InboxMessage]:

@@ -5,11 +5,11 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from gpu_workers.finish import Accepted, Refused, Undecided, UnknownRequest, read_finish
 from gpu_workers.outbox.outbox import OutboxEntry
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.calls import FinishMode, finish_arguments
 from gpu_workers.protocol.messages import UsageEntry
-from gpu_workers.transport import Accepted, Refused, Undecided, UnknownRequest, read_finish
 
 RECEIPTS_AT_ONCE = 1000
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from gpu_workers.finish import Accepted, Refused, UnknownRequest
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.disk import OutboxUnwritable
@@ -19,7 +20,6 @@ from gpu_workers.protocol.calls import FinishMode
 from gpu_workers.protocol.messages import UsageEntry, WasteReason
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.open_request import waste_entry
-from gpu_workers.transport import Accepted, Refused, UnknownRequest
 
 TICK_SECONDS: Final = 1.0
 # Rows that are checked at once, and in an undisturbed tick at all.

@@ -1,9 +1,7 @@
-"""The requests that a worker holds: takes assignments, serves each in a task of its own, aborts,
-and ends each with `finish` before its gateway hears of it."""
+"""The requests that a worker holds: takes assignments, serves each in a task of its own, aborts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -12,9 +10,8 @@ from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied, Output, Result
 from gpu_workers.frames.writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
-from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Assignment,
@@ -23,22 +20,18 @@ from gpu_workers.protocol.messages import (
     InboxMessage,
     Outcome,
     Preemption,
-    Requeued,
     Resend,
     TokenUsage,
-    UsageEntry,
     WireError,
 )
-from gpu_workers.requests.open_request import OpenRequest, failure, waste_entry
-from gpu_workers.transport import Accepted, Progress, Refused, Transport, UnknownRequest
+from gpu_workers.requests.finisher import Finisher
+from gpu_workers.requests.open_request import OpenRequest, failure
+from gpu_workers.transport import Progress, Transport
 
 EARLY_CANCELLATIONS_KEPT: Final = 1024
 SECONDS_TO_COUNT: Final = 1.0
 
 ENGINE_FAILED: Final = failure(502, "The engine that served this request died.", "engine_failed")
-ATTEMPTS_EXHAUSTED: Final = failure(
-    502, "Every worker that took this request died with it.", "attempts_exhausted"
-)
 INTERNAL: Final = failure(500, "The worker could not serve this request.", "internal_error")
 
 _log = structlog.get_logger("gpu_workers.requests.open_requests")
@@ -61,14 +54,7 @@ class OpenRequests:
         on_lost_by_redis: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
-        self._transport = transport
-        self._outbox = outbox
-        self._metrics = metrics
-        self._worker_id = worker_id
-        # Generated for requests that operators ran once more, which leave no record
-        self.unbilled_tokens = 0
         self._on_engine_died = on_engine_died
-        self._on_lost_by_redis = on_lost_by_redis
         self._open: dict[str, OpenRequest] = {}
         self._cancelled_early: dict[tuple[str, int], None] = {}
         self._aborts: set[asyncio.Task[None]] = set()
@@ -78,12 +64,25 @@ class OpenRequests:
             on_gateway_lost=self.abort_gateway,
             on_flush=metrics.flushed,
         )
+        self._finisher = Finisher(
+            transport=transport,
+            outbox=outbox,
+            frames=self._frames,
+            metrics=metrics,
+            worker_id=worker_id,
+            on_lost_by_redis=on_lost_by_redis,
+        )
 
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def unbilled_tokens(self) -> int:
+        """Tokens generated for requests that leave no record."""
+        return self._finisher.unbilled_tokens
+
     def progress(self) -> list[Progress]:
-        """How far each request is that has brought anything yet."""
+        """Return how far each request is that has any output yet."""
         return [
             Progress(
                 request_id=request_id,
@@ -96,7 +95,7 @@ class OpenRequests:
         ]
 
     def held(self) -> list[tuple[Envelope, int]]:
-        """Each request that is under way, with its attempt."""
+        """Return each request that is under way, with its attempt."""
         return [(request.envelope, request.attempt) for request in self._open.values()]
 
     def gateways(self) -> set[str]:
@@ -142,7 +141,7 @@ class OpenRequests:
                 self._abort(request)
 
     async def wait_until_empty(self, seconds: float, *, until: asyncio.Event | None = None) -> None:
-        """Until the last has ended, the time is over, or `until` is set."""
+        """Wait until the last has ended, the time is over, or `until` is set."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         until_set = asyncio.create_task((until or asyncio.Event()).wait(), name="until")
@@ -162,7 +161,7 @@ class OpenRequests:
         await cancel_and_wait(self._tasks())
         for request in left:
             request.stopped_by_worker = ENGINE_FAILED
-            await self._end(request, request.failed(ENGINE_FAILED))
+            await self._finisher.end(request, request.failed(ENGINE_FAILED))
 
     async def flush(self, seconds: float) -> None:
         """Wait until the gateways' frames are written; raises TimeoutError."""
@@ -177,16 +176,6 @@ class OpenRequests:
         finally:
             await cancel_and_wait([*self._tasks(), *self._aborts])
             await self._frames.close()
-
-    async def _abandon(self, request: OpenRequest, entry: UsageEntry) -> None:
-        """What is to become of its tokens is found out later, by whoever holds the outbox then."""
-        if not entry.generated_tokens:
-            return
-        with suppress(OutboxUnwritable):
-            seq = await self._outbox.put(
-                keys.WASTE_FIELD, codec.encode(entry), gateway_id="", resumed=request.resumed
-            )
-            self._outbox.mark_in_doubt(seq)
 
     def _tasks(self) -> "list[asyncio.Task[None]]":
         return [request.task for request in self._open.values() if request.task is not None]
@@ -245,7 +234,7 @@ class OpenRequests:
     async def _serve(self, request: OpenRequest) -> None:
         try:
             result = await self._generate(request)
-            await self._end(request, result)
+            await self._finisher.end(request, result)
         except Exception:  # noqa: BLE001 - one request must not end the others
             _log.exception("request_not_finished", request_id=request.envelope.request_id)
         finally:
@@ -277,110 +266,3 @@ class OpenRequests:
         except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client gets an error
             _log.exception("engine_raised", request_id=envelope.request_id)
         return result or request.failed(INTERNAL)
-
-    async def _end(self, request: OpenRequest, result: Result) -> None:
-        """Let another attempt resume where the client need not notice, else finishes."""
-        reason = None if request.is_disowned else request.retry_reason(result)
-        if reason is None:
-            await self._finish(request, result)
-            return
-        envelope = request.envelope
-        # The next attempt's frames must come after all of this one's.
-        await self._frames.wait_written(envelope.gateway_id)
-        resumption = request.resumption(result)
-        answer = await self._transport.requeue(
-            envelope.request_id, request.attempt, reason, resumption
-        )
-        if answer is Requeued.EXHAUSTED:
-            exhausted = request.failed(ATTEMPTS_EXHAUSTED, result.usage)
-            await self._finish(request, exhausted, is_dead_letter=True)
-        elif answer is Requeued.STALE:
-            # Cancelled in the meantime, or another's by now: `finish` knows.
-            await self._finish(request, result)
-        else:
-            self._metrics.requeued(reason)
-            # Without a new envelope the next attempt begins where this one did.
-            counted = request.resumed if resumption is None else len(resumption.resumed_token_ids)
-            await self._record_waste(request, result, counted, reason)
-
-    async def _finish(
-        self, request: OpenRequest, result: Result, *, is_dead_letter: bool = False
-    ) -> None:
-        entry = self._entry_of(request, result)
-        if request.is_disowned:
-            await self._abandon(request, entry)
-            return
-        seq = await self._put(request, entry)
-        answer = await self._answer(request, entry, seq, is_dead_letter=is_dead_letter)
-        if isinstance(answer, Accepted):
-            if seq is not None:
-                self._outbox.mark_appended(seq, answer.stream_id)
-            self._frames.append(request.envelope.gateway_id, request.terminal(result))
-            self._metrics.ended(entry, request.seconds_per_token())
-            return
-        self._metrics.stale_finishes.inc()
-        _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
-        if seq is not None:
-            self._refused(request, entry, seq, answer)
-
-    async def _put(self, request: OpenRequest, entry: UsageEntry) -> int | None:
-        """On disk before anybody else hears of it. A disk that takes nothing costs no client its
-        answer: Redis alone bears the record then, and the worker takes nothing new."""
-        try:
-            return await self._outbox.put(
-                keys.USAGE_FIELD,
-                codec.encode(entry),
-                gateway_id=request.envelope.gateway_id,
-                resumed=request.resumed,
-            )
-        except OutboxUnwritable:
-            return None
-
-    def _refused(
-        self, request: OpenRequest, entry: UsageEntry, seq: int, answer: Refused | None
-    ) -> None:
-        """Another attempt has ended the request, or will: what this one made besides is waste."""
-        if answer is None:
-            self._outbox.mark_in_doubt(seq)
-            return
-        counted = request.resumed if answer.counted_elsewhere is None else answer.counted_elsewhere
-        waste = waste_entry(entry, counted, answer.reason)
-        if waste is None:
-            self._outbox.forget([seq])
-        else:
-            self._metrics.wasted(waste)
-            self._outbox.replace(seq, keys.WASTE_FIELD, codec.encode(waste))
-
-    async def _record_waste(
-        self, request: OpenRequest, result: Result, counted_elsewhere: int, reason: str
-    ) -> None:
-        """Of an attempt whose request goes on in another one."""
-        entry = self._entry_of(request, result)
-        waste = waste_entry(entry, counted_elsewhere, reason)
-        if waste is not None:
-            self._metrics.wasted(waste)
-            with suppress(OutboxUnwritable):
-                await self._outbox.put_settled(keys.WASTE_FIELD, codec.encode(waste))
-
-    def _entry_of(self, request: OpenRequest, result: Result) -> UsageEntry:
-        """Made once of each attempt."""
-        entry = request.usage_entry(result, self._worker_id)
-        if not entry.is_billed:
-            self.unbilled_tokens += entry.generated_tokens or 0
-        return entry
-
-    async def _answer(
-        self, request: OpenRequest, entry: UsageEntry, seq: int | None, *, is_dead_letter: bool
-    ) -> Accepted | Refused | None:
-        """None: Redis does not know the request, although it knows this worker again."""
-        origin = "" if seq is None else self._outbox.origin(seq)
-        for has_registered_again in (False, True):
-            try:
-                return await self._transport.finish(
-                    entry, origin=origin, is_dead_letter=is_dead_letter
-                )
-            except UnknownRequest:
-                if has_registered_again or request.is_disowned:
-                    return None
-                await self._on_lost_by_redis()
-        return None
