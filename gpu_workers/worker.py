@@ -15,24 +15,21 @@ from enum import IntEnum
 from typing import Any, Final
 
 import structlog
-from msgspec import structs
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import Engine, EngineDied, EngineLoad
+from gpu_workers.engine import Engine, EngineDied
+from gpu_workers.lease import Lease
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
-from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.open_request import failure, now_ms
 from gpu_workers.requests.open_requests import OpenRequests
-from gpu_workers.requests.step_time import StepTime
-from gpu_workers.transport import Fenced, NotPermitted, Transport, UnknownWorker
+from gpu_workers.transport import Fenced, NotPermitted, Transport
 
-CLAIM_EVERY_SECONDS: Final = 1.0
-REPORT_PROGRESS_EVERY_SECONDS: Final = 0.2
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
 CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
 SECONDS_TO_END_ABORTED: Final = 5.0
@@ -55,7 +52,7 @@ class Exit(IntEnum):
 
 
 class Worker:
-    """Runs one engine for one pool. `run` answers the exit code; `drain` may be called at any time,
+    """Runs one engine for one pool. `run` returns the exit code; `drain` may be called at any time,
     a second time to end open requests at once."""
 
     def __init__(
@@ -80,10 +77,9 @@ class Worker:
         self._metrics = WorkerMetrics(model)
         self._drain_seconds = drain_seconds
         self._slots = slots
-        self._state = WorkerState.STARTING
         self._is_engine_dead = False
         # What is not known before the engine has started is zero until then
-        self._base_info = WorkerInfo(
+        info = WorkerInfo(
             worker_id=worker_id,
             name=name,
             pool=pool,
@@ -126,8 +122,15 @@ class Worker:
             worker_id=worker_id,
             every_seconds=counter_report_seconds,
         )
-        self._reregistration: asyncio.Task[None] | None = None
-        self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
+        self._lease = Lease(
+            info,
+            transport=transport,
+            engine=engine,
+            requests=self._requests,
+            outbox=outbox,
+            relay=self._relay,
+            metrics=self._metrics,
+        )
         self._drain_asked = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -136,15 +139,19 @@ class Worker:
 
     @property
     def state(self) -> WorkerState:
-        return self._state
+        return self._lease.state
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests the worker holds."""
+        return len(self._requests)
 
     async def run(self) -> Exit:
         """Serve until drained, fenced or without an engine; everything is freed on return."""
         try:
-            fenced = await self._transport.register(self._base_info)
-            self._log.info("registered", fenced=fenced)
+            await self._lease.register()
             self._supervise(self._relay.run())
-            self._supervise(self._claim_forever())
+            self._supervise(self._lease.claim_forever())
             self._supervise(self._read_inbox())
             start = self._supervise(self._start_engine())
             self._supervise(self._drain_when_asked(start))
@@ -164,8 +171,6 @@ class Worker:
             self._stop_asked.set()
         self._drain_asked.set()
 
-    # life ----------------------------------------------------------------------------------------
-
     async def _start_engine(self) -> None:
         try:
             known = await self._engine.start()
@@ -175,33 +180,23 @@ class Worker:
             return
         if self._drain_asked.is_set():
             return
-        self._base_info = structs.replace(
-            self._base_info,
-            engine=known.engine,
-            engine_version=known.version,
-            slots=min(self._slots or known.slots, known.slots),
-            context_tokens=known.context_tokens,
-            kv_cache_tokens=known.kv_cache_tokens,
-            template_overhead_tokens=known.template_overhead_tokens,
-            max_token_bytes=known.max_token_bytes,
-            can_resume=known.can_resume,
-        )
-        self._state = WorkerState.READY
-        self._metrics.slots.set(self._base_info.slots)
+        self._lease.describe(known, max_slots=self._slots)
+        self._lease.enter(WorkerState.READY)
+        self._metrics.slots.set(self._lease.slots)
         self._metrics.engine_up.set(1)
         self._supervise(self._check_engine_forever())
         self._supervise(self._check_gateways_forever())
-        self._supervise(self._report_progress_forever())
+        self._supervise(self._lease.report_progress_forever())
         self._supervise(self._counter_reporter.run())
-        self._log.info("ready", slots=self._base_info.slots, engine=known.engine)
-        await self._claim()
+        self._log.info("ready", slots=self._lease.slots, engine=known.engine)
+        await self._lease.claim()
 
     async def _drain_when_asked(self, start: "asyncio.Task[None]") -> None:
         await self._drain_asked.wait()
         self._log.info("draining", open_requests=len(self._requests))
-        self._state = WorkerState.DRAINING
+        self._lease.enter(WorkerState.DRAINING)
         start.cancel()
-        await self._claim()
+        await self._lease.claim()
         await self._requests.wait_until_empty(self._drain_seconds, until=self._stop_asked)
         if self._requests:
             self._log.warning("drain_cut_short", open_requests=len(self._requests))
@@ -229,7 +224,7 @@ class Worker:
 
     async def _leave_without_engine(self, reason: str) -> None:
         """The engine ends each of its requests; those that it does not are given up here."""
-        self._state = WorkerState.DRAINING
+        self._lease.enter(WorkerState.DRAINING)
         await self._requests.wait_until_empty(SECONDS_TO_END_FAILED)
         await self._requests.give_up()
         await self._requests.flush(SECONDS_TO_FLUSH)
@@ -242,12 +237,15 @@ class Worker:
             last_first.push_async_callback(self._engine.stop)
             last_first.push_async_callback(self._outbox.close)
             last_first.push_async_callback(self._requests.close)
-            tasks = (
-                self._tasks
-                if self._reregistration is None
-                else {*self._tasks, self._reregistration}
-            )
-            await cancel_and_wait(tasks)
+            last_first.push_async_callback(self._lease.close)
+            await cancel_and_wait(self._tasks)
+
+    async def _read_inbox(self) -> None:
+        async for message in self._transport.inbox():
+            self._requests.take(message)
+
+    async def _reregister(self) -> None:
+        await self._lease.reregister()
 
     def _end(self, code: Exit, reason: str) -> None:
         if not self._exit.done():
@@ -270,99 +268,6 @@ class Worker:
             return
         self._log.error("worker_task_failed", exc_info=error)
         self._end(Exit.INTERNAL_ERROR, str(error))
-
-    # lease ---------------------------------------------------------------------------------------
-
-    async def _claim_forever(self) -> None:
-        while True:
-            await self._claim()
-            await asyncio.sleep(CLAIM_EVERY_SECONDS)
-
-    async def _claim(self) -> None:
-        """Renew the lease and run what the queue gives. A Redis that is away is called again in
-        a second; with one that has lost this worker, register again."""
-        async with self._claiming:
-            taken = await self._ask_for_requests()
-        for message in taken:
-            self._requests.take(message)
-
-    async def _ask_for_requests(self) -> list[InboxMessage]:
-        load = self._engine.load()
-        self._metrics.running.set(load.running)
-        self._metrics.waiting.set(load.waiting)
-        self._metrics.open.set(len(self._requests))
-        self._metrics.engine_tokens.set(load.generated_tokens)
-        self._metrics.outbox_writable.set(not self._outbox.problem)
-        info = self._info(load)
-        try:
-            with self._metrics.claim_seconds.time():
-                return await self._transport.claim(
-                    # What waits in the engine already waits in the wrong place.
-                    structs.replace(info, slots=max(0, info.slots - load.waiting)),
-                    ready=self._state is WorkerState.READY and not info.problem,
-                )
-        except UnknownWorker:
-            await self._reregister()
-        except Exception as error:
-            if not is_transient(error):
-                raise
-            self._log.warning("claim_failed", error=str(error) or type(error).__name__)
-        return []
-
-    async def _reregister(self) -> None:
-        """Redis has lost this worker, or a request of it: be there again, with all that is open.
-        Many may ask at once; it is done once."""
-        if self._reregistration is None or self._reregistration.done():
-            self._reregistration = asyncio.create_task(
-                self._register_and_adopt(), name="reregistration"
-            )
-        await asyncio.shield(self._reregistration)
-
-    async def _register_and_adopt(self) -> None:
-        self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
-        await self._transport.register(self._info(self._engine.load()))
-        self._relay.resync()
-        held = self._requests.held()
-        lost = await self._transport.adopt(held)
-        self._requests.disown(
-            (envelope.request_id, attempt)
-            for envelope, attempt in held
-            if envelope.request_id in lost
-        )
-
-    async def _report_progress_forever(self) -> None:
-        """Report real tokens in place of the scheduler's estimates, while there are any."""
-        loop, step_time = asyncio.get_running_loop(), StepTime()
-        while True:
-            await asyncio.sleep(REPORT_PROGRESS_EVERY_SECONDS)
-            progress = self._requests.progress()
-            step_us = step_time.measure(progress, loop.time())
-            if not progress:
-                continue
-            info = self._info(self._engine.load())
-            try:
-                await self._transport.report_progress(info, progress, step_us=step_us)
-            except UnknownWorker:
-                await self._reregister()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
-                self._log.warning("progress_not_reported", error=str(error) or type(error).__name__)
-
-    def _info(self, load: EngineLoad) -> WorkerInfo:
-        return structs.replace(
-            self._base_info,
-            state=self._state,
-            running=load.running,
-            waiting_in_engine=load.waiting,
-            problem=self._outbox.problem and f"its outbox takes nothing: {self._outbox.problem}",
-        )
-
-    async def _read_inbox(self) -> None:
-        async for message in self._transport.inbox():
-            self._requests.take(message)
-
-    # health --------------------------------------------------------------------------------------
 
     async def _check_engine_forever(self) -> None:
         while not self._is_engine_dead:

@@ -1,0 +1,170 @@
+"""A worker's place in its pool: taken by name, renewed by every call, and taken again where Redis
+has lost the worker."""
+
+import asyncio
+from typing import Final
+
+import structlog
+from msgspec import structs
+
+from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.engine import Engine, EngineDescription, EngineLoad
+from gpu_workers.metrics import WorkerMetrics
+from gpu_workers.outbox.outbox import Outbox
+from gpu_workers.outbox.relay import OutboxRelay
+from gpu_workers.protocol.messages import InboxMessage, WorkerInfo, WorkerState
+from gpu_workers.protocol.redis_errors import is_transient
+from gpu_workers.requests.open_requests import OpenRequests
+from gpu_workers.requests.step_time import StepTime
+from gpu_workers.transport import Transport, UnknownWorker
+
+CLAIM_EVERY_SECONDS: Final = 1.0
+REPORT_PROGRESS_EVERY_SECONDS: Final = 0.2
+
+_log = structlog.get_logger("gpu_workers.lease")
+
+
+class Lease:
+    """What a worker says of itself, and the calls that say it. A Redis that is away is called again
+    with the next beat; all of them raise `Fenced`."""
+
+    def __init__(
+        self,
+        info: WorkerInfo,
+        *,
+        transport: Transport,
+        engine: Engine,
+        requests: OpenRequests,
+        outbox: Outbox,
+        relay: OutboxRelay,
+        metrics: WorkerMetrics,
+    ) -> None:
+        self._base_info = info
+        self._transport = transport
+        self._engine = engine
+        self._requests = requests
+        self._outbox = outbox
+        self._relay = relay
+        self._metrics = metrics
+        self._reregistration: asyncio.Task[None] | None = None
+        self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
+        self._log = _log.bind(worker_id=info.worker_id, pool=info.pool)
+
+    @property
+    def state(self) -> WorkerState:
+        return self._base_info.state
+
+    @property
+    def slots(self) -> int:
+        """How many requests the worker holds at once; 0 until its engine has started."""
+        return self._base_info.slots
+
+    def describe(self, engine: EngineDescription, *, max_slots: int | None) -> None:
+        """Take over what is known once the engine has started."""
+        self._base_info = structs.replace(
+            self._base_info,
+            engine=engine.engine,
+            engine_version=engine.version,
+            slots=min(max_slots or engine.slots, engine.slots),
+            context_tokens=engine.context_tokens,
+            kv_cache_tokens=engine.kv_cache_tokens,
+            template_overhead_tokens=engine.template_overhead_tokens,
+            max_token_bytes=engine.max_token_bytes,
+            can_resume=engine.can_resume,
+        )
+
+    def enter(self, state: WorkerState) -> None:
+        """Change the state, which the next call reports."""
+        self._base_info = structs.replace(self._base_info, state=state)
+
+    async def register(self) -> None:
+        """Take the worker's name, fencing whoever had it. Raises `NotPermitted`."""
+        fenced = await self._transport.register(self._base_info)
+        self._log.info("registered", fenced=fenced)
+
+    async def claim_forever(self) -> None:
+        while True:
+            await self.claim()
+            await asyncio.sleep(CLAIM_EVERY_SECONDS)
+
+    async def claim(self) -> None:
+        """Renew the lease and run what the queue gives."""
+        async with self._claiming:
+            taken = await self._claim()
+        for message in taken:
+            self._requests.take(message)
+
+    async def report_progress_forever(self) -> None:
+        """Report real tokens in place of the scheduler's estimates, while there are any."""
+        loop, step_time = asyncio.get_running_loop(), StepTime()
+        while True:
+            await asyncio.sleep(REPORT_PROGRESS_EVERY_SECONDS)
+            progress = self._requests.progress()
+            step_us = step_time.measure(progress, loop.time())
+            if not progress:
+                continue
+            info = self._info(self._engine.load())
+            try:
+                await self._transport.report_progress(info, progress, step_us=step_us)
+            except UnknownWorker:
+                await self.reregister()
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                reason = str(error) or type(error).__name__
+                self._log.warning("progress_not_reported", error=reason)
+
+    async def reregister(self) -> None:
+        """Register again with all that is open, as Redis has lost this worker, or a request of it.
+        Many may ask at once; it is done once."""
+        if self._reregistration is None or self._reregistration.done():
+            self._reregistration = asyncio.create_task(self._reregister(), name="reregistration")
+        await asyncio.shield(self._reregistration)
+
+    async def close(self) -> None:
+        if self._reregistration is not None:
+            await cancel_and_wait([self._reregistration])
+
+    async def _claim(self) -> list[InboxMessage]:
+        load = self._engine.load()
+        self._metrics.running.set(load.running)
+        self._metrics.waiting.set(load.waiting)
+        self._metrics.open.set(len(self._requests))
+        self._metrics.engine_tokens.set(load.generated_tokens)
+        self._metrics.outbox_writable.set(not self._outbox.problem)
+        info = self._info(load)
+        try:
+            with self._metrics.claim_seconds.time():
+                return await self._transport.claim(
+                    # What waits in the engine already waits in the wrong place.
+                    structs.replace(info, slots=max(0, info.slots - load.waiting)),
+                    ready=self.state is WorkerState.READY and not info.problem,
+                )
+        except UnknownWorker:
+            await self.reregister()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            self._log.warning("claim_failed", error=str(error) or type(error).__name__)
+        return []
+
+    async def _reregister(self) -> None:
+        self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
+        await self._transport.register(self._info(self._engine.load()))
+        self._relay.resync()
+        held = self._requests.held()
+        lost = await self._transport.adopt(held)
+        self._requests.disown(
+            (envelope.request_id, attempt)
+            for envelope, attempt in held
+            if envelope.request_id in lost
+        )
+
+    def _info(self, load: EngineLoad) -> WorkerInfo:
+        problem = self._outbox.problem
+        return structs.replace(
+            self._base_info,
+            running=load.running,
+            waiting_in_engine=load.waiting,
+            problem=problem and f"its outbox takes nothing: {problem}",
+        )
