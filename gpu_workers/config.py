@@ -20,7 +20,12 @@ Parser = Callable[[str], Any]
 
 
 class ConfigError(ValueError):
-    """One or more settings are wrong; the message has a line for each."""
+    """One or more settings are wrong. `problems` says of each variable why; the message has a line
+    for each."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("\n".join(f"{name}: {problem}" for name, problem in problems.items()))
+        self.problems = dict(problems)
 
 
 def _text(value: str) -> str:
@@ -170,12 +175,9 @@ class WorkerConfig:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "WorkerConfig":
-        """Read and check all settings; an empty variable counts as not set.
-
-        Raises `ConfigError` with one line for each that is wrong.
-        """
+        """Read and check all settings; empty variables count as not set. Raises `ConfigError`."""
         values: dict[str, Any] = {}
-        problems: list[str] = []
+        problems: dict[str, str] = {}
         for each in fields(cls):
             variable = each.metadata["variable"]
             try:
@@ -183,11 +185,11 @@ class WorkerConfig:
                 if value:
                     values[each.name] = each.metadata["parse"](value)
                 elif each.default is MISSING:
-                    problems.append(f"{variable} is not set")
+                    problems[variable] = "required, but not set"
             except ValueError as error:
-                problems.append(f"{variable}: {error}")
+                problems[variable] = str(error)
         if problems:
-            raise ConfigError("\n".join(problems))
+            raise ConfigError(problems)
         values["pool"] = values.get("pool") or values.get("model", _default_of(cls, "model"))
         values["name"] = values.get("name") or f"{socket.gethostname()}-{os.getpid()}"
         return cls(**values)

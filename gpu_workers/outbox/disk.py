@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE INDEX IF NOT EXISTS entries_in_doubt ON entries (seq) WHERE NOT is_settled;
 """
 
-_log = structlog.get_logger("gpu_workers.outbox.outbox")
+_log = structlog.get_logger("gpu_workers.outbox.disk")
 
 
 class OutboxError(RuntimeError):

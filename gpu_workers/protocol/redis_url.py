@@ -29,6 +29,10 @@ _EXPECTED: Final = f"expected {SENTINEL_SCHEME}://host:port,host:port/<master na
 _SENTINEL_SECONDS: Final = 1.0
 
 
+class RedisUrlError(ValueError):
+    """A URL that is none of a Redis. The message repeats nothing of it, as it has a password."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentinelUrl:
     """The parts of a `redis+sentinel://` URL."""
@@ -49,7 +53,7 @@ def is_sentinel(url: str) -> bool:
 
 
 def parse_sentinel(url: str) -> SentinelUrl:
-    """Raises ValueError, with a sentence that repeats nothing of the URL, as that has a password.
+    """Read a `redis+sentinel://` URL. Raises `RedisUrlError`.
 
     Written here because the standard library knows no URL with several hosts.
     """
@@ -58,7 +62,7 @@ def parse_sentinel(url: str) -> SentinelUrl:
     master_name, _, database = path.partition("/")
     username, _, password = login.partition(":")
     if not hosts or not master_name or not (database or "0").isdecimal():
-        raise ValueError(_EXPECTED)
+        raise RedisUrlError(_EXPECTED)
     return SentinelUrl(
         sentinels=tuple(_address(each) for each in hosts.split(",")),
         master_name=unquote(master_name),
@@ -138,5 +142,5 @@ def _async_sentinel(parts: SentinelUrl) -> AsyncSentinel:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(_EXPECTED)
+        raise RedisUrlError(_EXPECTED)
     return host.strip("[]"), int(port)

@@ -5,6 +5,10 @@ import time
 import uuid
 
 
+class InvalidRequestId(ValueError):
+    """An id that is no UUIDv7."""
+
+
 def new_request_id(now_ms: int | None = None) -> str:
     """A fresh UUIDv7 (RFC 9562, section 5.7) as 32 hex digits. Ours alone: never a caller's."""
     timestamp_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -18,9 +22,9 @@ def new_request_id(now_ms: int | None = None) -> str:
 
 
 def made_at_ms(request_id: uuid.UUID) -> int:
-    """When an id was made, in Unix milliseconds. Raises `ValueError` for one that is no UUIDv7."""
+    """Return when an id was made, in Unix milliseconds. Raises `InvalidRequestId`."""
     if request_id.version != 7:
-        raise ValueError(f"{request_id} is no UUID of version 7")
+        raise InvalidRequestId(f"{request_id} is no UUID of version 7")
     return request_id.int >> 80
 
 

@@ -31,8 +31,7 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     }
     with pytest.raises(ConfigError) as error:
         WorkerConfig.from_environ(wrong)
-    lines = str(error.value).splitlines()
-    assert [line.split(":")[0].split(" ")[0] for line in lines] == [
+    assert list(error.value.problems) == [
         "PENSTOCK_DISPATCH_REDIS_URL",
         *sorted(wrong, key=list(WorkerConfig.variables()).index),
     ]
@@ -46,16 +45,20 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
 
 
 def test_a_secret_that_is_set_twice_or_whose_file_is_missing_is_refused(tmp_path: Path) -> None:
-    file = {"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(tmp_path / "missing")}
-    unread = r"PENSTOCK_DISPATCH_REDIS_URL_FILE cannot be read from \S+: No such file"
-    with pytest.raises(ConfigError, match=unread):
-        WorkerConfig.from_environ(file)
-    for content, reason in ((b"\xff\xfe", "it is not UTF-8 text"), (b" \n", "is empty")):
-        (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(ConfigError, match=reason):
-            WorkerConfig.from_environ({"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(tmp_path / "bad")})
-    with pytest.raises(ConfigError, match="not both"):
-        WorkerConfig.from_environ(REDIS | file)
+    missing, bad = tmp_path / "missing", tmp_path / "bad"
+    file = {"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(missing)}
+    assert wrong_variables(file) == ["PENSTOCK_DISPATCH_REDIS_URL"]
+    assert wrong_variables(REDIS | file) == ["PENSTOCK_DISPATCH_REDIS_URL"]
+    for content in (b"\xff\xfe", b" \n"):
+        bad.write_bytes(content)
+        file = {"PENSTOCK_DISPATCH_REDIS_URL_FILE": str(bad)}
+        assert wrong_variables(file) == ["PENSTOCK_DISPATCH_REDIS_URL"]
+
+
+def wrong_variables(environ: dict[str, str]) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        WorkerConfig.from_environ(environ)
+    return list(error.value.problems)
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:

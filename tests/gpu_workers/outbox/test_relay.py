@@ -4,28 +4,18 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from gpu_workers.engine import Result
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import (
-    EngineTokenCounter,
-    Outcome,
-    TokenUsage,
-    UsageEntry,
-    WasteEntry,
-)
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.protocol.redis_url import connect_async
-from gpu_workers.requests.open_request import OpenRequest
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from inference.redis_functions import LIBRARIES, library_text
@@ -36,50 +26,14 @@ from tests.support.workers.engine_contract import ENDLESS
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import Steps, running_worker
-
-Rows = list[tuple[bytes, dict[bytes, bytes]]]
-
-
-async def stream(redis: Redis) -> Rows:
-    return cast(Rows, await redis.xrange(keys.pool_usage("sim")))
-
-
-async def records(redis: Redis) -> list[UsageEntry]:
-    rows = await stream(redis)
-    return [
-        codec.decode_usage_entry(fields[b"record"]) for _, fields in rows if b"record" in fields
-    ]
-
-
-async def wastes(redis: Redis) -> list[WasteEntry]:
-    rows = await stream(redis)
-    return [decode_waste(fields[b"waste"]) for _, fields in rows if b"waste" in fields]
-
-
-async def tallies(redis: Redis) -> list[EngineTokenCounter]:
-    rows = await stream(redis)
-    return [decode_tally(fields[b"tally"]) for _, fields in rows if b"tally" in fields]
-
-
-def decode_tally(data: bytes) -> EngineTokenCounter:
-    entry = codec.decode_usage(data)
-    assert isinstance(entry, EngineTokenCounter)
-    return entry
-
-
-def decode_waste(data: bytes) -> WasteEntry:
-    entry = codec.decode_usage(data)
-    assert isinstance(entry, WasteEntry)
-    return entry
-
-
-async def acknowledge(redis: Redis) -> int:
-    """As the collector does after its commit."""
-    arguments: list[Any] = ["nobody", 600]
-    for stream_id, fields in await stream(redis):
-        arguments += [stream_id, fields.get(b"outbox", b"")]
-    call = redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, keys.pool_prefix("sim"), *arguments)
-    return int(await call)
+from tests.support.workers.usage_stream import (
+    a_record,
+    acknowledge,
+    records,
+    requeue,
+    rows_of_stream,
+    wastes,
+)
 
 
 async def load_functions(redis: Redis) -> None:
@@ -122,13 +76,13 @@ async def test_a_record_leaves_the_outbox_with_its_receipt_and_not_before(
     async with relay_of(tmp_path, sim_redis_url) as (outbox, relay):
         for _ in range(3):
             await relay.tick()
-        assert await outbox.count() == 2, "the record, and the engine's tally"
+        assert await outbox.count() == 2, "the record, and the engine's counter"
         assert len(await records(dispatch_redis)) == 1, "told once, however often it is asked after"
         assert await acknowledge(dispatch_redis) == 2
         await relay.tick()
         assert await outbox.count() == 0
         await relay.tick()
-    assert await stream(dispatch_redis) == []
+    assert await rows_of_stream(dispatch_redis) == []
 
 
 async def test_what_an_emptied_redis_has_lost_is_resent_once(
@@ -161,13 +115,13 @@ async def test_the_last_writes_that_a_failover_lost_are_resent(
 ) -> None:
     """A replica that had not heard of an entry gives its id out again, to another's entry."""
     await serve_one(sim_redis_url, gateway, tmp_path)
-    [(stream_id, _), _tally] = await stream(dispatch_redis)
+    [(stream_id, _), _counter] = await rows_of_stream(dispatch_redis)
     await dispatch_redis.delete(keys.pool_usage("sim"))
     await dispatch_redis.xadd(keys.pool_usage("sim"), {"record": b"another's"}, id=stream_id)
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         await relay.tick()
         await relay.tick()
-    others, own, _tally = await stream(dispatch_redis)
+    others, own, _tally = await rows_of_stream(dispatch_redis)
     assert others[1] == {b"record": b"another's"}
     assert codec.decode_usage_entry(own[1][b"record"]).usage.completion_tokens == 5
 
@@ -211,7 +165,7 @@ async def test_a_worker_that_is_killed_before_finish_is_finished_from_its_outbox
             return bool(await dispatch_redis.xlen(usage))
 
         await eventually(is_told, timeout_seconds=10)
-    [(_, fields)] = cast(Rows, await dispatch_redis.xrange(usage))
+    [(_, fields)] = await rows_of_stream(dispatch_redis, POOL)
     entry = codec.decode_usage_entry(fields[b"record"])
     assert (entry.request_id, entry.usage.completion_tokens) == (request.request_id, 12)
 
@@ -263,20 +217,6 @@ async def left_behind(
     return request.request_id
 
 
-def a_record(request_id: str, *, completion_tokens: int, attempt: int = 1) -> UsageEntry:
-    open_request = OpenRequest(envelope=make_envelope(request_id=request_id), attempt=attempt)
-    usage = TokenUsage(prompt_tokens=3, completion_tokens=completion_tokens)
-    return open_request.usage_entry(Result(outcome=Outcome.COMPLETED, usage=usage), "w#0")
-
-
-async def requeue(redis: Redis, request_id: str, *, resumed: int) -> None:
-    """As a gateway does for which the worker is dead."""
-    envelope = make_envelope(request_id=request_id, resumed_token_ids=range(resumed))
-    arguments = (request_id, 1, "worker_lost", codec.encode(envelope), resumed)
-    answer = await redis.fcall(keys.FUNCTION_REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
-    assert answer[0] == b"requeued"
-
-
 async def test_what_went_on_elsewhere_is_waste_as_far_as_nobody_goes_on_from_it(
     dispatch_redis: Redis, sim_redis_url: str, left_behind: str, tmp_path: Path
 ) -> None:
@@ -296,7 +236,7 @@ async def test_a_request_whose_gateway_lives_is_left_to_it_for_a_while(
 ) -> None:
     async with relay_of(tmp_path / "left", sim_redis_url) as (_, relay):
         await relay.tick()
-        assert await stream(dispatch_redis) == []
+        assert await rows_of_stream(dispatch_redis) == []
     async with relay_of(tmp_path / "left", sim_redis_url, gateway_grace_seconds=0) as (_, relay):
         await relay.tick()
     [entry] = await records(dispatch_redis)
@@ -309,7 +249,7 @@ async def test_what_redis_lost_is_recorded_once_nobody_can_be_expected_to_bring_
     await dispatch_redis.flushdb()
     async with relay_of(tmp_path / "left", sim_redis_url, gateway_grace_seconds=0) as (_, relay):
         await relay.tick()
-        assert await stream(dispatch_redis) == []
+        assert await rows_of_stream(dispatch_redis) == []
     async with relay_of(tmp_path / "left", sim_redis_url, lost_grace_seconds=-1) as (_, relay):
         await relay.tick()
         await relay.tick()
@@ -330,7 +270,7 @@ async def test_a_worker_waits_for_the_control_plane_to_load_its_functions(
         await load_functions(dispatch_redis)
         relay.resync()
         await relay.tick()
-    assert len(await stream(dispatch_redis)) == 2
+    assert len(await rows_of_stream(dispatch_redis)) == 2
 
 
 async def test_a_row_that_cannot_be_read_is_delivered_as_it_is(
@@ -342,5 +282,5 @@ async def test_a_row_that_cannot_be_read_is_delivered_as_it_is(
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         await relay.tick()
         await relay.tick()
-    [(_, fields)] = await stream(dispatch_redis)
+    [(_, fields)] = await rows_of_stream(dispatch_redis)
     assert fields[b"record"] == b"damaged", "the consumer keeps it in quarantine"

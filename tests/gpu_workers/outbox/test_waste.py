@@ -2,24 +2,21 @@
 
 import asyncio
 import random
-from contextlib import suppress
 from pathlib import Path
 
 from redis.asyncio import Redis
 
-from gpu_workers.outbox.disk import OutboxUnwritable
-from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry, WasteEntry
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
-from tests.gpu_workers.outbox.test_relay import records, requeue, wastes
-from tests.gpu_workers.requests.test_requeues import Reader, waiting_envelope
 from tests.support.polling import eventually
 from tests.support.workers.engine_contract import ENDLESS
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import Steps, running_worker
+from tests.support.workers.stream_reader import StreamReader, waiting_envelope
+from tests.support.workers.usage_stream import records, requeue, wastes
 
 
 def billed(entries: list[UsageEntry]) -> int:
@@ -37,19 +34,33 @@ async def adds_up(redis: Redis, engines: list[SimEngine]) -> bool:
     return billed(entries) + wasted(entries, others) == generated
 
 
+class EngineThatHearsLate(SimEngine):
+    """It goes on generating until the test lets it abort."""
+
+    def __init__(self, *, sleep: Steps) -> None:
+        super().__init__(sleep=sleep)
+        self.is_asked = asyncio.Event()
+        self.may_abort = asyncio.Event()
+
+    async def abort(self, request_id: str) -> None:
+        self.is_asked.set()
+        await self.may_abort.wait()
+        await super().abort(request_id)
+
+
 async def test_what_is_generated_after_its_client_has_left_is_not_billed(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
     steps = Steps(granted=3)
-    engine = SimEngine(sleep=steps)
-    async with running_worker(sim_redis_url, engine) as running:
+    engine = EngineThatHearsLate(sleep=steps)
+    async with running_worker(sim_redis_url, engine):
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=50))
-        await Reader(gateway, request_id).wait_for(1, 3)
-        request = running.worker._requests._open[request_id]
-        request.mark_cancelled()  # the cancellation has come, the engine has not heard of it
-        steps.grant(2)
-        await Reader(gateway, request_id).wait_for(1, 5)
+        await StreamReader(gateway, request_id).wait_for(1, 3)
         await gateway.cancel(request_id)
+        await engine.is_asked.wait()
+        steps.grant(2)
+        await StreamReader(gateway, request_id).wait_for(1, 5)
+        engine.may_abort.set()
         terminal = await gateway.terminal_of(request_id)
     [entry] = await records(dispatch_redis)
     assert entry.outcome is Outcome.CANCELLED
@@ -67,11 +78,11 @@ async def test_a_stale_attempt_tells_what_nobody_goes_on_from(
     engine = SimEngine(sleep=steps)
     async with running_worker(sim_redis_url, engine) as running:
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=10))
-        await Reader(gateway, request_id).wait_for(1, 4)
+        await StreamReader(gateway, request_id).wait_for(1, 4)
         await requeue(dispatch_redis, request_id, resumed=4)
         # Given to nobody else: this worker is excluded, and there is no other.
         steps.grant(100)
-        await eventually(lambda: not len(running.worker._requests))
+        await eventually(lambda: not running.worker.open_requests)
 
         async def is_told() -> bool:
             return bool(await wastes(dispatch_redis))
@@ -92,7 +103,7 @@ async def test_a_preempted_attempt_wastes_only_what_was_not_sent(
         await running.ready()
         request_id = await gateway.send(envelope)
         steps.grant(5)
-        await Reader(gateway, request_id).wait_for(1, 5)
+        await StreamReader(gateway, request_id).wait_for(1, 5)
         quick = await gateway.send(make_envelope(max_output_tokens=3))
         await waiting_envelope(dispatch_redis, request_id)
         steps.grant(1000)
@@ -110,7 +121,7 @@ async def test_a_fenced_worker_tells_what_it_had_generated(
     async with running_worker(sim_redis_url, first_engine, outbox=tmp_path) as first:
         await first.ready()
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=12))
-        reader = Reader(gateway, request_id)
+        reader = StreamReader(gateway, request_id)
         await reader.wait_for(1, 4)
         async with running_worker(sim_redis_url, second_engine) as second:
             assert await first.exit_code() is Exit.FENCED
@@ -140,11 +151,11 @@ async def test_cancellations_at_random_tokens_leave_nothing_uncounted(
 
         async def ask_and_leave() -> None:
             request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=40))
-            await Reader(gateway, request_id).wait_for(1, draw.randint(1, 30))
+            await StreamReader(gateway, request_id).wait_for(1, draw.randint(1, 30))
             await gateway.cancel(request_id)
 
         await asyncio.gather(*(ask_and_leave() for _ in range(30)))
-        await eventually(lambda: not len(running.worker._requests))
+        await eventually(lambda: not running.worker.open_requests)
     entries = await records(dispatch_redis)
     assert len({entry.request_id for entry in entries}) == len(entries) == 30
     assert await adds_up(dispatch_redis, [engine])
@@ -172,8 +183,8 @@ async def test_a_full_disk_costs_no_client_its_answer_but_nothing_new_is_taken(
     async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
         await running.ready()
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=4))
-        await Reader(gateway, request_id).wait_for(1, 2)
-        await fill(running.outbox)
+        await StreamReader(gateway, request_id).wait_for(1, 2)
+        await running.disk.fill()
         steps.grant(100)
         assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
 
@@ -181,26 +192,10 @@ async def test_a_full_disk_costs_no_client_its_answer_but_nothing_new_is_taken(
             info = await dispatch_redis.hget(keys.pool_workers("sim"), running.worker_id)
             assert isinstance(info, bytes)
             slots = await dispatch_redis.zcard(keys.pool_slots("sim"))
-            return slots == 0 and "full" in codec.decode_worker_info(info).problem
+            return slots == 0 and bool(codec.decode_worker_info(info).problem)
 
         await eventually(is_benched, timeout_seconds=15)
         waiting = await gateway.send(make_envelope(max_output_tokens=1))
-        await bound(running.outbox, pages=1_000_000)
+        await running.disk.make_room()
         assert (await gateway.terminal_of(waiting)).outcome is Outcome.COMPLETED
     assert len(await records(dispatch_redis)) == 2
-
-
-async def fill(outbox: Outbox) -> None:
-    """SQLite's own bound on its file gives the very error that a full disk gives."""
-    await bound(outbox, pages=1)
-    for size in (10_000, 1_000, 100, 10, 1):
-        with suppress(OutboxUnwritable):
-            while True:
-                await outbox.put_settled(keys.WASTE_FIELD, b"x" * size)
-    assert "full" in outbox.problem
-
-
-async def bound(outbox: Outbox, *, pages: int) -> None:
-    await outbox._writer.read(
-        lambda database: database.execute(f"PRAGMA max_page_count={pages}").fetchone()
-    )

@@ -6,6 +6,7 @@ import pytest
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.redis_url import (
+    RedisUrlError,
     connect,
     connect_async,
     connect_async_bounded,
@@ -40,7 +41,7 @@ def test_a_database_and_a_user_may_be_left_out() -> None:
     ],
 )
 def test_a_bad_sentinel_url_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(ValueError, match="expected redis\\+sentinel://host:port") as error:
+    with pytest.raises(RedisUrlError) as error:
         parse_sentinel(url)
     assert "hunter2" not in str(error.value)
 

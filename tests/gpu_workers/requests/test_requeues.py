@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import keys
 from gpu_workers.protocol.calls import requeue_arguments
 from gpu_workers.protocol.messages import Envelope, Outcome
 from gpu_workers.sim.engine import SimEngine
@@ -15,43 +15,10 @@ from tests.support.polling import eventually
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import Steps, running_worker
+from tests.support.workers.stream_reader import StreamReader, waiting_envelope
 
 MESSAGES: dict[str, Any] = {"messages": [{"role": "user", "content": "Go on for ever."}]}
 ENDLESS = MESSAGES | {"ignore_eos": True}
-
-
-class Reader:
-    """Reads one request's frames as they come, attempt by attempt."""
-
-    def __init__(self, gateway: FakeGateway, request_id: str) -> None:
-        self._gateway, self._request_id = gateway, request_id
-
-    def token_ids(self, attempt: int) -> list[int]:
-        return [
-            token_id
-            for delta in self._gateway.deltas.get(self._request_id, [])
-            if delta.attempt == attempt
-            for token_id in delta.token_ids
-        ]
-
-    async def wait_for(self, attempt: int, tokens: int) -> None:
-        async def has_come() -> bool:
-            await self._gateway.read()
-            return len(self.token_ids(attempt)) >= tokens
-
-        await eventually(has_come)
-
-
-async def waiting_envelope(redis: Redis, request_id: str) -> Envelope:
-    """That of a request which waits in the queue again."""
-
-    async def waits() -> bool:
-        return await redis.zscore(keys.pool_queue("sim"), request_id) is not None
-
-    await eventually(waits)
-    stored = await redis.hget(keys.pool_request("sim", request_id), "envelope")
-    assert isinstance(stored, bytes)
-    return codec.decode_envelope(stored)
 
 
 async def undisturbed(envelope: Envelope) -> list[int]:
@@ -76,7 +43,7 @@ async def test_a_preempted_stream_goes_on_where_it_was_and_is_on_record_once(
     async with running_worker(sim_redis_url, SimEngine(slots=1, sleep=steps)) as running:
         await running.ready()
         request_id = await gateway.send(envelope)
-        reader = Reader(gateway, request_id)
+        reader = StreamReader(gateway, request_id)
         steps.grant(5)
         await reader.wait_for(1, 5)
         quick = make_envelope(MESSAGES, max_output_tokens=3)
@@ -127,7 +94,7 @@ async def test_a_cancellation_that_meets_a_preemption_wins(
         envelope = make_envelope(ENDLESS, max_output_tokens=20, service_class="batch")
         request_id = await gateway.send(envelope)
         steps.grant(2)
-        await Reader(gateway, request_id).wait_for(1, 2)
+        await StreamReader(gateway, request_id).wait_for(1, 2)
         pipeline = dispatch_redis.pipeline(transaction=False)
         message = f"preempt {request_id} 1\n"
         pipeline.rpush(keys.pool_inbox("sim", running.worker_id), message)
@@ -148,7 +115,7 @@ async def test_another_worker_goes_on_after_an_engine_that_died(
     async with running_worker(sim_redis_url, engine) as first:
         await first.ready()
         request_id = await gateway.send(envelope)
-        reader = Reader(gateway, request_id)
+        reader = StreamReader(gateway, request_id)
         if stream:
             await reader.wait_for(1, 3)
         await eventually(lambda: engine.load().running)
@@ -174,16 +141,16 @@ async def test_a_worker_may_be_given_the_next_attempt_of_what_it_still_holds(
     async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
         await running.ready()
         request_id = await gateway.send(envelope)
-        await Reader(gateway, request_id).wait_for(1, 3)
+        await StreamReader(gateway, request_id).wait_for(1, 3)
         again = structs.replace(
-            envelope, resumed_token_ids=Reader(gateway, request_id).token_ids(1)
+            envelope, resumed_token_ids=StreamReader(gateway, request_id).token_ids(1)
         )
         arguments = requeue_arguments(request_id, 1, "frames_lost", again)
         await dispatch_redis.fcall(keys.FUNCTION_REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
         steps.grant(100)
         terminal = await gateway.terminal_of(request_id)
     assert (terminal.attempt, terminal.outcome) == (2, Outcome.COMPLETED)
-    assert Reader(gateway, request_id).token_ids(2) == await undisturbed(envelope)
+    assert StreamReader(gateway, request_id).token_ids(2) == await undisturbed(envelope)
 
 
 async def test_what_outlasts_a_drain_goes_on_in_another_worker(
@@ -194,7 +161,7 @@ async def test_what_outlasts_a_drain_goes_on_in_another_worker(
     async with running_worker(sim_redis_url, engine, drain_seconds=0.05) as first:
         await first.ready()
         request_id = await gateway.send(envelope)
-        reader = Reader(gateway, request_id)
+        reader = StreamReader(gateway, request_id)
         await reader.wait_for(1, 3)
         first.worker.drain()
         assert await first.exit_code() is Exit.DRAINED
@@ -212,7 +179,7 @@ async def test_the_third_engine_that_dies_with_a_request_is_the_last(
     for number in range(1, 4):
         engine = SimEngine(sleep=Steps(granted=2))
         async with running_worker(sim_redis_url, engine, name=f"w{number}") as running:
-            await Reader(gateway, request_id).wait_for(number, 2)
+            await StreamReader(gateway, request_id).wait_for(number, 2)
             engine.fail("poisoned")
             assert await running.exit_code() is Exit.ENGINE_DIED
     terminal = await gateway.terminal_of(request_id)
@@ -231,7 +198,7 @@ async def test_a_request_whose_gateway_is_gone_is_not_tried_again(
     async with running_worker(sim_redis_url, engine) as running:
         await running.ready()
         request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=100))
-        await Reader(gateway, request_id).wait_for(1, 2)
+        await StreamReader(gateway, request_id).wait_for(1, 2)
         await gateway.vanish()
 
         async def is_on_record() -> bool:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 from tests.support.polling import eventually
+from tests.support.workers.outboxes import SmallDisk
 
 
 class Steps:
@@ -40,7 +40,8 @@ class RunningWorker:
         RunningWorker.count += 1
         self.worker_id = f"{name}#{RunningWorker.count:04x}"
         transport = Transport(redis_url, pool="sim", worker_id=self.worker_id, worker_name=name)
-        self.outbox = Outbox.open(folder, pool="sim")
+        self.disk = SmallDisk(folder, pool="sim")
+        self.outbox = self.disk.outbox
         self.worker = Worker(
             engine=engine,
             transport=transport,
