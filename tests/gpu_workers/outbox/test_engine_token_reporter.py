@@ -15,7 +15,7 @@ from gpu_workers.requests.open_request import OpenRequest, waste_entry
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.support.polling import eventually
-from tests.support.workers.engine_contract import ENDLESS
+from tests.support.workers.asking import ENDLESS
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import RunningWorker, Steps, running_worker

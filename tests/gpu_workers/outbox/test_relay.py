@@ -22,7 +22,7 @@ from inference.redis_functions import LIBRARIES, library_text
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
 from tests.support.polling import eventually
-from tests.support.workers.engine_contract import ENDLESS
+from tests.support.workers.asking import ENDLESS
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import Steps, running_worker

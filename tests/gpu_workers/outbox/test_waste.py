@@ -11,7 +11,7 @@ from gpu_workers.protocol.messages import Outcome, UsageEntry, WasteEntry
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.support.polling import eventually
-from tests.support.workers.engine_contract import ENDLESS
+from tests.support.workers.asking import ENDLESS
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import Steps, running_worker

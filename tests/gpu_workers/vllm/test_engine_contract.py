@@ -11,8 +11,9 @@ from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
 from gpu_workers.sim.engine import SimEngine
 from tests.support.places import ROOT
+from tests.support.workers.asking import Clause
 from tests.support.workers.counted_engine import CountedEngine
-from tests.support.workers.engine_contract import CLAUSES, Clause
+from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 

@@ -1,4 +1,4 @@
-"""An engine under the contract, and the sum of what its results told."""
+"""An engine under the contract, and the sum of what its results reported."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,11 +9,11 @@ from tests.support.polling import eventually
 
 
 class CountedEngine:
-    """Whatever a clause asks of it, its own count has to be what its results told."""
+    """Whatever a clause asks of it, its own count has to be what its results reported."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._told = engine.load().generated_tokens
+        self._reported = engine.load().generated_tokens
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -24,9 +24,9 @@ class CountedEngine:
         async for item in self._engine.generate(envelope, emit):
             if isinstance(item, Result):
                 resumed = len(envelope.resumed_token_ids)
-                self._told += max(0, item.usage.completion_tokens - resumed)
+                self._reported += max(0, item.usage.completion_tokens - resumed)
             yield item
 
     async def adds_up(self) -> None:
         """An engine may count its last step a little after that step's outputs."""
-        await eventually(lambda: self._engine.load().generated_tokens == self._told)
+        await eventually(lambda: self._engine.load().generated_tokens == self._reported)

@@ -4,67 +4,11 @@ Plain functions and asserts: this also runs in the engine's environment, which h
 """
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 from gpu_workers.engine import Engine, EngineDescription, Output, Result
-from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
+from gpu_workers.protocol.messages import Api, Outcome, TokenUsage
+from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
 from tests.support.workers.envelopes import make_envelope
-
-Clause = Callable[[Engine, EngineDescription], Awaitable[None]]
-
-QUESTION = {"messages": [{"role": "user", "content": "What is a penstock?"}], "temperature": 0}
-ENDLESS: dict[str, Any] = QUESTION | {"ignore_eos": True}
-
-
-@dataclass
-class Answer:
-    """Everything that `generate` yielded for one request."""
-
-    outputs: list[Output] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-
-    @property
-    def result(self) -> Result:
-        (result,) = self.results
-        return result
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(chunk) for output in self.outputs for chunk in output.chunks]
-
-    @property
-    def body(self) -> dict[str, Any]:
-        assert self.result.body is not None
-        body: dict[str, Any] = json.loads(self.result.body)
-        return body
-
-    def text(self, index: int = 0) -> str:
-        choices = [choice for event in self.events for choice in event["choices"]]
-        return "".join(
-            choice["delta"].get("content") or "" if "delta" in choice else choice["text"]
-            for choice in choices
-            if choice["index"] == index
-        )
-
-
-async def gather(stream: AsyncIterator[Output | Result], answer: Answer | None = None) -> Answer:
-    answer = answer or Answer()
-    async for item in stream:
-        if isinstance(item, Result):
-            answer.results.append(item)
-        else:
-            answer.outputs.append(item)
-    return answer
-
-
-async def ask(engine: Engine, envelope: Envelope) -> Answer:
-    """As a worker asks: outputs come by both ways, in one order."""
-    answer = Answer()
-    async with asyncio.timeout(60):
-        return await gather(engine.generate(envelope, answer.outputs.append), answer)
 
 
 async def it_describes_itself(engine: Engine, description: EngineDescription) -> None:

@@ -1,7 +1,7 @@
-"""What every engine owes a request that goes on from another attempt's output.
+"""What every engine owes a request that resumes from another attempt's output.
 
-The greedy answer of an undisturbed request is the measure: cut after each of its tokens and gone
-on with, text, tokens, counts and end are the same. Runs in the engine's environment too.
+The greedy answer of an undisturbed request is the measure: cut after each of its tokens and
+resumed, text, tokens, counts and end are the same. Runs in the engine's environment too.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import Any
 
 from gpu_workers.engine import Engine, EngineDescription, Output
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
-from tests.support.workers.engine_contract import ENDLESS, QUESTION, Answer, Clause, ask
+from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}

@@ -9,7 +9,7 @@ import msgspec
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
 from tests.support.polling import eventually
-from tests.support.workers.engine_contract import ENDLESS, QUESTION, Clause, ask
+from tests.support.workers.asking import ENDLESS, QUESTION, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
 TOOL = {"type": "function", "function": {"name": "gate", "parameters": {"type": "object"}}}
@@ -103,8 +103,10 @@ async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
     engine: Engine, description: EngineDescription
 ) -> None:
     # Only where vLLM is: this module is imported without it, for the names of its clauses.
-    from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
+    from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 
+    fast_path = ENDPOINTS[Api.CHAT_COMPLETIONS].fast_path
+    assert fast_path is not None
     variants: list[dict[str, Any]] = [
         {},
         {"stream_options": {"include_usage": True}},
@@ -117,7 +119,7 @@ async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
     ]
     for fields in variants:
         streams = []
-        for PlainTextChat.is_enabled in (False, True):
+        for fast_path.is_enabled in (False, True):
             envelope = make_envelope(QUESTION | fields, max_output_tokens=40)
             answer = await ask(engine, envelope)
             assert answer.result.outcome is Outcome.COMPLETED, answer.result
