@@ -7,7 +7,7 @@ from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
 from gpu_workers.requests.prompt_bound import prompt_refusal
 from gpu_workers.sim.endpoints.endpoint import SimEndpoint
 from gpu_workers.sim.endpoints.registry import ENDPOINTS
-from gpu_workers.sim.model import Sequence, count_tokens, plan_sequence
+from gpu_workers.sim.model import SimSequence, count_tokens, plan_sequence
 from gpu_workers.sim.openai_json import AnswerJson
 from gpu_workers.sim.refusal import SimRefusal, context_overflow, min_tokens_above, tier_overflow
 
@@ -22,7 +22,7 @@ class SimAnswer:
         endpoint: SimEndpoint,
         includes_usage: bool,
         prompt_tokens: int,
-        sequences: list[Sequence],
+        sequences: list[SimSequence],
     ) -> None:
         self.changed = asyncio.Event()
         self.streams = envelope.stream

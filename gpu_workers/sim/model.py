@@ -20,7 +20,7 @@ def count_tokens(text: bytes) -> int:
     return max(1, -(-len(text) // BYTES_PER_PROMPT_TOKEN))
 
 
-class Sequence:
+class SimSequence:
     """One choice: its planned tokens, each an id and a text, and how many are generated so far."""
 
     def __init__(
@@ -42,16 +42,16 @@ class Sequence:
     def token_ids(self) -> list[int]:
         return [token_id for token_id, _ in self.tokens[: self.generated]]
 
-    def resumed(self, token_ids: list[int]) -> "Sequence":
+    def resumed(self, token_ids: list[int]) -> "SimSequence":
         """Return the same sequence with these tokens generated already, whatever was planned in
         their place."""
         before = _tokens(token_ids)
-        return Sequence(
+        return SimSequence(
             [*before, *self.tokens[len(before) :]], self.finish_reason, generated=len(before)
         )
 
 
-def plan_sequence(prompt: bytes, choice: int, fields: SharedFields, limit: int) -> Sequence:
+def plan_sequence(prompt: bytes, choice: int, fields: SharedFields, limit: int) -> SimSequence:
     """Draw the tokens that answer a prompt, at most `limit`; each choice has its own."""
     seed = hashlib.blake2s(prompt + choice.to_bytes(2, "big")).digest()
     draw = random.Random(seed)
@@ -60,7 +60,7 @@ def plan_sequence(prompt: bytes, choice: int, fields: SharedFields, limit: int) 
         length = limit
     finish_reason = "stop" if length <= limit and not fields.ignore_eos else "length"
     tokens = _tokens([int(draw.random() * len(WORDS)) for _ in range(min(length, limit))])
-    return _cut_at_stop(tokens, fields.stops) or Sequence(tokens, finish_reason)
+    return _cut_at_stop(tokens, fields.stops) or SimSequence(tokens, finish_reason)
 
 
 def _tokens(token_ids: list[int]) -> list[tuple[int, str]]:
@@ -71,7 +71,7 @@ def _tokens(token_ids: list[int]) -> list[tuple[int, str]]:
     ]
 
 
-def _cut_at_stop(tokens: list[tuple[int, str]], stops: list[str]) -> Sequence | None:
+def _cut_at_stop(tokens: list[tuple[int, str]], stops: list[str]) -> SimSequence | None:
     """Up to the token that completes a stop string, whose text is left out, as vLLM does."""
     text = ""
     for count, (_, piece) in enumerate(tokens, start=1):
@@ -82,5 +82,5 @@ def _cut_at_stop(tokens: list[tuple[int, str]], stops: list[str]) -> Sequence | 
             for token_id, each in tokens[:count]:
                 kept.append((token_id, each[: max(0, end)]))
                 end -= len(each)
-            return Sequence(kept, "stop")
+            return SimSequence(kept, "stop")
     return None
