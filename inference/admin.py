@@ -154,7 +154,15 @@ class WorkerAdmin(ReadOnlyAdmin):
 class DeadLetterAdmin(ReadOnlyAdmin):
     """Never shows a prompt: the table has none."""
 
-    list_display = ["request_id", "pool", "model", "attempts", "died_at", "is_kept", "retry_end"]
+    list_display = [
+        "request_id",
+        "pool",
+        "model",
+        "attempts",
+        "died_at",
+        "is_kept",
+        "retry_outcome",
+    ]
     list_filter = ["pool", "is_kept"]
     search_fields = ["request_id__exact", "model", "last_worker_id"]
     search_help_text = "A whole request id, a model or a worker id"

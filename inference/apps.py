@@ -22,9 +22,9 @@ class InferenceConfig(AppConfig):
             quarantine_problems,
             reservation_problems,
             sum_problems,
-            tally_problems,
+            token_counter_problems,
         )
-        from inference.operations.resync import take_in_what_was_lost
+        from inference.operations.resync import resync_lost_redis
         from inference.usage.collector import is_all_usage_posted
         from inference.usage.invoice_source import RolledUpUsage
         from tenants.billing.invoicing.usage_source import register_usage_source
@@ -35,7 +35,7 @@ class InferenceConfig(AppConfig):
         from tenants.policy.writer import register_forerunner, register_restorer
 
         register_model_source(visible_models)
-        register_forerunner(take_in_what_was_lost)
+        register_forerunner(resync_lost_redis)
         register_restorer(rebuild_budgets)
         register_usage_source(RolledUpUsage())
         register_posting_check(is_all_usage_posted)
@@ -48,7 +48,7 @@ class InferenceConfig(AppConfig):
         register_check("usage quarantine", quarantine_problems)
         register_check("usage reservations", reservation_problems)
         register_check("usage sums", sum_problems)
-        register_check("usage tallies", tally_problems)
+        register_check("usage token counters", token_counter_problems)
         post_migrate.connect(_make_partitions_ahead, sender=self)
 
 

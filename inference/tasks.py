@@ -28,8 +28,8 @@ _T = TypeVar("_T")
 _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
 
 
-@shared_task(name="inference.keep_functions", expires=5)  # type: ignore[untyped-decorator]
-def keep_functions() -> int:
+@shared_task(name="inference.restore_functions", expires=5)  # type: ignore[untyped-decorator]
+def restore_functions() -> int:
     """Give the functions back to a Redis that restarted empty, which gateways and workers may not;
     returns how many libraries it lacked."""
     return _on_dispatch_redis(_load_lost_functions)

@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
                 ),
                 ("retried_at", models.DateTimeField(null=True)),
                 (
-                    "retry_end",
+                    "retry_outcome",
                     models.CharField(
                         blank=True,
                         help_text="An outcome, and what went wrong.",

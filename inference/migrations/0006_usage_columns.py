@@ -26,14 +26,14 @@ class Migration(migrations.Migration):
             model_name="usagerecord",
             name="itl_p50_ms",
             field=models.FloatField(
-                blank=True, null=True, verbose_name="pause between tokens, p50 (ms)"
+                blank=True, null=True, verbose_name="inter-token latency, p50 (ms)"
             ),
         ),
         migrations.AddField(
             model_name="usagerecord",
             name="itl_p95_ms",
             field=models.FloatField(
-                blank=True, null=True, verbose_name="pause between tokens, p95 (ms)"
+                blank=True, null=True, verbose_name="inter-token latency, p95 (ms)"
             ),
         ),
         migrations.AddField(

@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
             field=models.PositiveIntegerField(blank=True, null=True),
         ),
         migrations.CreateModel(
-            name="EngineTally",
+            name="EngineTokenCounter",
             fields=[
                 (
                     "id",
@@ -43,22 +43,21 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("started_at", models.DateTimeField()),
-                ("at", models.DateTimeField()),
-                ("is_final", models.BooleanField(help_text="Told at the end of a drain.")),
+                ("counted_at", models.DateTimeField()),
+                ("is_final", models.BooleanField(help_text="Reported at the end of a drain.")),
                 (
                     "recorded_at",
                     models.DateTimeField(default=django.utils.timezone.now, editable=False),
                 ),
             ],
             options={
-                "verbose_name_plural": "engine tallies",
-                "ordering": ["-at"],
+                "ordering": ["-counted_at"],
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("pool", "worker_id"), name="engine_tally_of_life"
+                        fields=("pool", "worker_id"), name="engine_token_counter_once"
                     )
                 ],
             },
         ),
-        LetWebOnly("EngineTally"),
+        LetWebOnly("EngineTokenCounter"),
     ]

@@ -2,13 +2,13 @@ from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, 
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Gateway, Worker
 from inference.models.rollup import DailyUsage, UsageRollup
-from inference.models.usage import EngineTally, UsageQuarantine, UsageRecord, WastedAttempt
+from inference.models.usage import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
 
 __all__ = [
     "Capability",
     "DailyUsage",
     "DeadLetter",
-    "EngineTally",
+    "EngineTokenCounter",
     "Gateway",
     "Pool",
     "PoolTenant",

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 FORGOTTEN_AFTER = timedelta(days=7)
 # What a later copy leaves as it is.
-_OUR_OWN = ("request_id", "retried_at", "retry_end")
+_OUR_OWN = ("request_id", "retried_at", "retry_outcome")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,9 @@ class DeadLetterManager(models.Manager["DeadLetter"]):
         gone.filter(died_at__lt=now - FORGOTTEN_AFTER).delete()
 
     def note_retry(self, request_id: str, end: str, now: datetime | None = None) -> None:
-        self.filter(request_id=request_id).update(retried_at=now or timezone.now(), retry_end=end)
+        self.filter(request_id=request_id).update(
+            retried_at=now or timezone.now(), retry_outcome=end
+        )
 
 
 class DeadLetter(models.Model):
@@ -60,7 +62,7 @@ class DeadLetter(models.Model):
         "payload kept", help_text="Kept for a day, or until a retry ends well or it is discarded."
     )
     retried_at = models.DateTimeField(null=True)
-    retry_end = models.CharField(
+    retry_outcome = models.CharField(
         "end of the retry", max_length=100, blank=True, help_text="An outcome, and what went wrong."
     )
 

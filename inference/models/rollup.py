@@ -16,7 +16,7 @@ class _Rollup(models.Model):
 
     `requests` is the sum of the five outcomes after it. `wasted_tokens` has those of attempts that
     did not end their request, which are not counted in `requests`. Latencies in ms: TTFT of those
-    that had a first token; of each such request the median pause between its tokens; from arrival
+    that had a first token; of each such request the median inter-token latency; from arrival
     to end of those that completed.
     """
 

@@ -138,27 +138,28 @@ WITH attempts AS (
 told AS (
     SELECT life.id, sum(attempts.generated_tokens) AS tokens,
         bool_or(attempts.generated_tokens IS NULL) AS is_unknown
-    FROM attempts JOIN inference_enginetally AS life USING (pool, worker_id)
-    WHERE attempts.ended_at <= life.at GROUP BY life.id
+    FROM attempts JOIN inference_enginetokencounter AS life USING (pool, worker_id)
+    WHERE attempts.ended_at <= life.counted_at GROUP BY life.id
 )
-SELECT life.pool, life.worker_id, life.at, life.generated_tokens AS counted,
+SELECT life.pool, life.worker_id, life.counted_at, life.generated_tokens AS counted,
     life.unbilled_tokens AS unbilled, coalesce(told.tokens, 0) AS told
-FROM inference_enginetally AS life LEFT JOIN told USING (id)
+FROM inference_enginetokencounter AS life LEFT JOIN told USING (id)
 WHERE life.started_at >= %(from)s AND told.is_unknown IS NOT TRUE
 AND life.generated_tokens <> life.unbilled_tokens + coalesce(told.tokens, 0)
 ORDER BY life.pool, life.worker_id
 """
 
 
-def tally_problems() -> Iterator[str]:
-    """An engine counted other tokens than the attempts of its worker's life have told of."""
+def token_counter_problems() -> Iterator[str]:
+    """An engine counted other tokens than the attempts of its worker have reported."""
     # Of an earlier life some records may be gone with their month.
     first = min(months_present(), default=month_of(timezone.now()))
     for row in _rows(_BY_LIFE, {"from": datetime(first.year, first.month, 1, tzinfo=UTC)}):
         unbilled = f", {row['unbilled']} of them unbilled," if row["unbilled"] else ""
         yield (
-            f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['at']} its engine had "
-            f"generated {row['counted']} tokens{unbilled} and its attempts tell of {row['told']}."
+            f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['counted_at']} its "
+            f"engine had generated {row['counted']} tokens{unbilled} and its attempts report "
+            f"{row['told']}."
         )
 
 
@@ -195,9 +196,9 @@ OR (generated < told AND NOT (has_room AND (
             UNION ALL SELECT untold_by WHERE untold_by IS NOT NULL
         ) AS life
         WHERE NOT EXISTS (
-            SELECT FROM inference_enginetally AS tally
-            WHERE tally.pool = requests.pool AND tally.worker_id = life.worker_id
-            AND (tally.is_final OR tally.at >= requests.finished_at)
+            SELECT FROM inference_enginetokencounter AS counter
+            WHERE counter.pool = requests.pool AND counter.worker_id = life.worker_id
+            AND (counter.is_final OR counter.counted_at >= requests.finished_at)
         )
     )
 )))

@@ -1,8 +1,8 @@
-"""What a Redis that has lost everything is told again, before budgets are rebuilt.
+"""The resync of a Redis that has lost everything, before budgets are rebuilt.
 
 Workers keep in their outboxes what PostgreSQL has not acknowledged, and append it again as soon as
 they are back; gateways reserve again what their open requests may cost. Budgets come from
-PostgreSQL, so all of that is taken in first: otherwise a tenant could spend once more what it
+PostgreSQL, so all of that is ingested first: otherwise a tenant could spend once more what it
 spent in the last moments.
 """
 
@@ -23,26 +23,27 @@ from tenants.policy.writer import NotYet
 
 log = structlog.get_logger(__name__)
 
-# Longer than a worker takes to find a Redis that is back, and to tell it what a minute of an outage
+# Longer than a worker takes to find a Redis that is back, and to send it what a minute of an outage
 # of PostgreSQL leaves in an outbox.
-PATIENCE_SECONDS: Final = 10.0
+TIMEOUT_SECONDS: Final = 10.0
 # The lease, the pause between two copies of the registry, and an outage of some length.
 LIVE_BEFORE: Final = timedelta(seconds=60)
 _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
 
 
-def take_in_what_was_lost(redis: Redis) -> None:
-    """Raises `NotYet` until every worker and gateway that was live of late has told what it holds,
-    or the patience with them is at its end. Then all of it is in PostgreSQL, or reserved."""
+def resync_lost_redis(redis: Redis) -> None:
+    """Ingest what workers and gateways that were live of late have sent again. Raises `NotYet`
+    until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in PostgreSQL, or
+    reserved."""
     _load_lost_functions(redis)
-    silent = {*_silent_workers(redis), *_silent_gateways(redis)}
-    if silent and _seconds_since_loss(redis) < PATIENCE_SECONDS:
+    missing = {*_missing_workers(redis), *_missing_gateways(redis)}
+    if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:
         raise NotYet
-    if silent:
-        log.warning("not_told_again", by=sorted(silent))
+    if missing:
+        log.warning("resync_incomplete", missing=sorted(missing))
     collector = UsageCollector(redis)
     if collector.has_backlog():
-        log.warning("usage_taken_in_before_budgets", entries=collector.drain())
+        log.warning("usage_ingested_before_budgets", entries=collector.drain())
 
 
 def _load_lost_functions(redis: Redis) -> None:
@@ -52,20 +53,20 @@ def _load_lost_functions(redis: Redis) -> None:
             redis.function_load(library_text(files), replace=True)
 
 
-def _silent_workers(redis: Redis) -> list[str]:
+def _missing_workers(redis: Redis) -> list[str]:
     with operator_scope("workers of late"):
         workers = Worker.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
         live = set(workers.values_list("pool", "name"))
-    told = {pool: _members(redis, keys.pool_workers_resynced(pool)) for pool, _ in live}
-    return [f"worker {name} of {pool}" for pool, name in live if name not in told[pool]]
+    resynced = {pool: _members(redis, keys.pool_workers_resynced(pool)) for pool, _ in live}
+    return [f"worker {name} of {pool}" for pool, name in live if name not in resynced[pool]]
 
 
-def _silent_gateways(redis: Redis) -> list[str]:
+def _missing_gateways(redis: Redis) -> list[str]:
     with operator_scope("gateways of late"):
         gateways = Gateway.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
         live = set(gateways.values_list("gateway_id", flat=True))
-    told = _members(redis, keys.gateways_resynced())
-    return [f"gateway {gateway_id}" for gateway_id in live - told]
+    resynced = _members(redis, keys.gateways_resynced())
+    return [f"gateway {gateway_id}" for gateway_id in live - resynced]
 
 
 def _members(redis: Redis, key: str) -> set[str]:

@@ -1,6 +1,6 @@
 """Usage streams are read: every terminal record of every pool, whatever fails.
 
-An entry leaves its stream only after the commit that made it a record (`usage_intake`), so a crash
+An entry leaves its stream only after the commit that made it a record (`ingest`), so a crash
 or an outage means reading it again, which is harmless. In the call in which it leaves, the worker
 that keeps it in its outbox gets a receipt (docs/adr/0013).
 """
@@ -42,11 +42,11 @@ COLLECTORS: Final = 2
 CLAIM_AFTER_MS: Final = 30_000
 CLAIM_EVERY_SECONDS: Final = 10.0
 FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
-# A worker that is away for longer tells all of it again, which is harmless.
+# A worker that is away for longer sends all of it again, which is harmless.
 RECEIPTS_TTL_SECONDS: Final = 7 * 86_400
 MIN_BACKOFF_SECONDS: Final = 0.2
 # Many times what a batch takes.
-POSTING_PATIENCE_SECONDS: Final = 3.0
+POSTING_TIMEOUT_SECONDS: Final = 3.0
 _LOOK_PAUSE_SECONDS: Final = 0.05
 MAX_BACKOFF_SECONDS: Final = 5.0
 
@@ -110,7 +110,7 @@ class UsageCollector:
             total += collected
         return total
 
-    def has_taken_in(self, *, within_seconds: float) -> bool:
+    def has_ingested(self, *, within_seconds: float) -> bool:
         """Whether what is in the streams by now has left them within that time, whatever comes
         meanwhile."""
         waiting = {pool: last for pool in self.pools() if (last := self._newest(pool))}
@@ -263,12 +263,12 @@ def _origin(fields: dict[bytes, bytes] | None) -> str:
 
 
 def is_all_usage_posted() -> bool:
-    """Whether all usage that was told to Redis so far is in the ledger: it has left its stream, as
+    """Whether all usage that was sent to Redis so far is in the ledger: it has left its stream, as
     an entry does only after its commit, and none is in quarantine, whence it may yet be billed.
     Read the ledger afterwards. What an outbox alone holds is not seen. Needs the `operator_scope`.
     """
     with dispatch_redis() as redis:
-        if not UsageCollector(redis).has_taken_in(within_seconds=POSTING_PATIENCE_SECONDS):
+        if not UsageCollector(redis).has_ingested(within_seconds=POSTING_TIMEOUT_SECONDS):
             return False
     return not UsageQuarantine.objects.exists()
 

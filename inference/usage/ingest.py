@@ -16,7 +16,7 @@ from django.db import DataError, IntegrityError, connection, models, transaction
 from django.db import Error as DatabaseFailure
 
 from inference.models import UsageQuarantine, UsageRecord, WastedAttempt
-from inference.usage.engine_counters import keep_tallies
+from inference.usage.engine_counters import store_counters
 from inference.usage.partitions import make_partitions, month_of, months_present
 from inference.usage.recordset import as_json, recordset
 from inference.usage.rollups import add_to_rollups
@@ -51,9 +51,9 @@ class _Table:
         before, and those that the table cannot hold."""
         # In one order, so that collectors that insert the same rows wait, and none for ever.
         own = sorted((each for each in read if isinstance(each[1], self.row)), key=_key)
-        return self._insert_or_part(own)
+        return self._insert_or_split(own)
 
-    def _insert_or_part(self, rows: Sequence[Read]) -> tuple[list[Row], list[Refused]]:
+    def _insert_or_split(self, rows: Sequence[Read]) -> tuple[list[Row], list[Refused]]:
         if not rows:
             return [], []
         try:
@@ -64,8 +64,8 @@ class _Table:
             if len(rows) == 1:
                 return [], [Refused(entry=rows[0][0], reason=first_line(error))]
             middle = len(rows) // 2
-            inserted, refused = self._insert_or_part(rows[:middle])
-            more_inserted, more_refused = self._insert_or_part(rows[middle:])
+            inserted, refused = self._insert_or_split(rows[:middle])
+            more_inserted, more_refused = self._insert_or_split(rows[middle:])
             return inserted + more_inserted, refused + more_refused
 
     def _insert(self, rows: Sequence[Read]) -> list[Row]:
@@ -100,7 +100,7 @@ _WASTE: Final = _Table(WastedAttempt, WasteRow, ["request_id", "attempt"])
 def record_entries(entries: Iterable[StreamEntry]) -> None:
     """Entries to rows, in one transaction; those that cannot be are quarantined in it."""
     with operator_scope("usage collector"):
-        refused = sorted(take_in(entries), key=lambda each: each.entry.stream_id)
+        refused = sorted(ingest(entries), key=lambda each: each.entry.stream_id)
         UsageQuarantine.objects.bulk_create(map(_quarantined, refused), ignore_conflicts=True)
     for each in refused:
         log.error(
@@ -111,18 +111,18 @@ def record_entries(entries: Iterable[StreamEntry]) -> None:
         )
 
 
-def take_in(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
+def ingest(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
     """Records, charges and sums up what can be, within an operator's scope; answers the rest."""
-    return _take_in_or_part(list(entries), now or record_time())
+    return _ingest_or_split(list(entries), now or record_time())
 
 
-def _take_in_or_part(entries: Sequence[StreamEntry], now: datetime) -> list[Refused]:
-    """The last resort: whatever one entry breaks, the others are taken in. What is wrong with the
+def _ingest_or_split(entries: Sequence[StreamEntry], now: datetime) -> list[Refused]:
+    """The last resort: whatever one entry breaks, the others are ingested. What is wrong with the
     database is raised, as it is wrong for all of them and passes. So is a deadlock, which two that
-    take in halves may come to: tenants are in order within a half only."""
+    ingest halves may come to: tenants are in order within a half only."""
     try:
         with transaction.atomic():
-            return _take_in(entries, now)
+            return _ingest_batch(entries, now)
     except Exception as error:
         is_of_database = isinstance(error, DatabaseFailure)
         if is_of_database and not isinstance(error, DataError | IntegrityError):
@@ -130,7 +130,7 @@ def _take_in_or_part(entries: Sequence[StreamEntry], now: datetime) -> list[Refu
         if len(entries) <= 1:
             return [Refused(entry=entry, reason=_unforeseen(error)) for entry in entries]
     middle = len(entries) // 2
-    return _take_in_or_part(entries[:middle], now) + _take_in_or_part(entries[middle:], now)
+    return _ingest_or_split(entries[:middle], now) + _ingest_or_split(entries[middle:], now)
 
 
 def _unforeseen(error: Exception) -> str:
@@ -139,15 +139,15 @@ def _unforeseen(error: Exception) -> str:
     return f"unforeseen {type(error).__name__} in {place.name}, line {place.lineno}"
 
 
-def _take_in(entries: Iterable[StreamEntry], now: datetime) -> list[Refused]:
-    read, tallies, refused = read_entries(entries, now)
+def _ingest_batch(entries: Iterable[StreamEntry], now: datetime) -> list[Refused]:
+    read, counters, refused = read_entries(entries, now)
     known, unknown = _of_known_keys(read)
     _make_missing_partitions(known)
     records, bad_records = _RECORDS.insert_of(known)
     waste, bad_waste = _WASTE.insert_of(known)
     add_to_rollups(row.use() for row in (*records, *waste))
     post_usage(_charges(records), batch_id=uuid.uuid4())
-    return refused + unknown + bad_records + bad_waste + keep_tallies(tallies)
+    return refused + unknown + bad_records + bad_waste + store_counters(counters)
 
 
 def _of_known_keys(read: list[Read]) -> tuple[list[Read], list[Refused]]:

@@ -78,9 +78,9 @@ class RolledUpUsage:
     def attainment(
         self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
     ) -> Iterable[Attainment]:
-        """The time to first token of each request that had one; of pauses, the 95th percentile of
-        each request; of uptime, each hour's share of requests that did not fail, an hour without
-        any counting as up."""
+        """The time to first token of each request that had one; the 95th percentile of each
+        request's inter-token latency; of uptime, each hour's share of requests that did not fail,
+        an hour without any counting as up."""
         first, end = start_of(period), end_of(period)
         hours = (end - first).total_seconds() / 3600
         down = {
@@ -90,12 +90,12 @@ class RolledUpUsage:
         for tenant_id, tier in in_time.keys() | down.keys():
             if tier not in targets:
                 continue
-            ttft, ttft_kept, pauses, pauses_kept = in_time.get((tenant_id, tier), (0, 0, 0, 0))
+            ttft, ttft_kept, itl, itl_kept = in_time.get((tenant_id, tier), (0, 0, 0, 0))
             yield Attainment(
                 tenant_id=tenant_id,
                 tier=tier,
                 ttft=Measured(kept=ttft_kept, total=ttft),
-                inter_token=Measured(kept=pauses_kept, total=pauses),
+                inter_token=Measured(kept=itl_kept, total=itl),
                 uptime=Measured(kept=hours - down.get((tenant_id, tier), 0), total=hours),
             )
 

@@ -1,18 +1,18 @@
-"""Usage entries that could be no rows: taken in once their cause is mended, or thrown away."""
+"""Usage entries that could be no rows: ingested once their cause is mended, or thrown away."""
 
 from collections.abc import Sequence
 
 from django.db import transaction
 
 from inference.models import UsageQuarantine
-from inference.usage.ingest import take_in
+from inference.usage.ingest import ingest
 from inference.usage.rows import StreamEntry
 
 _CHUNK = 500
 
 
 def retry(ids: Sequence[int]) -> tuple[int, int]:
-    """Takes these in again, all of them if none is named: how many are on record now, and how many
+    """Ingest these again, all of them if none is named: how many are on record now, and how many
     stay, each with the reason that it has today. Within an `operator_scope`."""
     wanted = UsageQuarantine.objects.order_by("id")
     if ids:
@@ -31,7 +31,7 @@ def _retry(numbers: list[int]) -> int:
         str(row.id): row
         for row in UsageQuarantine.objects.select_for_update().filter(id__in=numbers)
     }
-    refused = take_in(
+    refused = ingest(
         StreamEntry(pool=row.pool, stream_id=number, data=bytes(row.entry))
         for number, row in rows.items()
     )

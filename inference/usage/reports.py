@@ -1,4 +1,4 @@
-"""What was used and what it cost, summed up by whatever is asked for, from the daily rollups."""
+"""What was used and what it cost, aggregated by any dimensions from the daily rollups."""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ _WITH_ID: Final = (Dimension.TENANT, Dimension.PROJECT, Dimension.API_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class UsageQuery:
     """Days in UTC, both included; what is None is not filtered by."""
 
     first: date
@@ -61,13 +61,13 @@ class Asked:
         return DailyUsage.objects.filter(day__gte=self.first, day__lte=self.last, **filters)
 
 
-def summed(asked: Asked, *, with_latencies: bool) -> "models.QuerySet[Any, Any]":
+def aggregate(query: UsageQuery, *, with_latencies: bool) -> "models.QuerySet[Any, Any]":
     """A row for each group, of its columns, `COUNTERS` and, if wanted, `HISTOGRAMS`."""
     histograms = HISTOGRAMS if with_latencies else ()
     groups: models.QuerySet[Any, Any] = (
-        asked.rows()
+        query.rows()
         .order_by()
-        .values(*(dimension.column for dimension in asked.group_by))
+        .values(*(dimension.column for dimension in query.group_by))
         .annotate(
             **{name: Sum(name) for name in COUNTERS},
             **{name: Sum(name, output_field=HistogramField()) for name in histograms},
@@ -76,8 +76,8 @@ def summed(asked: Asked, *, with_latencies: bool) -> "models.QuerySet[Any, Any]"
     return groups
 
 
-def total_cost_nanos(asked: Asked) -> int:
-    return int(asked.rows().aggregate(nanos=Sum("cost_nanos"))["nanos"] or 0)
+def total_cost_nanos(query: UsageQuery) -> int:
+    return int(query.rows().aggregate(nanos=Sum("cost_nanos"))["nanos"] or 0)
 
 
 def dollars(nanos: int) -> str:

@@ -25,7 +25,7 @@ COUNTERS: Final = (
     "cost_nanos",
 )
 HISTOGRAMS: Final = ("ttft_histogram", "itl_histogram", "duration_histogram")
-SUMMED: Final = (*COUNTERS, *HISTOGRAMS)
+MEASURES: Final = (*COUNTERS, *HISTOGRAMS)
 
 _HOUR_MS: Final = 3_600_000
 
@@ -130,7 +130,7 @@ def _rows(sums: dict[_Key, _Sum]) -> Iterator[dict[str, object]]:
 @cache
 def _upsert() -> str:
     tenant, *others = OWNERS
-    return adding(recordset(UsageRollup, (tenant, "hour", *others, *SUMMED)))
+    return adding(recordset(UsageRollup, (tenant, "hour", *others, *MEASURES)))
 
 
 def adding(hours: str) -> str:
@@ -138,17 +138,17 @@ def adding(hours: str) -> str:
     is SQL for what can stand in a FROM, with the columns of `UsageRollup`."""
     tenant, *others = OWNERS
     hour_key, day_key = (", ".join((tenant, period, *others)) for period in ("hour", "day"))
-    summed = ", ".join(SUMMED)
-    added = ", ".join(f"{name} = kept.{name} + excluded.{name}" for name in SUMMED)
-    sums = ", ".join(f"sum({name})" for name in SUMMED)
+    measures = ", ".join(MEASURES)
+    added = ", ".join(f"{name} = kept.{name} + excluded.{name}" for name in MEASURES)
+    sums = ", ".join(f"sum({name})" for name in MEASURES)
     return f"""
         WITH given AS MATERIALIZED (SELECT * FROM {hours}),
         hours AS (
-            INSERT INTO {UsageRollup._meta.db_table} AS kept ({hour_key}, {summed})
-            SELECT {hour_key}, {summed} FROM given
+            INSERT INTO {UsageRollup._meta.db_table} AS kept ({hour_key}, {measures})
+            SELECT {hour_key}, {measures} FROM given
             ON CONFLICT ({hour_key}) DO UPDATE SET {added}
         )
-        INSERT INTO {DailyUsage._meta.db_table} AS kept ({day_key}, {summed})
+        INSERT INTO {DailyUsage._meta.db_table} AS kept ({day_key}, {measures})
         SELECT {tenant}, (hour AT TIME ZONE 'UTC')::date AS day, {", ".join(others)}, {sums}
         FROM given GROUP BY {day_key} ORDER BY {day_key}
         ON CONFLICT ({day_key}) DO UPDATE SET {added}

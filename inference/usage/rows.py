@@ -156,15 +156,15 @@ class WasteRow(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class TallyRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of `EngineTally`; its fields are the columns."""
+class CounterRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of `EngineTokenCounter`; its fields are the columns."""
 
     pool: str
     worker_id: str
     generated_tokens: int
     unbilled_tokens: int
     started_at: datetime
-    at: datetime
+    counted_at: datetime
     is_final: bool
     recorded_at: datetime
 
@@ -176,11 +176,11 @@ class TallyRow(msgspec.Struct, frozen=True, gc=False):
 Row = RecordRow | WasteRow
 # An entry and the row that it is to be.
 Read = tuple[StreamEntry, Row]
-ReadTally = tuple[StreamEntry, TallyRow]
+ReadCounter = tuple[StreamEntry, CounterRow]
 
 
 class _Clock:
-    """When a batch is taken in, and which times its entries may tell."""
+    """When a batch is ingested, and which times its entries may tell."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -206,11 +206,11 @@ class _Clock:
 
 def read_entries(
     entries: Iterable[StreamEntry], now: datetime
-) -> tuple[list[Read], list[ReadTally], list[Refused]]:
-    """Rows as of now, of usage and of tallies, and what can be none."""
+) -> tuple[list[Read], list[ReadCounter], list[Refused]]:
+    """Rows as of now, of usage and of token counters, and what can be none."""
     clock = _Clock(now)
     read: list[Read] = []
-    tallies: list[ReadTally] = []
+    counters: list[ReadCounter] = []
     refused: list[Refused] = []
     for entry in entries:
         if entry.data is None:
@@ -220,14 +220,14 @@ def read_entries(
         except (WireFormatError, ValueError) as error:
             refused.append(Refused(entry=entry, reason=first_line(error)))
         else:
-            if isinstance(row, TallyRow):
-                tallies.append((entry, row))
+            if isinstance(row, CounterRow):
+                counters.append((entry, row))
             elif row is not None:
                 read.append((entry, row))
-    return read, tallies, refused
+    return read, counters, refused
 
 
-def _row(pool: str, data: bytes, clock: _Clock) -> Row | TallyRow | None:
+def _row(pool: str, data: bytes, clock: _Clock) -> Row | CounterRow | None:
     """None: nobody's usage. Raises `ValueError`."""
     entry = decode_usage(data)
     if entry.pool != pool:
@@ -235,7 +235,7 @@ def _row(pool: str, data: bytes, clock: _Clock) -> Row | TallyRow | None:
     if isinstance(entry, EngineTokenCounter):
         for at_ms in (entry.started_at_ms, entry.at_ms):
             clock.check(at_ms, at_ms, at_ms)
-        return _tally_row(entry, clock.now)
+        return _counter_row(entry, clock.now)
     request_id = uuid.UUID(entry.request_id)
     made_ms = made_at_ms(request_id)
     if isinstance(entry, WasteEntry):
@@ -253,7 +253,9 @@ def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> Reco
     if cost_nanos > _MOST_NANOS:
         raise ValueError(f"out of range: it would cost {cost_nanos} nano-dollars")
     if not all(map(isfinite, (entry.itl_p50_ms or 0.0, entry.itl_p95_ms or 0.0))):
-        raise ValueError("out of range: a pause between tokens is no number of milliseconds")
+        raise ValueError(
+            "out of range: an inter-token latency is not a finite number of milliseconds"
+        )
     return RecordRow(
         request_id=str(request_id),
         tenant_id=_id(entry.tenant_id),
@@ -313,14 +315,14 @@ def _waste_row(request_id: uuid.UUID, entry: WasteEntry, now: datetime) -> Waste
     )
 
 
-def _tally_row(entry: EngineTokenCounter, now: datetime) -> TallyRow:
-    return TallyRow(
+def _counter_row(entry: EngineTokenCounter, now: datetime) -> CounterRow:
+    return CounterRow(
         pool=entry.pool,
         worker_id=entry.worker_id,
         generated_tokens=entry.generated_tokens,
         unbilled_tokens=entry.unbilled_tokens,
         started_at=moment(entry.started_at_ms),
-        at=moment(entry.at_ms),
+        counted_at=moment(entry.at_ms),
         is_final=entry.is_final,
         recorded_at=now,
     )

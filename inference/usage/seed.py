@@ -18,7 +18,7 @@ from gpu_workers.protocol.messages import Outcome
 from inference.histograms import number_sql
 from inference.models.rollup import OWNERS
 from inference.usage.partitions import make_partitions, month_of
-from inference.usage.rollups import SUMMED, adding
+from inference.usage.rollups import MEASURES, adding
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.isolation.scoping import operator_scope
 from tenants.load_seed import seed_load
@@ -89,7 +89,7 @@ drawn AS MATERIALIZED (
         random() AS fate, floor(power(random(), 2) * 3)::integer AS which,
         floor(50 + power(random(), 2) * 4000)::integer AS prompt_tokens,
         floor(5 + power(random(), 2) * 1000)::integer AS output,
-        floor(15 + power(random(), 4) * 3000)::integer AS ttft, 5 + power(random(), 2) * 60 AS pause
+        floor(15 + power(random(), 4) * 3000)::integer AS ttft, 5 + power(random(), 2) * 60 AS itl
     FROM generate_series(1, %s)
 )
 SELECT (lpad(to_hex(at_ms), 12, '0') || '7' || left(noise, 3) || '8' || right(noise, 15))::uuid
@@ -106,9 +106,9 @@ SELECT (lpad(to_hex(at_ms), 12, '0') || '7' || left(noise, 3) || '8' || right(no
         * 100::bigint ELSE 0 END AS cost_nanos,
     100000 * (1 + which)::bigint AS price,
     to_timestamp(at_ms / 1000.0) AS arrived_at,
-    to_timestamp((at_ms + ttft + output * pause) / 1000.0) AS finished_at,
+    to_timestamp((at_ms + ttft + output * itl) / 1000.0) AS finished_at,
     CASE WHEN fate < 0.99 THEN ttft END AS ttft_ms,
-    CASE WHEN fate < 0.99 THEN pause END AS itl_p50_ms
+    CASE WHEN fate < 0.99 THEN itl END AS itl_p50_ms
 FROM drawn JOIN of_load USING (number)
 """
 _RECORD: Final = """
@@ -151,7 +151,7 @@ def _hours() -> str:
     }
     return f"""(
         SELECT {tenant}, date_trunc('hour', arrived_at, 'UTC') AS hour, {", ".join(others)},
-            {", ".join(f"{sums[name]} AS {name}" for name in SUMMED)}
+            {", ".join(f"{sums[name]} AS {name}" for name in MEASURES)}
         FROM seeded GROUP BY {key} ORDER BY {key}
     ) AS seeded_hours"""  # noqa: S608 - names of ours alone
 

@@ -21,7 +21,7 @@ app.conf.beat_schedule = {
         "schedule": 3.0,
     },
     "Redis has its functions": {
-        "task": "inference.keep_functions",
+        "task": "inference.restore_functions",
         "schedule": 2.0,
     },
     "keys show when they were last used": {

@@ -1,4 +1,4 @@
-"""Usage at scale, on servers of its own: how fast it is taken in, and how fast reports are.
+"""Usage at scale, on servers of its own: how fast it is ingested, and how fast reports are.
 
 `make bench-usage` calls it. Prints each figure beside its bar, with --json writes them, and fails
 where a bar is missed. PostgreSQL does not wait for its disk here: a batch has one commit.
@@ -185,7 +185,7 @@ def _questions() -> Iterator[tuple[str, dict[str, str]]]:
 
 def measure_checks() -> dict[str, float]:
     """What fsck compares of usage, each once, in seconds."""
-    from inference.operations.checks import generated_problems, sum_problems, tally_problems
+    from inference.operations.checks import generated_problems, sum_problems, token_counter_problems
     from tenants.isolation.scoping import operator_scope
 
     def compare(check: Callable[[], Iterator[str]]) -> None:
@@ -195,7 +195,7 @@ def measure_checks() -> dict[str, float]:
 
     found = {
         check.__name__: round(timed(lambda: compare(check)), 1)  # noqa: B023 - called at once
-        for check in (sum_problems, generated_problems, tally_problems)
+        for check in (sum_problems, generated_problems, token_counter_problems)
     }
     print(f"fsck of usage, in seconds: {found}; {_busy()}", flush=True)
     return found

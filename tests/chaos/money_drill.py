@@ -224,7 +224,7 @@ async def _count(stack: Stack, answers: list[Answer], drill: str, report: Report
 def _charges(tenant_id: str) -> dict[str, int]:
     from django.db.models import Sum
 
-    from inference.models import EngineTally, UsageQuarantine, UsageRecord, WastedAttempt
+    from inference.models import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
     from tenants.billing.models import AccountName, LedgerAccount
     from tenants.isolation.scoping import operator_scope
 
@@ -242,8 +242,10 @@ def _charges(tenant_id: str) -> dict[str, int]:
             "quarantined": UsageQuarantine.objects.count(),
             "wasted": int(sums["wasted"] or 0) + int(others["wasted"] or 0),
             "generated": int(sums["own"] or 0) + int(others["own"] or 0),
-            "counted": int(EngineTally.objects.aggregate(n=Sum("generated_tokens"))["n"] or 0),
-            "lives": EngineTally.objects.count(),
+            "counted": int(
+                EngineTokenCounter.objects.aggregate(n=Sum("generated_tokens"))["n"] or 0
+            ),
+            "lives": EngineTokenCounter.objects.count(),
         }
 
 

@@ -18,12 +18,12 @@ from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import Handler, TenantView
 from inference.usage.reports import (
-    Asked,
     Dimension,
+    UsageQuery,
+    aggregate,
     counts,
     dollars,
     quantiles,
-    summed,
     total_cost_nanos,
 )
 from inference.usage.rollups import COUNTERS
@@ -90,39 +90,39 @@ class _ReportView(TenantView):
     with_latencies: ClassVar[bool]
 
     def get(self) -> HttpResponse:
-        asked = _asked(self.query, datetime.now(UTC).date())
-        rows = summed(asked, with_latencies=self.with_latencies)
+        query = _usage_query(self.query, datetime.now(UTC).date())
+        rows = aggregate(query, with_latencies=self.with_latencies)
         if self._wants_csv():
-            return self._csv(asked, rows)
-        found = page(rows, self._order(asked), limit=self.query.limit, cursor=self.query.cursor)
+            return self._csv(query, rows)
+        found = page(rows, self._order(query), limit=self.query.limit, cursor=self.query.cursor)
         self.request.accepted_renderer = JSONRenderer()
         self.request.accepted_media_type = JSONRenderer.media_type
         return listed(
             found,
             lambda row: {
                 "object": f"{self.name}.total",
-                **_groups(asked, row),
+                **_groups(query, row),
                 **self.rendered(row),
             },
-            **{"from": asked.first, "to": asked.last, "group_by": asked.group_by},
-            **self.of_all(asked),
+            **{"from": query.first, "to": query.last, "group_by": query.group_by},
+            **self.of_all(query),
         )
 
     def rendered(self, row: Mapping[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
 
-    def of_all(self, asked: Asked) -> dict[str, Any]:
+    def of_all(self, query: UsageQuery) -> dict[str, Any]:
         """Return the totals of all rows."""
         return {}
 
-    def _order(self, asked: Asked) -> Order:
+    def _order(self, query: UsageQuery) -> Order:
         fields = {
             each.column: date.fromisoformat
             if each is Dimension.DAY
             else uuid.UUID
             if each.column.endswith("_id")
             else str
-            for each in asked.group_by
+            for each in query.group_by
         }
         return Order(name=f"{self.name} by {' '.join(fields)}", fields=fields, is_descending=True)
 
@@ -132,14 +132,14 @@ class _ReportView(TenantView):
         renderer, _ = self.perform_content_negotiation(self.request)
         return renderer.format == "csv"
 
-    def _csv(self, asked: Asked, rows: Any) -> HttpResponse:
-        found = page(rows, self._order(asked), limit=_MAX_CSV_ROWS)
+    def _csv(self, query: UsageQuery, rows: Any) -> HttpResponse:
+        found = page(rows, self._order(query), limit=_MAX_CSV_ROWS)
         if found.next_cursor is not None:
             raise InvalidRequest(
                 f"This has more than {_MAX_CSV_ROWS} rows; ask for fewer days or groups.",
                 param="group_by",
             )
-        lines = [_flat({**_groups(asked, row), **self.rendered(row)}) for row in found.rows]
+        lines = [_flat({**_groups(query, row), **self.rendered(row)}) for row in found.rows]
         text = io.StringIO()
         writer = csv.writer(text)
         if lines:
@@ -149,8 +149,8 @@ class _ReportView(TenantView):
             text.getvalue(),
             content_type="text/csv; charset=utf-8",
             headers={
-                "Content-Disposition": f'attachment; filename="{self.name}-{asked.first}'
-                f'-{asked.last}.csv"'
+                "Content-Disposition": f'attachment; filename="{self.name}-{query.first}'
+                f'-{query.last}.csv"'
             },
         )
 
@@ -205,8 +205,8 @@ class CostsView(_ReportView):
     def rendered(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {**counts(row, _COSTS), "cost_dollars": dollars(int(row["cost_nanos"]))}
 
-    def of_all(self, asked: Asked) -> dict[str, Any]:
-        nanos = total_cost_nanos(asked)
+    def of_all(self, query: UsageQuery) -> dict[str, Any]:
+        nanos = total_cost_nanos(query)
         return {"total_cost_nanos": nanos, "total_cost_dollars": dollars(nanos)}
 
 
@@ -218,9 +218,9 @@ class AnyTenantsCostsView(_AnyTenantsReport, CostsView):
     """GET /api/v1/costs."""
 
 
-def _asked(query: ReportQuery, today: date) -> Asked:
+def _usage_query(query: ReportQuery, today: date) -> UsageQuery:
     first, last = _days(query, today)
-    return Asked(
+    return UsageQuery(
         first=first,
         last=last,
         group_by=_dimensions(query.group_by),
@@ -259,10 +259,10 @@ def _sees_all(scope: Any) -> bool:
     return scope is not None and scope.is_operator
 
 
-def _groups(asked: Asked, row: Mapping[str, Any]) -> dict[str, Any]:
+def _groups(query: UsageQuery, row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "date" if each is Dimension.DAY else each.column: row[each.column]
-        for each in asked.group_by
+        for each in query.group_by
     }
 
 

@@ -32,8 +32,8 @@ async def test_a_gateway_whose_redis_lost_its_functions_answers_again_once_they_
         lost = await client.post("/v1/chat/completions", json=CHAT)
         assert lost.status_code == 503
         assert "retry-after" in lost.headers
-        assert await asyncio.to_thread(tasks.keep_functions) == 2
-        assert await asyncio.to_thread(tasks.keep_functions) == 0
+        assert await asyncio.to_thread(tasks.restore_functions) == 2
+        assert await asyncio.to_thread(tasks.restore_functions) == 0
         assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
 
 

@@ -420,7 +420,7 @@ async def test_requests_wait_for_the_snapshot_where_redis_lost_everything(
         await service.snapshot.add_model(MODEL)
         assert (await listed).status_code == 200
         # As the clock has it done: a gateway may not load functions.
-        await asyncio.to_thread(tasks.keep_functions)
+        await asyncio.to_thread(tasks.restore_functions)
         asked = asyncio.create_task(client.post(CHAT, content=body()))
         await eventually(lambda: dispatch_redis.exists(keys.pool_queue(POOL)))
         await worker.start()

@@ -28,10 +28,10 @@ def test_a_letter_that_left_redis_is_kept_no_more_and_its_retry_stays_told() -> 
     DeadLetter.objects.note_retry(letter.request_id, "completed", NOW)
     DeadLetter.objects.see([letter], NOW)
     row = DeadLetter.objects.get()
-    assert (row.is_kept, row.retry_end, row.attempts) == (True, "completed", 3)
+    assert (row.is_kept, row.retry_outcome, row.attempts) == (True, "completed", 3)
     DeadLetter.objects.see([], NOW)
     row = DeadLetter.objects.get()
-    assert (row.is_kept, row.retry_end) == (False, "completed")
+    assert (row.is_kept, row.retry_outcome) == (False, "completed")
 
 
 def test_a_letter_long_gone_is_forgotten() -> None:

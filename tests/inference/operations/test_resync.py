@@ -85,7 +85,7 @@ def test_there_is_no_receipt_before_the_commit(
     assert receipts(redis) == {1}
 
 
-def test_an_entry_that_is_told_again_is_recorded_once_and_has_its_receipt(
+def test_an_entry_that_is_sent_again_is_recorded_once_and_has_its_receipt(
     redis: Redis, api_key: ApiKey
 ) -> None:
     request_id = append(redis, api_key, 1)
@@ -154,7 +154,7 @@ def test_an_emptied_redis_waits_for_the_workers_that_were_there(
     assert UsageRecord.objects.count() == 1
 
 
-def test_what_was_told_again_counts_against_the_budgets(redis: Redis, api_key: ApiKey) -> None:
+def test_what_was_resynced_counts_against_the_budgets(redis: Redis, api_key: ApiKey) -> None:
     now = datetime.now(UTC)
     entry = usage_entry(
         api_key,
@@ -173,7 +173,7 @@ def test_who_does_not_come_back_is_not_waited_for_for_ever(
 ) -> None:
     see_worker("gone")
     Gateway.objects.see(["gone"])
-    monkeypatch.setattr(resync, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(resync, "TIMEOUT_SECONDS", 0.2)
     assert writer.reconcile_policy()
     assert writer.written_version() is not None
 

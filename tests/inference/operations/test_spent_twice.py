@@ -107,7 +107,7 @@ def test_what_was_late_the_first_time_stays_spent(redis: Redis, api_key: ApiKey)
 def test_what_waits_in_a_stream_stays_spent(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.usage.collector.POSTING_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("inference.usage.collector.POSTING_TIMEOUT_SECONDS", 0)
     append(redis, entry_of(api_key))
     settle(redis, api_key)
     look_for(minutes=3)

@@ -22,7 +22,7 @@ from gpu_workers.protocol.messages import (
 from gpu_workers.protocol.request_id import new_request_id
 from inference import models
 from inference.models import UsageQuarantine, UsageRecord, Worker
-from inference.operations.checks import attempt_problems, generated_problems, tally_problems
+from inference.operations.checks import attempt_problems, generated_problems, token_counter_problems
 from inference.usage import quarantine
 from inference.usage.collector import UsageCollector
 from inference.usage.partitions import make_partitions, month_of, months_later
@@ -115,7 +115,7 @@ def lived(worker_id: str, *, until: datetime = ARRIVED) -> None:
 
 
 def problems() -> list[str]:
-    return [*generated_problems(), *tally_problems()]
+    return [*generated_problems(), *token_counter_problems()]
 
 
 # Tallies ------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_of_each_life_the_newest_tally_is_kept(redis: Redis) -> None:
 def _kept() -> dict[str, tuple[int, bool]]:
     return {
         row.worker_id: (row.generated_tokens, row.is_final)
-        for row in models.EngineTally.objects.all()
+        for row in models.EngineTokenCounter.objects.all()
     }
 
 
@@ -165,7 +165,7 @@ def test_a_tally_is_for_operators_alone(redis: Redis, api_key: ApiKey) -> None:
         pytest.raises(DatabaseError, match="permission denied"),
         tenant_scope(api_key.tenant_id),
     ):
-        models.EngineTally.objects.count()
+        models.EngineTokenCounter.objects.count()
 
 
 # What adds up -------------------------------------------------------------------------------------
@@ -207,20 +207,20 @@ def test_what_was_handed_over_adds_up(drained: UsageEntry) -> None:
         ),
         (
             "DELETE FROM inference_wastedattempt",
-            ["its attempts generated 6 tokens, and 10 are", "14 tokens and its attempts tell of 9"],
+            ["its attempts generated 6 tokens, and 10 are", "14 tokens and its attempts report 9"],
         ),
         (
             "UPDATE inference_usagerecord SET generated_tokens = 7 WHERE attempt = 2",
-            ["its attempts generated 12 tokens", "6 tokens and its attempts tell of 7"],
+            ["its attempts generated 12 tokens", "6 tokens and its attempts report 7"],
         ),
         (
-            "UPDATE inference_enginetally SET generated_tokens = 15 WHERE is_final AND "
+            "UPDATE inference_enginetokencounter SET generated_tokens = 15 WHERE is_final AND "
             "worker_id = 'w#1'",
-            ["Worker w#1 of the pool usage-tests", "15 tokens and its attempts tell of 14"],
+            ["Worker w#1 of the pool usage-tests", "15 tokens and its attempts report 14"],
         ),
         (
             "DELETE FROM inference_usagerecord WHERE attempt = 1",
-            ["14 tokens and its attempts tell of 5"],
+            ["14 tokens and its attempts report 5"],
         ),
     ],
 )
@@ -244,9 +244,9 @@ def test_a_tally_speaks_of_its_own_moment(redis: Redis, api_key: ApiKey) -> None
 def test_what_leaves_no_record_is_no_difference(redis: Redis, api_key: ApiKey) -> None:
     tell(redis, record(api_key, tokens=5), tally(12, unbilled_tokens=7))
     assert problems() == []
-    models.EngineTally.objects.update(unbilled_tokens=6)
+    models.EngineTokenCounter.objects.update(unbilled_tokens=6)
     (problem,) = problems()
-    assert "generated 12 tokens, 6 of them unbilled, and its attempts tell of 5" in problem
+    assert "generated 12 tokens, 6 of them unbilled, and its attempts report 5" in problem
 
 
 def test_what_workers_were_too_old_to_tell_is_no_difference(redis: Redis, api_key: ApiKey) -> None:
