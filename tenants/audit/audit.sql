@@ -41,15 +41,15 @@ CREATE UNLOGGED TABLE tenants_auditpending (
 -- A commit fires its deferred triggers in rounds: what these queue comes after all that were queued
 -- before. So the lock below is taken when the foreign keys of the transaction have theirs: who
 -- took it before would wait, holding it, for a row of somebody who waits for it.
-CREATE FUNCTION penstock_audit_come_due() RETURNS trigger
+CREATE FUNCTION penstock_audit_mark_due() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
     UPDATE tenants_auditpending SET is_due = true WHERE id = NEW.id;
     RETURN NULL;
 END $$;
 
-CREATE CONSTRAINT TRIGGER audit_come_due AFTER INSERT ON tenants_auditpending
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_audit_come_due();
+CREATE CONSTRAINT TRIGGER audit_mark_due AFTER INSERT ON tenants_auditpending
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_audit_mark_due();
 
 -- Note an event; it comes into its chain while the transaction commits.
 CREATE FUNCTION penstock_audit_append(
@@ -145,7 +145,7 @@ BEGIN
 END $$;
 
 -- Text is cut, so that an event stays small.
-CREATE FUNCTION penstock_audit_cut(value jsonb) RETURNS jsonb
+CREATE FUNCTION penstock_audit_truncate(value jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
         WHEN octet_length(value::text) > 1000 THEN to_jsonb(left(value::text, 500) || '…')
@@ -154,7 +154,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- {"field": [before, after]}. Secrets say "changed"; what may name a person is left to
--- penstock_audit_only.
+-- penstock_audit_diff_of.
 CREATE FUNCTION penstock_audit_diff(
     before jsonb, after jsonb, secret text[], personal text[]
 ) RETURNS jsonb
@@ -163,18 +163,18 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
         WHEN field = ANY (secret) THEN '"changed"'
         WHEN field = ANY (personal) THEN '"personal"'
         ELSE jsonb_build_array(
-            penstock_audit_cut(before -> field), penstock_audit_cut(after -> field))
+            penstock_audit_truncate(before -> field), penstock_audit_truncate(after -> field))
     END), '{}')
     FROM jsonb_object_keys(coalesce(after, before)) AS field
     WHERE coalesce(before -> field, 'null') <> coalesce(after -> field, 'null')
 $$;
 
 -- The same for some fields only.
-CREATE FUNCTION penstock_audit_only(before jsonb, after jsonb, fields text[])
+CREATE FUNCTION penstock_audit_diff_of(before jsonb, after jsonb, fields text[])
 RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(field, jsonb_build_array(
-        penstock_audit_cut(before -> field), penstock_audit_cut(after -> field))), '{}')
+        penstock_audit_truncate(before -> field), penstock_audit_truncate(after -> field))), '{}')
     FROM unnest(fields) AS field
     WHERE coalesce(before -> field, 'null') <> coalesce(after -> field, 'null')
 $$;
@@ -249,7 +249,7 @@ BEGIN
                 of_tenant, what, kind, coalesce(after, before) ->> key_column,
                 penstock_audit_label(coalesce(after, before), label),
                 penstock_audit_diff(before - noise, after - noise, secret, personal),
-                penstock_audit_only(before, after, personal));
+                penstock_audit_diff_of(before, after, personal));
         END LOOP;
     ELSE
         IF tenants > 200 THEN
@@ -266,7 +266,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION penstock_audit_refuse() RETURNS trigger
+CREATE FUNCTION penstock_refuse_write() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE insufficient_privilege
@@ -299,11 +299,11 @@ CREATE POLICY appending ON tenants_auditevent FOR INSERT TO CURRENT_USER WITH CH
 CREATE POLICY appending ON tenants_personaldetail FOR INSERT TO CURRENT_USER WITH CHECK (true);
 
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON tenants_auditevent
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER erase_only BEFORE UPDATE OR TRUNCATE ON tenants_personaldetail
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON tenants_auditchain
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 ALTER TABLE tenants_auditevent ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE tenants_personaldetail ENABLE ALWAYS TRIGGER erase_only;
 ALTER TABLE tenants_auditchain ENABLE ALWAYS TRIGGER heads_stay;

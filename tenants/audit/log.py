@@ -46,8 +46,8 @@ def seal_now() -> None:
     """Bring what the open transaction changed into the log already, where it is to be read or
     erased before the commit. Others who commit wait from here on."""
     with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS audit_come_due, audit_seal IMMEDIATE")
-        cursor.execute("SET CONSTRAINTS audit_come_due, audit_seal DEFERRED")
+        cursor.execute("SET CONSTRAINTS audit_mark_due, audit_seal IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS audit_mark_due, audit_seal DEFERRED")
 
 
 # Reading ----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
                     "inter_token_target_ms",
                     models.PositiveIntegerField(
                         default=100,
-                        help_text="Promised for 99 % of the pauses between tokens.",
+                        help_text="Promised for 99 % of inter-token latencies.",
                         validators=[django.core.validators.MinValueValidator(1)],
                         verbose_name="inter-token target (ms)",
                     ),
@@ -615,7 +615,7 @@ class Migration(migrations.Migration):
             model_name="quota",
             constraint=models.CheckConstraint(
                 condition=models.Q(("project", None), ("api_key", None), _connector="OR"),
-                name="quota_at_one_place",
+                name="quota_single_scope",
             ),
         ),
         migrations.AddConstraint(

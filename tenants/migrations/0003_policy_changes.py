@@ -9,15 +9,15 @@ from tenants.isolation.row_security import LetWebOnly
 # and its row is locked for the commit only, not from the change on: in the second round of the
 # deferred triggers, when the transaction's foreign keys have their locks (see audit.sql).
 NUMBER_CHANGES = """
-CREATE FUNCTION penstock_policy_change_comes_due() RETURNS trigger
+CREATE FUNCTION penstock_policy_change_mark_due() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     UPDATE tenants_policychange SET part = part WHERE id = NEW.id;
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER policy_change_comes_due AFTER INSERT ON tenants_policychange
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_policy_change_comes_due();
-CREATE FUNCTION penstock_number_policy_change() RETURNS trigger
+CREATE CONSTRAINT TRIGGER policy_change_mark_due AFTER INSERT ON tenants_policychange
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_policy_change_mark_due();
+CREATE FUNCTION penstock_assign_policy_version() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE number bigint;
 BEGIN
@@ -27,14 +27,14 @@ BEGIN
     UPDATE tenants_policychange SET version = number WHERE id = NEW.id;
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER number_policy_change AFTER UPDATE ON tenants_policychange
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.version IS NULL) EXECUTE FUNCTION penstock_number_policy_change();
+CREATE CONSTRAINT TRIGGER assign_policy_version AFTER UPDATE ON tenants_policychange
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.version IS NULL) EXECUTE FUNCTION penstock_assign_policy_version();
 """
 NUMBER_NO_CHANGES = """
-DROP TRIGGER number_policy_change ON tenants_policychange;
-DROP FUNCTION penstock_number_policy_change();
-DROP TRIGGER policy_change_comes_due ON tenants_policychange;
-DROP FUNCTION penstock_policy_change_comes_due();
+DROP TRIGGER assign_policy_version ON tenants_policychange;
+DROP FUNCTION penstock_assign_policy_version();
+DROP TRIGGER policy_change_mark_due ON tenants_policychange;
+DROP FUNCTION penstock_policy_change_mark_due();
 """
 
 

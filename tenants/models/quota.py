@@ -67,7 +67,7 @@ class Quota(AffectsPolicy):
         ordering = ["limit"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(project=None) | Q(api_key=None), name="quota_at_one_place"
+                condition=Q(project=None) | Q(api_key=None), name="quota_single_scope"
             ),
             models.UniqueConstraint(
                 fields=["tenant", "limit"],

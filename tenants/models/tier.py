@@ -41,7 +41,7 @@ class Tier(AffectsPolicy):
         "inter-token target (ms)",
         validators=_AT_LEAST_ONE,
         default=100,
-        help_text="Promised for 99 % of the pauses between tokens.",
+        help_text="Promised for 99 % of inter-token latencies.",
     )
     uptime_percent = models.DecimalField(
         max_digits=6,

@@ -132,7 +132,7 @@ class BalanceAlertAdmin(NeverDeleted):
 
 @admin.register(Event)
 class EventAdmin(LogAdmin):
-    list_display = ["type", "tenant", "occurred_at", "spread_at"]
+    list_display = ["type", "tenant", "occurred_at", "fanned_out_at"]
     list_filter = [("tenant", AutocompleteSelectFilter), ("type", ChoicesDropdownFilter)]
     search_fields = ["tenant__name", "key", "id__startswith"]
     list_select_related = ["tenant"]

@@ -78,14 +78,14 @@ def spread_events(now: datetime | None = None) -> int:
     how many events."""
     now = now or datetime.now(UTC)
     with operator_scope("spread of events"):
-        waiting = Event.objects.filter(spread_at=None).order_by("created_at")
+        waiting = Event.objects.filter(fanned_out_at=None).order_by("created_at")
         events = list(waiting.select_for_update(skip_locked=True)[:_EVENTS_AT_ONCE])
         if not events:
             return 0
         tenant_ids = {event.tenant_id for event in events}
         _make_deliveries(events, tenant_ids, now)
         _make_emails(events, tenant_ids, now)
-        Event.objects.filter(pk__in=[event.pk for event in events]).update(spread_at=now)
+        Event.objects.filter(pk__in=[event.pk for event in events]).update(fanned_out_at=now)
     return len(events)
 
 
@@ -369,7 +369,7 @@ def delete_events(events: QuerySet[Event]) -> None:
 
 def _old_events(now: datetime) -> QuerySet[Event]:
     return (
-        Event.objects.filter(created_at__lt=now - KEPT, spread_at__isnull=False)
+        Event.objects.filter(created_at__lt=now - KEPT, fanned_out_at__isnull=False)
         .exclude(deliveries__state=DeliveryState.PENDING)
         .exclude(emails__state="pending")
         .order_by("created_at")
@@ -383,7 +383,7 @@ def overdue_problems(now: datetime | None = None) -> list[str]:
     """For fsck: what should have been sent an hour ago and nobody has taken up."""
     long_ago = (now or datetime.now(UTC)) - timedelta(hours=1)
     counts = {
-        "events wait to be told": Event.objects.filter(spread_at=None, created_at__lt=long_ago),
+        "events wait to be told": Event.objects.filter(fanned_out_at=None, created_at__lt=long_ago),
         "webhook deliveries are overdue": Delivery.objects.filter(
             state=DeliveryState.PENDING, next_attempt_at__lt=long_ago
         ),

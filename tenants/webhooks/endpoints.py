@@ -136,7 +136,7 @@ def send_test(endpoint: Endpoint) -> Delivery:
         key=str(uuid.uuid4()),
         data={"endpoint_id": endpoint.pk, "message": "A test of this webhook endpoint."},
         occurred_at=now,
-        spread_at=now,
+        fanned_out_at=now,
     )
     return Delivery.objects.create(
         tenant_id=endpoint.tenant_id, event=event, endpoint=endpoint, next_attempt_at=now

@@ -114,7 +114,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
 
     def get_fieldsets(self, request: HttpRequest, invoice: Any = None) -> Any:
         """What holds a draft up stands beside its state; nothing is said of what did not happen."""
-        facts = ["name", "tenant_link", "month_name", "condition", "waits_because", "amount_due"]
+        facts = ["name", "tenant_link", "month_name", "condition", "blocked_reason", "amount_due"]
         return [
             (None, {"fields": [name for name in facts if _has(invoice, name)]}),
             ("Lines", {"fields": ["lines_table"]}),
@@ -144,7 +144,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
         },
     )
     def condition(self, invoice: Invoice) -> str:
-        if invoice.is_draft and invoice.waits_because:
+        if invoice.is_draft and invoice.blocked_reason:
             return "held up"
         return "overdue" if invoice.is_overdue else str(invoice.state)
 

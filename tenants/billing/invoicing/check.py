@@ -244,8 +244,8 @@ def draft_problems() -> Iterator[str]:
     review_days = 0 if seller is None else seller.review_days
     for draft in Invoice.objects.filter(state=InvoiceState.DRAFT).order_by("period", "id"):
         name = f"Draft {draft.id} of {draft.month}, tenant {draft.tenant_id},"
-        if draft.waits_because:
-            yield f"{name} could not be issued: {draft.waits_because}"
+        if draft.blocked_reason:
+            yield f"{name} could not be issued: {draft.blocked_reason}"
         elif review_days is not None:
             ripe_at = draft.drafted_at + timedelta(review_days)
             if timezone.now() > ripe_at + _MONTH_END_EVERY * 2:

@@ -58,7 +58,7 @@ def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
         invoice.seller_details = _details(seller)
         if not invoice.tenant.is_closed:
             invoice.buyer_name = invoice.tenant.name
-        invoice.waits_because = ""
+        invoice.blocked_reason = ""
         _lessen_what_is_owed(invoice)
         invoice.save()
         _post_sla_credits(invoice, is_reversed=False)

@@ -83,4 +83,4 @@ def _keep_waiting(invoice_id: uuid.UUID, error: Exception) -> None:
     with operator_scope("invoices issue"):
         drafts = Invoice.objects.filter(id=invoice_id, state=InvoiceState.DRAFT)
         # Tried every day, and on record once.
-        drafts.exclude(waits_because=problem[:500]).update(waits_because=problem[:500])
+        drafts.exclude(blocked_reason=problem[:500]).update(blocked_reason=problem[:500])

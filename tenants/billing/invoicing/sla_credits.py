@@ -1,6 +1,7 @@
 """What a tenant gets back for promises that were not kept in a month.
 
-    TTFT and pauses: 99 % within the tier's target.     uptime: the tier's percentage of the month.
+    TTFT, inter-token latency: 99 % within the tier's target.
+    uptime: the tier's percentage of the month.
 
 A shortfall is credited by the schedule (`SlaCreditStep`), in percent of what the month's usage in
 that tier cost. Of a tier's promises the one with the highest credit counts: credits do not add up.

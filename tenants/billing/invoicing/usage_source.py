@@ -48,8 +48,8 @@ class UsageLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """How a promise was kept in a month: `kept` of `total`. Requests for the time to first token,
-    pauses between tokens, hours for uptime."""
+    """How a promise was kept in a month: `kept` of `total`. Requests for TTFT and inter-token
+    latency, hours for uptime."""
 
     kept: float
     total: float

@@ -21,20 +21,20 @@ BEGIN
 END $$;
 
 -- Whether a debit adds to what an account holds (1) or takes from it (-1).
-CREATE FUNCTION penstock_ledger_sense(account text) RETURNS integer
+CREATE FUNCTION penstock_ledger_sign(account text) RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN account IN (
         'promotional_credit', 'sla_credit', 'prepaid_credit', 'revenue') THEN -1 ELSE 1 END
 $$;
 
 -- As ledger_chain.py writes a time; '' for none.
-CREATE FUNCTION penstock_ledger_moment(moment timestamptz) RETURNS text
+CREATE FUNCTION penstock_ledger_timestamp(moment timestamptz) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), '')
 $$;
 
 -- As the audit log encodes one part of what is hashed; inlined, so cheap.
-CREATE FUNCTION penstock_ledger_part(part text) RETURNS bytea
+CREATE FUNCTION penstock_ledger_encode(part text) RETURNS bytea
 LANGUAGE sql STABLE AS $$
     SELECT convert_to(
         octet_length(convert_to(coalesce(part, ''), 'UTF8')) || ':' || coalesce(part, ''), 'UTF8')
@@ -85,22 +85,22 @@ BEGIN
         ) WITH ORDINALITY AS line(account, nanos, model, day, requests, place)
     ), digests AS (
         SELECT id, sha256(string_agg(
-            penstock_ledger_part(position::text) || penstock_ledger_part(account)
-            || penstock_ledger_part(nanos::text) || penstock_ledger_part(model)
-            || penstock_ledger_part(to_char(day, 'YYYY-MM-DD'))
-            || penstock_ledger_part(requests::text), ''::bytea ORDER BY position)) AS digest
+            penstock_ledger_encode(position::text) || penstock_ledger_encode(account)
+            || penstock_ledger_encode(nanos::text) || penstock_ledger_encode(model)
+            || penstock_ledger_encode(to_char(day, 'YYYY-MM-DD'))
+            || penstock_ledger_encode(requests::text), ''::bytea ORDER BY position)) AS digest
         FROM lines GROUP BY id
     ), posted AS (
         INSERT INTO billing_ledgertransaction (id, tenant_id, sequence, at, kind, reference, memo,
             expires_at, actor_kind, actor_id, previous_hash, hash)
         SELECT id, tenant_id, sequence, at, kind, reference, memo, expires_at, actor_kind, actor_id,
             previous_hash, sha256(previous_hash
-                || penstock_ledger_part(tenant_id::text) || penstock_ledger_part(sequence::text)
-                || penstock_ledger_part(penstock_ledger_moment(at)) || penstock_ledger_part(kind)
-                || penstock_ledger_part(reference) || penstock_ledger_part(memo)
-                || penstock_ledger_part(penstock_ledger_moment(expires_at))
-                || penstock_ledger_part(actor_kind) || penstock_ledger_part(actor_id)
-                || penstock_ledger_part(encode(digest, 'hex')))
+                || penstock_ledger_encode(tenant_id::text) || penstock_ledger_encode(sequence::text)
+                || penstock_ledger_encode(penstock_ledger_timestamp(at)) || penstock_ledger_encode(kind)
+                || penstock_ledger_encode(reference) || penstock_ledger_encode(memo)
+                || penstock_ledger_encode(penstock_ledger_timestamp(expires_at))
+                || penstock_ledger_encode(actor_kind) || penstock_ledger_encode(actor_id)
+                || penstock_ledger_encode(encode(digest, 'hex')))
         FROM given LEFT JOIN digests USING (id)
         RETURNING tenant_id, id, sequence, hash, kind
     ), written AS (
@@ -111,7 +111,7 @@ BEGIN
         SELECT tenant_id, account, sum(nanos) AS nanos FROM lines GROUP BY tenant_id, account
     ), held AS (
         UPDATE billing_ledgeraccount AS held
-        SET balance_nanos = balance_nanos + nanos * penstock_ledger_sense(account)
+        SET balance_nanos = balance_nanos + nanos * penstock_ledger_sign(account)
         FROM moved WHERE held.tenant_id = moved.tenant_id AND held.name = account
     )
     UPDATE billing_ledgerhead AS head SET sequence = posted.sequence, hash = posted.hash,
@@ -123,7 +123,7 @@ BEGIN
 END $$;
 
 -- What a statement adds to the entries of a transaction comes to nothing.
-CREATE FUNCTION penstock_ledger_check() RETURNS trigger
+CREATE FUNCTION penstock_ledger_check_balance() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     wrong record;
@@ -149,7 +149,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER ledger_balances AFTER INSERT ON billing_ledgerentry
-REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION penstock_ledger_check();
+REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION penstock_ledger_check_balance();
 CREATE CONSTRAINT TRIGGER ledger_has_entries AFTER INSERT ON billing_ledgertransaction
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_ledger_check_entries();
 
@@ -158,7 +158,7 @@ DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION penstock_ledger_chec
 REVOKE ALL ON FUNCTION
     penstock_ledger_lock(uuid[]),
     penstock_ledger_post(jsonb),
-    penstock_ledger_check(),
+    penstock_ledger_check_balance(),
     penstock_ledger_check_entries()
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
@@ -181,13 +181,13 @@ CREATE POLICY posting ON billing_ledgertransaction TO CURRENT_USER USING (true) 
 CREATE POLICY posting ON billing_ledgerentry TO CURRENT_USER USING (true) WITH CHECK (true);
 
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing_ledgertransaction
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing_ledgerentry
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON billing_ledgerhead
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER accounts_stay BEFORE DELETE OR TRUNCATE ON billing_ledgeraccount
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 ALTER TABLE billing_ledgertransaction ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_ledgerentry ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_ledgerhead ENABLE ALWAYS TRIGGER heads_stay;

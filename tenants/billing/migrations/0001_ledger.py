@@ -192,7 +192,7 @@ class Migration(migrations.Migration):
                             ),
                             _connector="OR",
                         ),
-                        name="ledger_account_above_floor",
+                        name="ledger_account_not_negative",
                     ),
                 ],
             },
@@ -226,7 +226,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="ledgerentry",
             constraint=models.CheckConstraint(
-                condition=models.Q(("nanos", 0), _negated=True), name="ledger_entry_moves_something"
+                condition=models.Q(("nanos", 0), _negated=True), name="ledger_entry_not_zero"
             ),
         ),
         BuildTenantWall("LedgerHead"),

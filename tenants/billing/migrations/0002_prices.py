@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                 "constraints": [
                     django.contrib.postgres.constraints.ExclusionConstraint(
                         expressions=[("pool", "="), (tenants.billing.models.price.Period(), "&&")],
-                        name="pool_cost_periods_apart",
+                        name="pool_cost_periods_disjoint",
                         violation_error_message="Another cost holds in a part of this period already; close that one first, or choose a period beside it.",
                     ),
                     models.CheckConstraint(
@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
                             ("effective_until__gte", models.F("effective_from")),
                             _connector="OR",
                         ),
-                        name="pool_cost_period_whole",
+                        name="pool_cost_period_valid",
                         violation_error_message="A period ends after it begins.",
                     ),
                 ],
@@ -199,7 +199,7 @@ class Migration(migrations.Migration):
                             ("adapter", "="),
                             (tenants.billing.models.price.Period(), "&&"),
                         ],
-                        name="price_periods_apart",
+                        name="price_periods_disjoint",
                         violation_error_message="Another price holds in a part of this period already; close that one first, or choose a period beside it.",
                     ),
                     models.CheckConstraint(
@@ -208,12 +208,12 @@ class Migration(migrations.Migration):
                             ("effective_until__gte", models.F("effective_from")),
                             _connector="OR",
                         ),
-                        name="price_period_whole",
+                        name="price_period_valid",
                         violation_error_message="A period ends after it begins.",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("batch_discount_permille__lte", 1000)),
-                        name="price_discount_is_a_part",
+                        name="price_discount_in_range",
                     ),
                 ],
             },
@@ -278,12 +278,12 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(("effective_until__gt", models.F("effective_from"))),
-                        name="correction_period_whole",
+                        name="correction_period_valid",
                         violation_error_message="A period ends after it begins.",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("effective_until__lte", models.F("created_at"))),
-                        name="correction_of_the_past",
+                        name="correction_in_past",
                         violation_error_message="A correction is of the past; for what is to come, set a price.",
                     ),
                     models.CheckConstraint(

@@ -387,7 +387,7 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.UniqueConstraint(fields=("provider", "reference"), name="payment_once"),
                     models.CheckConstraint(
-                        condition=models.Q(("amount_nanos__gt", 0)), name="payment_above_zero"
+                        condition=models.Q(("amount_nanos__gt", 0)), name="payment_positive"
                     ),
                 ],
             },
@@ -488,7 +488,7 @@ class Migration(migrations.Migration):
                     ),
                     _connector="OR",
                 ),
-                name="invoice_number_from_issue_on",
+                name="invoice_numbered_once_issued",
             ),
         ),
         migrations.AddConstraint(
@@ -506,7 +506,7 @@ class Migration(migrations.Migration):
                         ),
                     )
                 ),
-                name="invoice_loses_no_nano",
+                name="invoice_carries_remainder",
             ),
         ),
         migrations.AddConstraint(
@@ -526,7 +526,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="invoice",
             constraint=models.CheckConstraint(
-                condition=models.Q(("payable_nanos__gte", 0)), name="invoice_asks_for_nothing_back"
+                condition=models.Q(("payable_nanos__gte", 0)), name="invoice_payable_not_negative"
             ),
         ),
         BuildTenantWall("Invoice"),

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="invoice",
-            name="waits_because",
+            name="blocked_reason",
             field=models.CharField(blank=True, editable=False, max_length=500),
         ),
         migrations.AddField(

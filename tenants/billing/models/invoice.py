@@ -89,7 +89,7 @@ class Invoice(models.Model):
     buyer_name = models.CharField(max_length=200, editable=False)
     drafted_at = models.DateTimeField(default=timezone.now, editable=False)
     # Of a draft: why it could not be issued the last time.
-    waits_because = models.CharField(max_length=500, blank=True, editable=False)
+    blocked_reason = models.CharField(max_length=500, blank=True, editable=False)
     issued_at = models.DateTimeField(null=True, blank=True, editable=False)
     due_on = models.DateField(null=True, blank=True, editable=False)
     paid_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -119,7 +119,7 @@ class Invoice(models.Model):
                 condition=Q(state="draft", number=None, issued_at=None, sequence=None)
                 | ~Q(state="draft")
                 & Q(number__isnull=False, issued_at__isnull=False, sequence__isnull=False),
-                name="invoice_number_from_issue_on",
+                name="invoice_numbered_once_issued",
             ),
             models.CheckConstraint(
                 condition=Q(
@@ -127,14 +127,14 @@ class Invoice(models.Model):
                     + models.F("brought_forward_nanos")
                     - models.F("payable_nanos")
                 ),
-                name="invoice_loses_no_nano",
+                name="invoice_carries_remainder",
             ),
             models.CheckConstraint(
                 condition=Q(due_nanos=models.F("charges_nanos") + models.F("credits_nanos")),
                 name="invoice_adds_up",
             ),
             models.CheckConstraint(
-                condition=Q(payable_nanos__gte=0), name="invoice_asks_for_nothing_back"
+                condition=Q(payable_nanos__gte=0), name="invoice_payable_not_negative"
             ),
         ]
 

@@ -92,7 +92,7 @@ class LedgerAccount(models.Model):
             models.UniqueConstraint(fields=["tenant", "name"], name="ledger_account_once"),
             models.CheckConstraint(
                 condition=Q(balance_nanos__gte=0) | ~Q(name__in=[each.value for each in FLOORED]),
-                name="ledger_account_above_floor",
+                name="ledger_account_not_negative",
             ),
         ]
 
@@ -168,7 +168,7 @@ class LedgerEntry(models.Model):
         verbose_name_plural = "ledger entries"
         constraints = [
             models.UniqueConstraint(fields=["transaction", "position"], name="ledger_entry_once"),
-            models.CheckConstraint(condition=~Q(nanos=0), name="ledger_entry_moves_something"),
+            models.CheckConstraint(condition=~Q(nanos=0), name="ledger_entry_not_zero"),
         ]
         indexes = [models.Index(fields=["tenant", "day", "model"], name="ledger_entry_of_day")]
 

@@ -34,7 +34,7 @@ class Payment(models.Model):
         ordering = ["-recorded_at"]
         constraints = [
             models.UniqueConstraint(fields=["provider", "reference"], name="payment_once"),
-            models.CheckConstraint(condition=Q(amount_nanos__gt=0), name="payment_above_zero"),
+            models.CheckConstraint(condition=Q(amount_nanos__gt=0), name="payment_positive"),
         ]
 
     def __str__(self) -> str:

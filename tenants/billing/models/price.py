@@ -31,7 +31,7 @@ class Period(Func):
         super().__init__(*(expressions or (F("effective_from"), F("effective_until"))), **extra)
 
 
-def periods_apart(name: str, *fields: str, what: str) -> ExclusionConstraint:
+def disjoint_periods(name: str, *fields: str, what: str) -> ExclusionConstraint:
     """No two rows that are the same in `fields` hold at one moment."""
     return ExclusionConstraint(
         name=name,
@@ -61,7 +61,7 @@ class EffectiveDated(models.Model):
         abstract = True
 
 
-def _whole_period(name: str) -> models.CheckConstraint:
+def _valid_period(name: str) -> models.CheckConstraint:
     return models.CheckConstraint(
         condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
         name=name,
@@ -162,10 +162,12 @@ class Price(TokenPrices, EffectiveDated, AffectsPolicy):
     class Meta:
         ordering = ["model", "tier", "adapter", "-effective_from"]
         constraints = [
-            periods_apart("price_periods_apart", "model", "tier", "adapter", what="Another price"),
-            _whole_period("price_period_whole"),
+            disjoint_periods(
+                "price_periods_disjoint", "model", "tier", "adapter", what="Another price"
+            ),
+            _valid_period("price_period_valid"),
             models.CheckConstraint(
-                condition=Q(batch_discount_permille__lte=WHOLE), name="price_discount_is_a_part"
+                condition=Q(batch_discount_permille__lte=WHOLE), name="price_discount_in_range"
             ),
         ]
 
@@ -199,12 +201,12 @@ class PriceCorrection(TokenPrices):
         constraints = [
             models.CheckConstraint(
                 condition=Q(effective_until__gt=F("effective_from")),
-                name="correction_period_whole",
+                name="correction_period_valid",
                 violation_error_message="A period ends after it begins.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until__lte=F("created_at")),
-                name="correction_of_the_past",
+                name="correction_in_past",
                 violation_error_message="A correction is of the past; for what is to come, "
                 "set a price.",
             ),
@@ -250,8 +252,8 @@ class PoolCost(EffectiveDated):
     class Meta:
         ordering = ["pool", "-effective_from"]
         constraints = [
-            periods_apart("pool_cost_periods_apart", "pool", what="Another cost"),
-            _whole_period("pool_cost_period_whole"),
+            disjoint_periods("pool_cost_periods_disjoint", "pool", what="Another cost"),
+            _valid_period("pool_cost_period_valid"),
         ]
 
     def __str__(self) -> str:

@@ -35,20 +35,20 @@ CREATE TRIGGER period_guard BEFORE INSERT OR UPDATE ON billing_poolcost
 FOR EACH ROW EXECUTE FUNCTION penstock_period_guard();
 
 CREATE TRIGGER append_only BEFORE DELETE OR TRUNCATE ON billing_price
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER append_only BEFORE DELETE OR TRUNCATE ON billing_poolcost
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing_pricecorrection
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON billing_tiermultiplier
-FOR EACH STATEMENT EXECUTE FUNCTION penstock_audit_refuse();
+FOR EACH STATEMENT EXECUTE FUNCTION penstock_refuse_write();
 ALTER TABLE billing_price ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_poolcost ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_pricecorrection ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE billing_tiermultiplier ENABLE ALWAYS TRIGGER append_only;
 
 -- Prices know tiers by name: while one names it that has not ended, a tier keeps its name, and stays.
-CREATE FUNCTION penstock_keep_priced_tier() RETURNS trigger
+CREATE FUNCTION penstock_protect_priced_tier() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     models text;
@@ -63,14 +63,14 @@ BEGIN
     RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 END $$;
 
-CREATE TRIGGER keep_priced BEFORE DELETE ON tenants_tier
-FOR EACH ROW EXECUTE FUNCTION penstock_keep_priced_tier();
-CREATE TRIGGER keep_priced_name BEFORE UPDATE ON tenants_tier FOR EACH ROW
-WHEN (OLD.name <> NEW.name) EXECUTE FUNCTION penstock_keep_priced_tier();
-REVOKE ALL ON FUNCTION penstock_keep_priced_tier() FROM PUBLIC;
+CREATE TRIGGER protect_priced BEFORE DELETE ON tenants_tier
+FOR EACH ROW EXECUTE FUNCTION penstock_protect_priced_tier();
+CREATE TRIGGER protect_priced_name BEFORE UPDATE ON tenants_tier FOR EACH ROW
+WHEN (OLD.name <> NEW.name) EXECUTE FUNCTION penstock_protect_priced_tier();
+REVOKE ALL ON FUNCTION penstock_protect_priced_tier() FROM PUBLIC;
 
 -- What each tier multiplied prices by, and since when.
-CREATE FUNCTION penstock_note_multiplier() RETURNS trigger
+CREATE FUNCTION penstock_record_multiplier() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
     INSERT INTO billing_tiermultiplier (tier, permille, effective_from)
@@ -80,11 +80,11 @@ END $$;
 
 INSERT INTO billing_tiermultiplier (tier, permille, effective_from)
     SELECT name, trunc(price_multiplier * 1000), '2000-01-01T00:00:00Z' FROM tenants_tier;
-CREATE TRIGGER note_first_multiplier AFTER INSERT ON tenants_tier
-FOR EACH ROW EXECUTE FUNCTION penstock_note_multiplier();
-CREATE TRIGGER note_multiplier AFTER UPDATE ON tenants_tier FOR EACH ROW
+CREATE TRIGGER record_first_multiplier AFTER INSERT ON tenants_tier
+FOR EACH ROW EXECUTE FUNCTION penstock_record_multiplier();
+CREATE TRIGGER record_multiplier AFTER UPDATE ON tenants_tier FOR EACH ROW
 WHEN (OLD.price_multiplier IS DISTINCT FROM NEW.price_multiplier OR OLD.name <> NEW.name)
-EXECUTE FUNCTION penstock_note_multiplier();
+EXECUTE FUNCTION penstock_record_multiplier();
 
-REVOKE ALL ON FUNCTION penstock_note_multiplier() FROM PUBLIC;
+REVOKE ALL ON FUNCTION penstock_record_multiplier() FROM PUBLIC;
 REVOKE INSERT, UPDATE, DELETE ON billing_tiermultiplier FROM penstock_web, penstock_operator;

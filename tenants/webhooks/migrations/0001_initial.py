@@ -118,7 +118,7 @@ class Migration(migrations.Migration):
                     "created_at",
                     models.DateTimeField(default=django.utils.timezone.now, editable=False),
                 ),
-                ("spread_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("fanned_out_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 (
                     "tenant",
                     models.ForeignKey(
@@ -404,9 +404,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="event",
             index=models.Index(
-                condition=models.Q(("spread_at", None)),
+                condition=models.Q(("fanned_out_at", None)),
                 fields=["created_at"],
-                name="webhook_event_to_spread",
+                name="webhook_event_to_fan_out",
             ),
         ),
         migrations.AddIndex(

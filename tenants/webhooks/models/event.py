@@ -18,8 +18,8 @@ _TYPES: Final = [(kind.value, kind.value) for kind in EventType]
 
 class Event(models.Model):
     """Something that happened, written in its transaction; published once for each type and key.
-    Once it is spread there is a delivery for each endpoint and an e-mail for each member that are
-    to have it."""
+    Once it is fanned out there is a delivery for each endpoint and an e-mail for each member that
+    are to have it."""
 
     is_audited = False
 
@@ -30,7 +30,7 @@ class Event(models.Model):
     data = models.JSONField(encoder=DjangoJSONEncoder)
     occurred_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
-    spread_at = models.DateTimeField(null=True, blank=True, editable=False)
+    fanned_out_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = ScopedManager["Event"]()
 
@@ -44,8 +44,8 @@ class Event(models.Model):
         indexes = [
             models.Index(
                 fields=["created_at"],
-                condition=models.Q(spread_at=None),
-                name="webhook_event_to_spread",
+                condition=models.Q(fanned_out_at=None),
+                name="webhook_event_to_fan_out",
             ),
             models.Index(fields=["-created_at"], name="webhook_event_newest"),
         ]

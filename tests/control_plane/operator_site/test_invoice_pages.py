@@ -119,7 +119,7 @@ def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: 
 
 def test_a_draft_that_could_not_be_issued_says_why(operator: Client, draft: Invoice) -> None:
     with operator_scope("test"):
-        Invoice.objects.update(waits_because="The counter was gone.")
+        Invoice.objects.update(blocked_reason="The counter was gone.")
     assert "held up" in operator.get(reverse(LIST)).content.decode()
     shown = operator.get(page("change", draft)).content.decode()
     assert shown.index("The counter was gone.") < shown.index("Lines and sums"), "at the top"

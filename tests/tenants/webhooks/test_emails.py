@@ -173,5 +173,5 @@ def test_every_event_has_words_for_an_e_mail(acme: Project, people: dict[str, Me
     told = {message.subject for message in mail.outbox}
     assert len(told) == len(EventType) - 1  # a test is for programs
     assert all(subject.endswith(" (Acme)") for subject in told)
-    assert Event.objects.filter(spread_at=None).count() == 0
+    assert Event.objects.filter(fanned_out_at=None).count() == 0
     assert not Quota.objects.exists()

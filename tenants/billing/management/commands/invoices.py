@@ -175,7 +175,7 @@ def _facts(invoice: Invoice) -> dict[str, Fact]:
         "state": str(invoice.state),
         "amount_due": dollars_and_cents(invoice.payable_nanos),
         "payable_nanos": invoice.payable_nanos,
-        "waits_because": invoice.waits_because or None,
+        "blocked_reason": invoice.blocked_reason or None,
     }
 
 

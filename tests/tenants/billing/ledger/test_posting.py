@@ -146,7 +146,7 @@ def test_two_transactions_of_a_tenant_need_two_calls(acme: Project) -> None:
 def test_no_credit_goes_below_zero(acme: Project, account: str) -> None:
     name = AccountName(account)
     give(acme, name, 5)
-    with pytest.raises(IntegrityError, match="ledger_account_above_floor"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="ledger_account_not_negative"), transaction.atomic():
         give(acme, name, -6)
     assert balances(acme)[account] == 5
 

@@ -338,7 +338,7 @@ def test_why_a_draft_could_not_be_issued_stands_on_it(
         patch.setattr("tenants.billing.invoicing.month_end.issue", fail)
         assert issue_drafts([broken, other]) == 1
     draft = Invoice.objects.get(id=broken)
-    assert draft.waits_because == "RuntimeError: on purpose"
+    assert draft.blocked_reason == "RuntimeError: on purpose"
     found = list(invoice_problems())
     assert found == [
         f"Draft {draft.id} of 2026-10, tenant {acme.tenant.id}, could not be issued: "
@@ -346,7 +346,7 @@ def test_why_a_draft_could_not_be_issued_stands_on_it(
     ]
     assert issue_drafts([broken]) == 1
     draft.refresh_from_db()
-    assert draft.waits_because == ""
+    assert draft.blocked_reason == ""
     assert list(invoice_problems()) == []
 
 

@@ -64,7 +64,7 @@ def test_overlapping_periods_are_refused_by_the_book_and_by_the_database() -> No
     }
     with pytest.raises(ValidationError, match="holds in a part of this period already"):
         price_book.enter(a_price(**overlapping))
-    with pytest.raises(IntegrityError, match="price_periods_apart"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="price_periods_disjoint"), transaction.atomic():
         a_price(**overlapping).save()
     price_book.enter(a_price(effective_from=now + 3 * HOUR))
 
