@@ -38,7 +38,7 @@ class Capability(models.TextChoices):
     VISION = "vision"
 
 
-def _default_capabilities() -> list[str]:
+def default_capabilities() -> list[str]:
     return [Capability.CHAT.value, Capability.COMPLETIONS.value]
 
 
@@ -83,7 +83,7 @@ class ServedModel(_InCatalogue):
     context_tokens = models.PositiveIntegerField(validators=[MinValueValidator(1)])
     owned_by = models.CharField(max_length=100, default="penstock")
     capabilities = ArrayField(
-        models.CharField(max_length=30, choices=Capability), default=_default_capabilities
+        models.CharField(max_length=30, choices=Capability), default=default_capabilities
     )
     is_enabled = models.BooleanField(default=True, help_text="Callers see enabled models only.")
     tenants = models.ManyToManyField(

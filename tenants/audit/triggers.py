@@ -5,7 +5,6 @@ cascades, SQL by hand.
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from django.apps import apps
@@ -15,26 +14,6 @@ from django.db.migrations.operations.base import Operation
 
 from tenants.isolation.row_security import has_migrations_to_apply, has_tenant
 from tenants.models.policy_change import AffectsPolicy
-
-_SQL = Path(__file__).with_name("audit.sql")
-
-
-class InstallAuditLog(Operation):
-    """The functions, rights and triggers of `audit.sql`. The tables must have their walls."""
-
-    reduces_to_sql = True
-    reversible = False
-
-    def state_forwards(self, app_label: str, state: Any) -> None:
-        """The state of the models is not about triggers."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
-    ) -> None:
-        schema_editor.execute(_SQL.read_text(encoding="utf-8"), params=None)
-
-    def describe(self) -> str:
-        return "Install the audit log"
 
 
 class Audit(Operation):

@@ -150,7 +150,7 @@ class GiveRolesTheirRights(Operation):
     and `LetWebOnly` narrow them. The roles must exist: see control_plane/database_roles.py."""
 
     reduces_to_sql = True
-    reversible = True
+    reversible = False
     _rights = "SELECT, INSERT, UPDATE, DELETE"
 
     def state_forwards(self, app_label: str, state: Any) -> None:
@@ -166,19 +166,6 @@ class GiveRolesTheirRights(Operation):
             f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {both}",
             f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {self._rights} ON TABLES TO {both}",
             f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE, SELECT ON SEQUENCES TO {both}",
-        ):
-            schema_editor.execute(statement, params=None)
-
-    def database_backwards(
-        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
-    ) -> None:
-        both = f"{WEB_ROLE}, {OPERATOR_ROLE}"
-        for statement in (
-            f"ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON SEQUENCES FROM {both}",
-            f"ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON TABLES FROM {both}",
-            f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {both}",
-            f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {both}",
-            f"REVOKE USAGE ON SCHEMA public FROM {both}",
         ):
             schema_editor.execute(statement, params=None)
 

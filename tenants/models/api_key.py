@@ -87,7 +87,7 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
 ApiKeyManager = ScopedManager.from_queryset(ApiKeyQuerySet)
 
 
-def _default_scopes() -> list[str]:
+def default_scopes() -> list[str]:
     return [Scope.INFERENCE.value]
 
 
@@ -125,7 +125,7 @@ class ApiKey(AffectsPolicy):
     previous_expires_at = models.DateTimeField(null=True, editable=False)
     scopes = ArrayField(
         models.CharField(max_length=30, choices=[(scope.value, scope.value) for scope in Scope]),
-        default=_default_scopes,
+        default=default_scopes,
     )
     expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: never.")
     allowed_networks = ArrayField(

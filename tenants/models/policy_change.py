@@ -47,8 +47,8 @@ class PolicyChangeQuerySet(models.QuerySet["PolicyChange"]):
 
 
 class PolicyChange(models.Model):
-    """One change. A deferred trigger numbers it while its transaction commits (see the migration
-    `policy_changes`), so versions are in the order of commits, and nobody waits for a long
+    """One change. A deferred trigger numbers it while its transaction commits (see
+    `policy/versions.sql`), so versions are in the order of commits, and nobody waits for a long
     transaction to number their own."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

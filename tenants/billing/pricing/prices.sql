@@ -78,8 +78,6 @@ BEGIN
     RETURN NULL;
 END $$;
 
-INSERT INTO billing_tiermultiplier (tier, permille, effective_from)
-    SELECT name, trunc(price_multiplier * 1000), '2000-01-01T00:00:00Z' FROM tenants_tier;
 CREATE TRIGGER record_first_multiplier AFTER INSERT ON tenants_tier
 FOR EACH ROW EXECUTE FUNCTION penstock_record_multiplier();
 CREATE TRIGGER record_multiplier AFTER UPDATE ON tenants_tier FOR EACH ROW

@@ -1,17 +1,13 @@
-"""fsck of usage: it finds what was spoilt on purpose, and nothing where nothing was; and what was
-on record before there were sums is summed up."""
+"""fsck of usage: it finds what was spoilt on purpose, and nothing where nothing was."""
 
 import io
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import Any
 
 import msgspec
-import psycopg
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 from redis import Redis
@@ -22,7 +18,7 @@ from gpu_workers.protocol.messages import Outcome, Prices
 from gpu_workers.protocol.request_id import new_request_id
 from inference import tasks
 from inference.admission.reservations import Claim, Reservation
-from inference.models import DailyUsage, UsageQuarantine, UsageRecord, UsageRollup
+from inference.models import UsageQuarantine, UsageRecord
 from inference.operations import checks
 from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
@@ -274,29 +270,3 @@ def test_an_entry_is_discarded_by_its_id_alone(too_early: str) -> None:
         quarantine("discard", "999999")
     assert quarantine("discard", str(number)) == {"discarded": 1}
     assert not UsageQuarantine.objects.exists()
-
-
-# What was on record before ----------------------------------------------------------------------
-
-
-def test_what_was_on_record_before_is_summed_up(api_key: ApiKey) -> None:
-    sum_up: Callable[[str, str], str] = import_module("inference.migrations.0008_rollups").sum_up
-    with psycopg.connect(settings.ENV.owner_database_url) as owner:
-        for table, period, model in (
-            ("inference_usagerollup", "hour", UsageRollup),
-            ("inference_dailyusage", "day", DailyUsage),
-        ):
-            # What attempts have wasted is younger than the sums.
-            columns = ", ".join(
-                str(field.column)
-                for field in model._meta.concrete_fields
-                if field.column != "wasted_tokens"
-            )
-            kept = f"SELECT {columns} FROM {table} ORDER BY 1, 2, 3, 4, 5, 6, 7"  # noqa: S608
-            owner.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
-            before = owner.execute(kept).fetchall()
-            owner.execute(f"DELETE FROM {table}")  # noqa: S608
-            owner.execute(sum_up(table, period))
-            assert owner.execute(kept).fetchall() == before
-            assert len(before) == 4
-        owner.rollback()

@@ -1,14 +1,10 @@
 """The usage table by month: where rows go, who may read a part, and how parts come to be."""
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
-from importlib import import_module
 
-import psycopg
 import pytest
-from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,71 +155,3 @@ def test_no_tenant_gets_round_the_wall_through_a_part(acme: Project) -> None:
     with tenant_scope(uuid.uuid4()), connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM inference_usagerecord")
         assert cursor.fetchone() == (0,)
-
-
-# Rows that were there before --------------------------------------------------------------------
-
-
-@pytest.fixture
-def owner() -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    with psycopg.connect(settings.ENV.owner_database_url) as owner:
-        yield owner
-        owner.rollback()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_rows_of_before_the_partitions_are_kept(
-    acme: Project, owner: psycopg.Connection[tuple[object, ...]]
-) -> None:
-    """The migration itself, in a transaction that is undone."""
-    with operator_scope("test"):
-        key_id = ApiKey.objects.get().id
-    ids = [new_request_id(int(moment.timestamp() * 1000)) for moment in _MOMENTS]
-    for statement in (
-        "DROP FUNCTION penstock_make_usage_partition(date)",
-        "DROP FUNCTION penstock_lowest_request_id(timestamptz)",
-        "CREATE TABLE plain (LIKE inference_usagerecord INCLUDING DEFAULTS INCLUDING CONSTRAINTS)",
-        "DROP TABLE inference_usagerecord",
-        "ALTER TABLE plain RENAME TO inference_usagerecord",
-    ):
-        owner.execute(statement)
-    for request_id in ids:
-        owner.execute(
-            "INSERT INTO inference_usagerecord (request_id, tenant_id, project_id, api_key_id,"
-            " tier, service_class, pool, model, adapter, api, stream, attempt, outcome,"
-            " prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, wasted_tokens,"
-            " waste_reason, price_prompt, price_cached, price_completion, price_permille,"
-            " cost_nanos, arrived_at, finished_at, recorded_at) VALUES (%s, %s, %s, %s, 't', 'i',"
-            " 'p', 'm', '', 'completions', true, 1, 'completed', 1, 0, 1, 0, 0, '', 0, 0, 0, 1000,"
-            " 0, now(), now(), now())",
-            [request_id, acme.tenant_id, acme.id, key_id],
-        )
-    owner.execute(
-        "ALTER TABLE inference_usagerecord ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
-    )
-    import_module("inference.migrations.0007_usage_partitions").partition(None, _Editor(owner))
-    found = owner.execute(
-        "SELECT replace(request_id::text, '-', ''), tableoid::regclass::text"
-        " FROM inference_usagerecord ORDER BY request_id"
-    ).fetchall()
-    assert found == [
-        (request_id, f"inference_usagerecord_{moment:y%Ym%m}")
-        for request_id, moment in zip(ids, _MOMENTS, strict=True)
-    ]
-
-
-_MOMENTS = (
-    datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC),
-    datetime(2026, 1, 1, tzinfo=UTC),
-    datetime(2026, 11, 21, tzinfo=UTC),
-)
-
-
-class _Editor:
-    """Executes what a migration says on a connection of the test's."""
-
-    def __init__(self, owner: psycopg.Connection[tuple[object, ...]]) -> None:
-        self._owner = owner
-
-    def execute(self, statement: str, params: None) -> None:
-        self._owner.execute(statement.encode())

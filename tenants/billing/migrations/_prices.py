@@ -1,0 +1,150 @@
+"""The price book: prices and corrections of tokens, multipliers of tiers, costs of pools."""
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.core.validators import MaxValueValidator
+from django.db import migrations, models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from tenants.billing.models.price import Period
+from tenants.migrations._schema import SERIAL_KEY, UUID_KEY, columns
+
+PERIOD = {
+    "effective_from": models.DateTimeField(
+        db_default=Now(), blank=True, help_text="Empty: from now on. Not in the past."
+    ),
+    "effective_until": models.DateTimeField(
+        null=True, blank=True, help_text="Empty: until another takes its place."
+    ),
+    "created_at": models.DateTimeField(db_default=Now(), editable=False),
+    "closed_at": models.DateTimeField(null=True, editable=False),
+}
+TOKEN_PRICES = {
+    "model": models.CharField(max_length=200),
+    "tier": models.CharField(
+        default="",
+        blank=True,
+        max_length=40,
+        help_text="Empty: all tiers, at their multiplier. The price of one tier is not multiplied.",
+    ),
+    "adapter": models.CharField(default="", blank=True, max_length=200, help_text="Empty: all."),
+    **{
+        f"{tokens}_micros_per_million_tokens": models.PositiveBigIntegerField(
+            help_text="Micro-dollars per million tokens."
+        )
+        for tokens in ("prompt", "cached", "completion")
+    },
+    "batch_discount_permille": models.PositiveSmallIntegerField(
+        default=0,
+        validators=[MaxValueValidator(1000)],
+        help_text="Off for requests of the service class batch: 500 is half the price.",
+    ),
+}
+
+PRICE = migrations.CreateModel(
+    "Price",
+    columns(**PERIOD, id=UUID_KEY, **TOKEN_PRICES),
+    options={
+        "ordering": ["model", "tier", "adapter", "-effective_from"],
+        "constraints": [
+            ExclusionConstraint(
+                expressions=[("model", "="), ("tier", "="), ("adapter", "="), (Period(), "&&")],
+                name="price_periods_disjoint",
+                violation_error_message="Another price holds in a part of this period already; close that one first, or choose a period beside it.",
+            ),
+            models.CheckConstraint(
+                condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
+                name="price_period_valid",
+                violation_error_message="A period ends after it begins.",
+            ),
+            models.CheckConstraint(
+                condition=Q(batch_discount_permille__lte=1000), name="price_discount_in_range"
+            ),
+        ],
+    },
+)
+
+PRICE_CORRECTION = migrations.CreateModel(
+    "PriceCorrection",
+    columns(
+        id=UUID_KEY,
+        **TOKEN_PRICES,
+        effective_from=models.DateTimeField(),
+        effective_until=models.DateTimeField(),
+        reason=models.CharField(max_length=500, help_text="Kept for ever: no names."),
+        created_at=models.DateTimeField(db_default=Now(), editable=False),
+    ),
+    options={
+        "ordering": ["-created_at"],
+        "constraints": [
+            models.CheckConstraint(
+                condition=Q(effective_until__gt=F("effective_from")),
+                name="correction_period_valid",
+                violation_error_message="A period ends after it begins.",
+            ),
+            models.CheckConstraint(
+                condition=Q(effective_until__lte=F("created_at")),
+                name="correction_in_past",
+                violation_error_message="A correction is of the past; for what is to come, set a price.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(reason=""),
+                name="correction_has_reason",
+                violation_error_message="Say why.",
+            ),
+        ],
+    },
+)
+
+TIER_MULTIPLIER = migrations.CreateModel(
+    "TierMultiplier",
+    columns(
+        id=SERIAL_KEY,
+        tier=models.CharField(max_length=40),
+        permille=models.PositiveIntegerField(),
+        effective_from=models.DateTimeField(),
+    ),
+    options={"ordering": ["tier", "-effective_from"]},
+)
+
+POOL_COST = migrations.CreateModel(
+    "PoolCost",
+    columns(
+        **PERIOD,
+        id=UUID_KEY,
+        pool=models.CharField(max_length=100),
+        micros_per_gpu_hour=models.PositiveBigIntegerField(
+            help_text="Micro-dollars: 2500000 is $2.50."
+        ),
+        gpus_per_worker=models.PositiveSmallIntegerField(default=1),
+    ),
+    options={
+        "ordering": ["pool", "-effective_from"],
+        "constraints": [
+            ExclusionConstraint(
+                expressions=[("pool", "="), (Period(), "&&")],
+                name="pool_cost_periods_disjoint",
+                violation_error_message="Another cost holds in a part of this period already; close that one first, or choose a period beside it.",
+            ),
+            models.CheckConstraint(
+                condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
+                name="pool_cost_period_valid",
+                violation_error_message="A period ends after it begins.",
+            ),
+        ],
+    },
+)
+
+POOL_HOUR = migrations.CreateModel(
+    "PoolHour",
+    columns(
+        id=SERIAL_KEY,
+        pool=models.CharField(max_length=100),
+        hour=models.DateTimeField(),
+        worker_ms=models.PositiveBigIntegerField(),
+    ),
+    options={
+        "ordering": ["-hour", "pool"],
+        "constraints": [models.UniqueConstraint(fields=["pool", "hour"], name="pool_hour_once")],
+    },
+)
