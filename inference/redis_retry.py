@@ -1,4 +1,4 @@
-"""Waiting out a Redis that is away, or that came back empty and is being filled again."""
+"""Retry calls while Redis is away, or came back empty and is being filled again."""
 
 import asyncio
 import time
@@ -15,15 +15,17 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 _RETRY_AFTER_SECONDS: Final = 2
 
 
-async def patiently(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
-    """The answer of `call`, which may be repeated, as soon as Redis gives one. Raises `Unavailable`
-    once `until` (of `time.monotonic`) would pass, and whatever waiting does not mend at once."""
+async def retry_until(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
+    """Return the answer of `call`, which must be safe to repeat, as soon as Redis gives one.
+
+    `until` is of `time.monotonic`. Raises `Unavailable` where the next try would begin after it,
+    and any error that is not transient at once."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             return await call()
         except Exception as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             REDIS_ERRORS.inc()
             if time.monotonic() + pause > until:
@@ -35,6 +37,6 @@ async def patiently(call: Callable[[], Awaitable[_T]], *, until: float) -> _T:
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def is_passing(error: Exception) -> bool:
-    """Whether waiting mends it: Redis restarts, fails over, or has not been filled again yet."""
+def is_transient(error: Exception) -> bool:
+    """Return whether a retry may succeed: Redis restarts, fails over, or is being filled again."""
     return isinstance(error, PolicyLost) or redis_errors.is_transient(error)

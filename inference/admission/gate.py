@@ -33,7 +33,7 @@ from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
 from inference.admission.reservations import Claim, Clock, Correction, Place, Reservations
 from inference.charges import Charge
 from inference.errors import InferenceError, ModelNotFound, PolicyLost, Unauthenticated
-from inference.redis_retry import patiently
+from inference.redis_retry import retry_until
 
 __all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
 
@@ -43,7 +43,7 @@ TICKET_SECONDS: Final = 30
 _MINUTE_MS: Final = 60_000
 _LIMITS_KEPT: Final = 10_000
 _NO_LIMITS: Final = packed([])
-# Before a caller is known, its tier's patience is not: this one's is for who it may be.
+# How long a lost snapshot is waited for, before the caller, and so its tier's own limit, is known.
 _LOST_SNAPSHOT_SECONDS: Final = 30.0
 _SLIDING: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
 
@@ -105,7 +105,7 @@ class Admission:
         self, authorization: str | None, *, address: str | None, scope: Scope | None
     ) -> Caller:
         """See `ApiKeyCheck.authenticate`. A snapshot that Redis has lost is waited for."""
-        return await patiently(
+        return await retry_until(
             lambda: self._check.authenticate(authorization, address, scope),
             until=time.monotonic() + _LOST_SNAPSHOT_SECONDS,
         )

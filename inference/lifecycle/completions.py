@@ -29,7 +29,7 @@ from inference.lifecycle.candidates import InferenceRequest, Offer, Offers
 from inference.lifecycle.generation import Generation
 from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
 from inference.lifecycle.settlement import Settlement
-from inference.redis_retry import patiently
+from inference.redis_retry import retry_until
 from inference.streaming.frame_hub import FrameHub
 
 _log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class Completions:
     def __init__(self, settings: GatewaySettings) -> None:
         url = settings.dispatch_redis_url
         self._settings = settings
-        # redis-py's own patience is seconds: better a quick 503 than a caller that waits.
+        # redis-py itself would retry for seconds: better a quick 503 than a caller that waits.
         # A burst waits for a connection: the ordinary pool fails the 101st request at once.
         self._redis: Redis = connect_async_bounded(
             url,
@@ -141,7 +141,7 @@ class Completions:
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
         until = time.monotonic() + caller.tier.max_queue_seconds
-        wanted, instead, why_not = await patiently(
+        wanted, instead, why_not = await retry_until(
             lambda: self._offers_for(caller, request, request_id or new_request_id()), until=until
         )
         admitted = await self._reserve(caller, wanted, instead, until)
@@ -170,7 +170,7 @@ class Completions:
         envelope, tries = wanted.envelope, itertools.count()
         offers = [wanted] if instead is None else [wanted, instead]
         try:
-            return await patiently(
+            return await retry_until(
                 lambda: self.admission.reserve(
                     envelope.request_id,
                     caller,
@@ -210,7 +210,7 @@ class Completions:
 
     async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
         try:
-            answer = await patiently(
+            answer = await retry_until(
                 lambda: self.dispatch.enqueue(
                     generation.envelope, max_queue_length=self._settings.max_queue_length
                 ),
