@@ -74,13 +74,13 @@ def tier_prices(
 
 def worst_case(prompt_tokens: int, output_tokens: int, prices: Prices) -> Charge:
     """What a request may cost at most: bounds or counts of all its prompts and choices."""
-    dearest_prompt = max(prices.prompt, prices.cached)
-    picos = prompt_tokens * dearest_prompt + output_tokens * prices.completion
+    highest_prompt = max(prices.prompt, prices.cached)
+    picos = prompt_tokens * highest_prompt + output_tokens * prices.completion
     return Charge(tokens=prompt_tokens + output_tokens, nanos=_nanos(picos, prices))
 
 
-def dearest(charges: Iterable[Charge]) -> Charge:
-    """What covers any one of them."""
+def upper_bound(charges: Iterable[Charge]) -> Charge:
+    """Return the smallest charge that covers any one of them."""
     every = list(charges)
     return Charge(
         tokens=max(each.tokens for each in every), nanos=max(each.nanos for each in every)

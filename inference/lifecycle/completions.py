@@ -21,7 +21,7 @@ from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission.gate import Admission, Admitted
-from inference.charges import dearest
+from inference.charges import upper_bound
 from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, Outlook
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
@@ -175,7 +175,7 @@ class Completions:
                     envelope.request_id,
                     caller,
                     envelope.pool,
-                    dearest(offer.worst_case for offer in offers),
+                    upper_bound(offer.worst_case for offer in offers),
                     wanted.prices,
                     instead=None if instead is None else instead.place,
                     again=next(tries) > 0,
