@@ -26,8 +26,9 @@ def bearer_token(authorization: str | None) -> str:
     return token.strip()
 
 
-def check_standing(caller: Caller) -> None:
-    """What can end at any moment: the key, its secret, the tenant's good standing."""
+def check_active(caller: Caller) -> None:
+    """Check what can end at any moment: raises `Unauthenticated` for a key that was revoked, has
+    expired or was replaced, `Forbidden` for a tenant that is suspended."""
     key = caller.key
     if key.refusal is not None:
         raise Unauthenticated(key.refusal, code="api_key_revoked")

@@ -110,9 +110,11 @@ class Admission:
             until=time.monotonic() + _LOST_SNAPSHOT_SECONDS,
         )
 
-    async def still(self, caller: Caller, *, address: str | None, scope: Scope | None) -> Caller:
-        """See `ApiKeyCheck.still`."""
-        return await self._check.still(caller, address, scope)
+    async def revalidate(
+        self, caller: Caller, *, address: str | None, scope: Scope | None
+    ) -> Caller:
+        """See `ApiKeyCheck.revalidate`."""
+        return await self._check.revalidate(caller, address, scope)
 
     async def refusal_of(self, caller: Caller) -> InferenceError | None:
         """See `ApiKeyCheck.refusal_of`."""
@@ -130,7 +132,7 @@ class Admission:
         data = await self._redis.getdel(_ticket_key(ticket))
         if not isinstance(data, bytes):
             raise Unauthenticated("This ticket is unknown, used or too old; ask for another.")
-        return await self.still(codec.decode_caller(data), address=address, scope=scope)
+        return await self.revalidate(codec.decode_caller(data), address=address, scope=scope)
 
     # what ---------------------------------------------------------------------------------------
 
@@ -160,16 +162,16 @@ class Admission:
         prices: Prices,
         *,
         instead: Place | None = None,
-        again: bool = False,
+        is_retry: bool = False,
     ) -> Admitted:
         """Counts the request against every limit of its key, project, tenant and tier, or raises
         `LimitReached` and counts it against none. Raises `PolicyLost`, which may be waited out, in
-        a Redis that has lost what is used. `instead`: where else it may run; `again`: it was tried
-        before, and nobody knows how that ended."""
+        a Redis that has lost what is used. `instead`: where else it may run; `is_retry`: an
+        earlier try may have reserved it, its answer was lost."""
         limits, packed_limits = self._limits_of(caller)
         claim = _claim(caller, pool, charge, prices, instead)
         answer = await self._reservations.reserve_if_restored(
-            caller.tenant_id, request_id, claim, packed_limits, again=again
+            caller.tenant_id, request_id, claim, packed_limits, is_retry=is_retry
         )
         if answer is None:
             raise PolicyLost(

@@ -12,9 +12,9 @@ from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, KeyDigest, Scope
 from inference.admission.caller_check import (
     WRONG_KEY,
     bearer_token,
+    check_active,
     check_address,
     check_scope,
-    check_standing,
     matching,
 )
 from inference.admission.policy_snapshot import PolicySnapshot
@@ -65,16 +65,17 @@ class ApiKeyCheck:
             # What was read while the version changed may be of either.
             if version == self._snapshot.version and len(self._callers) < _CALLERS_KEPT:
                 self._callers[fingerprint] = caller
-        check_standing(caller)
+        check_active(caller)
         check_address(caller, address)
         check_scope(caller, scope)
         self._on_use(caller.public_key_id)
         return caller
 
-    async def still(self, caller: Caller, address: str | None, scope: Scope | None) -> Caller:
-        """The same caller under today's policy, for connections that outlive one request."""
-        caller = await self._today(caller)
-        check_standing(caller)
+    async def revalidate(self, caller: Caller, address: str | None, scope: Scope | None) -> Caller:
+        """Return the same caller under the current policy, for connections that outlive one
+        request. Raises as `authenticate`."""
+        caller = await self._current(caller)
+        check_active(caller)
         check_address(caller, address)
         check_scope(caller, scope)
         return caller
@@ -83,14 +84,14 @@ class ApiKeyCheck:
         """Why what this caller has open has to end, if it has. A snapshot that is gone ends
         nothing."""
         try:
-            check_standing(await self._today(caller))
+            check_active(await self._current(caller))
         except (Unauthenticated, Forbidden) as error:
             return error
         except Unavailable:
             return None
         return None
 
-    async def _today(self, caller: Caller) -> Caller:
+    async def _current(self, caller: Caller) -> Caller:
         self._snapshot.require()
         row = await self._snapshot.api_key(caller.public_key_id)
         if row is None:

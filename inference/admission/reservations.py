@@ -105,13 +105,19 @@ class Reservations:
         return _answer(answer)
 
     async def reserve_if_restored(
-        self, tenant_id: str, request_id: str, claim: Claim, limits: bytes, *, again: bool = False
+        self,
+        tenant_id: str,
+        request_id: str,
+        claim: Claim,
+        limits: bytes,
+        *,
+        is_retry: bool = False,
     ) -> Answer | None:
         """As `reserve`. None, and nothing stays reserved, while Redis has not been given back what
-        the tenant has used by now; that is there as soon as the policy snapshot is. `again`: what
-        an earlier try may have left, perhaps in such a Redis, counts for nothing."""
+        the tenant has used by now; that is there as soon as the policy snapshot is. `is_retry`:
+        what an earlier try may have left, perhaps in such a Redis, counts for nothing."""
         nothing = Correction(tenant_id=tenant_id, request_id=request_id, charge=NOTHING)
-        if again:
+        if is_retry:
             await self.settle([nothing])
         await self._hint(tenant_id)
         version, answer = await self._functions.call_with(

@@ -178,7 +178,7 @@ class Completions:
                     upper_bound(offer.worst_case for offer in offers),
                     wanted.prices,
                     instead=None if instead is None else instead.place,
-                    again=next(tries) > 0,
+                    is_retry=next(tries) > 0,
                 ),
                 until=until,
             )

@@ -4,7 +4,7 @@ gateway's snapshot is made from and so must not wait for it."""
 from dataclasses import dataclass
 
 from gpu_workers.protocol.policy import Caller
-from inference.admission.caller_check import WRONG_KEY, check_address, check_standing, matching
+from inference.admission.caller_check import WRONG_KEY, check_active, check_address, matching
 from inference.errors import Unauthenticated
 from tenants.access import key_format
 from tenants.isolation.scoping import operator_scope
@@ -30,7 +30,7 @@ def check_key(key: str, address: str | None) -> ApiKey:
     # Unknown and wrong keys are told the same.
     if known is None or matching(known.caller.key.digests, known.caller.proofs) is None:
         raise Unauthenticated(WRONG_KEY)
-    check_standing(known.caller)
+    check_active(known.caller)
     check_address(known.caller, address)
     return known.record
 

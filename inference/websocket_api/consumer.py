@@ -188,7 +188,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def _complete(self, frame: RequestFrame, request: _Request, writer: FrameWriter) -> str:
         """Sends the chunks; returns the frame that ends the request."""
         assert self._caller is not None  # noqa: S101 - frames come after the handshake
-        caller = await self._completions.admission.still(
+        caller = await self._completions.admission.revalidate(
             self._caller, address=self._address, scope=Scope.INFERENCE
         )
         parsed = _PARSERS[frame.api](bytes(frame.body))
@@ -236,7 +236,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         assert self._caller is not None  # noqa: S101 - begins after the handshake
         while not await _is_set_within(ACCESS_SECONDS, self._is_closed):
             try:
-                await self._completions.admission.still(
+                await self._completions.admission.revalidate(
                     self._caller, address=self._address, scope=Scope.INFERENCE
                 )
             except (Unauthenticated, Forbidden) as error:

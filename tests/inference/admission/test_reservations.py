@@ -56,9 +56,9 @@ def ask(admission: Admission) -> Ask:
     """Reserves, or raises."""
 
     async def reserve(
-        request_id: str, caller: Caller, charge: Charge = FREE, *, again: bool = False
+        request_id: str, caller: Caller, charge: Charge = FREE, *, is_retry: bool = False
     ) -> Any:
-        return await admission.reserve(request_id, caller, POOL, charge, PRICES, again=again)
+        return await admission.reserve(request_id, caller, POOL, charge, PRICES, is_retry=is_retry)
 
     return reserve
 
@@ -100,7 +100,7 @@ async def test_what_a_try_left_that_broke_off_is_checked_again(
     await ask("a", caller, tokens(1, nanos=60))
     await dispatch_redis.hset(keys.tenant_balance("acme"), "settled", "60")
     with pytest.raises(QuotaExhausted):
-        await ask("a", caller, tokens(1, nanos=60), again=True)
+        await ask("a", caller, tokens(1, nanos=60), is_retry=True)
     assert not await dispatch_redis.exists(keys.tenant_reservations("acme"))
 
 
