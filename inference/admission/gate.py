@@ -30,7 +30,13 @@ from inference.admission.limits import (
     refusal,
 )
 from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
-from inference.admission.reservations import Claim, Clock, Correction, Place, Reservations
+from inference.admission.reservations import (
+    Clock,
+    Correction,
+    PoolTarget,
+    ReservationRequest,
+    Reservations,
+)
 from inference.charges import Charge
 from inference.errors import InferenceError, ModelNotFound, PolicyLost, Unauthenticated
 from inference.redis_retry import retry_until
@@ -161,17 +167,17 @@ class Admission:
         charge: Charge,
         prices: Prices,
         *,
-        instead: Place | None = None,
+        fallback: PoolTarget | None = None,
         is_retry: bool = False,
     ) -> Admitted:
         """Counts the request against every limit of its key, project, tenant and tier, or raises
         `LimitReached` and counts it against none. Raises `PolicyLost`, which may be waited out, in
-        a Redis that has lost what is used. `instead`: where else it may run; `is_retry`: an
+        a Redis that has lost what is used. `fallback`: where else it may run; `is_retry`: an
         earlier try may have reserved it, its answer was lost."""
         limits, packed_limits = self._limits_of(caller)
-        claim = _claim(caller, pool, charge, prices, instead)
+        request = _reservation_request(caller, pool, charge, prices, fallback)
         answer = await self._reservations.reserve_if_restored(
-            caller.tenant_id, request_id, claim, packed_limits, is_retry=is_retry
+            caller.tenant_id, request_id, request, packed_limits, is_retry=is_retry
         )
         if answer is None:
             raise PolicyLost(
@@ -201,8 +207,8 @@ class Admission:
     async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
         """Reserves once more for a request that was admitted before Redis lost it: no limit
         refuses, and the sliding minutes have begun anew."""
-        claim = _claim(caller, pool, admitted.charge, admitted.prices)
-        await self._reservations.reserve(caller.tenant_id, request_id, claim, _NO_LIMITS)
+        request = _reservation_request(caller, pool, admitted.charge, admitted.prices)
+        await self._reservations.reserve(caller.tenant_id, request_id, request, _NO_LIMITS)
 
     async def wait_for_policy(self) -> None:
         """Returns as soon as `has_policy`."""
@@ -243,17 +249,17 @@ class Admission:
         return kept[1], kept[2]
 
 
-def _claim(
-    caller: Caller, pool: str, charge: Charge, prices: Prices, instead: Place | None = None
-) -> Claim:
-    return Claim(
+def _reservation_request(
+    caller: Caller, pool: str, charge: Charge, prices: Prices, fallback: PoolTarget | None = None
+) -> ReservationRequest:
+    return ReservationRequest(
         key_id=caller.key.key_id,
         project_id=caller.key.project_id,
         tokens=charge.tokens,
         nanos=charge.nanos,
         pool=pool,
         prices=prices,
-        instead=instead,
+        fallback=fallback,
     )
 
 

@@ -26,16 +26,16 @@ _TENANTS_HINTED: Final = 100_000
 Clock = Callable[[], int]
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class PoolTarget(msgspec.Struct, frozen=True, array_like=True):
     """Where a request may run, and at which prices."""
 
     pool: str
     prices: Prices
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True):
-    """What a request asks for. admission.lua reads and changes the first four by their places.
-    `instead` is the place of the model that answers where the one asked for is saturated."""
+class ReservationRequest(msgspec.Struct, frozen=True, array_like=True):
+    """What a request reserves. admission.lua reads and changes the first four by their positions.
+    `fallback` is the target of the model that answers where the one asked for is saturated."""
 
     key_id: str
     project_id: str
@@ -43,13 +43,13 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     nanos: int
     pool: str
     prices: Prices
-    instead: Place | None = None
+    fallback: PoolTarget | None = None
 
     @property
-    def places(self) -> list[Place]:
-        """Wherever the request may be."""
-        place = Place(self.pool, self.prices)
-        return [place] if self.instead is None else [place, self.instead]
+    def targets(self) -> list[PoolTarget]:
+        """Return every pool that the request may be in."""
+        target = PoolTarget(self.pool, self.prices)
+        return [target] if self.fallback is None else [target, self.fallback]
 
 
 class Reservation(msgspec.Struct, frozen=True, array_like=True):
@@ -58,12 +58,12 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True):
 
     at_ms: int
     windows: str
-    claim: Claim
+    request: ReservationRequest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Of `reserve`. `refusing` is the place of the limit that keeps the request out, None if none
+    """Of `reserve`. `refusing` is the index of the limit that keeps the request out, None if none
     does; `wait_ms` how long that lasts, None for ever. `used` is of each limit, before this
     request."""
 
@@ -94,13 +94,15 @@ class Reservations:
     async def load_functions(self) -> None:
         await self._functions.load()
 
-    async def reserve(self, tenant_id: str, request_id: str, claim: Claim, limits: bytes) -> Answer:
+    async def reserve(
+        self, tenant_id: str, request_id: str, request: ReservationRequest, limits: bytes
+    ) -> Answer:
         """All limits, `packed`, are checked, then all taken, or nothing is. Repeating is free."""
         await self._hint(tenant_id)
         answer = await self._functions.call(
             keys.FUNCTION_RESERVE,
             keys.tenant_prefix(tenant_id),
-            *self._arguments(request_id, claim, limits),
+            *self._arguments(request_id, request, limits),
         )
         return _answer(answer)
 
@@ -108,7 +110,7 @@ class Reservations:
         self,
         tenant_id: str,
         request_id: str,
-        claim: Claim,
+        request: ReservationRequest,
         limits: bytes,
         *,
         is_retry: bool = False,
@@ -124,7 +126,7 @@ class Reservations:
             keys.policy_version(),
             keys.FUNCTION_RESERVE,
             keys.tenant_prefix(tenant_id),
-            *self._arguments(request_id, claim, limits),
+            *self._arguments(request_id, request, limits),
         )
         if version is not None:
             return _answer(answer)
@@ -132,15 +134,15 @@ class Reservations:
         return None
 
     def _arguments(
-        self, request_id: str, claim: Claim, limits: bytes
+        self, request_id: str, request: ReservationRequest, limits: bytes
     ) -> tuple[str | bytes | int, ...]:
         return (
             request_id,
-            claim.key_id,
-            claim.project_id,
-            claim.tokens,
-            claim.nanos,
-            _encode(claim),
+            request.key_id,
+            request.project_id,
+            request.tokens,
+            request.nanos,
+            _encode(request),
             limits,
             *self._time(),
         )
@@ -220,31 +222,31 @@ async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None
             # One that cannot be read keeps no other from being settled; fsck tells of it.
             if reservation is None or reservation.at_ms > oldest_ms:
                 continue
-            places = reservation.claim.places
-            if await _is_open(redis, request_id, places):
+            targets = reservation.request.targets
+            if await _is_open(redis, request_id, targets):
                 continue
-            charge = await _charge_on_record(redis, request_id, places)
+            charge = await _charge_on_record(redis, request_id, targets)
             correction = Correction(tenant_id=tenant_id, request_id=request_id, charge=charge)
             await reservations.settle([correction])
             swept += 1
     return swept
 
 
-async def _is_open(redis: Redis, request_id: str, places: list[Place]) -> bool:
-    for place in places:
-        if await redis.zscore(keys.pool_open_requests(place.pool), request_id) is not None:
+async def _is_open(redis: Redis, request_id: str, targets: list[PoolTarget]) -> bool:
+    for target in targets:
+        if await redis.zscore(keys.pool_open_requests(target.pool), request_id) is not None:
             return True
     return False
 
 
-async def _charge_on_record(redis: Redis, request_id: str, places: list[Place]) -> Charge:
+async def _charge_on_record(redis: Redis, request_id: str, targets: list[PoolTarget]) -> Charge:
     """What the request's terminal record says, as long as its pool remembers it; a request that
     no pool knows was never run."""
-    for place in places:
-        record = await redis.hget(keys.pool_request(place.pool, request_id), "record")
+    for target in targets:
+        record = await redis.hget(keys.pool_request(target.pool, request_id), "record")
         if isinstance(record, bytes):
             entry = codec.decode_usage_entry(record)
-            return actual(entry.outcome, entry.usage, place.prices)
+            return actual(entry.outcome, entry.usage, target.prices)
     return NOTHING
 
 

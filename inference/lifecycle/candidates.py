@@ -11,7 +11,7 @@ from typing import Final
 from gpu_workers.protocol.messages import Api, Envelope, Prices
 from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation, TierPolicy
 from inference.admission.gate import Admission
-from inference.admission.reservations import Place
+from inference.admission.reservations import PoolTarget
 from inference.charges import Bounds, Charge, prices_of, worst_case
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InvalidRequest, ModelNotFound
@@ -61,8 +61,8 @@ class Offer:
         return self.envelope.prices
 
     @property
-    def place(self) -> Place:
-        return Place(self.envelope.pool, self.prices)
+    def target(self) -> PoolTarget:
+        return PoolTarget(self.envelope.pool, self.prices)
 
     @property
     def worst_case(self) -> Charge:

@@ -177,7 +177,7 @@ class Completions:
                     envelope.pool,
                     upper_bound(offer.worst_case for offer in offers),
                     wanted.prices,
-                    instead=None if instead is None else instead.place,
+                    fallback=None if instead is None else instead.target,
                     is_retry=next(tries) > 0,
                 ),
                 until=until,

@@ -276,8 +276,8 @@ def reservation_problems() -> Iterator[str]:
 
 def _is_open(redis: Redis, request_id: bytes, reservation: Reservation) -> bool:
     return any(
-        redis.zscore(keys.pool_open_requests(place.pool), request_id) is not None
-        for place in reservation.claim.places
+        redis.zscore(keys.pool_open_requests(target.pool), request_id) is not None
+        for target in reservation.request.targets
     )
 
 

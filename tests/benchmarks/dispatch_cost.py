@@ -23,7 +23,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import LimitScope, ScopedLimit, packed
-from inference.admission.reservations import Claim
+from inference.admission.reservations import ReservationRequest
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.virtual_pool import START_MS, Ask, VirtualPool
 from tests.support.servers import servers
@@ -136,11 +136,11 @@ def reserve_cost(redis: "Redis", tenants: int) -> Reading:
         (LimitScope.KEY, LimitName.TOKENS_PER_DAY),
     ]
     limits = packed([ScopedLimit(scope, name, 10**15) for scope, name in scopes])
-    claim = Claim(
+    request = ReservationRequest(
         key_id=f"{1:032x}", project_id=f"{2:032x}", tokens=612, nanos=10_000_000, pool="pool",
         prices=Prices(prompt=1, cached=1, completion=1, permille=1000),
     )  # fmt: skip
-    arguments = (claim.key_id, claim.project_id, claim.tokens, claim.nanos)
+    arguments = (request.key_id, request.project_id, request.tokens, request.nanos)
     redis.function_load(library_text(ADMISSION), replace=True)
     found: list[Reading] = []
     # Each tenant's first request, of its day, is not looked at.
@@ -150,7 +150,7 @@ def reserve_cost(redis: "Redis", tenants: int) -> Reading:
             prefix = keys.tenant_prefix(f"tenant-{number % tenants:026d}")
             pipeline.fcall(
                 keys.FUNCTION_RESERVE, 1, prefix, f"{number + tenants:032x}", *arguments,
-                msgspec.msgpack.encode(claim), limits,
+                msgspec.msgpack.encode(request), limits,
             )  # fmt: skip
         before = read(redis)
         pipeline.execute()

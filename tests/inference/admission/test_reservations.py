@@ -13,7 +13,7 @@ from gpu_workers.protocol.policy import Caller, LimitName
 from inference.admission import reservations
 from inference.admission.gate import Admission
 from inference.admission.limits import duration
-from inference.admission.reservations import Correction, Place
+from inference.admission.reservations import Correction, PoolTarget
 from inference.charges import NOTHING, Charge, actual
 from inference.dispatch.queue import Dispatch, usage_entry
 from inference.errors import LimitReached, PolicyLost, QuotaExhausted
@@ -449,9 +449,9 @@ async def test_the_sweeper_looks_for_a_request_wherever_it_may_be(
     """Its model was saturated, and the one that answers instead has another pool and price."""
     dispatch = Dispatch(dispatch_redis)
     caller = a_caller(limits=[a_limit(LimitName.SPEND_PER_MONTH, 10**9)])
-    smaller = Place("pool-of-small", Prices(1000, 1000, 1000, 1000))
+    smaller = PoolTarget("pool-of-small", Prices(1000, 1000, 1000, 1000))
     await admission.reserve(
-        "a", caller, POOL, Charge(tokens=100, nanos=10**8), PRICES, instead=smaller
+        "a", caller, POOL, Charge(tokens=100, nanos=10**8), PRICES, fallback=smaller
     )
     envelope = an_envelope(request_id="a", pool=smaller.pool)
     await dispatch.enqueue(envelope, max_queue_length=10)

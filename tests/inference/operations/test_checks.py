@@ -17,7 +17,7 @@ from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome, Prices
 from gpu_workers.protocol.request_id import new_request_id
 from inference import tasks
-from inference.admission.reservations import Claim, Reservation
+from inference.admission.reservations import Reservation, ReservationRequest
 from inference.models import UsageQuarantine, UsageRecord
 from inference.operations import checks
 from inference.usage.collector import UsageCollector
@@ -165,13 +165,13 @@ def test_a_request_that_is_on_record_and_open_is_found(redis: Redis, api_key: Ap
 
 def test_a_reservation_that_nobody_settled_is_found(redis: Redis, api_key: ApiKey) -> None:
     prices = Prices(1, 1, 1, 1000)
-    claim = Claim(str(api_key.id), str(api_key.project_id), 1, 1, POOL, prices)
+    request = ReservationRequest(str(api_key.id), str(api_key.project_id), 1, 1, POOL, prices)
     tenant = str(api_key.tenant_id)
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     open_one, lost, fresh = (new_request_id() for _ in range(3))
     redis.sadd(keys.tenants_with_reservations(), tenant)
     for request_id, at_ms in ((open_one, ARRIVED_MS), (lost, ARRIVED_MS), (fresh, now_ms)):
-        row = msgspec.msgpack.encode(Reservation(at_ms, "000", claim))
+        row = msgspec.msgpack.encode(Reservation(at_ms, "000", request))
         redis.hset(keys.tenant_reservations(tenant), request_id, row)
     redis.zadd(keys.pool_open_requests(POOL), {open_one: ARRIVED_MS})
     (problem,) = problems()

@@ -10,7 +10,7 @@ from redis.asyncio import Redis as AsyncRedis
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import packed
-from inference.admission.reservations import Claim, Reservations
+from inference.admission.reservations import ReservationRequest, Reservations
 from tenants.alerts.quotas import raise_quota_alerts
 from tenants.models import ApiKey, Project, Quota, QuotaAlert
 from tenants.webhooks.models import Event
@@ -35,7 +35,7 @@ def use(url: str, key: ApiKey, *, tokens: int, nanos: int = 0, at: datetime = NO
         async with AsyncRedis.from_url(url) as redis:
             reservations = Reservations(redis, clock=lambda: int(at.timestamp() * 1000))
             await reservations.load_functions()
-            claim = Claim(
+            request = ReservationRequest(
                 key_id=str(key.id),
                 project_id=str(key.project_id),
                 tokens=tokens,
@@ -44,7 +44,7 @@ def use(url: str, key: ApiKey, *, tokens: int, nanos: int = 0, at: datetime = NO
                 prices=Prices(0, 0, 0, 1000),
             )
             request_id = f"{at.isoformat()}-{tokens}-{nanos}"
-            answer = await reservations.reserve(str(key.tenant_id), request_id, claim, packed([]))
+            answer = await reservations.reserve(str(key.tenant_id), request_id, request, packed([]))
             assert answer.refusing is None
 
     asyncio.run(reserve())
