@@ -21,8 +21,8 @@ from inference.admission.key_activity import KeyUses
 from inference.admission.key_check import ApiKeyCheck
 from inference.admission.limits import (
     Headers,
+    LimitStatus,
     ScopedLimit,
-    Standing,
     cost,
     limits_of,
     packed,
@@ -187,22 +187,22 @@ class Admission:
         now_ms, refusing = answer.now_ms, answer.refusing
         resets_at_ms = now_ms + _MINUTE_MS
         if refusing is None:
-            standings = [
-                Standing(limit, used + cost(limit.name, charge), resets_at_ms)
+            statuses = [
+                LimitStatus(limit, used + cost(limit.name, charge), resets_at_ms)
                 for limit, used in zip(limits, answer.used, strict=True)
                 if limit.name in _SLIDING
             ]
-            headers = rate_limit_headers(standings, now_ms)
+            headers = rate_limit_headers(statuses, now_ms)
             return Admitted(charge=charge, prices=prices, headers=headers)
-        standings = [
-            Standing(limit, used, resets_at_ms if used else None)
+        statuses = [
+            LimitStatus(limit, used, resets_at_ms if used else None)
             for limit, used in zip(limits, answer.used, strict=True)
         ]
         if answer.wait_ms is not None:
             limit, used = limits[refusing], answer.used[refusing]
-            standings[refusing] = Standing(limit, used, now_ms + answer.wait_ms)
-        headers = rate_limit_headers(standings, now_ms)
-        raise refusal(caller, standings[refusing], charge, answer.wait_ms, headers)
+            statuses[refusing] = LimitStatus(limit, used, now_ms + answer.wait_ms)
+        headers = rate_limit_headers(statuses, now_ms)
+        raise refusal(caller, statuses[refusing], charge, answer.wait_ms, headers)
 
     async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
         """Reserves once more for a request that was admitted before Redis lost it: no limit
@@ -226,15 +226,15 @@ class Admission:
         """See `Reservations.settle`."""
         await self._reservations.settle(corrections)
 
-    async def standings(self, caller: Caller) -> list[Standing]:
+    async def limit_statuses(self, caller: Caller) -> list[LimitStatus]:
         """How the caller stands against each of its limits."""
         limits, packed_limits = self._limits_of(caller)
         key = caller.key
-        now_ms, uses = await self._reservations.standing(
+        now_ms, uses = await self._reservations.limit_usage(
             caller.tenant_id, key.key_id, key.project_id, packed_limits
         )
         return [
-            Standing(limit, used, now_ms + wait_ms if wait_ms else None)
+            LimitStatus(limit, used, now_ms + wait_ms if wait_ms else None)
             for limit, (used, wait_ms) in zip(limits, uses, strict=True)
         ]
 

@@ -79,7 +79,7 @@ class ScopedLimit(msgspec.Struct, frozen=True):
     is_hard: bool = True
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LimitStatus(msgspec.Struct, frozen=True):
     """How a caller stands against one limit. `resets_at_ms` is when all of it is free again, None
     where nothing is used or nobody can know."""
 
@@ -132,17 +132,19 @@ def cost(name: LimitName, charge: Charge) -> int:
     return charge.nanos if name in IN_NANOS else charge.tokens
 
 
-def rate_limit_headers(standings: Sequence[Standing], now_ms: int) -> Headers:
+def rate_limit_headers(statuses: Sequence[LimitStatus], now_ms: int) -> Headers:
     """OpenAI's `x-ratelimit-*`, of the scope with least left. The reset is when the limit is back
     at its initial state; of the limit that refuses, when it has room for the request."""
     return (
-        *_headers_of("requests", LimitName.REQUESTS_PER_MINUTE, standings, now_ms),
-        *_headers_of("tokens", LimitName.TOKENS_PER_MINUTE, standings, now_ms),
+        *_headers_of("requests", LimitName.REQUESTS_PER_MINUTE, statuses, now_ms),
+        *_headers_of("tokens", LimitName.TOKENS_PER_MINUTE, statuses, now_ms),
     )
 
 
-def _headers_of(word: str, name: LimitName, standings: Sequence[Standing], now_ms: int) -> Headers:
-    hard = [each for each in standings if each.limit.name is name and each.limit.is_hard]
+def _headers_of(
+    word: str, name: LimitName, statuses: Sequence[LimitStatus], now_ms: int
+) -> Headers:
+    hard = [each for each in statuses if each.limit.name is name and each.limit.is_hard]
     if not hard:
         return ()
     tightest = min(hard, key=lambda each: (each.remaining, each.limit.value))
@@ -166,20 +168,20 @@ def duration(ms: int) -> str:
 
 
 def refusal(
-    caller: Caller, standing: Standing, charge: Charge, wait_ms: int | None, headers: Headers
+    caller: Caller, status: LimitStatus, charge: Charge, wait_ms: int | None, headers: Headers
 ) -> LimitReached:
     """The error of a request that a limit keeps out; `wait_ms` None: it can never fit."""
-    limit = standing.limit
+    limit = status.limit
     REFUSED.labels(limit.name.value, limit.scope.value).inc()
     if limit.name is LimitName.BALANCE:
-        return _no_credit(caller, standing, charge, headers)
+        return _no_credit(caller, status, charge, headers)
     needed = _needed(limit.name, cost(limit.name, charge))
     allowed = f"{_amount(limit.name, limit.value)} {_WHAT[limit.name]}"
     seconds = None if wait_ms is None else max(1, math.ceil(wait_ms / 1000))
     detail = LimitDetail(
         limit=limit.name.value,
         scope=limit.scope.value,
-        used=standing.used,
+        used=status.used,
         limit_value=limit.value,
         reset_seconds=seconds,
     )
@@ -192,7 +194,7 @@ def refusal(
             should_retry=False,
             headers=headers,
         )
-    spent = f"{_amount(limit.name, standing.used)} {_are(limit.name, standing.used)} used"
+    spent = f"{_amount(limit.name, status.used)} {_are(limit.name, status.used)} used"
     if limit.name not in _OF_REQUESTS:
         spent = f"{spent} and this request {needed}"
     error = QuotaExhausted if limit.name in IN_NANOS else LimitReached
@@ -211,19 +213,19 @@ def refusal(
 
 
 def _no_credit(
-    caller: Caller, standing: Standing, charge: Charge, headers: Headers
+    caller: Caller, status: LimitStatus, charge: Charge, headers: Headers
 ) -> QuotaExhausted:
     """Waiting helps only where open requests take less than they reserved, so clients that retry by
     themselves are told not to."""
     who = caller.tenant.name or "Your organisation"
     return QuotaExhausted(
-        f"{who} has {dollars(standing.remaining)} of credit left that no open request has "
+        f"{who} has {dollars(status.remaining)} of credit left that no open request has "
         f"reserved, and this request may cost up to {dollars(charge.nanos)}; top up to go on.",
         limit=LimitDetail(
-            limit=standing.limit.name.value,
-            scope=standing.limit.scope.value,
-            used=standing.used,
-            limit_value=standing.limit.value,
+            limit=status.limit.name.value,
+            scope=status.limit.scope.value,
+            used=status.used,
+            limit_value=status.limit.value,
             reset_seconds=None,
         ),
         should_retry=False,

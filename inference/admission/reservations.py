@@ -155,7 +155,7 @@ class Reservations:
         """The reservations end; what is not there is fine."""
         await self._correct(keys.FUNCTION_SETTLE, corrections)
 
-    async def standing(
+    async def limit_usage(
         self, tenant_id: str, key_id: str, project_id: str, limits: bytes
     ) -> tuple[int, list[tuple[int, int]]]:
         """Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms it is

@@ -124,9 +124,9 @@ class OpenAIApi:
         caller = await self._authenticate(exchange)
         admission = self._completions.admission
         models = await admission.visible_models(caller)
-        standings = await admission.standings(caller)
+        statuses = await admission.limit_statuses(caller)
         queues = await self._completions.outlooks(caller, models)
-        await exchange.answer(limits_json(caller, models, standings, queues))
+        await exchange.answer(limits_json(caller, models, statuses, queues))
 
     async def _issue_ticket(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange, Scope.INFERENCE)

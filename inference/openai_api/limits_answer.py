@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy
-from inference.admission.limits import IN_NANOS, Standing
+from inference.admission.limits import IN_NANOS, LimitStatus
 from inference.dispatch.queue import Outlook
 
 _UNITS: Final = {
@@ -17,7 +17,7 @@ _UNITS: Final = {
 def limits_json(
     caller: Caller,
     models: Iterable[ModelPolicy],
-    standings: Iterable[Standing],
+    statuses: Iterable[LimitStatus],
     queues: Mapping[str, Outlook],
 ) -> dict[str, Any]:
     """Everything that bounds the caller, and what it would wait for. Times are Unix seconds, as
@@ -44,7 +44,7 @@ def limits_json(
         "ttft_target_ms": tenant.tier.ttft_target_ms,
         "max_output_tokens": tenant.tier.max_output_tokens,
         "max_context_tokens": tenant.tier.max_context_tokens,
-        "data": [_limit_json(standing) for standing in standings],
+        "data": [_limit_json(status) for status in statuses],
     }
 
 
@@ -60,16 +60,16 @@ def _queue_json(model: str, outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def _limit_json(standing: Standing) -> dict[str, Any]:
-    limit, resets_at_ms = standing.limit, standing.resets_at_ms
+def _limit_json(status: LimitStatus) -> dict[str, Any]:
+    limit, resets_at_ms = status.limit, status.resets_at_ms
     return {
         "object": "limit",
         "scope": limit.scope.value,
         "limit": limit.name.value,
         "unit": _UNITS.get(limit.name, "tokens"),
         "limit_value": limit.value,
-        "used": standing.used,
-        "remaining": standing.remaining,
+        "used": status.used,
+        "remaining": status.remaining,
         "resets_at": None if resets_at_ms is None else -(-resets_at_ms // 1000),
         "is_hard": limit.is_hard,
     }

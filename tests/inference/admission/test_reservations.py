@@ -71,7 +71,7 @@ async def used(admission: Admission, caller: Caller) -> dict[str, int]:
     """What is used, by `scope limit`."""
     return {
         f"{each.limit.scope.value} {each.limit.name.value}": each.used
-        for each in await admission.standings(caller)
+        for each in await admission.limit_statuses(caller)
     }
 
 

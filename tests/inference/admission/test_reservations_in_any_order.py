@@ -211,10 +211,10 @@ class Reservations(RuleBasedStateMachine):
         if not hasattr(self, "callers"):
             return
         for caller in self.callers:
-            for standing in self.run(self.admission.standings(caller)):
-                assert standing.used == self.count(caller, standing.limit), standing
-                if standing.limit.is_hard:
-                    assert standing.used <= standing.limit.value, standing
+            for status in self.run(self.admission.limit_statuses(caller)):
+                assert status.used == self.count(caller, status.limit), status
+                if status.limit.is_hard:
+                    assert status.used <= status.limit.value, status
 
     def teardown(self) -> None:
         try:
