@@ -110,7 +110,7 @@ class Recovery:
         await self._enqueue_again(waiting)
         await asyncio.sleep(ADOPTION_SECONDS)
         left = await self._unknown_of(pool, held)
-        to_go_on = [each for each in left if each.stream.can_go_on and not each.is_cancelled]
+        to_go_on = [each for each in left if each.stream.can_resume and not each.is_cancelled]
         await self._enqueue_again(to_go_on)
         lost = [each for each in left if each not in to_go_on]
         for generation in lost:

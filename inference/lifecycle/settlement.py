@@ -214,7 +214,7 @@ class Settlement:
         if generation.is_cancelled:
             await self._end_here(generation, attempt, Outcome.CANCELLED, cancelled())
             return
-        if not stream.can_go_on:
+        if not stream.can_resume:
             await self._end_here(generation, attempt, Outcome.FAILED, worker_lost())
             return
         stream.hold()  # from here on nothing may come that the next worker is not told of
@@ -304,7 +304,7 @@ class Settlement:
             envelope.pool, envelope.request_id
         )
         if worker_id is not None:
-            await self.hub.ask_again(envelope.pool, worker_id, stream)
+            await self.hub.request_resend(envelope.pool, worker_id, stream)
 
     # lost Redis ---------------------------------------------------------------------------------
 

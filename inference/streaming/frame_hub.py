@@ -85,7 +85,7 @@ class FrameHub:
         self._streams.pop(request_id, None)
         OPEN.set(len(self._streams))
 
-    async def ask_again(self, pool: str, worker_id: str, stream: TokenStream) -> None:
+    async def request_resend(self, pool: str, worker_id: str, stream: TokenStream) -> None:
         """Has the worker send the stream's frames again, from the next one on."""
         resend = Resend(
             request_id=stream.request_id, attempt=stream.attempt, from_seq=stream.next_seq
@@ -99,8 +99,8 @@ class FrameHub:
 
     def _gap_in(self, pool: str, stream: TokenStream) -> None:
         if stream.worker_id is not None:
-            asking = self.ask_again(pool, stream.worker_id, stream)
-            self._background.spawn(asking, name="ask-again")
+            resend = self.request_resend(pool, stream.worker_id, stream)
+            self._background.spawn(resend, name="resend-request")
 
     async def _beat(self) -> None:
         key = keys.gateway_heartbeat(self.gateway_id)

@@ -6,45 +6,46 @@ from typing import Final
 
 from gpu_workers.protocol.messages import Frame
 
-PATIENCE_SECONDS: Final = 1.0
-MOST_HELD_FRAMES: Final = 4096
+FILL_TIMEOUT_SECONDS: Final = 1.0
+MAX_HELD_FRAMES: Final = 4096
 
 
-class FrameGap:
-    """The gap of one stream, if it has one. `on_given_up` is called when nobody has filled it in
-    time, or when too much waits behind it."""
+class ReorderBuffer:
+    """What one stream holds behind a gap, if it has one. `on_unfilled` is called when nobody has
+    filled the gap in time, or when too much waits behind it."""
 
-    __slots__ = ("_held", "_on_given_up", "_timer")
+    __slots__ = ("_frames", "_on_unfilled", "_timer")
 
-    def __init__(self, on_given_up: Callable[[], None]) -> None:
-        self._held: dict[int, Frame] = {}
-        self._on_given_up = on_given_up
+    def __init__(self, on_unfilled: Callable[[], None]) -> None:
+        self._frames: dict[int, Frame] = {}
+        self._on_unfilled = on_unfilled
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_open(self) -> bool:
-        return bool(self._held)
+    def has_gap(self) -> bool:
+        return bool(self._frames)
 
-    def hold(self, frame: Frame) -> None:
+    def put(self, frame: Frame) -> None:
+        """Hold a frame back; the first one starts the clock."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(PATIENCE_SECONDS, self._on_given_up)
-        self._held[frame.seq] = frame
-        if len(self._held) > MOST_HELD_FRAMES:
-            self._on_given_up()
+            self._timer = loop.call_later(FILL_TIMEOUT_SECONDS, self._on_unfilled)
+        self._frames[frame.seq] = frame
+        if len(self._frames) > MAX_HELD_FRAMES:
+            self._on_unfilled()
 
-    def take(self, seq: int) -> Frame | None:
-        """The frame whose turn it is, if it is held; the last one closes the gap."""
-        frame = self._held.pop(seq, None)
-        if not self._held:
-            self.close()
+    def pop(self, seq: int) -> Frame | None:
+        """Return the frame whose turn it is, None if it is not held; the last one ends the gap."""
+        frame = self._frames.pop(seq, None)
+        if not self._frames:
+            self.flush()
         return frame
 
-    def close(self) -> list[Frame]:
-        """Ends the waiting; returns what is still held, in order."""
+    def flush(self) -> list[Frame]:
+        """End the waiting; return what is still held, in order."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        held = [self._held[seq] for seq in sorted(self._held)]
-        self._held.clear()
+        held = [self._frames[seq] for seq in sorted(self._frames)]
+        self._frames.clear()
         return held

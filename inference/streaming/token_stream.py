@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from gpu_workers.protocol.messages import Delta, Frame, Terminal
 from inference.errors import InferenceError, SlowReader, StreamBroken
-from inference.streaming.reorder_buffer import FrameGap
+from inference.streaming.reorder_buffer import ReorderBuffer
 from inference.streaming.replay import Replay
 
 _log = structlog.get_logger(__name__)
@@ -49,7 +49,6 @@ class TokenStream:
         "_broken",
         "_chunks",
         "_frames_at_count",
-        "_gap",
         "_held",
         "_is_silent",
         "_keeps_token_ids",
@@ -58,6 +57,7 @@ class TokenStream:
         "_on_gap",
         "_on_prompt_counted",
         "_on_unfilled",
+        "_reorder",
         "_replay",
         "_terminal",
         "_unread_bytes",
@@ -97,7 +97,7 @@ class TokenStream:
         self._keeps_token_ids = keeps_token_ids
         self._on_gap = on_gap
         self._on_unfilled = on_unfilled
-        self._gap = FrameGap(self._give_gap_up)
+        self._reorder = ReorderBuffer(self._give_gap_up)
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
@@ -120,7 +120,7 @@ class TokenStream:
         return self._broken is not None
 
     @property
-    def can_go_on(self) -> bool:
+    def can_resume(self) -> bool:
         """Whether another attempt can go on where this one is."""
         known = self._keeps_token_ids and len(self.token_ids) == self.completion_tokens
         return not self.is_broken and (known or not self.completion_tokens)
@@ -164,7 +164,7 @@ class TokenStream:
             self._hold_back(frame)
             return
         self._accept(frame)
-        while self._gap.is_open and (held := self._gap.take(self._next_seq)) is not None:
+        while self._reorder.has_gap and (held := self._reorder.pop(self._next_seq)) is not None:
             self._accept(held)
 
     def hold(self) -> None:
@@ -183,7 +183,7 @@ class TokenStream:
         """Nothing comes after this. Told once to the owner, whether or not somebody reads."""
         if self._terminal is not None:
             return
-        self._gap.close()
+        self._reorder.flush()
         self._count(terminal.usage.completion_tokens)
         self._terminal = terminal
         self._on_end(terminal)
@@ -207,16 +207,16 @@ class TokenStream:
             self._take(frame)
 
     def _hold_back(self, frame: Frame) -> None:
-        if not self._gap.is_open:
+        if not self._reorder.has_gap:
             GAPS.inc()
             self._on_gap(self)
-        self._gap.hold(frame)
+        self._reorder.put(frame)
 
     def _give_gap_up(self) -> None:
         """Nobody has what is missing. Another worker may make it again, unless the end has come
         behind it; otherwise what came counts, and the reader is told."""
-        held = self._gap.close()
-        if self.can_go_on and not any(isinstance(frame, Terminal) for frame in held):
+        held = self._reorder.flush()
+        if self.can_resume and not any(isinstance(frame, Terminal) for frame in held):
             self.hold()
             self._on_unfilled()
             return
@@ -226,11 +226,11 @@ class TokenStream:
             self._accept(frame)
 
     def _begin_attempt(self, attempt: int) -> None:
-        self._gap.close()
+        self._reorder.flush()
         self.attempt, self._next_seq = attempt, 0
         if not self.has_begun:
             return
-        if self.can_go_on:
+        if self.can_resume:
             self._replay = Replay(list(self.token_ids), frames=self._frames_at_count)
         else:
             self.break_off(StreamBroken("The request began anew after output had been sent."))

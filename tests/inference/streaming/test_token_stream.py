@@ -124,7 +124,7 @@ async def test_a_second_gap_is_asked_for_too(stream: TokenStream, gaps: list[int
 async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_it(
     stream: TokenStream, ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reorder_buffer, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(reorder_buffer, "FILL_TIMEOUT_SECONDS", 0)
     stream.feed(a_delta(0, b"one"), "w")
     stream.feed(a_delta(2, b"three"), "w")
     stream.feed(a_terminal(3), "w")
@@ -137,7 +137,7 @@ async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_
 async def test_a_gap_that_nobody_fills_is_made_again_where_that_is_possible(
     ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reorder_buffer, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(reorder_buffer, "FILL_TIMEOUT_SECONDS", 0)
     unfilled = asyncio.Event()
     stream = TokenStream(
         "a", ends.append, lambda: None, lambda _: None,
@@ -185,7 +185,7 @@ def resumable(ends: list[Terminal]) -> TokenStream:
 async def test_an_attempt_that_goes_on_is_heard_from_its_first_new_token(
     resumable: TokenStream, ends: list[Terminal]
 ) -> None:
-    assert resumable.can_go_on
+    assert resumable.can_resume
     resumable.feed(a_delta(0, b"role", attempt=2, count=0), "v")
     resumable.feed(a_delta(1, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
     resumable.feed(a_delta(2, b"four", attempt=2, token_ids=[4], count=4), "v")
