@@ -29,7 +29,7 @@ WORKER_LEASE_MS: Final = 6_000
 ABANDONED_GRACE_MS: Final = 10_000
 _REAP_LIMIT: Final = 500
 # Longer than anybody waits for it; a gateway that is asked for it later says it again.
-_TOLD_AGAIN_TTL_SECONDS: Final = 600
+_RESYNC_TTL_SECONDS: Final = 600
 # How many attempts a request may have had, in a Redis that was lost, that no frame told of. What
 # is queued again begins that much later, so that no number is ever given out twice; dispatch.lua
 # lets a worker adopt what it holds as an attempt that is at most this much older.
@@ -179,16 +179,16 @@ class Dispatch:
         answer = await self._functions.call(keys.FUNCTION_EPOCH, keys.pool_prefix(pool), candidate)
         return str(answer.decode())
 
-    async def has_told_again(self, gateway_id: str) -> bool:
-        """Whether `note_told_again` was called in this Redis, since it lost everything."""
+    async def has_resynced(self, gateway_id: str) -> bool:
+        """Whether `note_resynced` was called in this Redis, since it lost everything."""
         return bool(await self._redis.sismember(keys.gateways_resynced(), gateway_id))
 
-    async def note_told_again(self, gateway_id: str) -> None:
+    async def note_resynced(self, gateway_id: str) -> None:
         """What the gateway's open requests may cost is reserved again, and what it ended is on
         record: as far as it goes, others may be admitted."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.sadd(keys.gateways_resynced(), gateway_id)
-        pipeline.expire(keys.gateways_resynced(), _TOLD_AGAIN_TTL_SECONDS)
+        pipeline.expire(keys.gateways_resynced(), _RESYNC_TTL_SECONDS)
         await pipeline.execute()
 
     async def cancel(self, pool: str, request_id: str) -> RequestState:

@@ -70,14 +70,14 @@ class Recovery:
     def is_under_way(self, pool: str) -> bool:
         return pool in self._under_way
 
-    async def tell_again(self, gateway_id: str) -> None:
+    async def resync(self, gateway_id: str) -> None:
         """While there is no snapshot, once: whatever of this gateway has to be counted before the
         next request is admitted, by any gateway."""
-        if self._admission.has_policy or await self._dispatch.has_told_again(gateway_id):
+        if self._admission.has_policy or await self._dispatch.has_resynced(gateway_id):
             return
         for pool in self._owner.pools:
-            await self._tell_again(pool)
-        await self._dispatch.note_told_again(gateway_id)
+            await self._resync(pool)
+        await self._dispatch.note_resynced(gateway_id)
 
     async def is_due(self, pool: str) -> bool:
         """Whether Redis has lost the pool since this was last asked."""
@@ -101,7 +101,7 @@ class Recovery:
             self._under_way.discard(pool)
 
     async def _recover(self, pool: str) -> None:
-        await self._tell_again(pool)
+        await self._resync(pool)
         await self._wait_for_snapshot()
         held = self._owner.open_in(pool)
         waiting = [
@@ -126,7 +126,7 @@ class Recovery:
             lost=len(lost),
         )
 
-    async def _tell_again(self, pool: str) -> None:
+    async def _resync(self, pool: str) -> None:
         """What is open is reserved, what may not have been collected is on record; both may be so
         already. The collector knows what it has by its request id."""
         await self._reserve_again(self._owner.open_in(pool))

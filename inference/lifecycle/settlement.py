@@ -181,7 +181,7 @@ class Settlement:
         held by a dead worker, or ended without the end having arrived here."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await self._recovery.tell_again(self.hub.gateway_id)
+            await self._recovery.resync(self.hub.gateway_id)
             for pool in self.pools:
                 if await self._recovery.is_due(pool):
                     self._background.spawn(self._recovery.recover(pool), name="recovery")

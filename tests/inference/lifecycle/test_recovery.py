@@ -79,8 +79,8 @@ async def test_what_is_open_is_reserved_again_before_anybody_is_admitted(
         late = asyncio.create_task(client.post(CHAT, json=STREAM))
         for files in LIBRARIES:
             await dispatch_redis.function_load(library_text(files), replace=True)
-        told = keys.gateways_resynced()
-        await eventually(lambda: dispatch_redis.sismember(told, gateway_id))
+        resynced = keys.gateways_resynced()
+        await eventually(lambda: dispatch_redis.sismember(resynced, gateway_id))
         may_end.set()
         await asked
         reserved: Any = await dispatch_redis.hkeys(keys.tenant_reservations("acme"))
