@@ -89,8 +89,8 @@ Enqueued = Assigned | Queued | QueueFull | Saturated | AlreadyKnown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outlook:
-    """What one more request of a tenant would find. `position` 0: it need not wait; `wait_ms` None
+class QueueForecast:
+    """What one more request of a tenant can expect. `position` 0: it need not wait; `wait_ms` None
     where nobody can tell; `waiting`: requests of the same tenant and class."""
 
     position: int
@@ -147,12 +147,12 @@ class Dispatch:
                 return AlreadyKnown(state=state.decode())
         raise codec.WireFormatError(f"expected an answer of enqueue, got: {answer!r}")
 
-    async def outlook(self, pool: str, service_class: str, tenant_id: str) -> Outlook:
+    async def forecast(self, pool: str, service_class: str, tenant_id: str) -> QueueForecast:
         """What one more request of this tenant and class would find."""
         position, wait_ms, waiting, length = await self._functions.call(
             keys.FUNCTION_OUTLOOK, keys.pool_prefix(pool), service_class, tenant_id
         )
-        return Outlook(
+        return QueueForecast(
             position=position, wait_ms=_known(wait_ms), waiting=waiting, queue_length=length
         )
 

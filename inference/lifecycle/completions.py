@@ -22,7 +22,7 @@ from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission.gate import Admission, Admitted
 from inference.charges import upper_bound
-from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, Outlook
+from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, QueueForecast
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
 from inference.lifecycle.candidates import InferenceRequest, Offer, Offers
@@ -34,8 +34,8 @@ from inference.streaming.frame_hub import FrameHub
 
 _log = structlog.get_logger(__name__)
 
-# How many queues one question about all of them looks at.
-MOST_OUTLOOKS: Final = 32
+# How many queues one call of `forecasts` looks at.
+MAX_FORECASTS: Final = 32
 _REDIS_CONNECTIONS: Final = 64
 _REDIS_WAIT_SECONDS: Final = 5
 
@@ -119,13 +119,15 @@ class Completions:
         await self._blocking_redis.aclose()
         await self._redis.aclose()
 
-    async def outlooks(self, caller: Caller, models: list[ModelPolicy]) -> dict[str, Outlook]:
+    async def forecasts(
+        self, caller: Caller, models: list[ModelPolicy]
+    ) -> dict[str, QueueForecast]:
         """What one more request would find in each model's queue, by the model's name; of the
-        first `MOST_OUTLOOKS` pools only."""
-        pools = list(dict.fromkeys(model.pool for model in models))[:MOST_OUTLOOKS]
+        first `MAX_FORECASTS` pools only."""
+        pools = list(dict.fromkeys(model.pool for model in models))[:MAX_FORECASTS]
         found = await asyncio.gather(
             *(
-                self.dispatch.outlook(pool, caller.tier.service_class, caller.tenant_id)
+                self.dispatch.forecast(pool, caller.tier.service_class, caller.tenant_id)
                 for pool in pools
             )
         )

@@ -125,8 +125,8 @@ class OpenAIApi:
         admission = self._completions.admission
         models = await admission.visible_models(caller)
         statuses = await admission.limit_statuses(caller)
-        queues = await self._completions.outlooks(caller, models)
-        await exchange.answer(limits_json(caller, models, statuses, queues))
+        forecasts = await self._completions.forecasts(caller, models)
+        await exchange.answer(limits_json(caller, models, statuses, forecasts))
 
     async def _issue_ticket(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange, Scope.INFERENCE)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy
 from inference.admission.limits import IN_NANOS, LimitStatus
-from inference.dispatch.queue import Outlook
+from inference.dispatch.queue import QueueForecast
 
 _UNITS: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests",
@@ -18,7 +18,7 @@ def limits_json(
     caller: Caller,
     models: Iterable[ModelPolicy],
     statuses: Iterable[LimitStatus],
-    queues: Mapping[str, Outlook],
+    forecasts: Mapping[str, QueueForecast],
 ) -> dict[str, Any]:
     """Everything that bounds the caller, and what it would wait for. Times are Unix seconds, as
     OpenAI has them; a wait is null where nobody can tell."""
@@ -40,7 +40,7 @@ def limits_json(
             "expires_at": None if key.expires_at_ms is None else key.expires_at_ms // 1000,
         },
         "models": names,
-        "queues": [_queue_json(name, outlook) for name, outlook in queues.items()],
+        "queues": [_queue_json(name, forecast) for name, forecast in forecasts.items()],
         "ttft_target_ms": tenant.tier.ttft_target_ms,
         "max_output_tokens": tenant.tier.max_output_tokens,
         "max_context_tokens": tenant.tier.max_context_tokens,
@@ -48,15 +48,15 @@ def limits_json(
     }
 
 
-def _queue_json(model: str, outlook: Outlook) -> dict[str, Any]:
+def _queue_json(model: str, forecast: QueueForecast) -> dict[str, Any]:
     """What one more request would find; position 0 need not wait. `waiting` are the tenant's own:
     how many others there are is not its business."""
     return {
         "object": "queue",
         "model": model,
-        "position": outlook.position,
-        "expected_wait_ms": outlook.wait_ms,
-        "waiting": outlook.waiting,
+        "position": forecast.position,
+        "expected_wait_ms": forecast.wait_ms,
+        "waiting": forecast.waiting,
     }
 
 
