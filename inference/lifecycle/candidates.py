@@ -49,7 +49,7 @@ class InferenceRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
+class Candidate:
     """A model that may answer a request: what its pool is asked, and the most that it may take."""
 
     model: ModelPolicy
@@ -69,8 +69,8 @@ class Offer:
         return worst_case(self.bounds.prompt_tokens, self.bounds.output_tokens, self.prices)
 
 
-class Offers:
-    """Makes the offers of one gateway process."""
+class CandidateBuilder:
+    """Builds the candidates of one gateway process."""
 
     def __init__(
         self,
@@ -85,37 +85,41 @@ class Offers:
         self._gateway_id = gateway_id
         self._cache_salt_secret = cache_salt_secret
 
-    async def wanted(self, caller: Caller, request: InferenceRequest, request_id: str) -> Offer:
-        """Of the model that the request names; raises an `InferenceError` if that may not be."""
+    async def primary(
+        self, caller: Caller, request: InferenceRequest, request_id: str
+    ) -> Candidate:
+        """Build the candidate of the model that the request names; raises an `InferenceError` where
+        the caller may not have it, or the request is too large for it."""
         model = await self._admission.model(request.model, caller)
         _check_output(request, caller)
         await self._check_prompt(request, model, caller)
-        return await self._offer(caller, request, model, request_id)
+        return await self._candidate(caller, request, model, request_id)
 
-    async def smaller(
-        self, caller: Caller, request: InferenceRequest, wanted: Offer
-    ) -> tuple[Offer | None, str]:
-        """What the project has answer where the model is saturated, or why that cannot be."""
+    async def fallback(
+        self, caller: Caller, request: InferenceRequest, primary: Candidate
+    ) -> tuple[Candidate | None, str]:
+        """Build the candidate that the project has answer where the model is saturated; None, and a
+        sentence that says why, where no other model can."""
         name = caller.key.smaller_model
         if not name:
             return None, ""
-        if name == wanted.model.name:
+        if name == primary.model.name:
             return None, "It is the project's smaller model itself."
         try:
-            smaller = await self._admission.model(name, caller)
+            model = await self._admission.model(name, caller)
         except ModelNotFound:
             return None, "The project's smaller model is none that this API key can call."
-        overhead, context = await self._context(smaller, caller)
+        overhead, context = await self._context(model, caller)
         most = request.prompt_bytes + overhead * request.templates + (request.output_tokens or 1)
-        if most > context < (await self._context(wanted.model, caller))[1]:
+        if most > context < (await self._context(primary.model, caller))[1]:
             return None, f"The context of {name}, which answers instead, may be too small for it."
-        return await self._offer(caller, request, smaller, wanted.envelope.request_id), ""
+        return await self._candidate(caller, request, model, primary.envelope.request_id), ""
 
-    async def _offer(
+    async def _candidate(
         self, caller: Caller, request: InferenceRequest, model: ModelPolicy, request_id: str
-    ) -> Offer:
+    ) -> Candidate:
         bounds = await self._bounds(request, model, caller)
-        return Offer(
+        return Candidate(
             model=model,
             envelope=self._envelope(
                 caller,

@@ -25,7 +25,7 @@ from inference.charges import upper_bound
 from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, QueueForecast
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
-from inference.lifecycle.candidates import InferenceRequest, Offer, Offers
+from inference.lifecycle.candidates import Candidate, CandidateBuilder, InferenceRequest
 from inference.lifecycle.generation import Generation
 from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
 from inference.lifecycle.settlement import Settlement
@@ -89,7 +89,7 @@ class Completions:
         self.dispatch = Dispatch(self._redis)
         self.hub = FrameHub(self._redis, self._blocking_redis)
         self.workers = WorkerRegistry(self._redis)
-        self._offers = Offers(
+        self._candidates = CandidateBuilder(
             self.admission,
             self.workers,
             gateway_id=self.hub.gateway_id,
@@ -143,13 +143,14 @@ class Completions:
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
         until = time.monotonic() + caller.tier.max_queue_seconds
-        wanted, instead, why_not = await retry_until(
-            lambda: self._offers_for(caller, request, request_id or new_request_id()), until=until
+        primary, fallback, no_fallback_reason = await retry_until(
+            lambda: self._candidates_for(caller, request, request_id or new_request_id()),
+            until=until,
         )
-        admitted = await self._reserve(caller, wanted, instead, until)
-        generation = self.settlement.open(wanted.envelope, caller, admitted, wanted.bounds)
+        admitted = await self._reserve(caller, primary, fallback, until)
+        generation = self.settlement.open(primary.envelope, caller, admitted, primary.bounds)
         try:
-            await self._queue(generation, instead, why_not, until)
+            await self._queue(generation, fallback, no_fallback_reason, until)
         except InferenceError as error:
             error.headers = admitted.headers
             raise
@@ -159,27 +160,27 @@ class Completions:
         ADMITTED.labels(request.api.value).inc()
         return generation
 
-    async def _offers_for(
+    async def _candidates_for(
         self, caller: Caller, request: InferenceRequest, request_id: str
-    ) -> tuple[Offer, Offer | None, str]:
-        wanted = await self._offers.wanted(caller, request, request_id)
-        return wanted, *await self._offers.smaller(caller, request, wanted)
+    ) -> tuple[Candidate, Candidate | None, str]:
+        primary = await self._candidates.primary(caller, request, request_id)
+        return primary, *await self._candidates.fallback(caller, request, primary)
 
     async def _reserve(
-        self, caller: Caller, wanted: Offer, instead: Offer | None, until: float
+        self, caller: Caller, primary: Candidate, fallback: Candidate | None, until: float
     ) -> Admitted:
         """Whichever of them it will be, it is covered."""
-        envelope, tries = wanted.envelope, itertools.count()
-        offers = [wanted] if instead is None else [wanted, instead]
+        envelope, tries = primary.envelope, itertools.count()
+        candidates = [primary] if fallback is None else [primary, fallback]
         try:
             return await retry_until(
                 lambda: self.admission.reserve(
                     envelope.request_id,
                     caller,
                     envelope.pool,
-                    upper_bound(offer.worst_case for offer in offers),
-                    wanted.prices,
-                    fallback=None if instead is None else instead.target,
+                    upper_bound(candidate.worst_case for candidate in candidates),
+                    primary.prices,
+                    fallback=None if fallback is None else fallback.target,
                     is_retry=next(tries) > 0,
                 ),
                 until=until,
@@ -192,7 +193,11 @@ class Completions:
             raise
 
     async def _queue(
-        self, generation: Generation, instead: Offer | None, why_not: str, until: float
+        self,
+        generation: Generation,
+        fallback: Candidate | None,
+        no_fallback_reason: str,
+        until: float,
     ) -> None:
         """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
         model = generation.envelope.model
@@ -200,15 +205,17 @@ class Completions:
         if not isinstance(answer, NOT_TAKEN):
             generation.notice = notice_of(answer)
             return
-        if instead is not None:
-            self.settlement.move(generation, instead)
+        if fallback is not None:
+            self.settlement.move(generation, fallback)
             second = await self._enqueue(generation, until)
             if not isinstance(second, NOT_TAKEN):
                 generation.notice = notice_of(second, instead_of=model)
                 return
-            why_not = f"{instead.envelope.model}, which answers instead, is saturated too."
+            no_fallback_reason = (
+                f"{fallback.envelope.model}, which answers instead, is saturated too."
+            )
         self.settlement.forget(generation)
-        raise refusal(generation.caller, model, answer, because=why_not)
+        raise refusal(generation.caller, model, answer, because=no_fallback_reason)
 
     async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
         try:

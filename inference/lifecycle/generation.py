@@ -13,7 +13,7 @@ from inference.admission.gate import Admitted
 from inference.admission.limits import Headers
 from inference.charges import Bounds, Charge, actual, worst_case
 from inference.errors import InferenceError
-from inference.lifecycle.candidates import Offer
+from inference.lifecycle.candidates import Candidate
 from inference.lifecycle.saturation import Notice
 from inference.streaming.frame_hub import FrameHub
 from inference.streaming.token_stream import Progress, TokenStream
@@ -79,10 +79,10 @@ class Generation:
         """Whether a worker has it, as far as is known here."""
         return self.is_assigned or self.stream.has_begun
 
-    def move_to(self, offer: Offer) -> None:
+    def move_to(self, candidate: Candidate) -> None:
         """Another pool is asked for it, since the first one did not take it."""
-        self.envelope, self._bounds = offer.envelope, offer.bounds
-        self.admitted = replace(self.admitted, prices=offer.prices)
+        self.envelope, self._bounds = candidate.envelope, candidate.bounds
+        self.admitted = replace(self.admitted, prices=candidate.prices)
         self._settlement.hub.close(self.request_id)
         self.stream = self._open_stream()
 

@@ -21,7 +21,7 @@ from inference.background import Background
 from inference.charges import NOTHING, Bounds, Charge
 from inference.dispatch.queue import Dispatch, RequestState, Stranded
 from inference.errors import REDIS_ERRORS, InferenceError
-from inference.lifecycle.candidates import Offer
+from inference.lifecycle.candidates import Candidate
 from inference.lifecycle.generation import Generation
 from inference.lifecycle.recovery import Recovery
 from inference.lifecycle.terminals import (
@@ -99,10 +99,10 @@ class Settlement:
         self._pools.add(envelope.pool)
         return generation
 
-    def move(self, generation: Generation, offer: Offer) -> None:
+    def move(self, generation: Generation, candidate: Candidate) -> None:
         """The pool did not take it; another one is about to be asked."""
-        generation.move_to(offer)
-        self._pools.add(offer.envelope.pool)
+        generation.move_to(candidate)
+        self._pools.add(candidate.envelope.pool)
 
     def cancel(self, generation: Generation) -> None:
         # What is still on its way into the queue would be unknown to the pool, and run for nobody.
