@@ -1,6 +1,5 @@
-"""A request as a door has validated it, and what a model's pool is asked for it: the envelope, the
-most that it may take, and the prices. The project's smaller model may answer in the model's place.
-"""
+"""Which models may answer a request, and what their pools are asked for it: the envelope, the most
+that it may take, and the prices. The project's smaller model may answer in the model's place."""
 
 import hashlib
 import hmac
@@ -8,13 +7,15 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_workers.protocol.messages import Api, Envelope, Prices
-from gpu_workers.protocol.policy import Caller, ModelPolicy, OnSaturation, TierPolicy
+from gpu_workers.protocol.messages import Envelope, Prices
+from gpu_workers.protocol.policy import Caller, OnSaturation, TierPolicy
 from inference.admission.gate import Admission
 from inference.admission.reservations import PoolTarget
-from inference.charges import Bounds, Charge, prices_of, worst_case
+from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
+from inference.dispatch.pool_view import PoolView
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InvalidRequest, ModelNotFound
+from inference.lifecycle.inference_request import InferenceRequest
 
 # The engine runs them in this order where it cannot run them all.
 _CLASSES: Final = ("interactive", "code", "documents", "batch")
@@ -22,37 +23,9 @@ _PRIORITIES: Final = 1 << 16  # a tier's is a small integer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InferenceRequest:
-    """A request as a door has validated it. `body` is the JSON for the engine, with allowed
-    fields only; `output_tokens` what the client asked for per choice, `output_param` under which
-    name; `prompt_bytes` the UTF-8 bytes of the longest prompt's text, found in `prompt_param`.
-
-    The worst case is reserved by `prompt_bound`, the most tokens that the text of all `prompts`
-    may have, `templates`, how often a template adds its part to it, and `choices`, how many
-    outputs are generated in all. `is_resumable`: another worker may go on with it after its first
-    token.
-    """
-
-    api: Api
-    model: str
-    stream: bool
-    body: bytes
-    output_tokens: int | None
-    output_param: str
-    prompt_bytes: int
-    prompt_param: str
-    prompt_bound: int
-    prompts: int = 1
-    templates: int = 1
-    choices: int = 1
-    is_resumable: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
     """A model that may answer a request: what its pool is asked, and the most that it may take."""
 
-    model: ModelPolicy
     envelope: Envelope
     bounds: Bounds
 
@@ -67,6 +40,23 @@ class Candidate:
     @property
     def worst_case(self) -> Charge:
         return worst_case(self.bounds.prompt_tokens, self.bounds.output_tokens, self.prices)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidates:
+    """The models that may answer a request: the one that it names, and the one that its project
+    has answer where the first is saturated. `no_fallback_reason` is a sentence that says why a
+    project that has chosen a smaller model gets no fallback; else it is empty."""
+
+    primary: Candidate
+    fallback: Candidate | None = None
+    no_fallback_reason: str = ""
+
+    @property
+    def worst_case(self) -> Charge:
+        """Return what covers the request whichever of them answers it."""
+        both = [self.primary] if self.fallback is None else [self.primary, self.fallback]
+        return upper_bound(each.worst_case for each in both)
 
 
 class CandidateBuilder:
@@ -85,83 +75,62 @@ class CandidateBuilder:
         self._gateway_id = gateway_id
         self._cache_salt_secret = cache_salt_secret
 
-    async def primary(
-        self, caller: Caller, request: InferenceRequest, request_id: str
-    ) -> Candidate:
-        """Build the candidate of the model that the request names; raises an `InferenceError` where
-        the caller may not have it, or the request is too large for it."""
-        model = await self._admission.model(request.model, caller)
-        _check_output(request, caller)
-        await self._check_prompt(request, model, caller)
-        return await self._candidate(caller, request, model, request_id)
+    async def build(self, caller: Caller, request: InferenceRequest, request_id: str) -> Candidates:
+        """Return the candidates of a request. Raises `ModelNotFound` where the caller may not know
+        of its model, and `InvalidRequest` where the model or the caller's tier cannot take it."""
+        primary = await self._view(request.model, caller)
+        _check_output(request, caller.tier)
+        _check_prompt(request, primary, caller.tier)
+        fallback, reason = await self._fallback(caller, request, primary)
+        return Candidates(
+            primary=self._candidate(caller, request, primary, request_id),
+            fallback=None
+            if fallback is None
+            else self._candidate(caller, request, fallback, request_id),
+            no_fallback_reason=reason,
+        )
 
-    async def fallback(
-        self, caller: Caller, request: InferenceRequest, primary: Candidate
-    ) -> tuple[Candidate | None, str]:
-        """Build the candidate that the project has answer where the model is saturated; None, and a
-        sentence that says why, where no other model can."""
+    async def _view(self, model_name: str, caller: Caller) -> PoolView:
+        model = await self._admission.model(model_name, caller)
+        return PoolView(model=model, workers=await self._workers.workers(model.pool))
+
+    async def _fallback(
+        self, caller: Caller, request: InferenceRequest, primary: PoolView
+    ) -> tuple[PoolView | None, str]:
+        """Return the view of the project's smaller model, or why it cannot answer this request."""
         name = caller.key.smaller_model
         if not name:
             return None, ""
         if name == primary.model.name:
             return None, "It is the project's smaller model itself."
         try:
-            model = await self._admission.model(name, caller)
+            view = await self._view(name, caller)
         except ModelNotFound:
             return None, "The project's smaller model is none that this API key can call."
-        overhead, context = await self._context(model, caller)
-        most = request.prompt_bytes + overhead * request.templates + (request.output_tokens or 1)
-        if most > context < (await self._context(primary.model, caller))[1]:
+        limit = caller.tier.max_context_tokens
+        template_tokens = view.template_overhead_tokens * request.templates
+        most = request.prompt_bytes + template_tokens + (request.output_tokens or 1)
+        if most > view.context_tokens(limit) < primary.context_tokens(limit):
             return None, f"The context of {name}, which answers instead, may be too small for it."
-        return await self._candidate(caller, request, model, primary.envelope.request_id), ""
+        return view, ""
 
-    async def _candidate(
-        self, caller: Caller, request: InferenceRequest, model: ModelPolicy, request_id: str
+    def _candidate(
+        self, caller: Caller, request: InferenceRequest, view: PoolView, request_id: str
     ) -> Candidate:
-        bounds = await self._bounds(request, model, caller)
+        bounds = _bounds(request, view, caller.tier)
         return Candidate(
-            model=model,
-            envelope=self._envelope(
-                caller,
-                request,
-                model,
-                bounds,
-                request_id,
-                is_resumable=request.is_resumable and await self._workers.can_resume(model.pool),
-            ),
-            bounds=bounds,
-        )
-
-    async def _context(self, model: ModelPolicy, caller: Caller) -> tuple[int, int]:
-        """What a template adds to a message, and the context that the caller has, in tokens."""
-        overhead, context = await self._workers.prompt_bounds(model.pool, model.context_tokens)
-        return overhead, min(context, caller.tier.max_context_tokens or context)
-
-    async def _bounds(
-        self, request: InferenceRequest, model: ModelPolicy, caller: Caller
-    ) -> Bounds:
-        """The most that the request may take: no more than fits the context it has, since a
-        longer one is refused unrun."""
-        overhead, context = await self._context(model, caller)
-        prompt_bound = request.prompt_bound + overhead * request.templates
-        asked = request.output_tokens
-        output = caller.tier.default_max_output_tokens if asked is None else asked
-        return Bounds(
-            prompt_tokens=min(prompt_bound, context * request.prompts),
-            output_tokens=min(output, context) * request.choices,
-            is_one_prompt=request.prompts == 1,
+            envelope=self._envelope(caller, request, view, bounds, request_id), bounds=bounds
         )
 
     def _envelope(
         self,
         caller: Caller,
         request: InferenceRequest,
-        model: ModelPolicy,
+        view: PoolView,
         bounds: Bounds,
         request_id: str,
-        *,
-        is_resumable: bool,
     ) -> Envelope:
+        model, tier = view.model, caller.tier
         arrived_at_ms = time.time_ns() // 1_000_000
         salt = hmac.new(
             self._cache_salt_secret, caller.tenant_id.encode(), hashlib.sha256
@@ -171,7 +140,7 @@ class CandidateBuilder:
             tenant_id=caller.tenant_id,
             project_id=caller.key.project_id,
             api_key_id=caller.key.key_id,
-            tier=caller.tier.name,
+            tier=tier.name,
             gateway_id=self._gateway_id,
             pool=model.pool,
             model=model.name,
@@ -180,39 +149,20 @@ class CandidateBuilder:
             body=request.body,
             max_output_tokens=request.output_tokens
             if request.output_tokens is not None
-            else caller.tier.default_max_output_tokens,
-            priority=_engine_priority(caller.tier),
+            else tier.default_max_output_tokens,
+            priority=_engine_priority(tier),
             cache_salt=salt,
             arrived_at_ms=arrived_at_ms,
-            ttft_target_ms=caller.tier.ttft_target_ms,
-            max_wait_ms=caller.tier.max_queue_seconds * 1000,
-            max_context_tokens=caller.tier.max_context_tokens,
-            weight=caller.tier.weight,
-            service_class=caller.tier.service_class,
+            ttft_target_ms=tier.ttft_target_ms,
+            max_wait_ms=tier.max_queue_seconds * 1000,
+            max_context_tokens=tier.max_context_tokens,
+            weight=tier.weight,
+            service_class=tier.service_class,
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
-            is_resumable=is_resumable,
-            prices=prices_of(model, caller.tier, at_ms=arrived_at_ms),
+            is_resumable=request.is_resumable and view.can_resume,
+            prices=prices_of(model, tier, at_ms=arrived_at_ms),
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
-        )
-
-    async def _check_prompt(
-        self, request: InferenceRequest, model: ModelPolicy, caller: Caller
-    ) -> None:
-        """Refuses what is too long however it is tokenized; the worker judges the rest."""
-        tier = caller.tier
-        context_tokens = await self._workers.fits(
-            model.pool, request.prompt_bytes, tier.max_context_tokens
-        )
-        if context_tokens is None:
-            return
-        is_tiers = context_tokens == tier.max_context_tokens
-        whose = f"tier {tier.name}" if is_tiers else model.name
-        raise InvalidRequest(
-            f"The context of {whose} is {context_tokens} tokens; the prompt, "
-            f"{request.prompt_bytes} bytes of text, is longer however it is tokenized.",
-            param=request.prompt_param,
-            code="context_length_exceeded",
         )
 
 
@@ -221,18 +171,46 @@ def _engine_priority(tier: TierPolicy) -> int:
     return _CLASSES.index(tier.service_class) * _PRIORITIES + tier.priority
 
 
-def _check_output(request: InferenceRequest, caller: Caller) -> None:
-    asked, limit = request.output_tokens, caller.tier.max_output_tokens
-    context = caller.tier.max_context_tokens
+def _bounds(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> Bounds:
+    """Return the most that the request may take: no more than fits the context it has, since a
+    longer one is refused unrun."""
+    context = view.context_tokens(tier.max_context_tokens)
+    prompt_bound = request.prompt_bound + view.template_overhead_tokens * request.templates
+    asked = request.output_tokens
+    output = tier.default_max_output_tokens if asked is None else asked
+    return Bounds(
+        prompt_tokens=min(prompt_bound, context * request.prompts),
+        output_tokens=min(output, context) * request.choices,
+        is_one_prompt=request.prompts == 1,
+    )
+
+
+def _check_prompt(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> None:
+    """Refuse what is too long however it is tokenized; the worker judges the rest."""
+    limit = tier.max_context_tokens
+    context_tokens = view.exceeded_context(request.prompt_bytes, limit)
+    if context_tokens is None:
+        return
+    whose = f"tier {tier.name}" if context_tokens == limit else view.model.name
+    raise InvalidRequest(
+        f"The context of {whose} is {context_tokens} tokens; the prompt, "
+        f"{request.prompt_bytes} bytes of text, is longer however it is tokenized.",
+        param=request.prompt_param,
+        code="context_length_exceeded",
+    )
+
+
+def _check_output(request: InferenceRequest, tier: TierPolicy) -> None:
+    asked, limit, context = request.output_tokens, tier.max_output_tokens, tier.max_context_tokens
     if asked is not None and context is not None and asked >= context:
         raise InvalidRequest(
-            f"{request.output_param} is {asked}; the context of tier {caller.tier.name} is "
+            f"{request.output_param} is {asked}; the context of tier {tier.name} is "
             f"{context} tokens, prompt and output together.",
             param=request.output_param,
             code="context_length_exceeded",
         )
     if asked is not None and asked > limit:
         raise InvalidRequest(
-            f"{request.output_param} is {asked}; tier {caller.tier.name} allows at most {limit}.",
+            f"{request.output_param} is {asked}; tier {tier.name} allows at most {limit}.",
             param=request.output_param,
         )

@@ -21,12 +21,12 @@ from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission.gate import Admission, Admitted
-from inference.charges import upper_bound
 from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, QueueForecast
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
-from inference.lifecycle.candidates import Candidate, CandidateBuilder, InferenceRequest
+from inference.lifecycle.candidates import CandidateBuilder, Candidates
 from inference.lifecycle.generation import Generation
+from inference.lifecycle.inference_request import InferenceRequest
 from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
 from inference.lifecycle.settlement import Settlement
 from inference.redis_retry import retry_until
@@ -143,14 +143,15 @@ class Completions:
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
         until = time.monotonic() + caller.tier.max_queue_seconds
-        primary, fallback, no_fallback_reason = await retry_until(
-            lambda: self._candidates_for(caller, request, request_id or new_request_id()),
+        candidates = await retry_until(
+            lambda: self._candidates.build(caller, request, request_id or new_request_id()),
             until=until,
         )
-        admitted = await self._reserve(caller, primary, fallback, until)
+        admitted = await self._reserve(caller, candidates, until)
+        primary = candidates.primary
         generation = self.settlement.open(primary.envelope, caller, admitted, primary.bounds)
         try:
-            await self._queue(generation, fallback, no_fallback_reason, until)
+            await self._queue(generation, candidates, until)
         except InferenceError as error:
             error.headers = admitted.headers
             raise
@@ -160,26 +161,18 @@ class Completions:
         ADMITTED.labels(request.api.value).inc()
         return generation
 
-    async def _candidates_for(
-        self, caller: Caller, request: InferenceRequest, request_id: str
-    ) -> tuple[Candidate, Candidate | None, str]:
-        primary = await self._candidates.primary(caller, request, request_id)
-        return primary, *await self._candidates.fallback(caller, request, primary)
-
-    async def _reserve(
-        self, caller: Caller, primary: Candidate, fallback: Candidate | None, until: float
-    ) -> Admitted:
+    async def _reserve(self, caller: Caller, candidates: Candidates, until: float) -> Admitted:
         """Whichever of them it will be, it is covered."""
-        envelope, tries = primary.envelope, itertools.count()
-        candidates = [primary] if fallback is None else [primary, fallback]
+        envelope, fallback = candidates.primary.envelope, candidates.fallback
+        tries = itertools.count()
         try:
             return await retry_until(
                 lambda: self.admission.reserve(
                     envelope.request_id,
                     caller,
                     envelope.pool,
-                    upper_bound(candidate.worst_case for candidate in candidates),
-                    primary.prices,
+                    candidates.worst_case,
+                    envelope.prices,
                     fallback=None if fallback is None else fallback.target,
                     is_retry=next(tries) > 0,
                 ),
@@ -192,14 +185,9 @@ class Completions:
             self.settlement.give_back(envelope)
             raise
 
-    async def _queue(
-        self,
-        generation: Generation,
-        fallback: Candidate | None,
-        no_fallback_reason: str,
-        until: float,
-    ) -> None:
+    async def _queue(self, generation: Generation, candidates: Candidates, until: float) -> None:
         """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
+        fallback, reason = candidates.fallback, candidates.no_fallback_reason
         model = generation.envelope.model
         answer = await self._enqueue(generation, until)
         if not isinstance(answer, NOT_TAKEN):
@@ -211,11 +199,9 @@ class Completions:
             if not isinstance(second, NOT_TAKEN):
                 generation.notice = notice_of(second, instead_of=model)
                 return
-            no_fallback_reason = (
-                f"{fallback.envelope.model}, which answers instead, is saturated too."
-            )
+            reason = f"{fallback.envelope.model}, which answers instead, is saturated too."
         self.settlement.forget(generation)
-        raise refusal(generation.caller, model, answer, because=no_fallback_reason)
+        raise refusal(generation.caller, model, answer, because=reason)
 
     async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
         try:

@@ -29,9 +29,9 @@ from inference.errors import (
     Unavailable,
     as_inference_error,
 )
-from inference.lifecycle.candidates import InferenceRequest
 from inference.lifecycle.completions import Completions
 from inference.lifecycle.generation import Generation
+from inference.lifecycle.inference_request import InferenceRequest
 from inference.openai_api.body import ClientGone, read_body
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from gpu_workers.protocol.messages import Api
 from inference.errors import InvalidRequest
-from inference.lifecycle.candidates import InferenceRequest
+from inference.lifecycle.inference_request import InferenceRequest
 from inference.openai_api import parsing
 from inference.openai_api.resumable import is_resumable
 from inference.openai_api.sampling import (

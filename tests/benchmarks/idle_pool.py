@@ -22,8 +22,8 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol.messages import Api
 from gpu_workers.protocol.policy import Caller, Scope
-from inference.lifecycle.candidates import InferenceRequest
 from inference.lifecycle.completions import Completions, GatewaySettings
+from inference.lifecycle.inference_request import InferenceRequest
 from inference.redis_functions import LIBRARIES, library_text
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.service import PEPPER, Snapshot, a_tier

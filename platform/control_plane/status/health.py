@@ -216,7 +216,7 @@ async def _pool(redis: Redis, registry: WorkerRegistry, name: str) -> PoolState:
         queued=queued,
         open_requests=open_requests,
         unrecorded_usage=unrecorded,
-        workers=tuple(await registry.workers(name)),
+        workers=await registry.workers(name),
     )
 
 

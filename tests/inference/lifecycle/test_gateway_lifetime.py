@@ -8,13 +8,12 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, WorkerState
-from inference.dispatch.worker_registry import WorkerRegistry
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import Outcome
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
 from tenants.access import key_format
-from tests.support.gateways.cast import MODEL, POOL, encoded_worker_info
+from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import PEPPER, Service, serving
 from tests.support.places import free_port
@@ -58,35 +57,6 @@ async def test_without_redis_every_answer_is_a_503() -> None:
 def test_settings_do_not_show_their_secrets(gateway_settings: GatewaySettings) -> None:
     assert "pepper" not in repr(gateway_settings).replace("api_key_pepper", "")
     assert "salt-secret" not in repr(gateway_settings)
-
-
-async def test_the_registry_tells_live_workers_from_dead_ones(
-    dispatch_redis: Redis, worker: ScriptedWorker
-) -> None:
-    registry = WorkerRegistry(dispatch_redis)
-    assert await registry.pools() == []
-    assert await registry.fits(POOL, 10**9) is None
-    await worker.start(context_tokens=100, max_token_bytes=2)
-    fresh = WorkerRegistry(dispatch_redis)
-    assert await fresh.pools() == [POOL]
-    assert await fresh.is_ready(POOL)
-    assert await fresh.fits(POOL, 200) is None
-    assert await fresh.fits(POOL, 201) == 100
-    await worker.die()
-    [dead] = await WorkerRegistry(dispatch_redis).workers(POOL)
-    assert not dead.is_live
-
-
-async def test_a_starting_worker_is_not_ready(dispatch_redis: Redis) -> None:
-    info = encoded_worker_info("w#1", state=WorkerState.STARTING, context_tokens=0)
-    prefix = keys.pool_prefix(POOL)
-    await dispatch_redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, "w#1", "w", info)
-    registry = WorkerRegistry(dispatch_redis)
-    [starting] = await registry.workers(POOL)
-    assert starting.is_live
-    assert starting.info == codec.decode_worker_info(info)
-    assert not await registry.is_ready(POOL)
-    assert await registry.fits(POOL, 1) is None, "its context is not known yet"
 
 
 @pytest.mark.parametrize("has_begun", [True, False])

@@ -13,7 +13,7 @@ from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.protocol.policy import Scope
 from inference.dispatch.queue import RequestState
 from inference.lifecycle import settlement
-from inference.lifecycle.candidates import InferenceRequest
+from inference.lifecycle.inference_request import InferenceRequest
 from tests.support.gateways.cast import MODEL, POOL, an_envelope
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import Service

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
 from inference.charges import NOTHING, actual
-from inference.dispatch.worker_registry import WorkerRegistry
+from inference.dispatch.pool_view import PoolView
 from inference.streaming import token_stream
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
@@ -161,11 +161,7 @@ async def test_a_prompt_beyond_what_was_reserved_is_refused_and_costs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The template adds more than the gateway knows of."""
-
-    async def no_overhead(*_: Any) -> tuple[int, int]:
-        return -2, 2048
-
-    monkeypatch.setattr(WorkerRegistry, "prompt_bounds", no_overhead)
+    monkeypatch.setattr(PoolView, "template_overhead_tokens", -2)
     async with service.client() as client:
         answers = [
             await client.post(CHAT, json=STREAM | {"stream": each}) for each in (False, True)

@@ -1,0 +1,32 @@
+"""A request as a door has validated it."""
+
+from dataclasses import dataclass
+
+from gpu_workers.protocol.messages import Api
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InferenceRequest:
+    """What the client asks for. `body` is the JSON for the engine, with allowed fields only;
+    `output_tokens` what the client asked for per choice, `output_param` under which name;
+    `prompt_bytes` the UTF-8 bytes of the longest prompt's text, found in `prompt_param`.
+
+    The worst case is reserved by `prompt_bound`, the most tokens that the text of all `prompts`
+    may have, `templates`, how often a template adds its part to it, and `choices`, how many
+    outputs are generated in all. `is_resumable`: another worker may go on with it after its first
+    token.
+    """
+
+    api: Api
+    model: str
+    stream: bool
+    body: bytes
+    output_tokens: int | None
+    output_param: str
+    prompt_bytes: int
+    prompt_param: str
+    prompt_bound: int
+    prompts: int = 1
+    templates: int = 1
+    choices: int = 1
+    is_resumable: bool = False
