@@ -29,7 +29,7 @@ from inference.models import (
     WastedAttempt,
     Worker,
 )
-from inference.models.catalog import Capability
+from inference.models.catalog import CAPABILITY_CHOICES
 from inference.operations import dead_letters
 from inference.usage.collector import dispatch_redis
 from tenants.models import Tier
@@ -85,7 +85,7 @@ class PoolAdmin(OperatorAdmin):
 
 
 class ServedModelForm(forms.ModelForm):  # type: ignore[type-arg]
-    capabilities = CheckboxesField(choices=Capability.choices)
+    capabilities = CheckboxesField(choices=CAPABILITY_CHOICES)
 
     class Meta:
         model = ServedModel

@@ -91,6 +91,12 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
+class ModelCapabilityMissing(InvalidRequest):
+    """The request asks for what its model was not declared to be capable of."""
+
+    code = "model_capability_missing"
+
+
 class MethodNotAllowed(InferenceError):
     status = 405
     type = "invalid_request_error"

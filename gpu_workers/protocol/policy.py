@@ -46,6 +46,17 @@ class OnSaturation(StrEnum):
     SMALLER_MODEL = "smaller_model"  # another model answers it, at that one's price
 
 
+class Capability(StrEnum):
+    """What a served model can be asked for."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    TOOLS = "tools"
+    JSON_SCHEMA = "json_schema"  # and every other output that a grammar constrains
+    REASONING = "reasoning"
+    VISION = "vision"
+
+
 class Limit(Message, frozen=True):
     """One limit. A soft one is counted and alerted on, and refuses nothing."""
 
@@ -152,8 +163,9 @@ class PricePolicy(Message, frozen=True):
 class ModelPolicy(Message, frozen=True, tag="model-2"):
     """One served model: its public name and the pool of workers that serves it.
 
-    `tenant_ids` None means visible to every tenant. `capabilities` are words such as `chat`,
-    `completions`, `tools`. `prices` are those that hold and those that are to come.
+    `tenant_ids` None means visible to every tenant. `capabilities` are words of `Capability`, and
+    perhaps of a later one; a model that declares none is refused nothing. `prices` are those that
+    hold and those that are to come.
     """
 
     name: str
@@ -164,6 +176,9 @@ class ModelPolicy(Message, frozen=True, tag="model-2"):
     tenant_ids: list[str] | None = None
     capabilities: list[str] = []
     prices: list[PricePolicy] = []
+
+    def supports(self, capability: Capability) -> bool:
+        return not self.capabilities or capability in self.capabilities
 
 
 class Caller(Message, frozen=True, tag="caller-2"):

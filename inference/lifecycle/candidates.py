@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_workers.protocol.messages import Envelope, Prices
-from gpu_workers.protocol.policy import Caller, OnSaturation, TierPolicy
+from gpu_workers.protocol.policy import Caller, Capability, ModelPolicy, OnSaturation, TierPolicy
 from inference.admission.gate import Admission
 from inference.admission.reservations import PoolTarget
 from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
 from inference.dispatch.pool_view import PoolView
 from inference.dispatch.worker_registry import WorkerRegistry
-from inference.errors import InvalidRequest, ModelNotFound
+from inference.errors import InvalidRequest, ModelCapabilityMissing, ModelNotFound
 from inference.lifecycle.inference_request import InferenceRequest
 
 # The engine runs them in this order where it cannot run them all.
@@ -77,8 +77,10 @@ class CandidateBuilder:
 
     async def build(self, caller: Caller, request: InferenceRequest, request_id: str) -> Candidates:
         """Return the candidates of a request. Raises `ModelNotFound` where the caller may not know
-        of its model, and `InvalidRequest` where the model or the caller's tier cannot take it."""
+        of its model, `ModelCapabilityMissing` where the model is not meant for it, and
+        `InvalidRequest` where it is too large for the model or the caller's tier."""
         primary = await self._view(request.model, caller)
+        _check_capabilities(request, primary.model)
         _check_output(request, caller.tier)
         _check_prompt(request, primary, caller.tier)
         fallback, reason = await self._fallback(caller, request, primary)
@@ -107,6 +109,9 @@ class CandidateBuilder:
             view = await self._view(name, caller)
         except ModelNotFound:
             return None, "The project's smaller model is none that this API key can call."
+        missing = _missing_capability(request, view.model)
+        if missing is not None:
+            return None, f"{name}, which answers instead, does not support {missing.value}."
         limit = caller.tier.max_context_tokens
         template_tokens = view.template_overhead_tokens * request.templates
         most = request.prompt_bytes + template_tokens + (request.output_tokens or 1)
@@ -182,6 +187,21 @@ def _bounds(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> Boun
         prompt_tokens=min(prompt_bound, context * request.prompts),
         output_tokens=min(output, context) * request.choices,
         is_one_prompt=request.prompts == 1,
+    )
+
+
+def _missing_capability(request: InferenceRequest, model: ModelPolicy) -> Capability | None:
+    return next((need for need in request.needs if not model.supports(need)), None)
+
+
+def _check_capabilities(request: InferenceRequest, model: ModelPolicy) -> None:
+    missing = _missing_capability(request, model)
+    if missing is None:
+        return
+    raise ModelCapabilityMissing(
+        f"The model {model.name!r} does not support {missing.value}; it supports "
+        f"{', '.join(model.capabilities)}. GET /v1/models lists what each model supports.",
+        param=request.needs[missing],
     )
 
 

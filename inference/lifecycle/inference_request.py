@@ -1,8 +1,10 @@
 """A request as a door has validated it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gpu_workers.protocol.messages import Api
+from gpu_workers.protocol.policy import Capability
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,7 +16,8 @@ class InferenceRequest:
     The worst case is reserved by `prompt_bound`, the most tokens that the text of all `prompts`
     may have, `templates`, how often a template adds its part to it, and `choices`, how many
     outputs are generated in all. `is_resumable`: another worker may go on with it after its first
-    token.
+    token. `needs` are the capabilities that its model must have, each with the field of the body
+    that asks for it.
     """
 
     api: Api
@@ -30,3 +33,4 @@ class InferenceRequest:
     templates: int = 1
     choices: int = 1
     is_resumable: bool = False
+    needs: Mapping[Capability, str] = field(default_factory=dict)

@@ -1,11 +1,10 @@
-from inference.models.catalog import Capability, Pool, PoolTenant, ServedModel, ServedModelTenant
+from inference.models.catalog import Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Gateway, Worker
 from inference.models.rollup import DailyUsage, UsageRollup
 from inference.models.usage import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
 
 __all__ = [
-    "Capability",
     "DailyUsage",
     "DeadLetter",
     "EngineTokenCounter",

@@ -8,7 +8,7 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ModelPolicy, PricePolicy
+from gpu_workers.protocol.policy import Capability, ModelPolicy, PricePolicy
 from tenants.billing.models import Price
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
@@ -27,15 +27,7 @@ _NAME = RegexValidator(
 )
 
 
-class Capability(models.TextChoices):
-    """What a served model can be asked for."""
-
-    CHAT = "chat"
-    COMPLETIONS = "completions"
-    TOOLS = "tools"
-    JSON_SCHEMA = "json_schema"
-    REASONING = "reasoning"
-    VISION = "vision"
+CAPABILITY_CHOICES = [(each.value, each.name.replace("_", " ").title()) for each in Capability]
 
 
 def default_capabilities() -> list[str]:
@@ -83,7 +75,8 @@ class ServedModel(_InCatalogue):
     context_tokens = models.PositiveIntegerField(validators=[MinValueValidator(1)])
     owned_by = models.CharField(max_length=100, default="penstock")
     capabilities = ArrayField(
-        models.CharField(max_length=30, choices=Capability), default=default_capabilities
+        models.CharField(max_length=30, choices=CAPABILITY_CHOICES),
+        default=default_capabilities,
     )
     is_enabled = models.BooleanField(default=True, help_text="Callers see enabled models only.")
     tenants = models.ManyToManyField(

@@ -254,4 +254,5 @@ def _model_json(model: ModelPolicy) -> dict[str, Any]:
         "created": model.created_at,
         "owned_by": model.owned_by,
         "max_model_len": model.context_tokens,
+        "capabilities": model.capabilities,
     }

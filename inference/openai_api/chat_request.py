@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from gpu_workers.protocol.messages import Api
+from gpu_workers.protocol.policy import Capability
 from inference.errors import InvalidRequest
 from inference.lifecycle.inference_request import InferenceRequest
 from inference.openai_api import parsing
@@ -17,6 +18,7 @@ from inference.openai_api.sampling import (
     SamplingFields,
     check_sampling,
     drop,
+    needed_capabilities,
     refuse_what_is_not_served,
 )
 
@@ -247,7 +249,17 @@ def parse_chat(data: bytes) -> InferenceRequest:
         output_tokens=asked,
         output_param=named,
         body=parsing.encode(body),
+        needs=_needs(body),
     )
+
+
+def _needs(body: ChatBody) -> dict[Capability, str]:
+    needs = {Capability.CHAT: "model"}
+    if body.tools is not None and body.tool_choice != "none":
+        needs[Capability.TOOLS] = "tools"
+    if body.reasoning_effort not in (None, "none"):
+        needs[Capability.REASONING] = "reasoning_effort"
+    return needs | needed_capabilities(body)
 
 
 def _checked_text_bytes(message: Message, index: int) -> int:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from gpu_workers.protocol.messages import Api
+from gpu_workers.protocol.policy import Capability
 from inference.errors import InvalidRequest
 from inference.lifecycle.inference_request import InferenceRequest
 from inference.openai_api import parsing
@@ -18,6 +19,7 @@ from inference.openai_api.sampling import (
     TokenId,
     check_sampling,
     drop,
+    needed_capabilities,
     refuse_what_is_not_served,
 )
 
@@ -87,6 +89,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
         output_tokens=asked,
         output_param="max_tokens",
         body=parsing.encode(body),
+        needs={Capability.COMPLETIONS: "model", **needed_capabilities(body)},
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from gpu_workers.protocol.policy import Capability
 from inference.errors import InvalidRequest
 
 MAX_CHOICES: Final = 16
@@ -234,6 +235,18 @@ def check_sampling(body: SamplingFields, output_tokens: int | None, output_param
             )
     if body.structured_outputs is not None:
         _check_structured(body.structured_outputs)
+
+
+def needed_capabilities(body: SamplingFields) -> dict[Capability, str]:
+    """Return the capabilities that these fields need, each with the field that asks for it."""
+    needs = {}
+    if body.response_format is not None and not isinstance(body.response_format, TextFormat):
+        needs[Capability.JSON_SCHEMA] = "response_format"
+    elif body.structured_outputs is not None:
+        needs[Capability.JSON_SCHEMA] = "structured_outputs"
+    if body.thinking_token_budget is not None:
+        needs[Capability.REASONING] = "thinking_token_budget"
+    return needs
 
 
 def _check_structured(wanted: StructuredOutputs) -> None:

@@ -8,6 +8,7 @@ from typing import Self
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from gpu_workers.protocol.policy import Capability
 from inference.models import Pool, ServedModel
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.access.key_format import MalformedApiKey
@@ -20,6 +21,13 @@ DEMO_MODELS = ("penstock-demo", "sim")
 # Of the demo model and the simulated one. For another model it is what the catalogue shows until
 # an operator corrects it; workers hold requests to their engine's real bound.
 DEMO_CONTEXT_TOKENS = 2048
+# Of the same engines, as `make up` starts them; of another model until an operator corrects it.
+DEMO_CAPABILITIES = [
+    Capability.CHAT.value,
+    Capability.COMPLETIONS.value,
+    Capability.TOOLS.value,
+    Capability.JSON_SCHEMA.value,
+]
 # $0.10, $0.05 and $0.40 a million tokens, so that there are costs to look at.
 DEMO_PRICE = {
     "prompt_micros_per_million_tokens": 100_000,
@@ -74,7 +82,12 @@ def _seed_model(name: str) -> None:
         pool = Pool(name=name)
         pool.full_clean(validate_unique=False)
         pool.save()
-        model = ServedModel(name=name, pool=pool, context_tokens=DEMO_CONTEXT_TOKENS)
+        model = ServedModel(
+            name=name,
+            pool=pool,
+            context_tokens=DEMO_CONTEXT_TOKENS,
+            capabilities=DEMO_CAPABILITIES,
+        )
         model.full_clean()
         model.save()
         if not Price.objects.filter(model=name).exists():

@@ -4,8 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from gpu_workers.protocol.policy import Capability
 from inference.management.look_up import visible_to
-from inference.models import Capability, Pool, ServedModel
+from inference.models import Pool, ServedModel
 from tenants.management.reporting import ReportingCommand
 
 
@@ -22,7 +23,12 @@ class Command(ReportingCommand):
             required=True,
             help="context length in tokens, prompt and completion together",
         )
-        parser.add_argument("--capability", action="append", choices=Capability.values)
+        parser.add_argument(
+            "--capability",
+            action="append",
+            choices=[each.value for each in Capability],
+            help="what requests may use; repeatable (default: chat and completions)",
+        )
         parser.add_argument(
             "--visible-to", action="append", metavar="TENANT", help="default: all tenants"
         )

@@ -358,7 +358,7 @@ async def test_unknown_and_forbidden_models_look_the_same(service: Service) -> N
 
 @pytest.mark.parametrize("path", ["org/model", "org%2Fmodel", "org/model/"])
 async def test_a_model_can_be_shown(service: Service, path: str) -> None:
-    await service.snapshot.add_model("org/model")
+    await service.snapshot.add_model("org/model", capabilities=["chat"])
     async with service.client() as client:
         response = await client.get(f"/v1/models/{path}")
     assert response.json() == {
@@ -367,6 +367,7 @@ async def test_a_model_can_be_shown(service: Service, path: str) -> None:
         "created": 1,
         "owned_by": "penstock",
         "max_model_len": 2048,
+        "capabilities": ["chat"],
     }
 
 
