@@ -10,11 +10,11 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.policy import LimitName, PricePolicy, Scope
-from tests.inference.websocket_api.test_websocket import ask, connected, receive
 from tests.support.gateways.callers import a_limit
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import Service, a_tier
+from tests.support.gateways.websocket import ask, connected, receive
 from tests.support.polling import eventually
 
 CHAT = "/v1/chat/completions"

@@ -13,10 +13,10 @@ from websockets.exceptions import ConnectionClosed
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from inference.admission.gate import POLL_SECONDS
-from tests.inference.websocket_api.test_websocket import ask, connected, receive
 from tests.support.gateways.cast import MODEL
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import Service
+from tests.support.gateways.websocket import ask, connected, receive
 from tests.support.polling import eventually
 
 CHAT = "/v1/chat/completions"

@@ -10,11 +10,11 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.policy import Capability, OnSaturation
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
-from tests.inference.lifecycle.test_saturation import saturated
-from tests.inference.websocket_api.test_websocket import ask, connected, receive
 from tests.support.gateways.cast import MODEL
+from tests.support.gateways.saturated import saturated
 from tests.support.gateways.scripted_worker import ScriptedWorker
 from tests.support.gateways.service import Service, a_tier
+from tests.support.gateways.websocket import ask, connected, receive
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 ASK: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}]}

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -12,11 +11,12 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.policy import LimitName, OnSaturation, PricePolicy
-from tests.inference.websocket_api.test_websocket import ask, connected, receive
 from tests.support.gateways.callers import a_limit
 from tests.support.gateways.cast import MODEL, POOL
-from tests.support.gateways.scripted_worker import Run, ScriptedWorker, count_to_three
+from tests.support.gateways.saturated import HELD_MS, saturated
+from tests.support.gateways.scripted_worker import ScriptedWorker
 from tests.support.gateways.service import Service, a_tier
+from tests.support.gateways.websocket import ask, connected, receive
 from tests.support.polling import eventually
 
 CHAT = "/v1/chat/completions"
@@ -26,8 +26,6 @@ ASK: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Count."}],
     "max_tokens": 10,
 }
-# What a request holds a slot for, on average; the tier promises the first token within a second.
-HELD_MS = 5000
 REFUSE = {"on_saturation": OnSaturation.REFUSE}
 FALL_BACK = {"on_saturation": OnSaturation.SMALLER_MODEL, "smaller_model": SMALL}
 TIER = a_tier(ttft_target_ms=1000)
@@ -39,29 +37,6 @@ async def small_worker(worker_redis_url: Callable[[str], str]) -> AsyncIterator[
     worker = ScriptedWorker(worker_redis_url(SMALL_POOL), pool=SMALL_POOL)
     yield worker
     await worker.stop()
-
-
-@asynccontextmanager
-async def saturated(service: Service, worker: ScriptedWorker, model: str) -> AsyncIterator[None]:
-    """Bob has the worker's only slot until the end of the block. What comes later counts."""
-    is_over = asyncio.Event()
-
-    async def hold_first(run: Run) -> None:
-        if len(worker.runs) == 1:
-            await is_over.wait()
-        await count_to_three(run)
-
-    worker.script = hold_first
-    await worker.start(slots=1)
-    await worker.redis.hset(keys.pool_scheduler(worker.pool), "held_ms", HELD_MS)
-    async with service.client(service.bob) as client:
-        task = asyncio.create_task(client.post(CHAT, json=ASK | {"model": model}))
-        await eventually(lambda: len(worker.runs) == 1)
-        try:
-            yield
-        finally:
-            is_over.set()
-            assert (await task).status_code == 200
 
 
 @pytest.fixture

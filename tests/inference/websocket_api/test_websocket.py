@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from gpu_workers.protocol import keys
@@ -17,50 +14,19 @@ from inference.errors import REDIS_ERRORS
 from inference.lifecycle.completions import GatewaySettings
 from inference.websocket_api.application import WebsocketApi
 from inference.websocket_api.consumer import CONNECTIONS
-from tests.support.gateways.cast import MODEL, POOL
+from tests.support.gateways.cast import POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import Service, a_tier
+from tests.support.gateways.websocket import (
+    BODY,
+    ask,
+    cancel,
+    connected,
+    receive,
+    text_of,
+    words_until_the_end,
+)
 from tests.support.polling import eventually
-
-BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}], "stream": True}
-
-
-@asynccontextmanager
-async def connected(
-    service: Service, *, key: str | None = None, query: str = "", **headers: str
-) -> AsyncIterator[ClientConnection]:
-    address = f"{service.url.replace('http', 'ws', 1)}/ws/v1/stream{query}"
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
-    async with connect(address, additional_headers=headers) as socket:
-        yield socket
-
-
-async def ask(socket: ClientConnection, name: str, **changes: Any) -> None:
-    frame = {"type": "request", "id": name, "api": "chat.completions", "body": BODY}
-    await socket.send(json.dumps(frame | changes))
-
-
-async def cancel(socket: ClientConnection, name: str) -> None:
-    await socket.send(json.dumps({"type": "cancel", "id": name}))
-
-
-async def receive(socket: ClientConnection) -> Any:
-    return json.loads(await socket.recv())
-
-
-async def words_until_the_end(socket: ClientConnection, names: set[str]) -> dict[str, list[Any]]:
-    """The frames of each request until all have ended."""
-    frames: dict[str, list[Any]] = {name: [] for name in names}
-    while not all(each and each[-1]["type"] != "chunk" for each in frames.values()):
-        frame = await receive(socket)
-        frames[frame["id"]].append(frame)
-    return frames
-
-
-def text_of(frames: list[Any]) -> str:
-    chunks = [frame["data"] for frame in frames if frame["type"] == "chunk"]
-    return "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
 
 
 async def test_requests_share_a_connection(service: Service, worker: ScriptedWorker) -> None:
