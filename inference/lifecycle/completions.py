@@ -27,6 +27,7 @@ from inference.errors import InferenceError, LimitReached, Unavailable
 from inference.lifecycle.candidates import CandidateBuilder, Candidates
 from inference.lifecycle.generation import Generation
 from inference.lifecycle.inference_request import InferenceRequest
+from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
 from inference.lifecycle.settlement import Settlement
 from inference.redis_retry import retry_until
@@ -148,18 +149,17 @@ class Completions:
             until=until,
         )
         admitted = await self._reserve(caller, candidates, until)
-        primary = candidates.primary
-        generation = self.settlement.open(primary.envelope, caller, admitted, primary.bounds)
+        inflight = self.settlement.requests.open(candidates.primary, caller, admitted)
         try:
-            await self._queue(generation, candidates, until)
+            await self._queue(inflight, candidates, until)
         except InferenceError as error:
             error.headers = admitted.headers
             raise
-        generation.is_enqueued = True
+        inflight.is_enqueued = True
         if self._is_stopping:
-            generation.cancel()
+            self.settlement.cancellations.cancel(inflight)
         ADMITTED.labels(request.api.value).inc()
-        return generation
+        return Generation(inflight, self.settlement.cancellations)
 
     async def _reserve(self, caller: Caller, candidates: Candidates, until: float) -> Admitted:
         """Whichever of them it will be, it is covered."""
@@ -182,41 +182,42 @@ class Completions:
             raise
         except BaseException:
             # Whether it is reserved is unknown.
-            self.settlement.give_back(envelope)
+            self.settlement.reservations.release(envelope)
             raise
 
-    async def _queue(self, generation: Generation, candidates: Candidates, until: float) -> None:
-        """Where it is taken, or raises an `InferenceError` that says for how long it is not."""
+    async def _queue(self, request: InflightRequest, candidates: Candidates, until: float) -> None:
+        """Queue the request where it is taken; raises an `InferenceError` that says for how long it
+        is not."""
         fallback, reason = candidates.fallback, candidates.no_fallback_reason
-        model = generation.envelope.model
-        answer = await self._enqueue(generation, until)
+        model = request.envelope.model
+        answer = await self._enqueue(request, until)
         if not isinstance(answer, NOT_TAKEN):
-            generation.notice = notice_of(answer)
+            request.notice = notice_of(answer)
             return
         if fallback is not None:
-            self.settlement.move(generation, fallback)
-            second = await self._enqueue(generation, until)
+            self.settlement.requests.move(request, fallback)
+            second = await self._enqueue(request, until)
             if not isinstance(second, NOT_TAKEN):
-                generation.notice = notice_of(second, instead_of=model)
+                request.notice = notice_of(second, instead_of=model)
                 return
             reason = f"{fallback.envelope.model}, which answers instead, is saturated too."
-        self.settlement.forget(generation)
-        raise refusal(generation.caller, model, answer, because=reason)
+        self.settlement.requests.discard(request)
+        raise refusal(request.caller, model, answer, because=reason)
 
-    async def _enqueue(self, generation: Generation, until: float) -> Enqueued:
+    async def _enqueue(self, request: InflightRequest, until: float) -> Enqueued:
         try:
             answer = await retry_until(
                 lambda: self.dispatch.enqueue(
-                    generation.envelope, max_queue_length=self._settings.max_queue_length
+                    request.envelope, max_queue_length=self._settings.max_queue_length
                 ),
                 until=until,
             )
         except BaseException:
             # Whether it is queued is unknown: its end has to be found out.
-            generation.is_enqueued = True
-            generation.cancel()
+            request.is_enqueued = True
+            self.settlement.cancellations.cancel(request)
             raise
-        generation.is_assigned = isinstance(answer, Assigned) or (
+        request.is_assigned = isinstance(answer, Assigned) or (
             isinstance(answer, AlreadyKnown) and answer.state == "running"
         )
         return answer

@@ -1,4 +1,4 @@
-"""Ends that a gateway makes up, where no worker tells of one: with what it had accepted."""
+"""Terminal frames and records that a gateway makes where no worker does: with what it accepted."""
 
 import time
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from gpu_workers.protocol.messages import Outcome, Terminal, TokenUsage, UsageEntry
 from inference.dispatch.queue import usage_entry
 from inference.errors import AttemptsExhausted, Cancelled, InferenceError, Unavailable, WorkerLost
-from inference.lifecycle.generation import Generation
+from inference.lifecycle.inflight_request import InflightRequest
 from inference.streaming.token_stream import TokenStream
 
 _EXPIRED_RETRY_SECONDS: Final = 5
@@ -16,7 +16,7 @@ def worker_lost() -> WorkerLost:
     return WorkerLost("The worker that held this request died; ask again.", retry_after_seconds=1)
 
 
-def exhausted() -> AttemptsExhausted:
+def attempts_exhausted() -> AttemptsExhausted:
     return AttemptsExhausted("Every worker that took this request died with it.")
 
 
@@ -24,8 +24,8 @@ def cancelled() -> Cancelled:
     return Cancelled("The request was cancelled.")
 
 
-def not_taken(generation: Generation) -> Unavailable:
-    waited = time.monotonic() - generation.started_at
+def queue_timeout(request: InflightRequest) -> Unavailable:
+    waited = time.monotonic() - request.started_at
     return Unavailable(
         f"No worker was free for this request within {waited:.0f} s; try again later.",
         code="queue_timeout",
@@ -33,8 +33,9 @@ def not_taken(generation: Generation) -> Unavailable:
     )
 
 
-def end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> Terminal:
-    stream = generation.stream
+def terminal_of(request: InflightRequest, outcome: Outcome, error: InferenceError) -> Terminal:
+    """Return the terminal frame of a request that this gateway ends."""
+    stream = request.stream
     return Terminal(
         request_id=stream.request_id,
         attempt=stream.attempt,
@@ -45,9 +46,9 @@ def end_of(generation: Generation, outcome: Outcome, error: InferenceError) -> T
     )
 
 
-def missed_end_of(generation: Generation, record: UsageEntry) -> Terminal:
-    """For a reader to whom the end did not come, although the request has one."""
-    stream = generation.stream
+def missed_terminal_of(request: InflightRequest, record: UsageEntry) -> Terminal:
+    """Return a terminal frame for a reader that missed the one that the request has had."""
+    stream = request.stream
     is_well = record.outcome is Outcome.COMPLETED
     return Terminal(
         request_id=stream.request_id,
@@ -60,24 +61,25 @@ def missed_end_of(generation: Generation, record: UsageEntry) -> Terminal:
 
 
 def entry_of(
-    generation: Generation,
+    request: InflightRequest,
     attempt: int,
     outcome: Outcome,
     error: InferenceError,
     *,
     resumed: int = 0,
 ) -> UsageEntry:
-    """`resumed`: tokens that the pool has for an attempt to go on from, read here or not."""
-    stream = generation.stream
+    """Return the usage entry of a request that this gateway ends. `resumed`: tokens that the pool
+    has for an attempt to go on from, read here or not."""
+    stream = request.stream
     begun_at = stream.first_frame_at
     return usage_entry(
-        generation.envelope,
+        request.envelope,
         attempt=attempt,
         outcome=outcome,
         error_code=error.to_wire().code,
         worker_id=stream.worker_id,
         usage=_accepted(stream),
-        ttft_ms=None if begun_at is None else int((begun_at - generation.started_at) * 1000),
+        ttft_ms=None if begun_at is None else int((begun_at - request.started_at) * 1000),
         resumed=resumed,
     )
 

@@ -134,8 +134,9 @@ async def test_a_snapshot_that_is_gone_ends_nothing(
             keys.policy_version(), keys.policy_api_keys(), keys.policy_tenants()
         )
         await eventually(lambda: not service.gateway.completions.admission.has_policy)
-        caller = next(iter(service.gateway.completions.settlement._open.values())).caller
-        assert await service.gateway.completions.admission.refusal_of(caller) is None
+        [request] = service.gateway.completions.settlement.requests.all()
+        admission = service.gateway.completions.admission
+        assert await admission.refusal_of(request.caller) is None
         [run] = worker.runs.values()
         await run.say(" two")
         async for line in lines:

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome
-from inference.lifecycle.settlement import Settlement
+from inference.lifecycle.inflight_requests import InflightRequests
 from inference.redis_functions import LIBRARIES, library_text
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
@@ -69,12 +69,12 @@ async def test_what_is_open_is_reserved_again_before_anybody_is_admitted(
 
     worker.script = end_when_told
     await worker.start()
-    settlement = service.gateway.completions.settlement
+    requests = service.gateway.completions.settlement.requests
     gateway_id = service.gateway.completions.hub.gateway_id
     async with service.client() as client:
         asked = asyncio.create_task(client.post(CHAT, json=STREAM))
-        await eventually(lambda: _has_begun(settlement))
-        [request] = settlement.open_in(POOL)
+        await eventually(lambda: _has_begun(requests))
+        [request] = requests.in_pool(POOL)
         await lose_everything(dispatch_redis)
         late = asyncio.create_task(client.post(CHAT, json=STREAM))
         for files in LIBRARIES:
@@ -106,9 +106,9 @@ async def test_streams_go_on_and_every_reservation_is_made_again_and_settled(
     async with service.client() as client:
         undisturbed = (await client.post(CHAT, json=STREAM)).text
         asked = [asyncio.create_task(client.post(CHAT, json=STREAM)) for _ in range(4)]
-        open_streams = service.gateway.completions.settlement.open_in
-        await eventually(lambda: all(each.is_running for each in open_streams(POOL)))
-        await eventually(lambda: len(open_streams(POOL)) == 4)
+        in_pool = service.gateway.completions.settlement.requests.in_pool
+        await eventually(lambda: all(each.is_running for each in in_pool(POOL)))
+        await eventually(lambda: len(in_pool(POOL)) == 4)
         await lose_everything(dispatch_redis)
         late = asyncio.create_task(client.post(CHAT, json=STREAM))
         await come_back(dispatch_redis, service)
@@ -138,15 +138,15 @@ async def _lose_a_stream_that_has_begun(
     service: Service, worker: ScriptedWorker, redis: Redis, asked: "asyncio.Task[Response]"
 ) -> None:
     """Its worker, which is a scripted one, does not come back."""
-    settlement = service.gateway.completions.settlement
-    await eventually(lambda: asked.done() or _has_begun(settlement))
+    requests = service.gateway.completions.settlement.requests
+    await eventually(lambda: asked.done() or _has_begun(requests))
     await eventually(lambda: redis.exists(keys.pool_epoch(POOL)))
     await lose_everything(redis)
     await come_back(redis, service)
 
 
-def _has_begun(settlement: Settlement) -> bool:
-    return any(each.stream.has_begun for each in settlement.open_in(POOL))
+def _has_begun(requests: InflightRequests) -> bool:
+    return any(each.stream.has_begun for each in requests.in_pool(POOL))
 
 
 async def say_one_word(run: Run) -> None:

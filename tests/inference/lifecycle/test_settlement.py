@@ -12,7 +12,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.protocol.policy import Scope
 from inference.dispatch.queue import RequestState
-from inference.lifecycle import settlement
+from inference.lifecycle import cancellation
 from inference.lifecycle.inference_request import InferenceRequest
 from tests.support.gateways.cast import MODEL, POOL, an_envelope
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
@@ -36,7 +36,7 @@ async def test_a_cancellation_is_repeated_until_the_pool_has_heard_it(
         return await cancel(pool, request_id)
 
     monkeypatch.setattr(dispatch, "cancel", heard_at_last)
-    monkeypatch.setattr(settlement, "_LONGEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(cancellation, "MAX_PAUSE_SECONDS", 0.01)
     async with service.client() as client:
         with pytest.raises(httpx.ReadTimeout):
             await client.post("/v1/chat/completions", json=ASK, timeout=0.2)

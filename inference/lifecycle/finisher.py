@@ -1,0 +1,80 @@
+"""Requests that a gateway finishes in their worker's place: first on record, then for readers."""
+
+import time
+from collections import deque
+from typing import Final
+
+from gpu_workers.protocol.messages import Outcome, UsageEntry
+from inference.dispatch.queue import Dispatch
+from inference.errors import InferenceError
+from inference.lifecycle.inflight_request import InflightRequest
+from inference.lifecycle.terminals import (
+    cancelled,
+    entry_of,
+    missed_terminal_of,
+    terminal_of,
+    worker_lost,
+)
+
+# A gateway has no outbox: it keeps what it finished itself while the collector may be late.
+KEPT_SECONDS: Final = 120.0
+MAX_KEPT: Final = 20_000
+
+
+class Finisher:
+    """Finishes requests, and remembers for a while what it put on record."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._finished: deque[tuple[float, UsageEntry]] = deque(maxlen=MAX_KEPT)
+
+    async def finish(
+        self,
+        request: InflightRequest,
+        attempt: int,
+        outcome: Outcome,
+        error: InferenceError,
+        *,
+        is_dead_letter: bool = False,
+    ) -> None:
+        """Finish a request, if it is still this gateway's to finish."""
+        envelope, resumed = request.envelope, 0
+        if envelope.is_resumable:
+            resumed = await self._dispatch.resumed_of(envelope.pool, envelope.request_id)
+        entry = entry_of(request, attempt, outcome, error, resumed=resumed)
+        if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
+            self._remember(entry)
+            request.stream.end(terminal_of(request, outcome, error))
+
+    async def fail_unrecoverable(self, request: InflightRequest) -> None:
+        """Finish a request that Redis has lost and that cannot go on, on record all the same."""
+        outcome = Outcome.CANCELLED if request.is_cancelled else Outcome.FAILED
+        error = cancelled() if request.is_cancelled else worker_lost()
+        entry = entry_of(request, request.stream.attempt, outcome, error)
+        # Somebody may have ended it, or taken it up, in the meantime.
+        if await self._dispatch.finish(entry, may_be_lost=True):
+            self._remember(entry)
+            request.stream.end(terminal_of(request, outcome, error))
+
+    async def finish_as_recorded(self, request: InflightRequest) -> None:
+        """End a request whose own end did not come: its reader misses that, but pays what the
+        record says."""
+        envelope = request.envelope
+        record = await self._dispatch.record_of(envelope.pool, envelope.request_id)
+        if record is None:
+            await self.fail_unrecoverable(request)
+        else:
+            request.stream.end(missed_terminal_of(request, record))
+
+    async def record_again(self, pool: str) -> None:
+        """Put on record once more what was finished here lately, in a Redis that has lost it. The
+        collector knows what it has by its request id."""
+        for _, entry in list(self._finished):
+            if entry.pool == pool:
+                await self._dispatch.finish(entry, may_be_lost=True)
+
+    def _remember(self, entry: UsageEntry) -> None:
+        now = time.monotonic()
+        self._finished.append((now, entry))
+        while self._finished[0][0] < now - KEPT_SECONDS:
+            self._finished.popleft()
