@@ -66,7 +66,6 @@ async def test_a_mistyped_key_costs_no_look_up(service: Service, dispatch_redis:
     async with service.client(mistyped) as client:
         answer = await client.get("/v1/models")
     assert answer.status_code == 401
-    assert "mistyped" in answer.json()["error"]["message"]
     assert await commands(dispatch_redis) == before
     async with service.client(key_format.generate()) as client:
         assert (await client.get("/v1/models")).status_code == 401
@@ -104,19 +103,13 @@ async def test_a_key_expires_without_a_change_of_the_snapshot(
     error = await refused(admission, key)
     assert error.status == 401
     assert error.to_wire().code == "api_key_expired"
-    assert "expired at 20" in error.message
 
 
 async def test_a_rotated_key_works_beside_its_successor_until_its_overlap_is_over(
     admission: Admission, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = key_format.generate()
-    public_part = old[: len("pk-") + key_format.PUBLIC_ID_LENGTH + 1]
-    while True:  # the same public id with another secret
-        body = public_part + key_format.generate()[len(public_part) : -key_format.CHECKSUM_LENGTH]
-        new = body + key_format._checksum(body)
-        if new != old:
-            break
+    new = key_format.generate(key_format.parse(old).public_id)
     ends = now_ms() + 60_000
     digests = [
         KeyDigest(digest=key_format.digest(new, PEPPER)),
@@ -129,7 +122,6 @@ async def test_a_rotated_key_works_beside_its_successor_until_its_overlap_is_ove
     monkeypatch.setattr(time, "time_ns", lambda: later)
     error = await refused(admission, old)
     assert (error.status, error.to_wire().code) == (401, "api_key_rotated")
-    assert "use the newer one" in error.message
     assert await works(admission, new)
 
 
@@ -182,9 +174,8 @@ async def test_a_missing_scope_is_named_beside_those_that_are_there(
     key = await snapshot.add_key("Acme", scopes=[Scope.USAGE_READ, Scope.KEYS_WRITE])
     error = await refused(admission, key, scope=Scope.INFERENCE)
     assert (error.status, error.to_wire().code) == (403, "missing_scope")
-    assert error.message == (
-        "This needs an API key with the scope `inference`; this one has `usage:read`, `keys:write`."
-    )
+    for scope in (Scope.INFERENCE, Scope.USAGE_READ, Scope.KEYS_WRITE):
+        assert scope.value in error.message
     assert await works(admission, key, scope=Scope.USAGE_READ)
     admin = await snapshot.add_key("Acme", scopes=[Scope.ADMIN])
     for scope in Scope:

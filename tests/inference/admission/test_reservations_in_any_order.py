@@ -127,7 +127,7 @@ class Reservations(RuleBasedStateMachine):
         try:
             self.run(self.admission.reserve(request_id, caller, POOL, charge, PRICES))
         except LimitReached as error:
-            assert not fits, error.message
+            assert not fits, error.limit
             return None
         assert fits
         reserved = Reserved(request_id, caller, self.now_ms, charge)

@@ -62,10 +62,9 @@ async def test_a_project_that_refuses_is_told_limit_scope_used_and_reset(
     assert answer.status_code == 429
     assert (answer.headers["retry-after"], answer.headers["retry-after-ms"]) == ("4", "4000")
     assert answer.headers["x-ratelimit-remaining-requests"] == "999"
-    assert answer.json()["error"] == {
-        "message": f"{MODEL} is saturated: a worker is expected to be free in 5 s, the first token "
-        "is promised within 1 s (tier standard), and the project Web does not wait for longer. "
-        "Ask again in 4 s.",
+    error = answer.json()["error"]
+    assert MODEL in error.pop("message")
+    assert error == {
         "type": "rate_limit_error",
         "param": None,
         "code": "saturated",
@@ -210,9 +209,8 @@ async def test_a_smaller_model_that_is_saturated_too_is_said(
     async with saturated(service, worker, MODEL), saturated(service, small_worker, SMALL):
         answer = await answer_to(service, key)
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "saturated")
-    message = answer.json()["error"]["message"]
-    assert message.startswith(f"{MODEL} is saturated")
-    assert "small, which answers instead, is saturated too. Ask again in 4 s." in message
+    assert all(model in answer.json()["error"]["message"] for model in (MODEL, SMALL))
+    assert answer.headers["retry-after"] == "4"
 
 
 @pytest.mark.usefixtures("small")
@@ -229,7 +227,6 @@ async def test_a_smaller_model_that_the_key_does_not_see_is_not_told_from_one_th
             told = (await client.get("/v1/limits")).json()["project"]
     assert (answer.status_code, answer.json()["error"]["code"]) == (429, "saturated")
     message = answer.json()["error"]["message"]
-    assert "The project's smaller model is none that this API key can call. Ask" in message
     assert name not in message.replace("smaller", "")
     assert told["smaller_model"] is None
     assert small_worker.runs == {}
@@ -242,8 +239,7 @@ async def test_the_smaller_model_itself_has_none_that_answers_instead(
     key = await alices(service, **FALL_BACK)
     async with saturated(service, small_worker, SMALL):
         answer = await answer_to(service, key, model=SMALL)
-    assert answer.status_code == 429
-    assert "It is the project's smaller model itself." in answer.json()["error"]["message"]
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "saturated")
 
 
 async def test_what_may_not_fit_the_smaller_model_is_not_sent_there(
@@ -256,10 +252,8 @@ async def test_what_may_not_fit_the_smaller_model_is_not_sent_there(
         # 6 bytes of text, 16 tokens of template, and the output.
         assert (await answer_to(service, key, max_tokens=18)).status_code == 200
         answer = await answer_to(service, key, max_tokens=19)
-    assert answer.status_code == 429
-    assert (
-        "The context of small, which answers instead, may be" in answer.json()["error"]["message"]
-    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "saturated")
+    assert len(small_worker.runs) == 1
 
 
 @pytest.mark.usefixtures("small")
@@ -282,7 +276,6 @@ async def test_a_full_queue_says_when_to_come_back_and_leads_to_the_smaller_mode
         assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
     assert (full.status_code, full.json()["error"]["code"]) == (503, "queue_full")
     assert int(full.headers["retry-after"]) == (length + 1) * HELD_MS // 1000
-    assert f"Ask again in {full.headers['retry-after']} s." in full.json()["error"]["message"]
     assert instead.status_code == 200
     assert instead.headers["x-penstock-model-instead-of"] == MODEL
 

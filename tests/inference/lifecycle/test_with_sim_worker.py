@@ -16,15 +16,16 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
 from inference.charges import NOTHING, actual
 from inference.dispatch.pool_view import PoolView
-from inference.streaming import token_stream
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
 from tests.support.gateways.service import Service
+from tests.support.metrics import sample
 from tests.support.polling import eventually
 
 pytestmark = pytest.mark.stack
 
 CHAT = "/v1/chat/completions"
+GAPS = "penstock_gateway_frame_gaps_total"
 STREAM = {
     "model": MODEL,
     "messages": [{"role": "user", "content": "Talk."}],
@@ -84,11 +85,11 @@ async def test_frames_that_are_lost_on_their_way_are_sent_again(
     body = {**STREAM, "max_tokens": 150}
     async with service.client() as client:
         undisturbed = (await client.post(CHAT, json=body)).text
-        gaps = token_stream.GAPS._value.get()
+        gaps = sample(GAPS)
         stealing = asyncio.create_task(_steal_frames(dispatch_redis, service))
         disturbed = (await client.post(CHAT, json=body)).text
     await stealing
-    assert token_stream.GAPS._value.get() > gaps
+    assert sample(GAPS) > gaps
     assert _words(disturbed) == _words(undisturbed)
 
 
@@ -169,7 +170,6 @@ async def test_a_prompt_beyond_what_was_reserved_is_refused_and_costs_nothing(
     for answer in answers:
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (400, "prompt_beyond_reservation")
-        assert "tell the operator" in error["message"]
     for entry in await records(dispatch_redis):
         assert (entry.outcome, entry.usage) == (Outcome.REFUSED, TokenUsage())
         assert entry.error_code == "prompt_beyond_reservation"

@@ -311,9 +311,7 @@ async def test_a_well_formed_key_that_nobody_has_is_a_401(service: Service) -> N
 
 async def test_a_key_with_the_right_id_and_another_secret_is_a_401(service: Service) -> None:
     public_id = key_format.parse(service.alice).public_id
-    other = key_format.generate()
-    head = f"pk-{public_id}-{other.split('-')[2][:32]}"
-    forged = head + key_format._checksum(head)
+    forged = key_format.generate(public_id)
     async with service.client(service.alice) as good, service.client(forged) as bad:
         assert (await good.get("/v1/models")).status_code == 200
         assert (await bad.get("/v1/models")).status_code == 401
@@ -328,7 +326,7 @@ async def test_a_revoked_key_is_refused_everywhere_soon(service: Service) -> Non
 
         async def is_refused() -> bool:
             response = await client.get("/v1/models")
-            return response.status_code == 401 and "revoked" in response.text
+            return "api_key_revoked" in response.text
 
         assert await eventually(is_refused, 10 * POLL_SECONDS)
 

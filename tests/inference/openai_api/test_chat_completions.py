@@ -344,7 +344,7 @@ async def test_limits_say_which_one_whose_and_when(
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     error = answers[2].json()["error"]
     assert error["code"] == "requests_per_minute_exceeded"
-    assert "Acme has reached its limit of 2 requests a minute" in error["message"]
+    assert (error["penstock"]["scope"], error["penstock"]["limit_value"]) == ("tier", 2)
     assert 55 <= int(answers[2].headers["retry-after"]) <= 60
 
 

@@ -12,10 +12,10 @@ import websockets
 
 from gpu_workers.protocol.messages import Outcome
 from inference.lifecycle.completions import GatewaySettings
-from inference.streaming import stalled_clients
 from tests.support.gateways.cast import MODEL
 from tests.support.gateways.scripted_worker import Run, ScriptedWorker
 from tests.support.gateways.service import Service, Snapshot, a_service
+from tests.support.metrics import sample
 from tests.support.polling import eventually
 
 BODY = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Talk."}]}
@@ -39,7 +39,7 @@ async def talk_without_end(run: Run) -> None:
 
 
 def _count() -> float:
-    return float(stalled_clients.STALLED._value.get())
+    return sample("penstock_gateway_stalled_connections_total")
 
 
 def _narrow(port: int) -> socket.socket:
