@@ -9,7 +9,7 @@ import structlog
 _log = structlog.get_logger(__name__)
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
-_CANCEL_AGAIN_SECONDS: Final = 0.2
+_REPEAT_CANCEL_SECONDS: Final = 0.2
 
 
 class Background:
@@ -35,7 +35,7 @@ class Background:
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks, timeout=_CANCEL_AGAIN_SECONDS)
+            await asyncio.wait(self._tasks, timeout=_REPEAT_CANCEL_SECONDS)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)

@@ -68,7 +68,7 @@ class FunctionLibrary:
     async def call(self, function: str, key: str, *arguments: str | bytes | int) -> Any:
         """The function's answer. A Redis that restarted empty is given the library again, once;
         where this user may not, the first error stands until the control plane has done it."""
-        return await self._twice(lambda: self._redis.fcall(function, 1, key, *arguments))
+        return await self._call_reloading(lambda: self._redis.fcall(function, 1, key, *arguments))
 
     async def call_with(
         self, read: str, function: str, key: str, *arguments: str | bytes | int
@@ -83,7 +83,7 @@ class FunctionLibrary:
             value, answer = await pipeline.execute()
             return value, answer
 
-        return await self._twice(read_and_call)
+        return await self._call_reloading(read_and_call)
 
     async def call_each(self, function: str, calls: Sequence[Call]) -> None:
         """The function with the key and arguments of each call, in one round trip; the functions
@@ -95,18 +95,18 @@ class FunctionLibrary:
                 pipeline.fcall(function, 1, key, *arguments)
             await pipeline.execute()
 
-        await self._twice(send)
+        await self._call_reloading(send)
 
-    async def _twice(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def _call_reloading(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Where the functions are missing, once more after they were brought back."""
         try:
             return await work()
         except ResponseError as error:
-            if not is_function_missing(error) or not await self._bring_back():
+            if not is_function_missing(error) or not await self._reload():
                 raise
         return await work()
 
-    async def _bring_back(self) -> bool:
+    async def _reload(self) -> bool:
         is_loaded = await self.load()
         if is_loaded:
             _log.warning("redis_functions_reloaded", library=self._files[-1])

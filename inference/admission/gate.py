@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope, is_visible_to
-from inference.admission.key_activity import KeyUses
+from inference.admission.key_activity import KeyActivity
 from inference.admission.key_check import ApiKeyCheck
 from inference.admission.limits import (
     Headers,
@@ -77,14 +77,14 @@ class Admission:
         self._redis = redis
         self._snapshot = PolicySnapshot(redis)
         self._reservations = Reservations(redis, clock=clock)
-        self._uses = KeyUses(redis)
+        self._key_activity = KeyActivity(redis)
         self._limits: dict[int, tuple[Caller, list[ScopedLimit], bytes]] = {}
         self._check = ApiKeyCheck(
             self._snapshot,
             pepper=pepper,
             previous_peppers=previous_peppers,
-            on_use=self._uses.note_use,
-            on_earlier_pepper=self._uses.note_digest,
+            on_use=self._key_activity.note_use,
+            on_earlier_pepper=self._key_activity.note_digest,
         )
 
     async def start(self) -> None:
@@ -94,11 +94,11 @@ class Admission:
         except (RedisError, OSError) as error:
             _log.warning("admission_starts_without_redis", reason=repr(error))
         await self._snapshot.start()
-        self._uses.start()
+        self._key_activity.start()
 
     async def stop(self) -> None:
         await self._snapshot.stop()
-        await self._uses.stop()
+        await self._key_activity.stop()
 
     @property
     def has_policy(self) -> bool:

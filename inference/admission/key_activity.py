@@ -12,7 +12,7 @@ from gpu_workers.protocol import keys
 from inference.background import Background
 
 # A key's last use is told at most so often.
-TELL_SECONDS: Final = 60.0
+REPORT_SECONDS: Final = 60.0
 _FLUSH_SECONDS: Final = 1.0
 _KEYS_REMEMBERED: Final = 100_000
 
@@ -20,18 +20,18 @@ _KEYS_REMEMBERED: Final = 100_000
 _Text = bytes | bytearray | memoryview | str | int | float
 
 
-class KeyUses:
+class KeyActivity:
     """The uses of one gateway process."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._background = Background()
-        self._told_at: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
         self._uses: dict[_Text, _Text] = {}
         self._digests: dict[_Text, _Text] = {}
 
     def start(self) -> None:
-        self._background.supervise(self._tell, name="key-uses")
+        self._background.supervise(self._flush_regularly, name="key-uses")
 
     async def stop(self) -> None:
         """Tells the rest, if Redis is there to hear it."""
@@ -43,11 +43,11 @@ class KeyUses:
 
     def note_use(self, public_id: str) -> None:
         now = time.monotonic()
-        if now - self._told_at.get(public_id, -TELL_SECONDS) < TELL_SECONDS:
+        if now - self._reported_at.get(public_id, -REPORT_SECONDS) < REPORT_SECONDS:
             return
-        if len(self._told_at) >= _KEYS_REMEMBERED:
-            self._told_at.clear()
-        self._told_at[public_id] = now
+        if len(self._reported_at) >= _KEYS_REMEMBERED:
+            self._reported_at.clear()
+        self._reported_at[public_id] = now
         self._uses[public_id] = time.time_ns() // 1_000_000
 
     def note_digest(self, public_id: str, digests: bytes) -> None:
@@ -67,7 +67,7 @@ class KeyUses:
         self._uses = {key: at for key, at in self._uses.items() if uses.get(key) != at}
         self._digests = {key: at for key, at in self._digests.items() if digests.get(key) != at}
 
-    async def _tell(self) -> None:
+    async def _flush_regularly(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             await self.flush()

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from inference.errors import BodyTooLarge, InvalidRequest
 from inference.management_api.errors import LengthRequired, UnsupportedMediaType
-from inference.openai_api.parsing import explained
+from inference.openai_api.parsing import as_invalid_request
 
 MAX_BODY_BYTES: Final = 64 * 1024
 
@@ -127,4 +127,4 @@ def _converted(value: dict[str, Any], kind: type[_T], data: bytes, *, strict: bo
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise explained(str(error), data) from None
+        raise as_invalid_request(str(error), data) from None

@@ -17,9 +17,9 @@ from inference.openai_api.sampling import (
     ReasoningEffort,
     SamplingFields,
     check_sampling,
-    drop,
+    clear_fields,
     needed_capabilities,
-    refuse_what_is_not_served,
+    refuse_unsupported,
 )
 
 _FunctionName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
@@ -224,8 +224,8 @@ _encode: Final = msgspec.json.Encoder().encode
 def parse_chat(data: bytes) -> InferenceRequest:
     """The validated request; raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
-    refuse_what_is_not_served(body, _REFUSED)
-    drop(body, _INERT)
+    refuse_unsupported(body, _REFUSED)
+    clear_fields(body, _INERT)
     named = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     asked = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     if asked == 0:
@@ -292,16 +292,16 @@ def _prompt_bound(body: ChatBody) -> int:
     total = 0
     for message in body.messages:
         if type(message.content) is str and not isinstance(message, AssistantMessage):
-            total += parsing.most_tokens(message.content)
+            total += parsing.max_tokens_in(message.content)
             if message.name is not None:
-                total += parsing.most_tokens(message.name)
+                total += parsing.max_tokens_in(message.name)
             if isinstance(message, ToolMessage):
-                total += parsing.most_tokens(message.tool_call_id)
+                total += parsing.max_tokens_in(message.tool_call_id)
         else:
-            total += parsing.most_tokens(_encode(message).decode())
+            total += parsing.max_tokens_in(_encode(message).decode())
     for part in (body.tools, body.documents, body.chat_template_kwargs):
         if part is not None:
-            total += parsing.most_tokens(_encode(part).decode())
+            total += parsing.max_tokens_in(_encode(part).decode())
     return total
 
 

@@ -18,9 +18,9 @@ from inference.openai_api.sampling import (
     SamplingFields,
     TokenId,
     check_sampling,
-    drop,
+    clear_fields,
     needed_capabilities,
-    refuse_what_is_not_served,
+    refuse_unsupported,
 )
 
 # OpenAI's and vLLM's, where the client names none.
@@ -52,8 +52,8 @@ _decoder: Final = msgspec.json.Decoder(CompletionBody)
 def parse_completion(data: bytes) -> InferenceRequest:
     """The validated request; raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
-    refuse_what_is_not_served(body, _REFUSED)
-    drop(body, INERT)
+    refuse_unsupported(body, _REFUSED)
+    clear_fields(body, INERT)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidRequest(
             "'best_of' is not taken: every choice that is generated is returned; use 'n'.",
@@ -79,7 +79,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
         prompt_bytes=max(len(text.encode()) if isinstance(text, str) else 0 for text in prompts),
         prompt_param="prompt",
         prompt_bound=sum(
-            parsing.most_tokens(prompt) if isinstance(prompt, str) else len(prompt)
+            parsing.max_tokens_in(prompt) if isinstance(prompt, str) else len(prompt)
             for prompt in prompts
         ),
         prompts=len(prompts),

@@ -32,7 +32,7 @@ _EXPECTED_AT: Final = (
 )
 
 
-def most_tokens(text: str) -> int:
+def max_tokens_in(text: str) -> int:
     """A token has a byte or more of a text in UTF-8, or of its composed form, which some tokenizers
     make first and which can be longer."""
     if text.isascii():
@@ -48,7 +48,7 @@ def decode(data: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise explained(str(error), data) from None
+        raise as_invalid_request(str(error), data) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The body must be one JSON object in UTF-8: {error}.") from None
     except RecursionError:
@@ -63,7 +63,7 @@ def encode(value: Any, param: str | None = None) -> bytes:
         raise InvalidRequest(f"The body cannot be passed on: {error}.", param=param) from None
 
 
-def explained(text: str, data: bytes) -> InvalidRequest:
+def as_invalid_request(text: str, data: bytes) -> InvalidRequest:
     """What msgspec said of these bytes, as the API says it."""
     match = _AT_PATH.match(text)
     what, path = (match["what"], match["path"].removesuffix("[...]")) if match else (text, "")

@@ -23,15 +23,15 @@ _STREAM_HEADERS: Final[Headers] = [
 
 def error_json(error: WireError) -> bytes:
     """OpenAI's error envelope; where a limit refuses, `penstock` says which, for machines."""
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "message": error.message,
         "type": error.type,
         "param": error.param,
         "code": error.code,
     }
     if error.limit is not None:
-        told["penstock"] = msgspec.structs.asdict(error.limit)
-    return msgspec.json.encode({"error": told})
+        body["penstock"] = msgspec.structs.asdict(error.limit)
+    return msgspec.json.encode({"error": body})
 
 
 def event(data: bytes) -> bytes:

@@ -194,7 +194,7 @@ REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
 }
 
 
-def refuse_what_is_not_served(
+def refuse_unsupported(
     body: msgspec.Struct, refused: dict[str, tuple[tuple[Any, ...], str]]
 ) -> None:
     """Raises for a field whose meaning would be lost; clears those that ask for nothing."""
@@ -209,7 +209,7 @@ def refuse_what_is_not_served(
         setattr(body, name, None)
 
 
-def drop(body: msgspec.Struct, names: tuple[str, ...]) -> None:
+def clear_fields(body: msgspec.Struct, names: tuple[str, ...]) -> None:
     """Clears fields that are taken but mean nothing to the engine."""
     for name in names:
         setattr(body, name, None)

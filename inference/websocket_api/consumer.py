@@ -55,7 +55,7 @@ _UNAUTHORIZED: Final = 4401
 _FORBIDDEN: Final = 4403
 ACCESS_SECONDS: Final = 1.0
 # What a refused connection has open is given this long to end before the connection does.
-_LAST_WORDS_SECONDS: Final = 2.0
+_CLOSE_GRACE_SECONDS: Final = 2.0
 
 
 class _Request:
@@ -251,7 +251,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 request.generation.refuse(error)
         if self._requests:
             self._has_no_request.clear()
-            await _is_set_within(_LAST_WORDS_SECONDS, self._has_no_request)
+            await _is_set_within(_CLOSE_GRACE_SECONDS, self._has_no_request)
         await self._send(FrameWriter(None).error(error.to_wire()))
         if self._is_open:
             self._close()

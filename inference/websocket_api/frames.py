@@ -89,12 +89,12 @@ class FrameWriter:
         self._id = msgspec.json.encode(request_id)
 
     def notice(self, notice: Notice) -> str:
-        told: dict[str, Any] = {"type": "notice", "id": msgspec.Raw(self._id)}
+        frame: dict[str, Any] = {"type": "notice", "id": msgspec.Raw(self._id)}
         if notice.relaxed_wait_ms is not None:
-            told |= {"queue": "relaxed", "expected_wait_ms": notice.relaxed_wait_ms}
+            frame |= {"queue": "relaxed", "expected_wait_ms": notice.relaxed_wait_ms}
         if notice.instead_of is not None:
-            told["model_instead_of"] = notice.instead_of
-        return msgspec.json.encode(told).decode()
+            frame["model_instead_of"] = notice.instead_of
+        return msgspec.json.encode(frame).decode()
 
     def chunk(self, data: bytes) -> str:
         return (b'{"type":"chunk","id":' + self._id + b',"data":' + data + b"}").decode()

@@ -269,7 +269,7 @@ async def test_the_last_use_of_a_key_is_told_once_a_minute_and_in_the_background
     await works(admission, key)
     await admission.stop()
     assert not await told(), "within the minute it is not told again"
-    monkeypatch.setattr(key_activity, "TELL_SECONDS", 0)
+    monkeypatch.setattr(key_activity, "REPORT_SECONDS", 0)
     await works(admission, key)
     await admission.stop()
     assert await told()
