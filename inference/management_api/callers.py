@@ -20,7 +20,7 @@ from tenants.models import ApiKey, Membership, User
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class TenantAccess:
     """What a caller may do in one tenant, and as what: a member or a key of it."""
 
     permissions: frozenset[Permission]
@@ -39,18 +39,18 @@ class Person:
     def as_actor(self) -> Actor:
         return self.user.as_actor()
 
-    def standing_in(self, tenant_id: uuid.UUID) -> Standing:
+    def access_to(self, tenant_id: uuid.UUID) -> TenantAccess:
         """Check their membership. Raises `NotFound` for a tenant that they do not belong to, as
         if there were none."""
         membership = membership_of(self.user, tenant_id)
         if membership is None:
             raise NotFound(NOTHING_HERE)
-        return Standing(permissions=ROLE_PERMISSIONS[Role(membership.role)], by=membership)
+        return TenantAccess(permissions=ROLE_PERMISSIONS[Role(membership.role)], by=membership)
 
-    def refusal(self, permission: Permission, standing: Standing) -> InferenceError:
+    def refusal(self, permission: Permission, access: TenantAccess) -> InferenceError:
         able = ", ".join(roles_with(permission))
         return Forbidden(
-            f"Your role here is {standing.role}; this takes one of: {able}.", code="missing_role"
+            f"Your role here is {access.role}; this takes one of: {able}.", code="missing_role"
         )
 
 
@@ -66,13 +66,13 @@ class KeyBearer:
     def scopes(self) -> list[Scope]:
         return [Scope(scope) for scope in self.key.scopes]
 
-    def standing_in(self, tenant_id: uuid.UUID) -> Standing:
+    def access_to(self, tenant_id: uuid.UUID) -> TenantAccess:
         """Check the key's tenant. Raises `NotFound` for any other, as if there were none."""
         if tenant_id != self.key.tenant_id:
             raise NotFound(NOTHING_HERE)
-        return Standing(permissions=permissions_of(self.scopes), by=self.key)
+        return TenantAccess(permissions=permissions_of(self.scopes), by=self.key)
 
-    def refusal(self, permission: Permission, _standing: Standing) -> InferenceError:
+    def refusal(self, permission: Permission, _access: TenantAccess) -> InferenceError:
         scope = scope_for(permission)
         if scope is None:
             return Forbidden("No API key may do this; sign in as a person.")

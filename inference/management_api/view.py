@@ -19,7 +19,7 @@ from inference.management_api.bodies import (
     read_body,
     read_query,
 )
-from inference.management_api.callers import Caller, Standing
+from inference.management_api.callers import Caller, TenantAccess
 from tenants.access.permissions import Permission
 from tenants.isolation.audit_actor import acting
 from tenants.isolation.scoping import tenant_scope
@@ -100,7 +100,7 @@ class TenantView(ManagementView):
     while_suspended: ClassVar[frozenset[str]] = frozenset()
 
     tenant: Tenant
-    standing: Standing
+    access: TenantAccess
 
     def answer(self, handler: Handler, **ids: Any) -> Response:
         self.identify()
@@ -108,7 +108,7 @@ class TenantView(ManagementView):
 
     def answer_within(self, tenant_id: uuid.UUID, handler: Handler, **ids: Any) -> Response:
         """Call the handler for a known tenant and caller."""
-        self.standing = self.caller.standing_in(tenant_id)
+        self.access = self.caller.access_to(tenant_id)
         self._check_permission()
         actor = self.caller.as_actor()
         with acting(actor, self.caller.address), tenant_scope(tenant_id):
@@ -118,8 +118,8 @@ class TenantView(ManagementView):
 
     def _check_permission(self) -> None:
         permission = self.permissions[self._method()]
-        if permission not in self.standing.permissions:
-            raise self.caller.refusal(permission, self.standing)
+        if permission not in self.access.permissions:
+            raise self.caller.refusal(permission, self.access)
 
     def _check_tenant(self) -> None:
         if self.tenant.closed_at is not None:

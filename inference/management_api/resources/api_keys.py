@@ -65,7 +65,7 @@ class ApiKeysView(TenantView):
         project = Project.objects.filter(id=fields.pop("project_id")).first()
         if project is None:
             raise ValidationError({"project_id": "There is no such project."})
-        issued = ApiKey.objects.issue(project, by=self.standing.by, **fields)
+        issued = ApiKey.objects.issue(project, by=self.access.by, **fields)
         return Response(_rendered(issued.record) | {"key": issued.key}, status=201)
 
 
@@ -85,7 +85,7 @@ class OneApiKeyView(TenantView):
                 f"{', '.join(sorted(added))}.",
                 param="scopes",
             )
-        key.change(by=self.standing.by, **fields)
+        key.change(by=self.access.by, **fields)
         return Response(_rendered(key))
 
 
@@ -95,7 +95,7 @@ class RotateView(TenantView):
     def post(self, key_id: uuid.UUID) -> Response:
         key = ApiKey.objects.get(id=key_id)
         overlap = timedelta(seconds=self.body(Rotation).overlap_seconds)
-        secret = key.rotate(overlap=overlap, by=self.standing.by)
+        secret = key.rotate(overlap=overlap, by=self.access.by)
         return Response(_rendered(key) | {"key": secret})
 
 

@@ -44,7 +44,7 @@ class MembersView(TenantView):
             self.tenant.id,
             email=invitation.email,
             role=invitation.role,
-            by=self.standing.permissions,
+            by=self.access.permissions,
         )
         return Response(_rendered(membership), status=201)
 
@@ -61,7 +61,7 @@ class OneMemberView(TenantView):
 
     def patch(self, member_id: uuid.UUID) -> Response:
         change, member = self.body(MemberChange), self._member(member_id)
-        by = self.standing.permissions
+        by = self.access.permissions
         if change.role is not UNSET:
             member = change_role(member, change.role, by=by)
         if change.gets_alerts is not UNSET:
@@ -70,7 +70,7 @@ class OneMemberView(TenantView):
 
     def delete(self, member_id: uuid.UUID) -> Response:
         self.body(Nothing)
-        remove(self._member(member_id), by=self.standing.permissions)
+        remove(self._member(member_id), by=self.access.permissions)
         return Response(status=204)
 
     def _member(self, member_id: uuid.UUID) -> Membership:

@@ -25,9 +25,9 @@ class TenantsView(ManagementView):
                 )
                 return listed(places, lambda place: _brief(place.tenant) | {"role": place.role})
             case KeyBearer():
-                standing = self.caller.standing_in(self.caller.key.tenant_id)
-                if Permission.VIEW not in standing.permissions:
-                    raise self.caller.refusal(Permission.VIEW, standing)
+                access = self.caller.access_to(self.caller.key.tenant_id)
+                if Permission.VIEW not in access.permissions:
+                    raise self.caller.refusal(Permission.VIEW, access)
                 return listed(Page(rows=[self.caller.key.tenant], next_cursor=None), _brief)
 
 
@@ -49,8 +49,8 @@ class OneTenantView(TenantView):
 
     def _rendered(self) -> dict[str, Any]:
         return _brief(self.tenant) | {
-            "role": self.standing.role,
-            "permissions": sorted(self.standing.permissions),
+            "role": self.access.role,
+            "permissions": sorted(self.access.permissions),
             "tier": self.tenant.tier.name,
             "is_suspended": self.tenant.is_suspended,
             "created_at": self.tenant.created_at,

@@ -131,7 +131,7 @@ class OneDeliveryView(TenantView):
         delivery = _delivery(endpoint_id, delivery_id)
         log = DeliveryAttempt.objects.filter(delivery=delivery)
         # Balances and invoices are not for all who may look at webhooks.
-        may_read = Permission.VIEW_BALANCE in self.standing.permissions
+        may_read = Permission.VIEW_BALANCE in self.access.permissions
         return Response(
             _rendered_delivery(delivery)
             | {
