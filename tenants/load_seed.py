@@ -10,11 +10,11 @@ from typing import Final
 
 from django.conf import settings
 
-from tenants.access import key_format
+from tenants import key_format
 from tenants.access.default_tiers import ensure_default_tiers
-from tenants.access.permissions import Role
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Project, Tenant, Tier, User
+from tenants.permissions import Role
 
 _TIERS: Final = ("free", "standard", "standard", "premium")
 _CHUNK: Final = 2000

@@ -19,7 +19,7 @@ from inference.admission.caller_check import (
 )
 from inference.admission.policy_snapshot import PolicySnapshot
 from inference.errors import Forbidden, InferenceError, Unauthenticated, Unavailable
-from tenants.access import key_format
+from tenants import key_format
 
 _CALLERS_KEPT: Final = 50_000
 _NO_DIGESTS: Final = (KeyDigest(digest=bytes(32)),)

@@ -7,7 +7,9 @@ from gpu_workers.protocol.policy import Scope
 from inference.errors import Forbidden, InferenceError, NotFound
 from inference.management_api.errors import NOTHING_HERE
 from tenants.access.people import membership_of
-from tenants.access.permissions import (
+from tenants.isolation.audit_actor import Actor
+from tenants.models import ApiKey, Membership, User
+from tenants.permissions import (
     ROLE_PERMISSIONS,
     Permission,
     Role,
@@ -15,8 +17,6 @@ from tenants.access.permissions import (
     roles_with,
     scope_for,
 )
-from tenants.isolation.audit_actor import Actor
-from tenants.models import ApiKey, Membership, User
 
 
 @dataclass(frozen=True, kw_only=True)

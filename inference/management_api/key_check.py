@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpu_workers.protocol.policy import Caller
 from inference.admission.caller_check import WRONG_KEY, check_active, check_address, matching
 from inference.errors import Unauthenticated
-from tenants.access import key_format
+from tenants import key_format
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
 

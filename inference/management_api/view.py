@@ -20,10 +20,10 @@ from inference.management_api.bodies import (
     read_query,
 )
 from inference.management_api.callers import Caller, TenantAccess
-from tenants.access.permissions import Permission
 from tenants.isolation.audit_actor import acting
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import Tenant
+from tenants.permissions import Permission
 
 _Body = TypeVar("_Body", bound=Fields)
 Handler = Callable[..., Response]

@@ -11,7 +11,6 @@ from django.db.models import QuerySet, Sum
 from django.db.models.functions import TruncMonth
 
 from inference.models import DailyUsage, UsageRecord, UsageRollup
-from tenants.billing.invoicing.periods import end_of, start_of
 from tenants.billing.invoicing.usage_source import (
     Attainment,
     Measured,
@@ -20,6 +19,7 @@ from tenants.billing.invoicing.usage_source import (
     UsageLine,
 )
 from tenants.billing.models import UsageFilter
+from tenants.billing.periods import end_of, start_of
 
 _COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
 

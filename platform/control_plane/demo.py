@@ -11,9 +11,9 @@ from django.db import transaction
 from gpu_workers.protocol.policy import Capability
 from inference.models import Pool, ServedModel
 from tenants.access.default_tiers import ensure_default_tiers
-from tenants.access.key_format import MalformedApiKey
 from tenants.billing.models import Price
 from tenants.billing.pricing.price_book import enter
+from tenants.key_format import MalformedApiKey
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"

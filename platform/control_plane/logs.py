@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from tenants.access import key_format
+from tenants import key_format
 
 _KEY_TAIL = re.compile(rf"({key_format.PREFIX}-[a-z0-9]{{16}})-[a-z2-7]{{8,}}[0-9a-f]*", re.ASCII)
 

@@ -13,9 +13,9 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import Scope
-from tenants.access.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Role
 from tenants.models import ApiKey, Membership
 from tenants.models.api_key import Network, parse_network
+from tenants.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Role
 from tenants.policy.rows import unseen_models
 
 LONGEST_OVERLAP: Final = timedelta(days=30)

@@ -11,11 +11,11 @@ from typing import Final
 from django.contrib.auth.hashers import make_password
 from django.core.validators import validate_email
 
-from tenants.access.permissions import Permission, Role, may_grant
 from tenants.errors import Conflict, NotPermitted
 from tenants.isolation.scoping import tenant_scope, user_scope
 from tenants.models import Membership, Tenant, User
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
+from tenants.permissions import Permission, Role, may_grant
 
 _ORDER: Final = Order(name="memberships", fields=NEWEST_FIRST, is_descending=True)
 

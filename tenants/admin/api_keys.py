@@ -16,7 +16,7 @@ from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from gpu_workers.protocol.policy import Scope
-from tenants.access import key_format
+from tenants import key_format
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey
 from tenants.operator_admin import NeverDeleted

@@ -5,7 +5,7 @@ import uuid
 from django.core.management.base import CommandError
 from django.db.models import Q
 
-from tenants.access import key_format
+from tenants import key_format
 from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 

@@ -15,7 +15,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, OnSaturation, Scope
-from tenants.access import key_format
+from tenants import key_format
 from tenants.isolation.audit_actor import Actor, ActorKind, Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched

@@ -10,7 +10,6 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import Limit, LimitName, OnSaturation, TenantPolicy
-from tenants.access.permissions import ROLE_PERMISSIONS, Permission, Role
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
@@ -21,6 +20,7 @@ from tenants.models.policy_change import (
     Touched,
 )
 from tenants.models.tier import Tier
+from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 
 
 class BillingMode(models.TextChoices):

@@ -18,9 +18,9 @@ import structlog
 from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from tenants.access.permissions import Role
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Membership, Tenant
+from tenants.permissions import Role
 from tenants.webhooks import sending, signing
 from tenants.webhooks.event_types import KINDS, EventType
 from tenants.webhooks.events import publish

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tenants.access.permissions import Role
+from tenants.permissions import Role
 
 _ADMINS: Final = frozenset({Role.OWNER, Role.ADMIN})
 _MONEY: Final = _ADMINS | {Role.BILLING}

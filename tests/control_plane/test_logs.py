@@ -7,7 +7,7 @@ import pytest
 import structlog
 from control_plane.logs import configure_structlog, hide_api_keys, logging_config
 
-from tenants.access import key_format
+from tenants import key_format
 
 
 def test_the_secret_of_a_key_is_cut_off() -> None:

@@ -15,7 +15,6 @@ from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
 from inference.usage.rollups import Use, add_to_rollups
 from tenants.access.default_tiers import ensure_default_tiers
-from tenants.access.permissions import Role
 from tenants.billing.invoicing import invoices
 from tenants.billing.ledger.credit import top_up
 from tenants.billing.ledger.posting import UsageCharge, post_usage
@@ -32,6 +31,7 @@ from tenants.models import (
     User,
 )
 from tenants.money import whole_cents
+from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint, send_test
 from tenants.webhooks.models import Delivery, Endpoint
 

@@ -7,7 +7,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.protocol import keys
-from tenants.access import key_format
+from tenants import key_format
 from tenants.models import ApiKey, PolicyChange, Project, Tenant, User
 from tests.support.commands import run
 

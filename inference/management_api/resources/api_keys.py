@@ -17,9 +17,9 @@ from inference.errors import InvalidRequest
 from inference.management_api.bodies import Fields, Nothing, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.models import ApiKey, Project
 from tenants.pagination import NEWEST_FIRST, Order, page
+from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="api keys", fields=NEWEST_FIRST, is_descending=True)
 _LONGEST_OVERLAP_SECONDS: Final = 30 * 24 * 3600

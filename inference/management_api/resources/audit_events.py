@@ -6,9 +6,9 @@ from rest_framework.response import Response
 
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.models import AuditEvent
 from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order, page
+from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="audit events", fields=NEWEST_SEQUENCE_FIRST, is_descending=True)
 

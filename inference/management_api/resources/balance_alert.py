@@ -7,8 +7,8 @@ from rest_framework.response import Response
 
 from inference.management_api.bodies import Fields
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.alerts.balances import set_threshold, threshold_of
+from tenants.permissions import Permission
 from tenants.webhooks.models import BalanceAlert
 
 

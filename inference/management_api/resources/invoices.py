@@ -18,12 +18,12 @@ from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from inference.models import UsageRecord
 from inference.usage.invoice_source import records_behind
-from tenants.access.permissions import Permission
 from tenants.billing.invoicing.pages import csv_text, lines_of
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.money import dollars
 from tenants.pagination import Order, page
+from tenants.permissions import Permission
 from tenants.spreadsheet import spreadsheet_cell
 
 _ORDER: Final = Order(

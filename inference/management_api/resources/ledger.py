@@ -7,10 +7,10 @@ from rest_framework.response import Response
 
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import LedgerTransaction
 from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order, page
+from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="transactions", fields=NEWEST_SEQUENCE_FIRST, is_descending=True)
 

@@ -8,8 +8,8 @@ from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.lists import MAX_ROWS
 from inference.management_api.view import ManagementView
 from tenants.access.people import tenants_of
-from tenants.access.permissions import ROLE_PERMISSIONS, Role, permissions_of
 from tenants.isolation.scoping import tenant_scope
+from tenants.permissions import ROLE_PERMISSIONS, Role, permissions_of
 
 
 class MeView(ManagementView):

@@ -10,9 +10,9 @@ from inference.management_api.bodies import Fields, Nothing
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from tenants.access.people import change_role, invite, remove, set_alerts
-from tenants.access.permissions import Permission, Role
 from tenants.models import Membership
 from tenants.pagination import NEWEST_FIRST, Order, page
+from tenants.permissions import Permission, Role
 
 _ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 

@@ -10,9 +10,9 @@ from gpu_workers.protocol.policy import OnSaturation
 from inference.management_api.bodies import Fields, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.models import Project
 from tenants.pagination import NEWEST_FIRST, Order, page
+from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
 

@@ -11,11 +11,11 @@ from inference.errors import InvalidRequest
 from inference.management_api.bodies import Fields, Nothing, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.access.quotas import add_quota, change_quota, remove_quota
 from tenants.models import Quota, QuotaAlert, Tier
 from tenants.models.quota import MAX_ALERT_PERCENTS
 from tenants.pagination import BY_ID, Order, page
+from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="quotas", fields=BY_ID)
 _ALERTS: Final = Order(name="quota alerts", fields=BY_ID)

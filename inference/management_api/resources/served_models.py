@@ -11,8 +11,8 @@ from inference.management_api.callers import KeyBearer
 from inference.management_api.lists import listed
 from inference.management_api.view import TenantView
 from inference.models.catalog import models_visible_to
-from tenants.access.permissions import Permission
 from tenants.pagination import Page
+from tenants.permissions import Permission
 
 
 class ModelsView(TenantView):

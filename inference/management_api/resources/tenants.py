@@ -9,9 +9,9 @@ from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import ManagementView, TenantView
 from tenants.access.people import tenants_of
-from tenants.access.permissions import Permission
 from tenants.models import Tenant
 from tenants.pagination import Page
+from tenants.permissions import Permission
 
 
 class TenantsView(ManagementView):

@@ -5,7 +5,7 @@ from typing import ClassVar
 from rest_framework.response import Response
 
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
+from tenants.permissions import Permission
 
 
 class TierView(TenantView):

@@ -28,10 +28,10 @@ from inference.usage.reports import (
 )
 from inference.usage.rollups import COUNTERS
 from tenants.access.people import tenants_of
-from tenants.access.permissions import Permission
 from tenants.isolation.audit_actor import acting
 from tenants.isolation.scoping import current_scope, operator_scope
 from tenants.pagination import Order, page
+from tenants.permissions import Permission
 from tenants.spreadsheet import spreadsheet_cell
 
 _DEFAULT_DAYS: Final = 30

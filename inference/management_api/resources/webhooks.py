@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from inference.management_api.bodies import Fields, Nothing, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
-from tenants.access.permissions import Permission
 from tenants.pagination import NEWEST_FIRST, Order, page
+from tenants.permissions import Permission
 from tenants.webhooks.endpoints import (
     LONGEST_OVERLAP,
     add_endpoint,

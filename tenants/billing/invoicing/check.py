@@ -11,7 +11,6 @@ from django.db.models import Count, F, Max, Min, Sum
 from django.utils import timezone
 
 from tenants.billing.invoicing.invoices import payment_reference, sla_reference
-from tenants.billing.invoicing.periods import last_day, months_before
 from tenants.billing.invoicing.uninvoiced import LATE_MONTHS
 from tenants.billing.invoicing.usage_source import UsageGroup as Group
 from tenants.billing.invoicing.usage_source import usage_source
@@ -26,6 +25,7 @@ from tenants.billing.models import (
     Seller,
     TransactionKind,
 )
+from tenants.billing.periods import last_day, months_before
 
 _CHUNK = 200
 _MONTH_END_EVERY = timedelta(days=1)

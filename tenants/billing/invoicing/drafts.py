@@ -15,7 +15,6 @@ from typing import Final
 from django.core.exceptions import ValidationError
 
 from tenants.billing.invoicing.ledger_lines import CREDIT_NAMES
-from tenants.billing.invoicing.periods import end_of, month_before
 from tenants.billing.invoicing.sla_credits import Schedule
 from tenants.billing.invoicing.uninvoiced import Uninvoiced, uninvoiced
 from tenants.billing.invoicing.usage_source import Attainment, cut_usage, usage_source
@@ -27,6 +26,7 @@ from tenants.billing.models import (
     LineKind,
     Seller,
 )
+from tenants.billing.periods import end_of, month_before
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Project, Tenant

@@ -13,8 +13,8 @@ from django.core.exceptions import ValidationError
 
 from tenants.billing.invoicing.drafts import current_seller, draft_invoices, last_month
 from tenants.billing.invoicing.invoices import issue
-from tenants.billing.invoicing.periods import end_of
 from tenants.billing.models import Invoice, InvoiceState
+from tenants.billing.periods import end_of
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 

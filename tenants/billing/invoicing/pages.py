@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenants.billing.invoicing.periods import last_day
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
+from tenants.billing.periods import last_day
 from tenants.money import dollars, dollars_and_cents
 from tenants.spreadsheet import spreadsheet_cell
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from django.db.models import Sum
 
 from tenants.billing.invoicing.ledger_lines import ledger_lines
-from tenants.billing.invoicing.periods import last_day, months_before
 from tenants.billing.invoicing.usage_source import UsageGroup, UsageLine, usage_source
 from tenants.billing.ledger.credit_use import credit_used
 from tenants.billing.models import (
@@ -22,6 +21,7 @@ from tenants.billing.models import (
     InvoiceState,
     LineKind,
 )
+from tenants.billing.periods import last_day, months_before
 
 # How far back late usage is looked for.
 LATE_MONTHS: Final = 12

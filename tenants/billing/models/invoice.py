@@ -10,8 +10,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from tenants.billing.invoicing.periods import end_of, start_of
 from tenants.billing.models.seller import Seller
+from tenants.billing.periods import end_of, start_of
 from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
 from tenants.money import whole_cents

@@ -5,11 +5,11 @@ from typing import Any
 from django.contrib.auth.password_validation import validate_password
 from django.core.management.base import CommandParser
 
-from tenants.access.permissions import Role
 from tenants.management.look_up import tenant_named
 from tenants.management.passwords import add_password_arguments, read_password
 from tenants.management.reporting import ReportingCommand
 from tenants.models import Membership, User
+from tenants.permissions import Role
 
 
 class Command(ReportingCommand):

@@ -29,7 +29,7 @@ from inference.models import (
     WastedAttempt,
     Worker,
 )
-from tenants.access import key_format
+from tenants import key_format
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.audit.log import seal_now
 from tenants.billing.invoicing.sla_credits import ensure_default_steps

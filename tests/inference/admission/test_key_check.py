@@ -15,7 +15,7 @@ from inference.admission.gate import Admission
 from inference.errors import Forbidden, InferenceError, Unauthenticated
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from tenants.access import key_format
+from tenants import key_format
 from tests.support.gateways.cast import MODEL
 from tests.support.gateways.scripted_worker import ScriptedWorker
 from tests.support.gateways.service import PEPPER, Service, Snapshot, serving

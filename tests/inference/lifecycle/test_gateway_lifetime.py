@@ -12,7 +12,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from tenants.access import key_format
+from tenants import key_format
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import PEPPER, Service, serving

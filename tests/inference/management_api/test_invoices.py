@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tenants.access.permissions import Role
 from tenants.billing.invoicing import invoices
 from tenants.billing.invoicing.drafts import draft_invoice
 from tenants.billing.models import Invoice, InvoiceLine
 from tenants.isolation.scoping import operator_scope, tenant_scope
+from tenants.permissions import Role
 from tests.support.api_client import ApiClient
 from tests.support.billing.billed_usage import OCTOBER, use
 from tests.support.two_tenants import CANARY, House

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tenants.access.permissions import Role
+from tenants.permissions import Role
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import CANARY, House
 

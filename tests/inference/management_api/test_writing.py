@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from tenants.access.permissions import Role
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Membership, Project, Quota, Tenant, User
+from tenants.permissions import Role
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import PASSWORD, House
 

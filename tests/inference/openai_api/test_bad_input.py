@@ -15,7 +15,7 @@ from inference import tasks
 from inference.admission.gate import POLL_SECONDS
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import create_gateway
-from tenants.access import key_format
+from tenants import key_format
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker
 from tests.support.gateways.service import MAX_BODY_BYTES, Service, serving

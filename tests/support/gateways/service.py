@@ -23,7 +23,7 @@ from gpu_workers.protocol.policy import (
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import Gateway, create_gateway
 from inference.websocket_api.application import WebsocketApi
-from tenants.access import key_format
+from tenants import key_format
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.polling import eventually
 

@@ -8,7 +8,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key
-from tenants.access import key_format
+from tenants import key_format
 from tenants.access.key_activity import collect_key_uses, take_new_digests
 from tenants.models import ApiKey, PolicyVersion, Project
 

@@ -13,9 +13,9 @@ from pytest_django import Settings
 
 from gpu_workers.protocol.policy import Scope
 from inference.models import Pool, ServedModel, ServedModelTenant
-from tenants.access.permissions import Role
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import ApiKey, Membership, Project, Quota, User
+from tenants.permissions import Role
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 SOON = timedelta(days=7)

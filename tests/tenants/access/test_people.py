@@ -7,10 +7,10 @@ import pytest
 from django.db import connection
 
 from tenants.access.people import change_role, invite, remove
-from tenants.access.permissions import ROLE_PERMISSIONS, Role
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import Membership, User
+from tenants.permissions import ROLE_PERMISSIONS, Role
 from tests.support.projects import make_project
 
 pytestmark = pytest.mark.django_db(transaction=True)

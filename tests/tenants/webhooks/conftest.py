@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from tenants.access.permissions import Role
 from tenants.models import Membership, Project, User
+from tenants.permissions import Role
 from tenants.webhooks.endpoints import NewSecret, add_endpoint
 from tests.support.webhook_receiver import Receiver, a_receiver
 

@@ -14,8 +14,8 @@ from tenants.billing.invoicing.drafts import draft_invoice, draft_invoices, last
 from tenants.billing.invoicing.month_end import issue_drafts
 from tenants.billing.invoicing.pages import csv_text
 from tenants.billing.invoicing.pdf import pdf_bytes
-from tenants.billing.invoicing.periods import BadPeriod, parse_month
 from tenants.billing.models import Invoice, InvoiceState
+from tenants.billing.periods import BadPeriod, parse_month
 from tenants.errors import TenantsError
 from tenants.isolation.scoping import operator_scope
 from tenants.management.look_up import tenant_named

@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from tenants.billing.ledger import credit
+from tenants.billing.management.booking import BookingCommand
 from tenants.billing.models import LedgerTransaction
-from tenants.management.booking import BookingCommand
 
 
 class Command(BookingCommand):

@@ -4,8 +4,8 @@ import uuid
 from typing import Any
 
 from tenants.billing.ledger import credit
+from tenants.billing.management.booking import BookingCommand
 from tenants.billing.models import LedgerTransaction
-from tenants.management.booking import BookingCommand
 
 
 class Command(BookingCommand):

@@ -22,10 +22,10 @@ from inference.models import DailyUsage
 from inference.operations.checks import sum_problems
 from inference.usage.seed import seed_usage
 from tenants.billing.invoicing.check import invoice_problems
-from tenants.billing.invoicing.periods import end_of
 from tenants.billing.ledger import posting
 from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.models import Invoice, InvoiceCounter, InvoiceState, LineKind, Seller
+from tenants.billing.periods import end_of
 from tenants.isolation.scoping import operator_scope
 from tests.support.billing.billed_usage import NOON, OCTOBER
 from tests.support.places import ROOT

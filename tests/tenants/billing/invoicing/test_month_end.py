@@ -10,8 +10,8 @@ from control_plane.celery import app
 from tenants.billing.invoicing.check import invoice_problems
 from tenants.billing.invoicing.drafts import draft_invoices
 from tenants.billing.invoicing.month_end import GRACE
-from tenants.billing.invoicing.periods import end_of
 from tenants.billing.models import Invoice, Seller
+from tenants.billing.periods import end_of
 from tenants.models import Project
 from tests.support.billing.billed_usage import OCTOBER, use
 from tests.tenants.billing.invoicing.test_invoices import DEAR

@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from inference.redis_functions import ADMISSION, library_text
-from tenants.access.permissions import Role
 from tenants.isolation.scoping import operator_scope
 from tenants.models import BillingMode, Membership, Project, Tenant, User
+from tenants.permissions import Role
 from tests.support.commands import refused, run
 
 pytestmark = pytest.mark.django_db(transaction=True)

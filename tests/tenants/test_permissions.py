@@ -1,6 +1,6 @@
 """The one table of who may do what, and its page in the docs.
 
-python -m tests.tenants.access.test_permissions    writes the page again
+python -m tests.tenants.test_permissions    writes the page again
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from gpu_workers.protocol.policy import Scope
-from tenants.access.permissions import (
+from tenants.permissions import (
     ROLE_PERMISSIONS,
     SCOPE_PERMISSIONS,
     Permission,
@@ -45,9 +45,9 @@ def page() -> str:
     """The table as people read it. No permission is anybody's who is not named."""
     return (
         "# Who may do what\n\n"
-        "One table in code (`tenants/access/permissions.py`), for people by their role in a tenant "
+        "One table in code (`tenants/permissions.py`), for people by their role in a tenant "
         "and for API keys by scope.\nThis page is made from it: "
-        "`python -m tests.tenants.access.test_permissions`; a test keeps the two equal.\n\n"
+        "`python -m tests.tenants.test_permissions`; a test keeps the two equal.\n\n"
         "## People\n\n"
         + _table({role.value: ROLE_PERMISSIONS[role] for role in Role})
         + "\nNobody grants or takes a role that may do more than their own, and a tenant keeps an "
@@ -71,9 +71,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def test_the_page_shows_the_table_as_it_is() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), (
-        "python -m tests.tenants.access.test_permissions"
-    )
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.tenants.test_permissions"
 
 
 def test_every_permission_is_somebodys() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenants.access import key_format
+from tenants import key_format
 
 PEPPER = b"a pepper of the tests, long enough"
 
