@@ -13,8 +13,11 @@ class TenantsConfig(AppConfig):
         from tenants.audit.triggers import check_audit
         from tenants.fsck import register_check
         from tenants.isolation.row_security import check_managers, check_walls, wall_problems
+        from tenants.models.policy_change import register_publisher
         from tenants.policy.check import policy_problems, version_problems
+        from tenants.policy.writer import publish_after_commit
 
+        register_publisher(publish_after_commit)
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)
         checks.register(checks.Tags.database)(check_audit)

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from django.contrib.postgres.fields import ArrayField
@@ -15,6 +15,16 @@ _Row = TypeVar("_Row", bound="AffectsPolicy")
 
 # A change of more rows than this has the whole snapshot written anew.
 MOST_ROWS: Final = 5000
+
+
+_publishers: list[Callable[[], None]] = []
+
+
+def register_publisher(publish_after_commit: Callable[[], None]) -> None:
+    """Register what brings noted changes to Redis after the commit. The policy writer reads every
+    model that makes the policy, so it stands on a floor above them."""
+    if publish_after_commit not in _publishers:
+        _publishers.append(publish_after_commit)
 
 
 class PolicyPart(models.TextChoices):
@@ -65,9 +75,6 @@ class PolicyChange(models.Model):
     def note(cls, touched: Iterable[Touched], *, at_once: bool = True) -> None:
         """Call it inside the change's transaction. Redis follows after the commit, if not
         `at_once` when the reconciler looks next, seconds later."""
-        # The writer reads every model that makes the policy.
-        from tenants.policy.writer import publish_after_commit
-
         rows: defaultdict[PolicyPart, set[str]] = defaultdict(set)
         for part, row_id in touched:
             rows[part].add(row_id)
@@ -79,7 +86,8 @@ class PolicyChange(models.Model):
             cls(part=part, row_ids=sorted(row_ids - {""})) for part, row_ids in rows.items()
         )
         if at_once:
-            publish_after_commit()
+            for publish_after_commit in _publishers:
+                publish_after_commit()
 
 
 class PolicyQuerySet(models.QuerySet[_Row]):
