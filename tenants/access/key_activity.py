@@ -10,7 +10,7 @@ from django.db import connection
 from gpu_workers.protocol import keys
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
-from tenants.policy.writer import policy_redis
+from tenants.policy_redis import policy_redis
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.policy import LimitName
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Quota, QuotaAlert
-from tenants.policy.writer import policy_redis
+from tenants.policy_redis import policy_redis
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
 

@@ -9,7 +9,8 @@ import msgspec
 from gpu_workers.protocol import codec, keys
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Tenant
 from tenants.policy.rows import api_key_rows, model_rows, tenant_rows
-from tenants.policy.writer import policy_redis, written_version
+from tenants.policy.writer import written_version
+from tenants.policy_redis import policy_redis
 
 _LAG_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.02

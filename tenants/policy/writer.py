@@ -10,22 +10,17 @@ the old one and put in its place at once.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, cast
 
 import structlog
-from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 from redis import Redis
-from redis.backoff import NoBackoff
 from redis.client import Pipeline
 from redis.exceptions import RedisError, WatchError
-from redis.retry import Retry
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.redis_url import connect
 from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, PolicyPart, PolicyVersion
 from tenants.policy.rows import (
@@ -36,6 +31,7 @@ from tenants.policy.rows import (
     tenant_rows,
     touched_rows,
 )
+from tenants.policy_redis import policy_redis
 
 log = structlog.get_logger(__name__)
 
@@ -115,10 +111,6 @@ def forget_old_changes() -> int:
 def written_version() -> str | None:
     """The version of the snapshot in Redis, None where there is none."""
     return _text(policy_redis().get(keys.policy_version()))
-
-
-def policy_redis() -> Redis:
-    return _client(settings.PENSTOCK_DISPATCH_REDIS_URL)
 
 
 def _wait_until_prepared() -> None:
@@ -283,9 +275,3 @@ def _is_everything(changes: Iterable[PolicyChange]) -> bool:
 
 def _text(value: object) -> str | None:
     return value.decode() if isinstance(value, bytes) else cast(str | None, value)
-
-
-@cache
-def _client(url: str) -> Redis:
-    # One try: whoever saves a change in the admin must not wait out a Redis that is down.
-    return connect(url, socket_timeout=5, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1))

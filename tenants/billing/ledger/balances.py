@@ -20,6 +20,7 @@ from gpu_workers.protocol import keys
 from tenants.billing.models import CREDITS, AccountName, LedgerAccount, LedgerHead
 from tenants.isolation.scoping import operator_scope
 from tenants.models.tenant import BillingMode, Tenant
+from tenants.policy_redis import policy_redis
 
 log = structlog.get_logger(__name__)
 
@@ -85,8 +86,6 @@ def tell_redis(spent: Mapping[uuid.UUID, int]) -> None:
     """After the commit that posted usage: where Redis has lost what nobody had recorded yet, it
     counts it again from here on, but for what open requests have reserved, which may be the same. A
     Redis that is down is told later (`tell_redis_again`)."""
-    from tenants.policy.writer import policy_redis
-
     try:
         with policy_redis().pipeline(transaction=False) as pipeline:
             for tenant_id, nanos in spent.items():
@@ -130,8 +129,6 @@ def tell_redis_again(now_ms: int | None = None) -> None:
 
 
 def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
-    from tenants.policy.writer import policy_redis
-
     with policy_redis().pipeline(transaction=False) as pipeline:
         for tenant_id in tenant_ids:
             pipeline.hget(keys.tenant_balance(str(tenant_id)), "settled")
@@ -146,8 +143,6 @@ def _lower(
 ) -> None:
     """`posted` was read later, and has all that `settled` counts and perhaps more: by so much, at
     least, something was counted twice."""
-    from tenants.policy.writer import policy_redis
-
     time_for_tests = () if now_ms is None else (str(now_ms),)
     with policy_redis().pipeline(transaction=False) as pipeline:
         for tenant_id, nanos in settled.items():
@@ -171,8 +166,6 @@ def new_withdrawal() -> str:
 def set_aside(tenant_id: uuid.UUID, withdrawal: str, nanos: int) -> int:
     """Keeps credit from being spent while it is taken back; returns how much, which is less where
     requests have reserved it. Needs the `operator_scope`; raises `RedisError`."""
-    from tenants.policy.writer import policy_redis
-
     prefix, most = keys.tenant_prefix(str(tenant_id)), spendable([tenant_id])[tenant_id]
     with policy_redis().pipeline(transaction=False) as pipeline:
         pipeline.exists(keys.policy_version())
@@ -188,8 +181,6 @@ def set_aside(tenant_id: uuid.UUID, withdrawal: str, nanos: int) -> int:
 def release_withdrawals(older_than_seconds: int = 600) -> int:
     """Lets go of what a process that died kept; returns how many. Its booking, if it came to that,
     has reached the tenant's limit since."""
-    from tenants.policy.writer import policy_redis
-
     redis, released = policy_redis(), 0
     oldest_ms = time.time_ns() // 1_000_000 - older_than_seconds * 1000
     for tenant in cast(set[bytes], redis.smembers(keys.tenants_with_reservations())):
@@ -204,8 +195,6 @@ def release_withdrawals(older_than_seconds: int = 600) -> int:
 
 def let_go(tenant_id: uuid.UUID, withdrawal: str) -> None:
     """The withdrawal is booked and shows in the tenant's limit, or was given up."""
-    from tenants.policy.writer import policy_redis
-
     prefix = keys.tenant_prefix(str(tenant_id))
     policy_redis().fcall(keys.FUNCTION_WITHDRAWN, 1, prefix, withdrawal)
 
@@ -222,8 +211,6 @@ def spend_problems() -> Iterator[str]:
 
 
 def _spend_differences(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    from tenants.policy.writer import policy_redis
-
     redis, posted, found = policy_redis(), posted_usage(tenant_ids), {}
     for tenant_id in sorted(tenant_ids):
         counted = cast(dict[bytes, bytes], redis.hgetall(keys.tenant_balance(str(tenant_id))))
