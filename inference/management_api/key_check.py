@@ -9,6 +9,7 @@ from inference.errors import Unauthenticated
 from tenants import key_format
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
+from tenants.policy.wire import api_key_policy, tenant_policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,8 @@ def _look_up(public_id: str, proofs: list[bytes]) -> _Known | None:
             return None
         caller = Caller(
             public_key_id=public_id,
-            key=record.to_policy(),
-            tenant=record.tenant.to_policy(),
+            key=api_key_policy(record),
+            tenant=tenant_policy(record.tenant),
             proofs=proofs,
         )
     return _Known(record=record, caller=caller)

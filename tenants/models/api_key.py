@@ -1,7 +1,6 @@
 """API keys as records: what may be known of a key after it was shown once."""
 
 import ipaddress
-import time
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import ApiKeyPolicy, KeyDigest, Limit, OnSaturation, Scope
+from gpu_workers.protocol.policy import Scope
 from tenants import key_format
 from tenants.isolation.audit_actor import Actor, ActorKind, Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
@@ -79,7 +78,7 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         return record
 
     def with_tenant(self, public_id: str) -> "ApiKey | None":
-        """For a check of the key: with all that `to_policy` of key and tenant asks for."""
+        """For a check of the key: with all that the policies of key and tenant ask for."""
         found = self.select_related("project", "tenant__tier").filter(public_id=public_id)
         return found.prefetch_related("quotas", "project__quotas", "tenant__quotas").first()
 
@@ -223,13 +222,21 @@ class ApiKey(AffectsPolicy):
     def is_genuine(self, key: str) -> bool:
         """Whether it is this key, under any pepper in use; the secret before the last rotation
         while that works."""
-        now_ms = time.time_ns() // 1_000_000
+        now = timezone.now()
         return any(
-            key_format.is_genuine(key, digest.digest, pepper)
-            for digest in self._digests()
+            key_format.is_genuine(key, digest, pepper)
+            for digest, expires_at in self.digests()
             for pepper in _peppers()
-            if digest.expires_at_ms is None or digest.expires_at_ms > now_ms
+            if expires_at is None or expires_at > now
         )
+
+    def digests(self) -> list[tuple[bytes, datetime | None]]:
+        """Return what the record holds of its secrets, the newest first, and until when each
+        works (None: no end)."""
+        digests: list[tuple[bytes, datetime | None]] = [(bytes(self.secret_digest), None)]
+        if self.previous_digest is not None:
+            digests.append((bytes(self.previous_digest), self.previous_expires_at))
+        return digests
 
     def change(self, *, by: "By" = None, **fields: object) -> None:
         """Name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue` does, also
@@ -280,32 +287,6 @@ class ApiKey(AffectsPolicy):
     def touched(self) -> Touched:
         return Touched(PolicyPart.API_KEYS, self.public_id)
 
-    def to_policy(
-        self, *, limits: list[Limit] | None = None, project_limits: list[Limit] | None = None
-    ) -> ApiKeyPolicy:
-        """Asks for its quotas and its project's where they are not given."""
-        if limits is None:
-            limits = [quota.to_policy() for quota in self.quotas.all()]
-        if project_limits is None:
-            project_limits = [quota.to_policy() for quota in self.project.quotas.all()]
-        return ApiKeyPolicy(
-            key_id=str(self.id),
-            digests=self._digests(),
-            tenant_id=str(self.tenant_id),
-            project_id=str(self.project_id),
-            scopes=[Scope(scope) for scope in self.scopes],
-            expires_at_ms=_milliseconds(self.expires_at),
-            networks=self.allowed_networks,
-            models=self.allowed_models,
-            adapters=self.allowed_adapters,
-            limits=limits,
-            project_name=self.project.name,
-            project_limits=project_limits,
-            refusal="This API key has been revoked." if self.is_revoked else None,
-            on_saturation=OnSaturation(self.project.on_saturation),
-            smaller_model=self.project.smaller_model,
-        )
-
     def _take_tenant(self) -> None:
         if self._state.adding and self.tenant_id is None and self.project_id is not None:
             self.tenant_id = self.project.tenant_id
@@ -316,21 +297,6 @@ class ApiKey(AffectsPolicy):
             return set(fields)
         stored = ApiKey.objects.filter(pk=self.pk).values(*fields.values()).get()
         return {name for name, at in fields.items() if stored[at] != getattr(self, at)}
-
-    def _digests(self) -> list[KeyDigest]:
-        digests = [KeyDigest(digest=bytes(self.secret_digest))]
-        if self.previous_digest is not None:
-            digests.append(
-                KeyDigest(
-                    digest=bytes(self.previous_digest),
-                    expires_at_ms=_milliseconds(self.previous_expires_at),
-                )
-            )
-        return digests
-
-
-def _milliseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else int(moment.timestamp() * 1000)
 
 
 def _peppers() -> list[bytes]:

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import QUOTA_NAMES, Limit, LimitName
+from gpu_workers.protocol.policy import QUOTA_NAMES
 from tenants.isolation.scoping import ScopedManager
 from tenants.models.api_key import ApiKey
 from tenants.models.policy_change import (
@@ -111,9 +111,6 @@ class Quota(AffectsPolicy):
         if self.project_id is not None:
             return Touched(PolicyPart.PROJECTS, str(self.project_id))
         return Touched(PolicyPart.TENANTS, str(self.tenant_id))
-
-    def to_policy(self) -> Limit:
-        return Limit(name=LimitName(self.limit), value=self.value, is_hard=self.is_hard)
 
 
 class QuotaAlert(models.Model):

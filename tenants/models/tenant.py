@@ -9,7 +9,7 @@ from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import Limit, LimitName, OnSaturation, TenantPolicy
+from gpu_workers.protocol.policy import OnSaturation
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
@@ -105,34 +105,6 @@ class Tenant(AffectsPolicy):
         except IntegrityError:
             # Not to be seen from here by a query: it lies behind another tenant's wall.
             raise Conflict("This name is taken.", param="name") from None
-
-    def to_policy(
-        self, *, limits: list[Limit] | None = None, spendable_nanos: int | None = None
-    ) -> TenantPolicy:
-        """Asks for its quotas, and what it may ever spend, where they are not given."""
-        from tenants.billing.ledger.balances import spendable
-
-        if limits is None:
-            own = self.quotas.filter(project=None, api_key=None)
-            limits = [quota.to_policy() for quota in own]
-        if self.billing_mode == BillingMode.PREPAID:
-            if spendable_nanos is None:
-                spendable_nanos = spendable([self.id])[self.id]
-            limits = [*limits, Limit(name=LimitName.BALANCE, value=spendable_nanos)]
-        return TenantPolicy(
-            tenant_id=str(self.id),
-            name=self.name,
-            tier=self.tier.to_policy(),
-            limits=limits,
-            refusal=self._refusal(),
-        )
-
-    def _refusal(self) -> str | None:
-        if self.closed_at is not None:
-            return "This API key's organisation has been closed."
-        if self.is_suspended:
-            return "This API key's organisation is suspended; ask the operator of the service."
-        return None
 
 
 _ON_SATURATION: Final = [

@@ -7,7 +7,6 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from gpu_workers.protocol.policy import TierPolicy
 from tenants.models.policy_change import AffectsPolicy, PolicyManager, PolicyPart, Touched
 
 _AT_LEAST_ONE = [MinValueValidator(1)]
@@ -105,20 +104,3 @@ class Tier(AffectsPolicy):
 
     def touched(self) -> Touched:
         return Touched(PolicyPart.TIERS, str(self.id))
-
-    def to_policy(self) -> TierPolicy:
-        return TierPolicy(
-            name=self.name,
-            service_class=self.service_class,
-            priority=self.priority,
-            weight=self.weight,
-            ttft_target_ms=self.ttft_target_ms,
-            max_queue_seconds=self.max_queue_seconds,
-            requests_per_minute=self.requests_per_minute,
-            max_concurrent_requests=self.max_concurrent_requests,
-            default_max_output_tokens=self.default_max_output_tokens,
-            max_output_tokens=self.max_output_tokens,
-            tokens_per_minute=self.tokens_per_minute,
-            max_context_tokens=self.max_context_tokens,
-            price_multiplier_permille=int(self.price_multiplier * 1000),
-        )

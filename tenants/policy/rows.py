@@ -14,6 +14,7 @@ from gpu_workers.protocol.policy import Limit, ModelPolicy
 from tenants.billing.ledger.balances import spendable
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, BillingMode, PolicyChange, PolicyPart, Quota, Tenant
+from tenants.policy.wire import api_key_policy, quota_limit, tenant_policy
 
 _CHUNK = 2000
 _Row = TypeVar("_Row", bound=Model)
@@ -72,7 +73,9 @@ def api_key_rows(api_keys: "QuerySet[ApiKey] | None" = None) -> Iterator[PolicyR
         projects = {key.project_id for key in chunk}
         of_projects = _limits(Quota.objects.filter(project__in=projects), "project_id")
         for key in chunk:
-            row = key.to_policy(limits=own[key.id], project_limits=of_projects[key.project_id])
+            row = api_key_policy(
+                key, limits=own[key.id], project_limits=of_projects[key.project_id]
+            )
             yield key.public_id, encode(row)
 
 
@@ -84,8 +87,8 @@ def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow
         prepaid = [each.id for each in chunk if each.billing_mode == BillingMode.PREPAID]
         nanos = spendable(prepaid)
         for tenant in chunk:
-            policy = tenant.to_policy(
-                limits=limits[tenant.id], spendable_nanos=nanos.get(tenant.id)
+            policy = tenant_policy(
+                tenant, limits=limits[tenant.id], spendable_nanos=nanos.get(tenant.id)
             )
             yield str(tenant.id), encode(policy)
 
@@ -113,7 +116,7 @@ def model_rows() -> Iterator[PolicyRow]:
 def _limits(quotas: "QuerySet[Quota]", place: str) -> defaultdict[uuid.UUID, list[Limit]]:
     found: defaultdict[uuid.UUID, list[Limit]] = defaultdict(list)
     for quota in quotas:
-        found[getattr(quota, place)].append(quota.to_policy())
+        found[getattr(quota, place)].append(quota_limit(quota))
     return found
 
 

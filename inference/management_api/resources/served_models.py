@@ -13,6 +13,7 @@ from inference.management_api.view import TenantView
 from inference.models.catalog import models_visible_to
 from tenants.pagination import Page
 from tenants.permissions import Permission
+from tenants.policy.wire import tier_policy
 
 
 class ModelsView(TenantView):
@@ -24,7 +25,7 @@ class ModelsView(TenantView):
         models = models_visible_to(self.tenant.id)
         if isinstance(self.caller, KeyBearer) and self.caller.key.allowed_models is not None:
             models = [model for model in models if model.name in self.caller.key.allowed_models]
-        tier = self.tenant.tier.to_policy()
+        tier = tier_policy(self.tenant.tier)
         return listed(Page(rows=models, next_cursor=None), lambda model: _rendered(model, tier))
 
 
