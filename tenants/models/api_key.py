@@ -21,7 +21,7 @@ from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQueryS
 from tenants.models.tenant import Project, Tenant
 
 if TYPE_CHECKING:
-    from tenants.access.key_rules import By
+    from tenants.access.api_keys import By
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -50,7 +50,7 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         that names each bad field, and each in which it is wider than `by`. A key that is made
         by a key inherits the bounds that are not named, and has quotas as hard as its maker.
         """
-        from tenants.access.key_rules import check_width, inherited
+        from tenants.access.api_keys import check_width, inherited
 
         record = ApiKey(project=project, name=name, **{**inherited(by), **fields})
         record.created_by_id = getattr(by, "user_id", None)
@@ -191,7 +191,7 @@ class ApiKey(AffectsPolicy):
         return Actor(kind=ActorKind.API_KEY, id=str(self.pk), name=self.name or self.public_id)
 
     def clean(self) -> None:
-        from tenants.access.key_rules import check_fields
+        from tenants.access.api_keys import check_fields
 
         super().clean()
         self._take_tenant()
@@ -241,7 +241,7 @@ class ApiKey(AffectsPolicy):
     def change(self, *, by: "By" = None, **fields: object) -> None:
         """Name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue` does, also
         where the key was wider than `by` before."""
-        from tenants.access.key_rules import check_width
+        from tenants.access.api_keys import check_width
 
         check_width(self, by)
         for name, value in fields.items():
@@ -254,7 +254,7 @@ class ApiKey(AffectsPolicy):
         """A new secret under the same id; the one before works for `overlap` more. Returns the
         new key, which nobody can read again. Raises `ValidationError` for a key that does not
         work, or is wider than `by`."""
-        from tenants.access.key_rules import check_rotation, check_width
+        from tenants.access.api_keys import check_rotation, check_width
 
         with transaction.atomic(), audited_as(Verb.ROTATED):
             # Of two at the same time the second rotates what the first made.

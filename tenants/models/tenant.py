@@ -159,7 +159,7 @@ class Project(AffectsPolicy):
         return Touched(PolicyPart.PROJECTS, str(self.id))
 
     def clean(self) -> None:
-        from tenants.access.saturation import check_smaller_model
+        from tenants.access.projects import check_smaller_model
 
         super().clean()
         check_smaller_model(self, is_new_choice=self._is_new_choice())

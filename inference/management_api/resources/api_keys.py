@@ -1,7 +1,7 @@
 """API keys of a tenant. A key is shown in the one answer that makes it, and never again.
 
 What a key may be, and that it is never wider than whoever makes or changes it, is said in
-tenants/access/key_rules.py alone.
+tenants/access/api_keys.py alone.
 """
 
 import uuid
