@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from gpu_workers.protocol.policy import Capability
 from inference.models import Pool, ServedModel
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.models import Price
 from tenants.billing.pricing.price_book import enter
@@ -118,7 +118,7 @@ def _seed_tenant(name: str, tier: str, key: str | None) -> str:
     record = ApiKey.objects.find(key) if key else None
     if key and record and not record.is_revoked and record.tenant_id == tenant.id:
         return key
-    return _bring_back(project, key) or ApiKey.objects.issue(project, name="demo").key
+    return _bring_back(project, key) or issue_api_key(project, name="demo").key
 
 
 def _bring_back(project: Project, key: str | None) -> str | None:
@@ -126,10 +126,7 @@ def _bring_back(project: Project, key: str | None) -> str | None:
     if key is None:
         return None
     try:
-        record = ApiKey(project=project, tenant_id=project.tenant_id, name="demo")
-        record.take(key)
-        record.full_clean()
-    except (MalformedApiKey, ValidationError):
+        with transaction.atomic():
+            return issue_api_key(project, name="demo", key=key).key
+    except (MalformedApiKey, IntegrityError):
         return None  # mistyped, or its public id is taken: by a revoked key or another tenant's
-    record.save(force_insert=True)
-    return key

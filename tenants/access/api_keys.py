@@ -1,77 +1,180 @@
-"""What an API key may be: the rules of its fields, and that it is never wider than its creator.
+"""Making, changing and rotating API keys: the rules of their fields, and that no key is ever wider
+than whoever made it.
 
-Every door that makes, changes or rotates a key comes through here: the admin, the commands, the
-API. That a caller may manage keys at all is the door's to check.
+Every door comes through here: the admin, the commands, the API. That a caller may manage keys at
+all is the door's to check.
 """
 
 import ipaddress
-from collections.abc import Callable, Collection, Iterable
-from datetime import timedelta
-from typing import Final
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import Scope
-from tenants.models import ApiKey, Membership
+from tenants import key_format
+from tenants.isolation.audit_actor import Verb, audited_as
+from tenants.models import ApiKey, Membership, Project
 from tenants.models.api_key import Network, parse_network
 from tenants.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Role
 from tenants.policy.rows import unseen_models
 
 LONGEST_OVERLAP: Final = timedelta(days=30)
 
-# Who makes or changes a key: another key, a member, or an operator, who is above the rules.
-By = ApiKey | Membership | None
+# Who makes or changes a key: another key, a member, or (None) an operator, who is above the rules.
+Principal = ApiKey | Membership | None
 
 _Errors = dict[str, list[str]]
 
 
-def check_fields(key: ApiKey, changed: Collection[str]) -> None:
-    """Puts the fields into their one form; raises `ValidationError` that names every bad one.
-    What is not among `changed` was good when it was set."""
+@dataclass(frozen=True, kw_only=True)
+class IssuedApiKey:
+    """A new key's record and the key itself, which nobody can read again."""
+
+    record: ApiKey
+    key: str
+
+
+def issue_api_key(
+    project: Project,
+    *,
+    name: str = "",
+    key: str | None = None,
+    by: Principal = None,
+    **fields: object,
+) -> IssuedApiKey:
+    """Make a key of a project, or take in the `key` that was made before.
+
+    A key that is made by a key inherits the bounds that are not named, and has quotas as hard as
+    its maker. Raises `ValidationError` that names each bad field, and each in which the key is
+    wider than `by`; `MalformedApiKey` where `key` is none; `IntegrityError` where its id is taken.
+    """
+    record = ApiKey(project=project, tenant_id=project.tenant_id)
+    record.created_by_id = getattr(by, "user_id", None)
+    key = record.take(key_format.generate() if key is None else key)
+    _set(record, {"name": name, "scopes": record.scopes, **_inherited(by), **fields})
+    _check_width(record, by)
+    with transaction.atomic():
+        record.save(force_insert=True)
+        if isinstance(by, ApiKey):
+            for quota in by.quotas.filter(is_hard=True):
+                record.quotas.create(
+                    tenant_id=record.tenant_id, limit=quota.limit, value=quota.value
+                )
+    return IssuedApiKey(record=record, key=key)
+
+
+def change_api_key(key: ApiKey, *, by: Principal = None, **fields: object) -> None:
+    """Change name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue_api_key`
+    does, also where the key was wider than `by` before."""
+    _check_width(key, by)
+    _set(key, {name: value for name, value in fields.items() if value != getattr(key, name)})
+    _check_width(key, by)
+    key.save(update_fields=list(fields))
+
+
+def rotate_api_key(key: ApiKey, *, overlap: timedelta, by: Principal = None) -> str:
+    """Give a key a new secret under the same id; the one before works for `overlap` more. Return
+    the new key, which nobody can read again. Raises `ValidationError` for a key that does not work,
+    or is wider than `by`."""
+    with transaction.atomic(), audited_as(Verb.ROTATED):
+        # Of two at the same time the second rotates what the first made.
+        key.refresh_from_db(from_queryset=ApiKey.objects.select_for_update(of=("self",)))
+        _check_rotation(key, overlap)
+        _check_width(key, by)
+        return key.replace_secret(overlap)
+
+
+# The rules --------------------------------------------------------------------------------------
+
+
+def checked_fields(tenant_id: uuid.UUID, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return new values of a key's fields in their one form. Raises `ValidationError` that names
+    every bad one. What does not change is not for here: it was good when it was set."""
+    checked = dict(fields)
     errors: _Errors = {}
-    if "scopes" in changed:
-        key.scopes = list(dict.fromkeys(key.scopes or []))
-        unknown = sorted(set(key.scopes) - {scope.value for scope in Scope})
-        if unknown or not key.scopes:
-            known = ", ".join(Scope)
-            found = ", ".join(map(repr, unknown)) or "none"
-            errors["scopes"] = [f"A key has one or more of the scopes {known}; got {found}."]
-    if "allowed_networks" in changed:
-        try:
-            networks = [str(parse_network(text)) for text in key.allowed_networks or []]
-            key.allowed_networks = list(dict.fromkeys(networks)) or None
-        except ValidationError as error:
-            errors["allowed_networks"] = error.messages
-    for name in ("allowed_models", "allowed_adapters"):
-        if name in changed:
-            names = [text.strip() for text in getattr(key, name) or []]
-            setattr(key, name, list(dict.fromkeys(names)) or None)
-            if "" in names:
-                errors[name] = ["A name may not be empty."]
-    if "allowed_models" in changed and key.allowed_models and "allowed_models" not in errors:
-        unseen = unseen_models(key.tenant_id, key.allowed_models)
-        if unseen:
-            errors["allowed_models"] = [
-                f"There is no model {', '.join(map(repr, unseen))} for this tenant."
-            ]
-    if "expires_at" in changed and key.expires_at is not None and key.expires_at <= timezone.now():
-        errors["expires_at"] = ["The expiry must be in the future."]
-    if "project" in changed and key.project.tenant_id != key.tenant_id:
-        errors["project"] = ["The project is not of the key's tenant."]
+    for name, check in _CHECKS.items():
+        if name in fields:
+            try:
+                checked[name] = check(tenant_id, fields[name])
+            except ValidationError as error:
+                errors[name] = error.messages
     _raise(errors)
+    return checked
 
 
-def check_width(key: ApiKey, by: By) -> None:
-    """Raises `ValidationError`, naming each field in which the key is wider than whoever makes,
-    changes or rotates it: with its secret they could do what they may not."""
-    if isinstance(by, ApiKey):
-        _raise(_wider_than_key(key, by))
-    elif isinstance(by, Membership):
-        _raise(_wider_than_member(key, by))
+def _checked_scopes(_: uuid.UUID, scopes: Iterable[str] | None) -> list[str]:
+    known = [scope.value for scope in Scope]
+    wanted = list(dict.fromkeys(scopes or []))
+    unknown = sorted(set(wanted) - set(known))
+    if unknown or not wanted:
+        found = ", ".join(map(repr, unknown)) or "none"
+        raise ValidationError(
+            f"A key has one or more of the scopes {', '.join(known)}; got {found}."
+        )
+    return wanted
 
 
-def check_rotation(key: ApiKey, overlap: timedelta) -> None:
+def _checked_networks(_: uuid.UUID, networks: Iterable[str] | None) -> list[str] | None:
+    parsed = [str(parse_network(text)) for text in networks or []]
+    return list(dict.fromkeys(parsed)) or None
+
+
+def _checked_names(_: uuid.UUID, names: Iterable[str] | None) -> list[str] | None:
+    stripped = [text.strip() for text in names or []]
+    if "" in stripped:
+        raise ValidationError("A name may not be empty.")
+    return list(dict.fromkeys(stripped)) or None
+
+
+def _checked_models(tenant_id: uuid.UUID, names: Iterable[str] | None) -> list[str] | None:
+    models = _checked_names(tenant_id, names)
+    unseen = unseen_models(tenant_id, models) if models else []
+    if unseen:
+        raise ValidationError(f"There is no model {', '.join(map(repr, unseen))} for this tenant.")
+    return models
+
+
+def _checked_expiry(_: uuid.UUID, expires_at: datetime | None) -> datetime | None:
+    if expires_at is not None and expires_at <= timezone.now():
+        raise ValidationError("The expiry must be in the future.")
+    return expires_at
+
+
+_CHECKS: Final[dict[str, Callable[[uuid.UUID, Any], Any]]] = {
+    "scopes": _checked_scopes,
+    "allowed_networks": _checked_networks,
+    "allowed_models": _checked_models,
+    "allowed_adapters": _checked_names,
+    "expires_at": _checked_expiry,
+}
+
+
+def _set(key: ApiKey, fields: Mapping[str, object]) -> None:
+    """Set the fields on the record. Raises `ValidationError` that names every bad one, for the
+    reason of a rule or of the column."""
+    errors: dict[str, list[ValidationError]] = {}
+    try:
+        fields = checked_fields(key.tenant_id, fields)
+    except ValidationError as error:
+        error.update_error_dict(errors)
+    for name, value in fields.items():
+        setattr(key, name, value)
+    checked_above = {"project", "tenant", "scopes", "allowed_networks", *errors}
+    try:
+        key.full_clean(exclude=checked_above, validate_unique=False, validate_constraints=False)
+    except ValidationError as error:
+        error.update_error_dict(errors)
+    if errors:
+        raise ValidationError(errors)
+
+
+def _check_rotation(key: ApiKey, overlap: timedelta) -> None:
     if key.is_revoked:
         raise ValidationError("This API key is revoked; make a new one instead of rotating it.")
     if key.expires_at is not None and key.expires_at <= timezone.now():
@@ -82,7 +185,16 @@ def check_rotation(key: ApiKey, overlap: timedelta) -> None:
         )
 
 
-def inherited(by: By) -> dict[str, object]:
+def _check_width(key: ApiKey, by: Principal) -> None:
+    """Raises `ValidationError`, naming each field in which the key is wider than whoever makes,
+    changes or rotates it: with its secret they could do what they may not."""
+    if isinstance(by, ApiKey):
+        _raise(_wider_than_key(key, by))
+    elif isinstance(by, Membership):
+        _raise(_wider_than_member(key, by))
+
+
+def _inherited(by: Principal) -> dict[str, object]:
     """The bounds that a new key takes over where its maker names none."""
     if not isinstance(by, ApiKey):
         return {}

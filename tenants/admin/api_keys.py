@@ -17,6 +17,7 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from gpu_workers.protocol.policy import Scope
 from tenants import key_format
+from tenants.access.api_keys import checked_fields, rotate_api_key
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey
 from tenants.operator_admin import NeverDeleted
@@ -48,6 +49,16 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
         model = ApiKey
         # The page adds the others; a reference to a tenant's record asks for a scope here.
         fields = ("scopes", "allowed_networks", "allowed_models", "allowed_adapters")
+
+    def clean(self) -> None:
+        """Keep the rules that every door keeps."""
+        super().clean()
+        is_new = self.instance._state.adding
+        project = self.cleaned_data.get("project") if is_new else self.instance.project
+        if project is not None:
+            names = [name for name in self.cleaned_data if is_new or name in self.changed_data]
+            new = {name: self.cleaned_data[name] for name in names}
+            self.cleaned_data.update(checked_fields(project.tenant_id, new))
 
 
 class OverlapForm(forms.Form):
@@ -198,7 +209,7 @@ class ApiKeyAdmin(NeverDeleted):
         if form.is_valid():
             overlap = timedelta(hours=form.cleaned_data["overlap_hours"])
             try:
-                key = record.rotate(overlap=overlap)
+                key = rotate_api_key(record, overlap=overlap)
             except ValidationError as error:
                 messages.error(request, " ".join(error.messages))
                 return self.back_to(record)

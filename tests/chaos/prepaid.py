@@ -85,9 +85,10 @@ def _top_up(tenant_id: str, nanos: int, reference: str) -> None:
 
 @sync_to_async
 def _make_tenant() -> tuple[str, str]:
+    from tenants.access.api_keys import issue_api_key
     from tenants.isolation.scoping import operator_scope
-    from tenants.models import ApiKey, Project, Tenant, Tier
+    from tenants.models import Project, Tenant, Tier
 
     with operator_scope("chaos drills"):
         tenant = Tenant.objects.create(name="Short of credit", tier=Tier.objects.get(name="chaos"))
-        return ApiKey.objects.issue(Project.objects.create(tenant=tenant)).key, str(tenant.id)
+        return issue_api_key(Project.objects.create(tenant=tenant)).key, str(tenant.id)

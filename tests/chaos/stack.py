@@ -126,9 +126,10 @@ def _prepare_database() -> None:
 @sync_to_async
 def _make_caller() -> tuple[str, str]:
     from inference.models import Pool, ServedModel
+    from tenants.access.api_keys import issue_api_key
     from tenants.billing.models import Price
     from tenants.isolation.scoping import operator_scope
-    from tenants.models import ApiKey, Project, Tenant, Tier
+    from tenants.models import Project, Tenant, Tier
 
     with operator_scope("chaos drills"):
         tier = Tier.objects.create(
@@ -143,7 +144,7 @@ def _make_caller() -> tuple[str, str]:
             max_output_tokens=1024,
         )
         tenant = Tenant.objects.create(name="Chaos", tier=tier)
-        key = ApiKey.objects.issue(Project.objects.create(tenant=tenant)).key
+        key = issue_api_key(Project.objects.create(tenant=tenant)).key
         pool = Pool.objects.create(name=MODEL)
         ServedModel.objects.create(name=MODEL, pool=pool, context_tokens=2048)
         Price.objects.create(

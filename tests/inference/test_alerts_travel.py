@@ -18,8 +18,9 @@ from redis.asyncio import Redis
 from standardwebhooks import Webhook
 
 from inference.models import Pool, ServedModel
+from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Project, Quota
+from tenants.models import Project, Quota
 from tenants.tasks import raise_quota_alerts
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import Delivery, DeliveryAttempt
@@ -82,7 +83,7 @@ def _set_up(receiver_url: str) -> Acme:
         new = add_endpoint(
             project.tenant, url=receiver_url, event_types=["quota.threshold_reached"]
         )
-        key = ApiKey.objects.issue(project).key
+        key = issue_api_key(project).key
     return Acme(project=project, key=key, secret=new.secret.text)
 
 

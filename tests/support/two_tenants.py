@@ -14,6 +14,7 @@ from django.contrib.auth.hashers import make_password
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
 from inference.usage.rollups import Use, add_to_rollups
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.invoicing import invoices
 from tenants.billing.ledger.credit import top_up
@@ -61,7 +62,7 @@ class House:
     def issue(self, **fields: Any) -> str:
         """A key of its project."""
         with operator_scope("test"):
-            return ApiKey.objects.issue(self.project, **fields).key
+            return issue_api_key(self.project, **fields).key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ def two_tenants() -> TwoTenants:
 def _house(name: str, tier: str, word: str) -> House:
     tenant = Tenant.objects.create(name=name, tier=Tier.objects.get(name=tier))
     project = Project.objects.create(tenant=tenant, name=f"{word} project")
-    key = ApiKey.objects.issue(project, name=f"{word} key").record
+    key = issue_api_key(project, name=f"{word} key").record
     people, members = {}, {}
     for role in Role:
         user = User.objects.create(

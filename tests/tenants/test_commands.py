@@ -8,6 +8,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.protocol import keys
 from tenants import key_format
+from tenants.access.api_keys import issue_api_key
 from tenants.models import ApiKey, PolicyChange, Project, Tenant, User
 from tests.support.commands import run
 
@@ -59,7 +60,7 @@ def test_with_several_projects_one_has_to_be_named(acme: Project) -> None:
 
 @pytest.mark.parametrize("form", ["id", "public id", "whole key"])
 def test_a_key_can_be_revoked_by_any_of_its_names(acme: Project, form: str) -> None:
-    issued = ApiKey.objects.issue(acme)
+    issued = issue_api_key(acme)
     names = {
         "id": str(issued.record.id),
         "public id": issued.record.public_id,

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from tenants.access.api_keys import issue_api_key
 from tenants.fsck import Finding, register_check, run_checks
 from tenants.models import ApiKey, Project
 
@@ -22,7 +23,7 @@ pytestmark = [
 
 @pytest.fixture
 def api_key(policy_redis: Redis, acme: Project) -> ApiKey:
-    return ApiKey.objects.issue(acme).record
+    return issue_api_key(acme).record
 
 
 def copy_of_another_row(redis: Redis, key: ApiKey) -> None:

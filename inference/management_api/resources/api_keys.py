@@ -17,6 +17,7 @@ from inference.errors import InvalidRequest
 from inference.management_api.bodies import Fields, Nothing, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
+from tenants.access.api_keys import change_api_key, issue_api_key, rotate_api_key
 from tenants.models import ApiKey, Project
 from tenants.pagination import NEWEST_FIRST, Order, page
 from tenants.permissions import Permission
@@ -65,7 +66,7 @@ class ApiKeysView(TenantView):
         project = Project.objects.filter(id=fields.pop("project_id")).first()
         if project is None:
             raise ValidationError({"project_id": "There is no such project."})
-        issued = ApiKey.objects.issue(project, by=self.access.by, **fields)
+        issued = issue_api_key(project, by=self.access.by, **fields)
         return Response(_rendered(issued.record) | {"key": issued.key}, status=201)
 
 
@@ -85,7 +86,7 @@ class OneApiKeyView(TenantView):
                 f"{', '.join(sorted(added))}.",
                 param="scopes",
             )
-        key.change(by=self.access.by, **fields)
+        change_api_key(key, by=self.access.by, **fields)
         return Response(_rendered(key))
 
 
@@ -95,7 +96,7 @@ class RotateView(TenantView):
     def post(self, key_id: uuid.UUID) -> Response:
         key = ApiKey.objects.get(id=key_id)
         overlap = timedelta(seconds=self.body(Rotation).overlap_seconds)
-        secret = key.rotate(overlap=overlap, by=self.access.by)
+        secret = rotate_api_key(key, overlap=overlap, by=self.access.by)
         return Response(_rendered(key) | {"key": secret})
 
 

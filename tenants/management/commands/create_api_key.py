@@ -5,10 +5,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gpu_workers.protocol.policy import Scope
+from tenants.access.api_keys import issue_api_key
 from tenants.management.arguments import moment
 from tenants.management.look_up import project_named, tenant_named
 from tenants.management.reporting import ReportingCommand
-from tenants.models import ApiKey
 
 
 class Command(ReportingCommand):
@@ -35,7 +35,7 @@ class Command(ReportingCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
         project = project_named(tenant, options["project"])
-        issued = ApiKey.objects.issue(
+        issued = issue_api_key(
             project,
             name=options["name"],
             scopes=options["scope"] or [Scope.INFERENCE.value],

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from tenants.access.api_keys import rotate_api_key
 from tenants.management.arguments import duration
 from tenants.management.look_up import api_key_named
 from tenants.management.reporting import ReportingCommand
@@ -21,7 +22,7 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         record = api_key_named(options["id"])
-        key = record.rotate(overlap=options["overlap"])
+        key = rotate_api_key(record, overlap=options["overlap"])
         self.report(
             options,
             api_key_id=str(record.id),

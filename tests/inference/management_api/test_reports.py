@@ -13,6 +13,7 @@ from django.test import Client
 
 from inference.histograms import ERROR
 from inference.usage.rollups import Use, add_to_rollups
+from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, User
 from tests.support.api_client import ApiClient
@@ -48,7 +49,7 @@ def add(*uses: Use) -> None:
 def second_key(house: House) -> ApiKey:
     with operator_scope("test"):
         project = Project.objects.create(tenant=house.tenant, name="second")
-        return ApiKey.objects.issue(project).record
+        return issue_api_key(project).record
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
 from inference.operations import budgets
 from inference.operations.budgets import rebuild_budgets
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.models import ApiKey, Project, Tenant, Tier
@@ -32,7 +33,7 @@ MODEL = "penstock-demo"
 def api_key(operators_session: None) -> ApiKey:
     ensure_default_tiers()
     tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
-    return ApiKey.objects.issue(Project.objects.create(tenant=tenant)).record
+    return issue_api_key(Project.objects.create(tenant=tenant)).record
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_the_snapshot_comes_back_after_the_budgets_and_only_to_an_empty_redis(
     writer.rebuild_policy()
     assert seen == [None]
     writer.rebuild_policy()
-    ApiKey.objects.issue(api_key.project)
+    issue_api_key(api_key.project)
     writer.reconcile_policy()
     assert seen == [None]
 

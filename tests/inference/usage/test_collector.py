@@ -47,6 +47,7 @@ from inference.usage.collector import UsageCollector, run_collectors
 from inference.usage.ingest import record_entries
 from inference.usage.partitions import month_of, months_present
 from inference.usage.rows import StreamEntry
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.models import AccountName, LedgerEntry
@@ -77,7 +78,7 @@ def make_key(tenant_name: str) -> ApiKey:
     ensure_default_tiers()
     tenant = Tenant.objects.create(name=tenant_name, tier=Tier.objects.get(name="premium"))
     project = Project.objects.create(tenant=tenant)
-    return ApiKey.objects.issue(project).record
+    return issue_api_key(project).record
 
 
 def append(redis: Redis, *entries: UsageEntry, pool: str = POOL) -> None:

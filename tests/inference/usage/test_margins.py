@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord, Worker
+from tenants.access.api_keys import issue_api_key
 from tenants.billing.models import PoolCost, PoolHour
 from tenants.billing.pricing import price_book
 from tenants.billing.pricing.gpu_costs import gpu_costs
-from tenants.models import ApiKey
 from tests.inference.operations.test_fleet import worker_info
 from tests.support.projects import make_project
 
@@ -55,7 +55,7 @@ def test_margin_and_cost_per_1000_tokens() -> None:
     project, now = make_project("Acme", "premium"), timezone.now()
     UsageRecord.objects.create(
         request_id=uuid.UUID(new_request_id()), tenant=project.tenant, project=project,
-        api_key=ApiKey.objects.issue(project).record, tier="premium", pool="paid", model="m",
+        api_key=issue_api_key(project).record, tier="premium", pool="paid", model="m",
         api="completions", stream=True, attempt=1, outcome="completed", prompt_tokens=900,
         cached_tokens=0, completion_tokens=100, arrived_at=now, finished_at=now,
         cost_nanos=3_000_000_000,

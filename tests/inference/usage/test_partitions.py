@@ -18,6 +18,7 @@ from inference.usage.partitions import (
     months_later,
     months_present,
 )
+from tenants.access.api_keys import issue_api_key
 from tenants.isolation.row_security import tables_without_wall
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, Project
@@ -32,7 +33,7 @@ JANUARY = datetime(2026, 1, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 def acme() -> Project:
     with operator_scope("test"):
         project = make_project("Acme", "premium")
-        ApiKey.objects.issue(project)
+        issue_api_key(project)
         return project
 
 

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
 from inference.usage.rerating import PriceBook
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.ledger.balances import balance_of
 from tenants.billing.ledger.chain import ledger_problems
@@ -29,7 +30,7 @@ DAY = YESTERDAY.date()
 def api_key(operators_eye: None) -> ApiKey:
     ensure_default_tiers()
     tenant = Tenant.objects.create(name="Acme", tier=Tier.objects.get(name="premium"))
-    return ApiKey.objects.issue(Project.objects.create(tenant=tenant)).record
+    return issue_api_key(Project.objects.create(tenant=tenant)).record
 
 
 def use(api_key: ApiKey, *, cost_nanos: int, at: datetime = YESTERDAY, **fields: Any) -> None:

@@ -8,6 +8,7 @@ from gpu_workers.protocol.messages import Prices, TokenUsage
 from inference.models import UsageRecord
 from inference.usage.ingest import record_entries
 from inference.usage.rows import StreamEntry
+from tenants.access.api_keys import issue_api_key
 from tenants.models import ApiKey, Project
 from tests.support.usage_entries import POOL, usage_entry
 
@@ -23,7 +24,7 @@ PRICES = Prices(1000, 500, 2001, 1000)
 
 def use(project: Project, at: datetime = NOON, *, times: int = 1, **changes: Any) -> int:
     """So many requests; returns what they cost, in nano-dollars."""
-    key = ApiKey.objects.filter(project=project).first() or ApiKey.objects.issue(project).record
+    key = ApiKey.objects.filter(project=project).first() or issue_api_key(project).record
     own = {"usage": USED, "prices": PRICES, "itl_p50_ms": 5.0, "itl_p95_ms": 9.0, **changes}
     at_ms = int(at.timestamp() * 1000)
     entries = [usage_entry(key, at_ms, **own) for _ in range(times)]

@@ -11,6 +11,7 @@ from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import packed
 from inference.admission.reservations import ReservationRequest, Reservations
+from tenants.access.api_keys import issue_api_key
 from tenants.alerts.quotas import raise_quota_alerts
 from tenants.models import ApiKey, Project, Quota, QuotaAlert
 from tenants.webhooks.models import Event
@@ -25,7 +26,7 @@ NEXT_DAY = datetime(2026, 12, 1, 0, 30, tzinfo=UTC)
 
 @pytest.fixture
 def api_key(policy_redis: Redis, acme: Project) -> ApiKey:
-    return ApiKey.objects.issue(acme).record
+    return issue_api_key(acme).record
 
 
 def use(url: str, key: ApiKey, *, tokens: int, nanos: int = 0, at: datetime = NOON) -> None:

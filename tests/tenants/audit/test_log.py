@@ -10,6 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from psycopg import errors
 
 from inference.models import Pool, PoolTenant
+from tenants.access.api_keys import issue_api_key, rotate_api_key
 from tenants.audit.log import broken_chains, record, seal_now
 from tenants.audit.triggers import check_audit, tables_without_audit
 from tenants.isolation.audit_actor import Actor, ActorKind, Verb, acting, audited_as
@@ -84,8 +85,8 @@ def test_a_change_tells_who_what_when_from_where_and_from_what_to_what(acme: Pro
 
 def test_no_secret_is_told_only_that_it_changed(acme: Project) -> None:
     with operator_scope("command rotate_api_key"):
-        issued = ApiKey.objects.issue(acme, name="staging")
-        key = issued.record.rotate(overlap=timedelta(hours=1))
+        issued = issue_api_key(acme, name="staging")
+        key = rotate_api_key(issued.record, overlap=timedelta(hours=1))
         user = User.objects.create_user("alice@acme.example", "correct horse battery")
         user.set_password("another battery entirely")
         user.save()
@@ -140,7 +141,7 @@ def test_what_is_deleted_along_with_another_record_is_told_too(acme: Project) ->
 
 def test_what_machines_write_all_the_time_leaves_no_trace(acme: Project) -> None:
     with operator_scope("test"):
-        ApiKey.objects.issue(acme)
+        issue_api_key(acme)
         seal_now()
         before = AuditEvent.objects.count()
         ApiKey.objects.update(last_used_at="2026-01-31T12:00:00Z")

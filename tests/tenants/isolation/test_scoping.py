@@ -9,6 +9,7 @@ from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
+from tenants.access.api_keys import issue_api_key
 from tenants.isolation.row_security import (
     check_managers,
     check_walls,
@@ -22,7 +23,7 @@ from tenants.isolation.scoping import (
     tenant_scope,
     user_scope,
 )
-from tenants.models import ApiKey, Membership, Project, Quota, Tenant, User
+from tenants.models import Membership, Project, Quota, Tenant, User
 from tests.support.projects import make_project
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +35,7 @@ def two_tenants() -> tuple[Project, Project]:
     with operator_scope("test"):
         projects = make_project("Acme", "premium"), make_project("Globex", "standard")
         for project in projects:
-            ApiKey.objects.issue(project)
+            issue_api_key(project)
         return projects
 
 

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from tenants.access.api_keys import issue_api_key
 from tenants.audit.log import broken_chains, seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Project, Tenant, User
@@ -25,7 +26,7 @@ def acme() -> Tenant:
         globex = make_project("Globex", "standard")
         project = make_project("Acme", "premium")
         Project.objects.create(tenant=project.tenant, name="skunkworks")
-        ApiKey.objects.issue(project, name="Alice's laptop", allowed_networks=["192.0.2.7"])
+        issue_api_key(project, name="Alice's laptop", allowed_networks=["192.0.2.7"])
         alice = User.objects.create_user("alice@acme.example", "correct horse battery")
         alice.name = "Alice"
         alice.save()

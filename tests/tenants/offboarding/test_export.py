@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
+from tenants.access.api_keys import issue_api_key
 from tenants.audit.chain import broken
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
@@ -25,7 +26,7 @@ def acme() -> Project:
     with operator_scope("test"):
         make_project("Globex", "standard")
         project = make_project("Acme", "premium")
-        key = ApiKey.objects.issue(project, name="Alice's laptop").record
+        key = issue_api_key(project, name="Alice's laptop").record
         alice = User.objects.create_user("alice@acme.example", "correct horse battery")
         Membership.objects.create(tenant_id=project.tenant_id, user=alice, role="owner")
         UsageRecord.objects.create(

@@ -11,6 +11,7 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key, decode_tenant
 from gpu_workers.protocol.policy import LimitName
+from tenants.access.api_keys import issue_api_key
 from tenants.fsck import run_checks
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
@@ -40,7 +41,7 @@ def written(redis: Redis, record: ApiKey) -> bytes:
 
 
 def test_a_change_of_a_key_writes_its_row_and_no_other(policy_redis: Redis, acme: Project) -> None:
-    ours, other = (ApiKey.objects.issue(acme).record for _ in range(2))
+    ours, other = (issue_api_key(acme).record for _ in range(2))
     policy_redis.hset(keys.policy_api_keys(), other.public_id, JUNK)
     ours.revoke()
     assert decode_api_key(written(policy_redis, ours)).refusal is not None
@@ -49,7 +50,7 @@ def test_a_change_of_a_key_writes_its_row_and_no_other(policy_redis: Redis, acme
 
 def test_a_projects_quota_reaches_its_keys_only(policy_redis: Redis, acme: Project) -> None:
     web = Project.objects.create(tenant=acme.tenant, name="web")
-    ours, other = ApiKey.objects.issue(web).record, ApiKey.objects.issue(acme).record
+    ours, other = issue_api_key(web).record, issue_api_key(acme).record
     policy_redis.hset(keys.policy_api_keys(), other.public_id, JUNK)
     quota = Quota.objects.create(
         tenant=acme.tenant, project=web, limit=LimitName.TOKENS_PER_DAY, value=10
@@ -65,7 +66,7 @@ def test_a_projects_quota_reaches_its_keys_only(policy_redis: Redis, acme: Proje
 def test_a_keys_quota_reaches_that_key_and_a_tenants_the_tenant(
     policy_redis: Redis, acme: Project
 ) -> None:
-    key = ApiKey.objects.issue(acme).record
+    key = issue_api_key(acme).record
     Quota.objects.create(tenant=acme.tenant, api_key=key, limit="tokens_per_day", value=3)
     Quota.objects.create(tenant=acme.tenant, limit="tokens_per_day", value=4)
     row = decode_api_key(written(policy_redis, key))
@@ -89,14 +90,14 @@ def test_a_tier_reaches_its_tenants_only(
 
 
 def test_what_is_deleted_leaves(policy_redis: Redis, acme: Project) -> None:
-    records = [ApiKey.objects.issue(acme).record for _ in range(3)]
+    records = [issue_api_key(acme).record for _ in range(3)]
     records[0].delete()
     ApiKey.objects.filter(id=records[1].id).delete()
     assert policy_redis.hkeys(keys.policy_api_keys()) == [records[2].public_id.encode()]
 
 
 def test_the_last_use_of_a_key_is_no_change_of_the_policy(acme: Project) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     before = str(PolicyVersion.current())
     ApiKey.objects.filter(id=record.id).update(last_used_at=record.created_at)
     assert str(PolicyVersion.current()) == before
@@ -104,7 +105,7 @@ def test_the_last_use_of_a_key_is_no_change_of_the_policy(acme: Project) -> None
 
 def test_a_tenants_own_change_is_written_too(policy_redis: Redis, acme: Project) -> None:
     with tenant_scope(acme.tenant_id):
-        record = ApiKey.objects.issue(acme).record
+        record = issue_api_key(acme).record
     assert decode_api_key(written(policy_redis, record)).tenant_id == str(acme.tenant_id)
 
 
@@ -123,7 +124,7 @@ def test_an_overtaken_writer_starts_again(
     monkeypatch: pytest.MonkeyPatch,
     elsewhere: Callable[[Callable[[], object]], object],
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     read = touched_rows
     overtaking = iter([True])
 
@@ -145,9 +146,9 @@ def test_an_overtaken_writer_starts_again(
 def test_a_long_transaction_keeps_nobody_waiting(
     policy_redis: Redis, acme: Project, elsewhere: Callable[[Callable[[], object]], object]
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     with transaction.atomic():
-        ours = ApiKey.objects.issue(acme).record
+        ours = issue_api_key(acme).record
         elsewhere(lambda: ApiKey.objects.get(id=record.id).revoke())
         assert decode_api_key(written(policy_redis, record)).refusal is not None
         assert not policy_redis.hexists(keys.policy_api_keys(), ours.public_id)
@@ -156,7 +157,7 @@ def test_a_long_transaction_keeps_nobody_waiting(
 
 
 def test_writers_at_the_same_time_leave_the_snapshot_equal(acme: Project) -> None:
-    records = [ApiKey.objects.issue(acme).record for _ in range(4)]
+    records = [issue_api_key(acme).record for _ in range(4)]
 
     def toggle(record: ApiKey) -> None:
         try:
@@ -185,7 +186,7 @@ def test_a_rewrite_is_never_visible_half(
     monkeypatch: pytest.MonkeyPatch,
     elsewhere: Callable[[Callable[[], object]], object],
 ) -> None:
-    records = [ApiKey.objects.issue(acme).record for _ in range(3)]
+    records = [issue_api_key(acme).record for _ in range(3)]
     fill = writer._fill
     seen: list[int] = []
 
@@ -222,7 +223,7 @@ def test_only_one_process_rewrites_at_a_time(
 def test_a_snapshot_that_fell_behind_is_caught_up_by_its_rows(
     policy_redis: Redis, acme: Project
 ) -> None:
-    record, other = (ApiKey.objects.issue(acme).record for _ in range(2))
+    record, other = (issue_api_key(acme).record for _ in range(2))
     earlier = cast(bytes, policy_redis.get(keys.policy_version()))
     row = written(policy_redis, record)
     record.revoke()
@@ -238,7 +239,7 @@ def test_a_snapshot_that_fell_behind_is_caught_up_by_its_rows(
 def test_a_restored_backup_is_told_from_the_history_after_it(
     policy_redis: Redis, acme: Project
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     number = str(PolicyVersion.current()).partition("-")[0]
     # The same number of changes, but others than this database knows.
     policy_redis.set(keys.policy_version(), f"{number}-0badcafe")
@@ -252,7 +253,7 @@ def test_old_notes_are_forgotten_and_the_snapshot_is_then_written_whole(
 ) -> None:
     first = cast(bytes, policy_redis.get(keys.policy_version()))
     for _ in range(3):
-        ApiKey.objects.issue(acme)
+        issue_api_key(acme)
     monkeypatch.setattr(writer, "CHANGES_KEPT", 1)
     assert writer.forget_old_changes() > 0
     policy_redis.set(keys.policy_version(), first)

@@ -12,6 +12,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key, decode_model, decode_tenant
 from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, OnSaturation, TenantPolicy
 from inference.models import Pool, ServedModel
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, PolicyVersion, Project, Tenant, Tier
 from tenants.policy import writer
@@ -53,7 +54,7 @@ def written_version(redis: Redis) -> str:
 
 def test_a_new_key_is_in_the_snapshot_after_the_commit(policy_redis: Redis, acme: Project) -> None:
     with transaction.atomic():
-        issued = ApiKey.objects.issue(acme, name="staging")
+        issued = issue_api_key(acme, name="staging")
         assert written_key(policy_redis, issued.record) is None
     written = written_key(policy_redis, issued.record)
     assert written is not None
@@ -65,7 +66,7 @@ def test_a_new_key_is_in_the_snapshot_after_the_commit(policy_redis: Redis, acme
 
 
 def test_the_key_itself_is_stored_nowhere(policy_redis: Redis, acme: Project) -> None:
-    issued = ApiKey.objects.issue(acme)
+    issued = issue_api_key(acme)
     secret = issued.key.split("-")[2].encode()
     snapshot = cast(dict[bytes, bytes], policy_redis.hgetall(keys.policy_api_keys()))
     assert all(secret not in value for value in snapshot.values())
@@ -76,7 +77,7 @@ def test_the_key_itself_is_stored_nowhere(policy_redis: Redis, acme: Project) ->
 def test_a_rolled_back_change_leaves_no_trace(policy_redis: Redis, acme: Project) -> None:
     before = written_version(policy_redis)
     with pytest.raises(ZeroDivisionError), transaction.atomic():
-        record = ApiKey.objects.issue(acme).record
+        record = issue_api_key(acme).record
         raise ZeroDivisionError
     assert written_version(policy_redis) == before
     assert written_key(policy_redis, record) is None
@@ -85,7 +86,7 @@ def test_a_rolled_back_change_leaves_no_trace(policy_redis: Redis, acme: Project
 def test_a_revoked_key_stays_in_the_snapshot_with_a_refusal(
     policy_redis: Redis, acme: Project
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     first = record.revoke()
     assert record.revoke() == first
     written = written_key(policy_redis, record)
@@ -96,14 +97,14 @@ def test_a_revoked_key_stays_in_the_snapshot_with_a_refusal(
 def test_a_suspended_tenant_is_refused_and_the_other_is_not(
     policy_redis: Redis, acme: Project, globex: Project
 ) -> None:
-    ours, theirs = (ApiKey.objects.issue(project).record for project in (acme, globex))
+    ours, theirs = (issue_api_key(project).record for project in (acme, globex))
     Tenant.objects.filter(id=acme.tenant_id).update(is_suspended=True)
     assert "suspended" in (written_tenant(policy_redis, ours).refusal or "")
     assert written_tenant(policy_redis, theirs).refusal is None
 
 
 def test_a_changed_tier_reaches_every_tenant_of_it(policy_redis: Redis, acme: Project) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     tier = Tier.objects.get(name="premium")
     tier.requests_per_minute = 7
     tier.save()
@@ -114,7 +115,7 @@ def test_every_key_of_a_project_has_its_choice_at_saturation(
     policy_redis: Redis, acme: Project
 ) -> None:
     ServedModel.objects.create(name="small", pool=a_pool("pool-a"), context_tokens=4096)
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     written = written_key(policy_redis, record)
     assert written is not None
     assert (written.on_saturation, written.smaller_model) == (OnSaturation.WAIT, "")
@@ -149,7 +150,7 @@ def test_deleted_in_bulk_is_gone_from_the_snapshot(policy_redis: Redis, acme: Pr
 
 
 def test_the_reconciler_brings_back_what_redis_lost(policy_redis: Redis, acme: Project) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     assert writer.reconcile_policy() is False
     policy_redis.flushall()
     assert writer.reconcile_policy() is True
@@ -172,7 +173,7 @@ def test_a_change_is_kept_while_redis_is_down(
 ) -> None:
     url = settings.PENSTOCK_DISPATCH_REDIS_URL
     settings.PENSTOCK_DISPATCH_REDIS_URL = f"redis://127.0.0.1:{free_port()}"
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     settings.PENSTOCK_DISPATCH_REDIS_URL = url
     assert ApiKey.objects.filter(id=record.id).exists()
     assert written_key(policy_redis, record) is None
@@ -183,7 +184,7 @@ def test_a_change_is_kept_while_redis_is_down(
 def test_rebuilding_writes_even_where_the_version_matches(
     policy_redis: Redis, acme: Project
 ) -> None:
-    record = ApiKey.objects.issue(acme).record
+    record = issue_api_key(acme).record
     policy_redis.delete(keys.policy_api_keys())
     assert writer.rebuild_policy() == written_version(policy_redis)
     assert written_key(policy_redis, record) is not None
