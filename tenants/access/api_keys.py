@@ -73,7 +73,8 @@ def change_api_key(key: ApiKey, *, by: Principal = None, **fields: object) -> No
     """Change name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue_api_key`
     does, also where the key was wider than `by` before."""
     _check_width(key, by)
-    _set(key, {name: value for name, value in fields.items() if value != getattr(key, name)})
+    stored = ApiKey.objects.filter(pk=key.pk).values(*fields).get()
+    _set(key, {name: value for name, value in fields.items() if value != stored[name]})
     _check_width(key, by)
     key.save(update_fields=list(fields))
 

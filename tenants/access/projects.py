@@ -1,28 +1,66 @@
-"""Which model may answer instead of one that is saturated. Every door that sets it comes through
-here: the admin, the commands, the API."""
+"""Projects as every door makes and changes them: the admin, the commands, the API. Also which model
+may answer instead of one that is saturated."""
+
+import uuid
 
 from django.core.exceptions import ValidationError
 
 from gpu_workers.protocol.policy import OnSaturation
-from tenants.models import Project
+from tenants.models import Project, Tenant
 from tenants.policy.rows import unseen_models
 
 
-def check_smaller_model(project: Project, *, is_new_choice: bool) -> None:
+def add_project(tenant: Tenant, **fields: str) -> Project:
+    """Raises as `change_project` does."""
+    project = Project(tenant=tenant)
+    change_project(project, **fields)
+    return project
+
+
+def change_project(project: Project, **fields: str) -> None:
+    """Set the name, and what becomes of requests at saturation. Another choice than the smaller
+    model forgets which it was. Raises `ValidationError`."""
+    if fields.get("on_saturation", OnSaturation.SMALLER_MODEL) != OnSaturation.SMALLER_MODEL:
+        fields.setdefault("smaller_model", "")
+    for name, value in fields.items():
+        setattr(project, name, value.strip())
+    stored = Project.objects.filter(pk=project.pk).values_list("smaller_model", flat=True)
+    errors: dict[str, list[ValidationError]] = {}
+    try:
+        check_smaller_model(
+            project.tenant_id,
+            on_saturation=project.on_saturation,
+            smaller_model=project.smaller_model,
+            is_new_choice=list(stored) != [project.smaller_model],
+        )
+    except ValidationError as error:
+        error.update_error_dict(errors)
+    try:
+        project.full_clean(exclude=errors)
+    except ValidationError as error:
+        error.update_error_dict(errors)
+    if errors:
+        raise ValidationError(errors)
+    project.save()
+
+
+def check_smaller_model(
+    tenant_id: uuid.UUID, *, on_saturation: str, smaller_model: str, is_new_choice: bool
+) -> None:
     """Raises `ValidationError` that names the field. A model that the tenant could see when it was
     chosen stays: where it may no longer be called, the gateway refuses and says so."""
-    is_used = project.on_saturation == OnSaturation.SMALLER_MODEL
-    if is_used and not project.smaller_model:
+    is_used = on_saturation == OnSaturation.SMALLER_MODEL
+    if is_used and not smaller_model:
         raise ValidationError({"smaller_model": "Say which model answers instead."})
-    if project.smaller_model and not is_used:
+    if smaller_model and not is_used:
         raise ValidationError(
             {
                 "smaller_model": "A smaller model is used only where on_saturation is "
-                f"'{OnSaturation.SMALLER_MODEL}', got {project.on_saturation!r}; "
+                f"'{OnSaturation.SMALLER_MODEL}', got {on_saturation!r}; "
                 "choose that, or name no model."
             }
         )
-    if is_used and is_new_choice and unseen_models(project.tenant_id, [project.smaller_model]):
+    if is_used and is_new_choice and unseen_models(tenant_id, [smaller_model]):
         raise ValidationError(
-            {"smaller_model": f"There is no model {project.smaller_model!r} for this tenant."}
+            {"smaller_model": f"There is no model {smaller_model!r} for this tenant."}
         )

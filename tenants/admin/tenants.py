@@ -18,14 +18,36 @@ from unfold.contrib.filters.admin import (
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from tenants.access.projects import check_smaller_model
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Membership, Project, Quota, Tenant, Tier
 from tenants.offboarding.closing import close_tenant
 from tenants.operator_admin import NeverDeleted, OperatorAdmin
 
 
+class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Project
+        # The pages name theirs; a reference to a tenant's record asks for a scope here.
+        fields = ("on_saturation", "smaller_model")
+
+    def clean(self) -> None:
+        """Keep the rules that every door keeps."""
+        super().clean()
+        tenant = self.cleaned_data.get("tenant")
+        tenant_id = self.instance.tenant_id if tenant is None else tenant.pk
+        if tenant_id is not None and {"on_saturation", "smaller_model"} <= self.cleaned_data.keys():
+            check_smaller_model(
+                tenant_id,
+                on_saturation=self.cleaned_data["on_saturation"],
+                smaller_model=self.cleaned_data["smaller_model"],
+                is_new_choice="smaller_model" in self.changed_data,
+            )
+
+
 class ProjectInline(TabularInline):  # type: ignore[misc]
     model = Project
+    form = ProjectForm
     extra = 0
     per_page = 20
     ordering = ["name"]
@@ -246,6 +268,7 @@ def _tenants(count: int) -> str:
 
 @admin.register(Project)
 class ProjectAdmin(OperatorAdmin):
+    form = ProjectForm
     list_display = ["name", "tenant", "on_saturation", "smaller_model", "created_at"]
     list_filter = [
         ("tenant", AutocompleteSelectFilter),

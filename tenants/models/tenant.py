@@ -158,26 +158,6 @@ class Project(AffectsPolicy):
     def touched(self) -> Touched:
         return Touched(PolicyPart.PROJECTS, str(self.id))
 
-    def clean(self) -> None:
-        from tenants.access.projects import check_smaller_model
-
-        super().clean()
-        check_smaller_model(self, is_new_choice=self._is_new_choice())
-
-    def change(self, **fields: str) -> None:
-        """Name, and what becomes of requests at saturation; of a new one too. Another choice than
-        the smaller model forgets which it was. Raises `ValidationError`."""
-        if fields.get("on_saturation", OnSaturation.SMALLER_MODEL) != OnSaturation.SMALLER_MODEL:
-            fields.setdefault("smaller_model", "")
-        for name, value in fields.items():
-            setattr(self, name, value.strip())
-        self.full_clean()
-        self.save()
-
-    def _is_new_choice(self) -> bool:
-        stored = Project.objects.filter(pk=self.pk).values_list("smaller_model", flat=True)
-        return list(stored) != [self.smaller_model]
-
     @property
     def full_name(self) -> str:
         """With its tenant's: most tenants' only project is called `default`."""

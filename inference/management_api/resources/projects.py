@@ -10,6 +10,7 @@ from gpu_workers.protocol.policy import OnSaturation
 from inference.management_api.bodies import Fields, given_fields
 from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
+from tenants.access.projects import add_project, change_project
 from tenants.models import Project
 from tenants.pagination import NEWEST_FIRST, Order, page
 from tenants.permissions import Permission
@@ -39,8 +40,7 @@ class ProjectsView(TenantView):
         return listed(found, _rendered)
 
     def post(self) -> Response:
-        project = Project(tenant=self.tenant)
-        project.change(**_given(self.body(NewProject)))
+        project = add_project(self.tenant, **_given(self.body(NewProject)))
         return Response(_rendered(project), status=201)
 
 
@@ -52,7 +52,7 @@ class OneProjectView(TenantView):
 
     def patch(self, project_id: uuid.UUID) -> Response:
         project = Project.objects.get(id=project_id)
-        project.change(**_given(self.body(ProjectChange)))
+        change_project(project, **_given(self.body(ProjectChange)))
         return Response(_rendered(project))
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from tenants.access.projects import add_project
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Project
 
 
 class Command(ReportingCommand):
@@ -19,9 +19,7 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
-        project = Project(tenant=tenant, name=options["name"].strip())
-        project.full_clean()
-        project.save()
+        project = add_project(tenant, name=options["name"])
         self.report(
             options,
             project_id=str(project.id),

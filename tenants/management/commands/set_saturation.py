@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gpu_workers.protocol.policy import OnSaturation
+from tenants.access.projects import change_project
 from tenants.management.look_up import project_named, tenant_named
 from tenants.management.reporting import ReportingCommand
 
@@ -24,7 +25,9 @@ class Command(ReportingCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
         project = project_named(tenant, options["project"])
-        project.change(on_saturation=options["on_saturation"], smaller_model=options["model"])
+        change_project(
+            project, on_saturation=options["on_saturation"], smaller_model=options["model"]
+        )
         self.report(
             options,
             project_id=str(project.id),

@@ -162,6 +162,8 @@ def test_a_key_is_changed_within_the_same_rules(acme: Project, maker: ApiKey) ->
     record = issue_api_key(acme, by=maker).record
     change_api_key(record, by=maker, name="renamed", allowed_networks=["10.0.0.0/24"])
     assert "scopes" in refused(lambda: change_api_key(record, by=maker, scopes=["admin"]))
+    assert "allowed_models" in refused(lambda: change_api_key(record, allowed_models=["off"]))
+    assert "allowed_models" in refused(lambda: change_api_key(record, allowed_models=["off"]))
     record.refresh_from_db()
     assert (record.name, record.allowed_networks) == ("renamed", ["10.0.0.0/24"])
     wide = issue_api_key(acme).record

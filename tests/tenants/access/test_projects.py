@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError
 
 from inference.models import Pool, ServedModel
+from tenants.access.projects import change_project
 from tenants.audit.log import seal_now
 from tenants.models import AuditEvent, Project
 from tenants.offboarding.export import tenant_records
@@ -50,25 +51,28 @@ def test_a_choice_that_cannot_be_served_is_refused_with_the_reason(
     a_model("disabled", is_enabled=False)
     a_model("globexs").tenants.add(globex.tenant)
     with pytest.raises(ValidationError) as refused:
-        acme.change(on_saturation=choice, smaller_model=model)
+        change_project(acme, on_saturation=choice, smaller_model=model)
     assert sentence in " ".join(refused.value.messages)
+    # Nor when it is asked for once more with the same record.
+    with pytest.raises(ValidationError):
+        change_project(acme, on_saturation=choice, smaller_model=model)
     acme.refresh_from_db()
     assert acme.on_saturation == "wait"
 
 
 def test_another_choice_forgets_the_smaller_model(acme: Project) -> None:
     a_model("small")
-    acme.change(on_saturation="smaller_model", smaller_model="small")
-    acme.change(on_saturation="refuse")
+    change_project(acme, on_saturation="smaller_model", smaller_model="small")
+    change_project(acme, on_saturation="refuse")
     acme.refresh_from_db()
     assert (acme.on_saturation, acme.smaller_model) == ("refuse", "")
 
 
 def test_a_model_that_went_away_does_not_stand_in_the_way_of_other_changes(acme: Project) -> None:
     small = a_model("small")
-    acme.change(on_saturation="smaller_model", smaller_model="small")
+    change_project(acme, on_saturation="smaller_model", smaller_model="small")
     small.delete()
-    acme.change(name="renamed")
+    change_project(acme, name="renamed")
     acme.refresh_from_db()
     assert (acme.name, acme.smaller_model) == ("renamed", "small")
 
@@ -91,7 +95,7 @@ def test_the_command_sets_it_and_says_what_is_wrong(acme: Project) -> None:
 
 def test_it_is_audited_and_exported(acme: Project) -> None:
     a_model("small")
-    acme.change(on_saturation="smaller_model", smaller_model="small")
+    change_project(acme, on_saturation="smaller_model", smaller_model="small")
     seal_now()
     event = AuditEvent.objects.select_related("personal").get(record_id=acme.id, verb="changed")
     assert event.changed_fields == {

@@ -14,6 +14,7 @@ from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, OnSaturation,
 from inference.models import Pool, ServedModel
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.projects import change_project
 from tenants.models import ApiKey, PolicyVersion, Project, Tenant, Tier
 from tenants.policy import writer
 from tests.support.places import free_port
@@ -119,7 +120,7 @@ def test_every_key_of_a_project_has_its_choice_at_saturation(
     written = written_key(policy_redis, record)
     assert written is not None
     assert (written.on_saturation, written.smaller_model) == (OnSaturation.WAIT, "")
-    acme.change(on_saturation="smaller_model", smaller_model="small")
+    change_project(acme, on_saturation="smaller_model", smaller_model="small")
     written = written_key(policy_redis, record)
     assert written is not None
     assert (written.on_saturation, written.smaller_model) == (OnSaturation.SMALLER_MODEL, "small")
