@@ -3,17 +3,32 @@
 from collections.abc import Iterable
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 
 from gpu_workers.protocol.policy import LimitName
+from tenants.billing.pricing.tiers import check_rename, prices_naming
 from tenants.models import Quota, QuotaAlert, Tier
 from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
 
 
+class TierForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Tier
+        fields = ("name",)  # the page adds the others
+
+    def clean(self) -> None:
+        """Keep the name that prices know."""
+        super().clean()
+        if not self.instance._state.adding and "name" in self.cleaned_data:
+            check_rename(self.instance, self.cleaned_data["name"])
+
+
 @admin.register(Tier)
 class TierAdmin(OperatorAdmin):
+    form = TierForm
     list_display = [
         "name",
         "service_class",
@@ -53,7 +68,7 @@ class TierAdmin(OperatorAdmin):
         *found, protected = super().get_deleted_objects(objs, request)
         return *found, [
             *protected,
-            *(f"Price: {price}" for tier in objs for price in tier.prices()),
+            *(f"Price: {price}" for tier in objs for price in prices_naming(tier)),
         ]
 
 

@@ -89,18 +89,6 @@ class Tier(AffectsPolicy):
             raise ValidationError(
                 {"default_max_output_tokens": "The default output may not exceed the maximum."}
             )
-        before = Tier.objects.filter(pk=self.pk).first()
-        if before is not None and before.name != self.name and (prices := before.prices()):
-            raise ValidationError(
-                {"name": f"Prices name the tier {before}: {'; '.join(prices)}. End them first."}
-            )
-
-    def prices(self) -> list[str]:
-        """Of prices that name it and have not ended, so that it can neither go nor be renamed."""
-        # Prices know tiers; only here does a tier ask for them.
-        from tenants.billing.models import Price
-
-        return [str(price) for price in Price.objects.keeping(self.name)]
 
     def touched(self) -> Touched:
         return Touched(PolicyPart.TIERS, str(self.id))

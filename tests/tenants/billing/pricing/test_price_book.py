@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from tenants.billing.models import PoolCost, Price, PriceCorrection, TierMultiplier
 from tenants.billing.pricing import price_book
+from tenants.billing.pricing.tiers import check_rename, prices_naming
 from tenants.models import PolicyChange, Project, Tier
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
@@ -136,14 +137,17 @@ def test_a_price_names_a_tier_that_there_is() -> None:
 def test_a_tier_that_a_price_names_is_neither_renamed_nor_removed_until_that_has_ended() -> None:
     price = price_book.enter(a_price(tier="batch"))
     tier = Tier.objects.get(name="batch")
+    with pytest.raises(ValidationError) as refused:
+        check_rename(tier, "cheap")
+    assert list(refused.value.message_dict) == ["name"]
+    assert prices_naming(tier) == [str(price)]
+    check_rename(tier, "batch")
     tier.name = "cheap"
-    with pytest.raises(ValidationError, match="Prices name the tier batch: m, tier batch from 20"):
-        tier.full_clean()
     for change in (tier.save, Tier.objects.filter(name="batch").delete):
         with pytest.raises(IntegrityError, match="named by prices of m that"), transaction.atomic():
             change()
     price_book.end(price)
-    tier.full_clean()
+    check_rename(Tier.objects.get(name="batch"), "cheap")
     tier.save()
     tier.delete()
 
@@ -153,8 +157,8 @@ def test_a_price_of_one_tier_keeps_no_other_tier_from_its_change() -> None:
     price_book.enter(a_price(tier="batch"))
     price_book.enter(a_price())
     free = Tier.objects.get(name="free")
+    check_rename(free, "trial")
     free.name = "trial"
-    free.full_clean()
     free.save()
     Tier.objects.filter(name="batch").update(weight=3, price_multiplier="0.4")
 

@@ -1,0 +1,20 @@
+"""Prices name tiers, so a tier keeps its name and stays until those that name it have ended.
+PostgreSQL refuses the rest (`prices.sql`); this says so first, in words."""
+
+from django.core.exceptions import ValidationError
+
+from tenants.billing.models import Price
+from tenants.models import Tier
+
+
+def prices_naming(tier: Tier) -> list[str]:
+    """Return the names of the prices that keep the tier, by the name that it has in the table."""
+    return [str(price) for price in Price.objects.keeping(tier.name)]
+
+
+def check_rename(tier: Tier, name: str) -> None:
+    """Raises `ValidationError` where prices name the tier and the name is another."""
+    if name != tier.name and (prices := prices_naming(tier)):
+        raise ValidationError(
+            {"name": f"Prices name the tier {tier}: {'; '.join(prices)}. End them first."}
+        )
