@@ -1,41 +1,18 @@
-"""Payment providers, behind one small protocol. A deployment has one (`PENSTOCK_PAYMENT_PROVIDER`):
-`manual`, where an operator notes what the bank tells, or `stripe`."""
+"""Having issued invoices paid, by the payment provider that a deployment has
+(`PENSTOCK_PAYMENT_PROVIDER`): `manual`, where an operator records what the bank reports, or
+`stripe`."""
 
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from django.conf import settings
 from django.db.models import Q
 
 from tenants.billing.models import Invoice, InvoiceState
+from tenants.billing.payments.contract import PaymentProvider, PaymentRequest, ProviderFailed
 from tenants.isolation.scoping import operator_scope
 
 log = structlog.get_logger(__name__)
-
-
-class ProviderFailed(Exception):
-    """The provider could not be asked, or refused; the text says what it said."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaymentRequest:
-    """What the provider calls what it was asked to collect, and where the tenant can pay."""
-
-    reference: str
-    url: str
-
-
-class PaymentProvider(Protocol):
-    """Asked again for the same invoice it does nothing new. Raises `ProviderFailed`."""
-
-    name: str
-
-    def request_payment(self, invoice: Invoice) -> PaymentRequest | None:
-        """Ask for what an issued invoice comes to; None where nobody can be asked."""
-
-    def withdraw(self, invoice: Invoice) -> None:
-        """No longer ask for it: it is void, or was paid otherwise."""
 
 
 class Manual:

@@ -2,7 +2,7 @@
 
 An issued invoice becomes an invoice there with one item, finalized at once, which the tenant pays
 on Stripe's page. Each call bears an idempotency key of ours, so that one made again after a crash
-does nothing new. That it was paid a webhook tells: see `provider_events`.
+does nothing new. A webhook reports the payment: see `events`.
 """
 
 import uuid
@@ -14,7 +14,7 @@ from django.conf import settings
 from stripe.params import CustomerCreateParams
 
 from tenants.billing.models import Invoice, ProviderCustomer
-from tenants.billing.payments.providers import PaymentRequest, ProviderFailed
+from tenants.billing.payments.contract import PaymentRequest, ProviderFailed
 from tenants.isolation.scoping import operator_scope
 from tenants.money import NANOS_PER_CENT
 
