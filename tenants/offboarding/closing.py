@@ -1,5 +1,6 @@
 """The end of a tenant: its people's data goes, what its usage and invoices refer to stays."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.contrib.admin.models import LogEntry
@@ -14,7 +15,17 @@ from django.utils import timezone
 from tenants.audit.log import seal_now
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey, Membership, PersonalDetail, Project, Tenant, User
-from tenants.webhooks.deliveries import forget_tenant
+
+# Deletes what a floor above keeps of the people of a tenant.
+Eraser = Callable[[Tenant], object]
+_erasers: list[Eraser] = []
+
+
+def register_eraser(erase: Eraser) -> None:
+    """Add what is to be deleted with a tenant; runs in the transaction that closes it, inside an
+    `operator_scope`."""
+    if erase not in _erasers:
+        _erasers.append(erase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +52,8 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
         tenant.name = f"closed-{tenant.id}"
         tenant.closed_at = timezone.now()
         tenant.save(update_fields=["name", "closed_at"])
-        # Addresses of its own, and e-mails to its people.
-        forget_tenant(tenant)
+        for erase in _erasers:
+            erase(tenant)
         leaving = list(_people_of_nowhere_else(tenant).values_list("id", flat=True))
         closed = ClosedTenant(
             name=tenant.name,
