@@ -19,9 +19,9 @@ from inference.histograms import number_sql
 from inference.models.rollup import OWNERS
 from inference.usage.partitions import make_partitions, month_of
 from inference.usage.rollups import MEASURES, adding
+from tenants.access.load_seed import seed_load
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.isolation.scoping import operator_scope
-from tenants.load_seed import seed_load
 
 KEYS_OF_A_TENANT: Final = 5
 # In one transaction.

@@ -79,7 +79,7 @@ async def measure_check(report: Report) -> None:
     from django.conf import settings
 
     from inference.admission.gate import Admission
-    from tenants.load_seed import load_key
+    from tenants.access.load_seed import load_key
 
     chosen = [f"Bearer {load_key(number)}" for number in random.sample(range(KEYS), CHECKS)]
     async with Redis.from_url(settings.ENV.gateway_redis_url) as redis:
@@ -98,7 +98,7 @@ async def measure_check(report: Report) -> None:
 async def measure_revocation(report: Report, gateways: list[httpx.AsyncClient]) -> None:
     """From before the revoking transaction to the refusal by the slower of two processes. Each
     key is in use on both, so both remember it."""
-    from tenants.load_seed import load_key
+    from tenants.access.load_seed import load_key
     from tests.support.polling import eventually
 
     seconds = []
@@ -133,7 +133,7 @@ def _revoke(number: int) -> None:
 
 async def measure_requests(report: Report, gateways: list[httpx.AsyncClient], *, what: str) -> None:
     """A whole request that asks for nothing but the check; keys that no process has met."""
-    from tenants.load_seed import load_key
+    from tenants.access.load_seed import load_key
 
     seconds = []
     for number in random.sample(range(KEYS), 1000):
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--skip-pages", action="store_true")
     options = parser.parse_args()
     at_scale.start()
-    from tenants.load_seed import seed_load
+    from tenants.access.load_seed import seed_load
 
     seed = seed_load(tenants=TENANTS, keys=KEYS)
     print(f"{seed.tenants} tenants and {seed.api_keys} keys in {seed.seconds:.0f} s", flush=True)

@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from tenants.load_seed import seed_load
+from tenants.access.load_seed import seed_load
 from tenants.management.reporting import ReportingCommand
 
 

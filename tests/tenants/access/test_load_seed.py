@@ -3,8 +3,8 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from tenants.access.load_seed import load_key, seed_load
 from tenants.fsck import run_checks
-from tenants.load_seed import load_key, seed_load
 from tenants.models import ApiKey, Membership, Tenant
 
 pytestmark = [
