@@ -1,1 +1,1 @@
-"""Whether the parts are well: /healthz, /readyz, /metrics and the front page, from one look."""
+"""Health of the service: /healthz, /readyz, /metrics and the front page, from one check."""

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics as plain ASGI: they answer also where Django cannot."""
+"""/healthz, /readyz and /metrics as plain ASGI: they respond even if Django cannot."""
 
 import json
 from typing import Any, Final
@@ -11,7 +11,7 @@ _JSON: Final = "application/json"
 
 
 class StatusEndpoints:
-    """Answers the paths in `PATHS`, for probes and collectors."""
+    """ASGI application for the paths in `PATHS`: probes and collectors."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
@@ -31,7 +31,7 @@ class StatusEndpoints:
 
 
 def _readiness(report: HealthReport) -> dict[str, Any]:
-    """Models and pools that are not for every tenant stay out: probes bring no key."""
+    """Return the body of /readyz, without models that are not public: probes have no key."""
     return {
         "status": "ready" if report.is_ready else "not ready",
         "reasons": [f"{part.name}: {part.detail}" for part in report.parts if not part.is_well],

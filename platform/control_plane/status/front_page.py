@@ -1,4 +1,4 @@
-"""The front page: what runs here, whether it is well, and how to call it."""
+"""The front page: status of the service, its models and workers, and how to call it."""
 
 import json
 from typing import Final
@@ -23,6 +23,7 @@ _POLICY: Final = (
 
 @require_safe
 async def front_page(request: HttpRequest) -> HttpResponse:
+    """Show the status page; it needs no sign-in and names only public models."""
     report = await _health.report()
     context = {
         "report": report,
@@ -38,7 +39,7 @@ async def front_page(request: HttpRequest) -> HttpResponse:
 
 
 def _public_workers(report: HealthReport) -> list[object]:
-    """Live workers of pools that everybody may know of; a tenant's own pool is nobody's else."""
+    """Return live workers of pools with a public model; a tenant's own pool is not shown."""
     public = {model.pool.name: model.pool for model in report.models if model.is_public}
     return [worker for pool in public.values() for worker in pool.live]
 

@@ -1,6 +1,6 @@
-"""Whether the parts are well: what /readyz, /metrics and the front page tell, from one look.
+"""Health checks behind /readyz, /metrics and the front page.
 
-Needs no Django and no PostgreSQL, so that the gateway can tell how it is while they are down.
+Needs neither Django nor PostgreSQL, so that the gateway can report its health while they are down.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gpu_workers.protocol.redis_url import connect_async
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 
 TIMEOUT_SECONDS: Final = 2.0
-# However many ask, the parts are asked no more often than this.
+# However many probes there are, the parts are checked no more often than this.
 CACHE_SECONDS: Final = 1.0
 
 _FAILURES = (OSError, RedisError, TimeoutError, psycopg.Error, WireFormatError)
@@ -67,13 +67,13 @@ class ModelState:
 
     @property
     def is_public(self) -> bool:
-        """Whether every tenant may know of it, and so may a page without a login."""
+        """Return whether every tenant may see it, and so may a page without sign-in."""
         return self.policy.tenant_ids is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthReport:
-    """All parts at one moment. Ready means: a request sent now would be answered by a model."""
+    """All parts at one moment. Ready means that a request sent now would be answered by a model."""
 
     parts: tuple[Part, ...]
     pools: tuple[PoolState, ...] = ()
@@ -85,7 +85,7 @@ class HealthReport:
 
 
 class Health:
-    """Asks the parts. `database_url` None: PostgreSQL is no part, as for a gateway alone."""
+    """Checks the parts. Without `database_url` PostgreSQL is not one, as for a gateway alone."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class Health:
         )
         async with connection:
             await connection.execute("SELECT 1")
-        return "answers"
+        return "reachable"
 
     async def _ask_redis(self) -> str:
         async with _client(self._redis_url or "") as redis:
             await redis.ping()
-        return "answers"
+        return "reachable"
 
     async def _look_at_dispatch(self) -> HealthReport:
         name = "Dispatch Redis"
@@ -142,7 +142,7 @@ class Health:
                 models, pools = await _fleet(redis)
                 return HealthReport(
                     parts=(
-                        Part(name=name, is_well=True, detail="answers"),
+                        Part(name=name, is_well=True, detail="reachable"),
                         await _policy_part(redis),
                         await _functions_part(redis),
                         _workers_part(models),
@@ -163,12 +163,12 @@ async def _part(name: str, ask: Callable[[], Awaitable[str]]) -> Part:
 
 
 def _failure(error: BaseException) -> str:
-    """Without the error's own text, which may name hosts, users and passwords."""
+    """Describe a failure without the error's text, which may hold hosts, users and passwords."""
     if isinstance(error, TimeoutError):
-        return f"does not answer within {TIMEOUT_SECONDS:g} s"
+        return f"no response within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, WireFormatError):
-        return "holds data of another version"
-    return f"does not answer ({type(error).__name__})"
+        return "data of an incompatible version"
+    return f"unreachable ({type(error).__name__})"
 
 
 async def _policy_part(redis: Redis) -> Part:
@@ -190,7 +190,7 @@ async def _functions_part(redis: Redis) -> Part:
 def _workers_part(models: tuple[ModelState, ...]) -> Part:
     served = sum(1 for model in models if model.is_served)
     if not models:
-        return Part(name="Workers", is_well=False, detail="the catalogue is empty")
+        return Part(name="Workers", is_well=False, detail="no models in the catalogue")
     detail = f"{served} of {len(models)} models have a ready worker"
     return Part(name="Workers", is_well=served > 0, detail=detail)
 

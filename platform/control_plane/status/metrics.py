@@ -1,7 +1,6 @@
-"""/metrics: what this process counted, and the state of parts, pools and workers at this moment.
+"""/metrics: this process's counters, and the state of parts, pools and workers at scrape time.
 
-Whoever scrapes brings no key: models that are not for every tenant, and their pools, are added up
-under one name.
+A scraper has no key: models that are not public, and their pools, are summed under one name.
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ _NOT_PUBLIC: Final = "(not public)"
 
 
 def render(report: HealthReport) -> bytes:
-    """Prometheus' text format. Pools are the same seen from every gateway: take the maximum."""
+    """Return Prometheus' text format. Every gateway reports the same pools: take the maximum."""
     moment = CollectorRegistry()
     moment.register(_Moment(report))
     return generate_latest(REGISTRY) + generate_latest(moment)
@@ -31,12 +30,12 @@ class _Moment(Collector):
         self._report = report
 
     def collect(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("penstock_part_up", "1 if a part is well.", labels=["part"])
+        up = GaugeMetricFamily("penstock_part_up", "1 if the part is healthy.", labels=["part"])
         for part in self._report.parts:
             up.add_metric([part.name.lower().replace(" ", "_")], float(part.is_well))
         yield up
         ready = float(self._report.is_ready)
-        yield GaugeMetricFamily("penstock_ready", "1 if a request would be answered.", value=ready)
+        yield GaugeMetricFamily("penstock_ready", "1 if a request would be served.", value=ready)
         models = self._report.models
         public = {model.pool.name for model in models if model.is_public}
         for name, about, value_of in _POOL_FAMILIES:
@@ -51,7 +50,7 @@ class _Moment(Collector):
             )
         yield _gauge(
             "penstock_model_ready_workers",
-            "Workers that take requests.",
+            "Workers that accept requests.",
             "model",
             (
                 (model.policy.name if model.is_public else _NOT_PUBLIC, len(model.pool.ready))
@@ -85,16 +84,16 @@ def _waiting_in_engine(pool: PoolState) -> int:
 
 
 _POOL_FAMILIES: Final = (
-    ("queue_length", "Requests that wait for a worker.", lambda pool: pool.queued),
-    ("open_requests", "Requests that have not ended.", lambda pool: pool.open_requests),
-    ("live_workers", "Workers that hold their lease.", lambda pool: len(pool.live)),
-    ("ready_workers", "Workers that take requests.", lambda pool: len(pool.ready)),
-    ("worker_slots", "Requests that the live workers can hold.", _slots),
-    ("running_requests", "Requests that the live workers hold.", _running),
-    ("engine_waiting_requests", "Requests in the engines' own queues.", _waiting_in_engine),
+    ("queue_length", "Requests waiting for a worker.", lambda pool: pool.queued),
+    ("open_requests", "Requests that have not finished.", lambda pool: pool.open_requests),
+    ("live_workers", "Workers with a valid lease.", lambda pool: len(pool.live)),
+    ("ready_workers", "Workers that accept requests.", lambda pool: len(pool.ready)),
+    ("worker_slots", "Requests that the live workers can run at once.", _slots),
+    ("running_requests", "Requests that the live workers are running.", _running),
+    ("engine_waiting_requests", "Requests waiting in the engines' own queues.", _waiting_in_engine),
     (
         "unrecorded_usage_entries",
-        "Terminal records on their way to PostgreSQL.",
+        "Terminal usage records not yet in PostgreSQL.",
         lambda pool: pool.unrecorded_usage,
     ),
 )

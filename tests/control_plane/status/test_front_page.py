@@ -33,7 +33,7 @@ async def test_it_says_what_runs_and_how_to_call_it(empty_redis: Redis) -> None:
     write_policy(empty_redis, model_policy("cold"), model_policy("demo"))
     write_worker(empty_redis, "demo")
     text = await page()
-    assert "All parts are well" in text
+    assert "All systems operational" in text
     assert "demo-worker" in text and "3 of 8" in text
     assert "curl -N http://testserver/v1/chat/completions" in text
     # The line uses a model that would answer now.
@@ -44,9 +44,9 @@ async def test_it_says_what_runs_and_how_to_call_it(empty_redis: Redis) -> None:
 
 async def test_it_says_what_is_not_well(empty_redis: Redis) -> None:
     text = await page()
-    assert "3 parts not well" in text
+    assert "3 checks failing" in text
     assert "not written yet" in text
-    assert "No worker is live." in text
+    assert "No live workers." in text
 
 
 async def test_it_comes_also_while_everything_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ async def test_it_comes_also_while_everything_is_down(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         front_page, "_health", Health(dispatch_redis_url=nowhere, redis_url=nowhere)
     )
-    assert "2 parts not well" in await page()
+    assert "2 checks failing" in await page()
 
 
 @pytest.mark.usefixtures("functions_loaded")

@@ -61,7 +61,7 @@ async def test_every_reason_is_given_at_once(health: Health, empty_redis: Redis)
     assert answer.reasons == [
         "Policy snapshot: not written yet",
         f"Redis functions: missing: {keys.ADMISSION_LIBRARY}, {keys.DISPATCH_LIBRARY}",
-        "Workers: the catalogue is empty",
+        "Workers: no models in the catalogue",
     ]
 
 
@@ -111,7 +111,7 @@ async def test_postgresql_is_asked_where_it_is_a_part(
         dispatch_redis_url=dispatch_redis_url, database_url=settings.PENSTOCK_DATABASE_URL
     )
     answer = await ask(health, "/readyz")
-    assert json.loads(answer.body)["parts"]["PostgreSQL"] == {"well": True, "detail": "answers"}
+    assert json.loads(answer.body)["parts"]["PostgreSQL"] == {"well": True, "detail": "reachable"}
 
 
 async def test_alive_is_told_whatever_is_down() -> None:
