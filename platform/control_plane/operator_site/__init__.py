@@ -1,1 +1,1 @@
-"""The operators' admin as a site: sign-in, sidebar, one transaction a page."""
+"""The operators' admin as a site: sign-in, sidebar, one transaction per page."""

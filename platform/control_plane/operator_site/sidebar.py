@@ -1,4 +1,4 @@
-"""The operators' way through their pages, by what they look for."""
+"""The sidebar of the operators' admin: its pages, grouped by topic."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.apps import apps
 from django.http import HttpRequest
 from django.urls import reverse
 
-# Models, each with an icon of Material Symbols.
+# Each model with its icon from Material Symbols.
 _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Tenants",
@@ -45,7 +45,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
-        "Money",
+        "Billing",
         (
             ("billing.Invoice", "request_quote"),
             ("billing.Payment", "payments"),
@@ -80,6 +80,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def linked_models() -> set[str]:
+    """Return the labels of all models in the sidebar, e.g. `tenants.Tenant`."""
     return {label for _, models in _GROUPS for label, _ in models}
 
 

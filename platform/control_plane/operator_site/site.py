@@ -1,5 +1,5 @@
-"""The operators' admin as a site: each of its pages is one transaction across the tenants' walls,
-and what it changes is recorded as the operator's doing."""
+"""The operators' admin as a site: each page is one transaction across all tenants, and its changes
+are recorded in the audit log under the operator's name."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -20,6 +20,8 @@ View = Callable[..., HttpResponseBase]
 
 
 class FullNames(AutocompleteJsonView):
+    """Autocomplete whose choices name their tenant."""
+
     def serialize_result(self, obj: Model, to_field_name: str) -> dict[str, str]:
         return super().serialize_result(obj, to_field_name) | {"text": full_name(obj)}
 
@@ -28,18 +30,20 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
     index_title = "All pages"
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:
+        """Wrap a view so that it runs, and its template is rendered, in an operator's scope."""
+
         @wraps(view)
         def in_operator_scope(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             operator = cast(User, request.user).as_actor()
             scope = operator_scope(f"admin {request.path}")
             with acting(operator, request.META.get("REMOTE_ADDR")), scope:
                 response = view(request, *args, **kwargs)
-                # Django would render it later, when the walls are up again.
+                # Django would render it later, when the scope has ended.
                 if isinstance(response, TemplateResponse):
                     response.render()
             return response
 
-        # Around it: who is no operator is sent to sign in before anything is opened.
+        # Outermost: whoever is no operator is sent to sign in before a scope opens.
         guarded: View = super().admin_view(in_operator_scope, cacheable)
         return guarded
 
