@@ -1,4 +1,4 @@
-"""Operators' pages for the catalogue, the fleet and the usage records."""
+"""Operators' pages for the model catalogue, the fleet and usage records."""
 
 from typing import Any, ClassVar
 
@@ -59,7 +59,7 @@ class PoolTenantInline(TabularInline):  # type: ignore[misc]
 def _names(tenants: list[Any]) -> str:
     if len(tenants) > _NAMED:
         return f"{len(tenants)} tenants"
-    return ", ".join(tenant.name for tenant in tenants) or "everybody"
+    return ", ".join(tenant.name for tenant in tenants) or "all tenants"
 
 
 @admin.register(Pool)
@@ -95,7 +95,14 @@ class ServedModelForm(forms.ModelForm):  # type: ignore[type-arg]
 @admin.register(ServedModel)
 class ServedModelAdmin(OperatorAdmin):
     form = ServedModelForm
-    list_display = ["name", "pool", "context_tokens", "can", "is_enabled", "visible_to"]
+    list_display = [
+        "name",
+        "pool",
+        "context_tokens",
+        "capability_names",
+        "is_enabled",
+        "visible_to",
+    ]
     list_filter = ["is_enabled", ("pool", RelatedDropdownFilter)]
     search_fields = ["name", "pool__name"]
     list_select_related = ["pool"]
@@ -104,15 +111,15 @@ class ServedModelAdmin(OperatorAdmin):
     inlines = [ServedModelTenantInline]
     fieldsets = [
         (None, {"fields": ["name", "pool", "is_enabled"]}),
-        ("What it is", {"fields": ["context_tokens", "capabilities", "owned_by", "created_at"]}),
+        ("Details", {"fields": ["context_tokens", "capabilities", "owned_by", "created_at"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ServedModel]:
         models: QuerySet[ServedModel] = super().get_queryset(request)
         return models.prefetch_related("tenants")
 
-    @admin.display(description="can")
-    def can(self, model: ServedModel) -> str:
+    @admin.display(description="capabilities")
+    def capability_names(self, model: ServedModel) -> str:
         return ", ".join(model.capabilities)
 
     @admin.display(description="visible to")
@@ -152,7 +159,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(ReadOnlyAdmin):
-    """Never shows a prompt: the table has none."""
+    """A request that every worker failed on, without its prompt: the table has none."""
 
     list_display = [
         "request_id",
@@ -165,7 +172,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["pool", "is_kept"]
     search_fields = ["request_id__exact", "model", "last_worker_id"]
-    search_help_text = "A whole request id, a model or a worker id"
+    search_help_text = "Exact request id, model or worker id"
     actions_detail: ClassVar = ["retry_one", "discard_one"]
 
     def has_decide_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
@@ -183,13 +190,13 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         if self.is_sure(request):
             tasks.retry_dead_letter.delay(letter.request_id.hex)
             self.log_change(request, letter, "Retried.")
-            messages.success(request, "It runs once more; how that ends will stand here.")
+            messages.success(request, "Retry queued. Its outcome will be shown on this page.")
             return self.back_to(letter)
         return self.ask_first(
             request,
             title=f"Retry {letter}",
-            text="The request runs once more, billed to nobody. Its answer is thrown away; if it "
-            "ends well, so is the letter. It may cost another worker.",
+            text="Runs the request once more, unbilled. The response is discarded; if the retry "
+            "succeeds, the stored request is deleted too. It may crash another worker.",
             button="Retry",
         )
 
@@ -203,19 +210,19 @@ class DeadLetterAdmin(ReadOnlyAdmin):
                     dead_letters.discard(redis, kept)
             DeadLetter.objects.filter(pk=letter.pk).update(is_kept=False)
             self.log_change(request, letter, "Discarded.")
-            messages.success(request, "The request and its prompt are deleted.")
+            messages.success(request, "Request and prompt deleted.")
             return self.back_to(letter)
         return self.ask_first(
             request,
             title=f"Discard {letter}",
-            text="The request is deleted with its prompt, and cannot be run again.",
+            text="Deletes the request and its prompt. It cannot be retried afterwards.",
             button="Discard",
             is_final=True,
         )
 
 
 class ModelFilter(DropdownFilter):  # type: ignore[misc]
-    """From the catalogue: asking millions of records which models there are takes seconds."""
+    """Offer the catalogue's models; asking millions of records for theirs takes seconds."""
 
     title = "model"
     parameter_name = "model"
@@ -260,7 +267,7 @@ class UsageRecordAdmin(LogAdmin):
         ("arrived_at", RangeDateTimeFilter),
     ]
     search_fields = ["request_id__exact", "api_key__public_id__exact", "worker_id__exact"]
-    search_help_text = "A whole request id, public key id or worker id"
+    search_help_text = "Exact request id, public key id or worker id"
     list_select_related = ["tenant"]
 
     @display(
@@ -294,7 +301,7 @@ class WastedAttemptAdmin(LogAdmin):
         ("ended_at", RangeDateTimeFilter),
     ]
     search_fields = ["request_id__exact", "worker_id__exact"]
-    search_help_text = "A whole request id or worker id"
+    search_help_text = "Exact request id or worker id"
     list_select_related = ["tenant"]
 
 

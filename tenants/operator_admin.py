@@ -1,4 +1,4 @@
-"""The shapes that every page of the operators' admin has."""
+"""Base classes of the operators' admin pages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from unfold.paginator import InfinitePaginator
 
 
 class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
-    """A record that operators change. Lists stay quick with thousands of tenants: what could be a
-    choice of many is an autocomplete, in filters too."""
+    """A record that operators edit. Lists stay fast with thousands of tenants: a choice that could
+    be long is an autocomplete, in filters too."""
 
     compressed_fields = True
     warn_unsaved_form = True
@@ -41,8 +41,8 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
         repeat: Mapping[str, list[str]] | None = None,
         is_final: bool = False,
     ) -> HttpResponse:
-        """A page between a button and what it does. It posts back to where it stands, with
-        `sure=yes`, the form's fields and those of the request that are to `repeat`."""
+        """Return a page that asks for confirmation. It posts to its own address: `sure=yes`, the
+        form's fields and the fields of the request given in `repeat`."""
         context = {
             **self.admin_site.each_context(request),
             "title": title,
@@ -67,33 +67,33 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
 
 
 def full_name(record: Model) -> str:
-    """How to tell a record from others where it is one choice among all tenants'."""
+    """Return a label that tells the record from those of other tenants."""
     return str(getattr(record, "full_name", record))
 
 
 class NeverDeleted(OperatorAdmin):
-    """A record that others refer to for ever."""
+    """A record that others refer to permanently."""
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 
 class AppendOnlyAdmin(NeverDeleted):
-    """A record that operators add and nobody changes."""
+    """A record that operators add and nobody edits."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 
 class ReadOnlyAdmin(AppendOnlyAdmin):
-    """A record that only machines write; operators look at it."""
+    """A record that operators view and do not add or edit."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 
 class LogAdmin(ReadOnlyAdmin):
-    """One that there are millions of: nobody counts them to show fifty."""
+    """A record of which there are millions: a page of fifty does not count them."""
 
     paginator = InfinitePaginator
     show_full_result_count = False

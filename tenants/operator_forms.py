@@ -1,4 +1,4 @@
-"""Form fields of the operators' admin for columns that hold lists."""
+"""Form fields of the operators' admin for list-valued columns."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminT
 
 
 class LinesField(forms.CharField):
-    """A list of words, each on a line of its own; None where there is no line."""
+    """A list of words, one per line; None if blank."""
 
     def __init__(self, *, placeholder: str = "", **options: Any) -> None:
         options.setdefault("required", False)
@@ -26,7 +26,7 @@ class LinesField(forms.CharField):
 
 
 class CheckboxesField(forms.MultipleChoiceField):
-    """One or more of a few words."""
+    """One or more of a few fixed choices."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=UnfoldAdminCheckboxSelectMultipleWidget(), **options)

@@ -1,4 +1,4 @@
-"""API keys: made here and shown once; afterwards narrowed, rotated or revoked, never deleted."""
+"""API keys: created here and shown once; then narrowed, rotated or revoked, never deleted."""
 
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -27,10 +27,15 @@ _SCOPES = {
     Scope.INFERENCE: "inference: call models",
     Scope.USAGE_READ: "usage:read: read the tenant's usage",
     Scope.ADAPTERS_WRITE: "adapters:write: upload and remove adapters",
-    Scope.KEYS_WRITE: "keys:write: keys no wider than itself",
-    Scope.ADMIN: "admin: all these, and quotas and people",
+    Scope.KEYS_WRITE: "keys:write: manage keys with no more access than this one",
+    Scope.ADMIN: "admin: all of the above, and the tenant's projects, quotas and members",
 }
-_OVERLAPS = {0: "none: the old key stops at once", 1: "1 hour", 24: "24 hours", 168: "7 days"}
+_OVERLAPS = {
+    0: "none: the old key stops working immediately",
+    1: "1 hour",
+    24: "24 hours",
+    168: "7 days",
+}
 
 
 class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -40,10 +45,14 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
     )
     allowed_networks = LinesField(
         placeholder="192.0.2.0/24",
-        help_text="Networks that it may be used from, one on each line; empty: anywhere.",
+        help_text="CIDR blocks that may use the key, one per line. Leave blank for any address.",
     )
-    allowed_models = LinesField(help_text="One on each line; empty: all the tenant may use.")
-    allowed_adapters = LinesField(help_text="One on each line; empty: all of the tenant.")
+    allowed_models = LinesField(
+        help_text="One per line. Leave blank for every model that the tenant may use."
+    )
+    allowed_adapters = LinesField(
+        help_text="One per line. Leave blank for all of the tenant's adapters."
+    )
 
     class Meta:
         model = ApiKey
@@ -63,7 +72,8 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
 
 class OverlapForm(forms.Form):
     overlap_hours = forms.TypedChoiceField(
-        label="The old key goes on working for",
+        label="Overlap",
+        help_text="How long the old key stays valid.",
         choices=list(_OVERLAPS.items()),
         coerce=int,
         initial=24,
@@ -106,8 +116,8 @@ class ApiKeyAdmin(NeverDeleted):
         "last_used_at",
         "revoked_at",
     ]
-    _bounds: ClassVar = (
-        "May",
+    _permissions: ClassVar = (
+        "Permissions",
         {
             "fields": [
                 "scopes",
@@ -118,12 +128,12 @@ class ApiKeyAdmin(NeverDeleted):
             ]
         },
     )
-    _life = ["last_used_at", "created_at", "created_by", "rotated_at", "previous_expires_at"]
-    add_fieldsets = [(None, {"fields": ["project", "name"]}), _bounds]
+    _lifecycle = ["last_used_at", "created_at", "created_by", "rotated_at", "previous_expires_at"]
+    add_fieldsets = [(None, {"fields": ["project", "name"]}), _permissions]
     fieldsets = [
         (None, {"fields": ["masked", "name", "tenant", "project", "state"]}),
-        _bounds,
-        ("Life", {"fields": [*_life, "revoked_at", "id"]}),
+        _permissions,
+        ("Lifecycle", {"fields": [*_lifecycle, "revoked_at", "id"]}),
     ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
@@ -146,7 +156,7 @@ class ApiKeyAdmin(NeverDeleted):
         return self._show_once(request, obj, obj.shown_once)
 
     def _show_once(self, request: HttpRequest, record: ApiKey, key: str | None) -> HttpResponse:
-        """The one page that ever holds the key: not in a message, which would be stored."""
+        """Return the one page that ever holds the key: a message would be stored."""
         context = {
             **self.admin_site.each_context(request),
             "title": "API key",
@@ -204,7 +214,7 @@ class ApiKeyAdmin(NeverDeleted):
         record = get_object_or_404(ApiKey.objects.select_related("project"), pk=object_id)
         form = OverlapForm(request.POST if self.is_sure(request) else None)
         if record.is_revoked:
-            messages.error(request, "This API key is revoked; make a new one in its place.")
+            messages.error(request, "This API key is revoked. Create a new one instead.")
             return self.back_to(record)
         if form.is_valid():
             overlap = timedelta(hours=form.cleaned_data["overlap_hours"])
@@ -218,8 +228,8 @@ class ApiKeyAdmin(NeverDeleted):
         return self.ask_first(
             request,
             title=f"Rotate {record.masked}",
-            text="It gets a new secret under the same id. The new key is shown once, on the page "
-            "that follows.",
+            text="The key keeps its id and gets a new secret. The new key is shown once, on the "
+            "next page.",
             button="Rotate",
             form=form,
         )
@@ -230,13 +240,13 @@ class ApiKeyAdmin(NeverDeleted):
         if self.is_sure(request):
             record.revoke()
             self.log_change(request, record, "Revoked.")
-            messages.success(request, f"{record.masked} is revoked.")
+            messages.success(request, f"{record.masked} was revoked.")
             return self.back_to(record)
         return self.ask_first(
             request,
             title=f"Revoke {record.masked}",
-            text="New requests with it are refused within a second, its open streams end. A "
-            "revoked key cannot be brought back.",
+            text="New requests with this key are refused within a second, and its open streams "
+            "end. This cannot be undone.",
             button="Revoke",
             is_final=True,
         )

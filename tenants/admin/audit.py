@@ -1,4 +1,4 @@
-"""The audit log, to look through."""
+"""The audit log, read-only."""
 
 import json
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ Lookups = list[tuple[str, str]]
 
 
 class _WordFilter(DropdownFilter):  # type: ignore[misc]
-    """Known words; asking the log which there are would read all of it."""
+    """Offer the known values; asking the log for its distinct values would read all of it."""
 
     def queryset(self, request: HttpRequest, rows: QuerySet[AuditEvent]) -> QuerySet[AuditEvent]:
         return rows.filter(**{self.parameter_name: self.value()}) if self.value() else rows
 
 
 class VerbFilter(_WordFilter):
-    title = "verb"
+    title = "action"
     parameter_name = "verb"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Lookups:
@@ -41,7 +41,7 @@ class VerbFilter(_WordFilter):
 
 
 class RecordKindFilter(_WordFilter):
-    title = "kind of record"
+    title = "record type"
     parameter_name = "record_kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Lookups:
@@ -49,7 +49,7 @@ class RecordKindFilter(_WordFilter):
 
 
 class ActorKindFilter(_WordFilter):
-    title = "kind of actor"
+    title = "actor type"
     parameter_name = "actor_kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Lookups:
@@ -67,7 +67,7 @@ class AuditEventAdmin(LogAdmin):
         ActorKindFilter,
         ("at", RangeDateTimeFilter),
     ]
-    # What people paste: an id, or the exact name or address of a person.
+    # What people paste: an id, or a person's exact name or address.
     search_fields = [
         "record_id__exact",
         "actor_id__exact",
@@ -75,26 +75,26 @@ class AuditEventAdmin(LogAdmin):
         "personal__record_name__exact",
         "personal__address__exact",
     ]
-    search_help_text = "A whole id, name or address"
+    search_help_text = "Exact id, name or IP address"
     list_select_related = ["tenant", "personal"]
     ordering = ["-at", "-sequence"]
     fieldsets = [
         (None, {"fields": ["at", "who", "address", "what", "record_link", "tenant"]}),
         ("Changes", {"fields": ["changes_table"]}),
-        ("Chain", {"fields": ["sequence", "hash_text", "previous_hash_text"]}),
+        ("Hash chain", {"fields": ["sequence", "hash_text", "previous_hash_text"]}),
     ]
 
-    @admin.display(description="who")
+    @admin.display(description="actor")
     def who(self, event: AuditEvent) -> str:
         name = event.personal.actor_name if _has_names(event) else ""
         return name or f"{_words(event.actor_kind)} {event.actor_id}".strip()
 
-    @admin.display(description="from")
+    @admin.display(description="IP address")
     def address(self, event: AuditEvent) -> str:
         return event.personal.address if _has_names(event) else "(erased)"
 
     @display(
-        description="did",
+        description="action",
         label={
             "created": "success",
             "deleted": "danger",
@@ -113,7 +113,7 @@ class AuditEventAdmin(LogAdmin):
         name = event.personal.record_name if _has_names(event) else event.record_id
         return f"{kind} {name or event.record_id}".strip()
 
-    @admin.display(description="fields")
+    @admin.display(description="changed fields")
     def changed(self, event: AuditEvent) -> str:
         names = list(json.loads(event.changes))
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -133,7 +133,7 @@ class AuditEventAdmin(LogAdmin):
             text,
         )
 
-    @admin.display(description="before and after")
+    @admin.display(description="changed fields")
     def changes_table(self, event: AuditEvent) -> SafeString:
         rows = format_html_join("", _ROW, (_cells(event.changed_fields)))
         return format_html('<table class="w-full text-left">{}{}</table>', _HEAD, rows)
@@ -142,12 +142,12 @@ class AuditEventAdmin(LogAdmin):
     def hash_text(self, event: AuditEvent) -> SafeString:
         return _hexadecimal(event.hash)
 
-    @admin.display(description="hash before it")
+    @admin.display(description="previous hash")
     def previous_hash_text(self, event: AuditEvent) -> SafeString:
         return _hexadecimal(event.previous_hash)
 
 
-_HEAD = SafeString('<tr><th class="pr-4">field</th><th class="pr-4">before</th><th>after</th></tr>')
+_HEAD = SafeString('<tr><th class="pr-4">Field</th><th class="pr-4">Before</th><th>After</th></tr>')
 _ROW = (
     '<tr><td class="long-words pr-4">{}</td><td class="long-words pr-4">{}</td>'
     '<td class="long-words">{}</td></tr>'

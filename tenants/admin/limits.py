@@ -1,4 +1,4 @@
-"""What a tenant may use: tiers, quotas and their alerts."""
+"""Limits on what tenants may use: tiers, quotas and quota alerts."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -45,12 +45,12 @@ class TierAdmin(OperatorAdmin):
     fieldsets = [
         (None, {"fields": ["name", "service_class"]}),
         (
-            "Promises",
+            "SLA targets",
             {"fields": [("ttft_target_ms", "inter_token_target_ms"), "uptime_percent"]},
         ),
-        ("Share of a busy pool", {"fields": [("priority", "weight"), "max_queue_seconds"]}),
+        ("Scheduling", {"fields": [("priority", "weight"), "max_queue_seconds"]}),
         (
-            "Limits of each tenant",
+            "Limits per tenant",
             {
                 "fields": [
                     ("requests_per_minute", "tokens_per_minute"),
@@ -60,11 +60,11 @@ class TierAdmin(OperatorAdmin):
                 ]
             },
         ),
-        ("Price", {"fields": ["price_multiplier"]}),
+        ("Pricing", {"fields": ["price_multiplier"]}),
     ]
 
     def get_deleted_objects(self, objs: Iterable[Tier], request: HttpRequest) -> Any:
-        """A tier that prices name is shown with them, in place of a button that would fail."""
+        """Count prices that name a tier among what protects it: deleting it would fail."""
         *found, protected = super().get_deleted_objects(objs, request)
         return *found, [
             *protected,
@@ -87,10 +87,11 @@ class QuotaAdmin(OperatorAdmin):
     fieldsets = [
         (None, {"fields": [("limit", "value"), "is_hard", "alert_percents"]}),
         (
-            "Of",
+            "Applies to",
             {
                 "fields": ["tenant", "project", "api_key"],
-                "description": "Of the whole tenant, or of one project or one key of it.",
+                "description": "Leave project and API key blank for a quota on the whole tenant; "
+                "otherwise choose one of the two.",
             },
         ),
     ]

@@ -1,4 +1,4 @@
-"""People: who can sign in, and where they belong."""
+"""User accounts and their memberships of tenants."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from tenants.models import Membership, User
 from tenants.operator_admin import OperatorAdmin
 
-admin.site.unregister(Group)  # roles are Membership's; an unused page only misleads
+admin.site.unregister(Group)  # roles are in Membership; an unused page only misleads
 
 
 class MembershipOfUser(TabularInline):  # type: ignore[misc]
@@ -38,16 +38,16 @@ class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[type-arg,misc]
     filter_horizontal = ()
     fieldsets = [
         (None, {"fields": ["email", "name", "password"]}),
-        ("May", {"fields": ["is_active", "is_staff", "is_superuser"]}),
-        ("Seen", {"fields": ["last_login", "created_at"]}),
+        ("Permissions", {"fields": ["is_active", "is_staff", "is_superuser"]}),
+        ("Important dates", {"fields": ["last_login", "created_at"]}),
     ]
     add_fieldsets = [
         (None, {"fields": ["email", "name", "usable_password", "password1", "password2"]}),
-        ("May", {"fields": ["is_staff", "is_superuser"]}),
+        ("Permissions", {"fields": ["is_staff", "is_superuser"]}),
     ]
     inlines = [MembershipOfUser]
 
-    # Whoever may change accounts can make one that may do everything, or take one over.
+    # Whoever may change accounts can create a superuser, or take one over.
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return _is_superuser(request)
@@ -78,5 +78,5 @@ class MembershipAdmin(OperatorAdmin):
     ordering = ["-created_at"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        # Whoever else it should be is another membership.
+        # Another user or tenant is another membership.
         return ["user", "tenant", "created_at"] if obj else ["created_at"]

@@ -1,4 +1,4 @@
-"""The policy snapshot in Redis: which version there is, and writing all of it anew."""
+"""The policy snapshot in Redis: its version, and rebuilding it."""
 
 from typing import ClassVar
 
@@ -18,20 +18,20 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
     list_display = ["__str__", "version", "mark"]
     actions_list: ClassVar = ["rebuild"]
 
-    @action(description="Rebuild in Redis", url_path="rebuild", permissions=["rebuild"])
+    @action(description="Rebuild snapshot", url_path="rebuild", permissions=["rebuild"])
     def rebuild(self, request: HttpRequest) -> HttpResponse:
         if not self.is_sure(request):
             return self.ask_first(
                 request,
                 title="Rebuild the policy snapshot",
-                text="All keys, tenants and models are written to Redis anew, whatever is there. "
-                "Gateways see the old snapshot or the new one, never a part.",
+                text="Writes all keys, tenants and models to Redis again, whatever is there now. "
+                "Gateways see either the old snapshot or the new one, never a part of it.",
                 button="Rebuild",
             )
         try:
-            messages.success(request, f"Version {rebuild_policy()} is in Redis.")
+            messages.success(request, f"Policy snapshot rebuilt as version {rebuild_policy()}.")
         except RedisError as error:
-            messages.error(request, f"Redis does not answer: {error}")
+            messages.error(request, f"The snapshot could not be written to Redis: {error}")
         return redirect("admin:tenants_policyversion_changelist")
 
     def has_rebuild_permission(self, request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Tenants and their projects, and what an operator does with a tenant."""
+"""Tenants and their projects: suspend, resume, change the tier, close."""
 
 from typing import Any, ClassVar
 
@@ -67,7 +67,7 @@ class MembershipInline(TabularInline):  # type: ignore[misc]
 
 
 class QuotaInline(TabularInline):  # type: ignore[misc]
-    """The tenant's own; those of projects and keys are on the quotas' page."""
+    """Show the quotas of the whole tenant; those of projects and keys are on the quotas' page."""
 
     model = Quota
     extra = 0
@@ -90,7 +90,8 @@ class TierForm(forms.Form):
 
 class NameForm(forms.Form):
     name = forms.CharField(
-        label="The tenant's name", widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
+        label="Type the tenant's name to confirm",
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
     )
 
     def __init__(self, *args: Any, tenant: Tenant, **kwargs: Any) -> None:
@@ -100,7 +101,7 @@ class NameForm(forms.Form):
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if name != self._tenant.name:
-            raise ValidationError("That is not its name.")
+            raise ValidationError("This is not the tenant's name.", code="wrong_name")
         return name
 
 
@@ -113,7 +114,7 @@ class TenantAdmin(NeverDeleted):
     readonly_fields = ["id", "state", "created_at", "closed_at"]
     fieldsets = [
         (None, {"fields": ["name", "tier", "state"]}),
-        ("On record", {"fields": ["id", "created_at", "closed_at"], "classes": ["collapse"]}),
+        ("Details", {"fields": ["id", "created_at", "closed_at"], "classes": ["collapse"]}),
     ]
     inlines = [ProjectInline, MembershipInline, QuotaInline]
     actions = ["suspend", "resume", "move_to_tier"]
@@ -171,7 +172,7 @@ class TenantAdmin(NeverDeleted):
             count = tenants.filter(is_suspended=True, closed_at=None).update(is_suspended=False)
         messages.success(request, f"{_tenants(count)} resumed.")
 
-    @admin.action(permissions=["change"], description="Move the selected tenants to a tier…")
+    @admin.action(permissions=["change"], description="Change the tier of the selected tenants…")
     def move_to_tier(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> HttpResponse | None:
         movable = tenants.filter(closed_at=None)
         form = TierForm(request.POST if self.is_sure(request) else None)
@@ -184,10 +185,10 @@ class TenantAdmin(NeverDeleted):
         repeat = ("action", "_selected_action", "select_across", "index")
         return self.ask_first(
             request,
-            title="Move to a tier",
-            text=f"{_tenants(movable.count())} will have the limits, promises and price of "
-            "another tier, for requests from now on.",
-            button="Move",
+            title="Change tier",
+            text=f"{_tenants(movable.count())} will get the limits, SLA targets and prices of the "
+            "new tier, for new requests only.",
+            button="Change tier",
             form=form,
             repeat={name: request.POST.getlist(name) for name in repeat if name in request.POST},
         )
@@ -214,11 +215,11 @@ class TenantAdmin(NeverDeleted):
         return self.ask_first(
             request,
             title=f"Resume {tenant.name}",
-            text="Its keys work again at once.",
+            text="Its keys work again immediately.",
             button="Resume",
         )
 
-    @action(description="Move tier", url_path="move", permissions=["change"], icon="swap_horiz")
+    @action(description="Change tier", url_path="move", permissions=["change"], icon="swap_horiz")
     def move_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
         tenant = get_object_or_404(Tenant, pk=object_id)
         form = TierForm(request.POST if self.is_sure(request) else None)
@@ -227,10 +228,10 @@ class TenantAdmin(NeverDeleted):
             return self._do(request, tenant, lambda: tenant.move_to(tier), f"moved to {tier}")
         return self.ask_first(
             request,
-            title=f"Move {tenant.name} to a tier",
-            text=f"It is in {tenant.tier}. The limits, promises and price of the other tier hold "
-            "for requests from now on.",
-            button="Move",
+            title=f"Change the tier of {tenant.name}",
+            text=f"The current tier is {tenant.tier}. The limits, SLA targets and prices of the "
+            "new tier apply to new requests only.",
+            button="Change tier",
             form=form,
         )
 
@@ -243,10 +244,10 @@ class TenantAdmin(NeverDeleted):
         return self.ask_first(
             request,
             title=f"Close {tenant.name}",
-            text="For good: its keys are revoked, its people lose their accounts unless they "
-            "belong elsewhere, and names give way to pseudonyms. Usage, ledger and the chain of "
-            "the audit log stay.",
-            button="Close for good",
+            text="Permanent. Keys are revoked, members with no other tenant lose their accounts, "
+            "and names are pseudonymised. Usage, the ledger and the audit log's hash chain are "
+            "kept.",
+            button="Close permanently",
             form=form,
             is_final=True,
         )
@@ -258,7 +259,7 @@ class TenantAdmin(NeverDeleted):
             messages.error(request, " ".join(error.messages))
         else:
             self.log_change(request, tenant, f"{done.capitalize()}.")
-            messages.success(request, f"{tenant.name} is {done}.")
+            messages.success(request, f"{tenant.name} was {done}.")
         return self.back_to(tenant)
 
 
@@ -281,7 +282,7 @@ class ProjectAdmin(OperatorAdmin):
     fieldsets = [
         (None, {"fields": ["tenant", "name"]}),
         ("When a model is saturated", {"fields": ["on_saturation", "smaller_model"]}),
-        ("On record", {"fields": ["id", "created_at"], "classes": ["collapse"]}),
+        ("Details", {"fields": ["id", "created_at"], "classes": ["collapse"]}),
     ]
     ordering = ["-created_at"]
 
@@ -290,5 +291,5 @@ class ProjectAdmin(OperatorAdmin):
         return projects.select_related("tenant")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        # Keys and usage would change hands with it.
+        # Another tenant would get its keys and usage.
         return [*self.readonly_fields, "tenant"] if obj else list(self.readonly_fields)

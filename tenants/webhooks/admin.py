@@ -1,4 +1,4 @@
-"""Operators' pages for what tenants are told: endpoints, events, deliveries and e-mails."""
+"""Operators' pages for notifications: endpoints, events, deliveries and e-mails."""
 
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ from tenants.webhooks.models import (
 
 @admin.register(Endpoint)
 class EndpointAdmin(ReadOnlyAdmin):
-    """A tenant sets its own; operators look, switch one off and on, and send a test."""
+    """A tenant's endpoint, which operators can disable, enable and test but not edit."""
 
     list_display = ["tenant", "url", "state", "failing_since", "created_at"]
     list_display_links = ["url"]
@@ -70,8 +70,8 @@ class EndpointAdmin(ReadOnlyAdmin):
             return self.ask_first(
                 request,
                 title="Disable this webhook endpoint",
-                text="Nothing more is sent to it. What is pending has failed then, and can be "
-                "redelivered once it is enabled again.",
+                text="Nothing more is sent to it. Pending deliveries fail, and can be redelivered "
+                "once the endpoint is enabled again.",
                 button="Disable",
                 is_final=True,
             )
@@ -79,7 +79,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         if record.is_enabled:
             deliveries.disable(record, DisabledReason.BY_HAND, datetime.now(UTC))
             self.log_change(request, record, "Disabled.")
-        messages.success(request, "The endpoint is disabled.")
+        messages.success(request, "Endpoint disabled.")
         return self.back_to(record)
 
     @action(description="Enable", url_path="enable", permissions=["act"], icon="check")
@@ -89,29 +89,29 @@ class EndpointAdmin(ReadOnlyAdmin):
             return self.ask_first(
                 request,
                 title="Enable this webhook endpoint",
-                text="Events from now on are sent to it.",
+                text="New events will be sent to it.",
                 button="Enable",
             )
         record = endpoints.locked(record.pk)
         if not record.is_enabled:
             endpoints.enable(record)
             self.log_change(request, record, "Enabled.")
-        messages.success(request, "The endpoint is enabled.")
+        messages.success(request, "Endpoint enabled.")
         return self.back_to(record)
 
-    @action(description="Send a test", url_path="test", permissions=["act"], icon="send")
+    @action(description="Send test event", url_path="test", permissions=["act"], icon="send")
     def test_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
         record = get_object_or_404(Endpoint, pk=object_id)
         if not self.is_sure(request):
             return self.ask_first(
                 request,
-                title="Send a test",
-                text="An event of the type webhook.test is sent to this endpoint.",
+                title="Send a test event",
+                text="Sends an event of type webhook.test to this endpoint.",
                 button="Send",
             )
         try:
             endpoints.send_test(record)
-            messages.success(request, "A test is on its way.")
+            messages.success(request, "Test event queued.")
         except TenantsError as error:
             messages.error(request, error.message)
         return self.back_to(record)
@@ -175,10 +175,10 @@ class DeliveryAdmin(LogAdmin):
     def has_redeliver_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("webhooks.change_delivery")
 
-    @admin.action(permissions=["redeliver"], description="Redeliver the selected")
+    @admin.action(permissions=["redeliver"], description="Redeliver the selected deliveries")
     def redeliver(self, request: HttpRequest, selected: QuerySet[Delivery]) -> None:
         count = 0
-        # In one order, so that two operators never wait for each other.
+        # In one order, so that two operators never deadlock.
         for delivery in selected.select_related("endpoint").order_by("endpoint_id", "pk"):
             try:
                 endpoints.redeliver(delivery)
@@ -186,7 +186,10 @@ class DeliveryAdmin(LogAdmin):
                 messages.error(request, f"{delivery}: {error.message}")
             else:
                 count += 1
-        messages.success(request, f"{count} on their way again.")
+        messages.success(
+            request,
+            "1 delivery queued again." if count == 1 else f"{count} deliveries queued again.",
+        )
 
 
 @admin.register(EmailNotice)

@@ -1,4 +1,4 @@
-"""Invoices as operators see them, and what they do with one."""
+"""Invoices: issue, mark as paid, void, discard and download."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -34,7 +34,8 @@ from tenants.operator_admin import ReadOnlyAdmin
 class ReferenceForm(forms.Form):
     reference = forms.CharField(
         max_length=200,
-        label="What the bank calls the payment",
+        label="Payment reference",
+        help_text="As on the bank statement.",
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
     )
 
@@ -43,7 +44,7 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget())
 
 
-_ON_RECORD = (
+_DETAILS = (
     "seller",
     "drafted_at",
     "usage_until",
@@ -94,7 +95,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
         return bool(self.has_view_permission(request))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """What the invoice's state allows."""
+        """Return the actions that the invoice's state allows."""
         invoice = Invoice.objects.filter(pk=object_id).first()
         if invoice is None:
             return []
@@ -113,12 +114,12 @@ class InvoiceAdmin(ReadOnlyAdmin):
         return answer
 
     def get_fieldsets(self, request: HttpRequest, invoice: Any = None) -> Any:
-        """What holds a draft up stands beside its state; nothing is said of what did not happen."""
+        """Show beside a draft's state what blocks it, and omit fields of what has not happened."""
         facts = ["name", "tenant_link", "month_name", "condition", "blocked_reason", "amount_due"]
         return [
             (None, {"fields": [name for name in facts if _has(invoice, name)]}),
             ("Lines", {"fields": ["lines_table"]}),
-            ("On record", {"fields": [name for name in _ON_RECORD if _has(invoice, name)]}),
+            ("Details", {"fields": [name for name in _DETAILS if _has(invoice, name)]}),
         ]
 
     # Columns ------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
         ordering="state",
         label={
             "draft": "info",
-            "held up": "danger",
+            "blocked": "danger",
             "issued": "warning",
             "overdue": "danger",
             "paid": "success",
@@ -145,7 +146,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
     )
     def condition(self, invoice: Invoice) -> str:
         if invoice.is_draft and invoice.blocked_reason:
-            return "held up"
+            return "blocked"
         return "overdue" if invoice.is_overdue else str(invoice.state)
 
     @admin.display(description="charges", ordering="charges_nanos")
@@ -168,7 +169,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
     def payment_text(self, invoice: Invoice) -> str:
         return f"{invoice.payment.provider}: {invoice.payment.reference}"
 
-    @admin.display(description="lines and sums")
+    @admin.display(description="lines and totals")
     def lines_table(self, invoice: Invoice) -> SafeString:
         rows = format_html_join("", _ROW, (_cells(line) for line in lines_of(invoice)))
         totals = format_html_join("", _TOTAL, ((each.label, each.text) for each in sums(invoice)))
@@ -179,7 +180,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
             totals,
         )
 
-    # What is done -------------------------------------------------------------------------------
+    # Actions ------------------------------------------------------------------------------------
 
     @admin.action(permissions=["settle"], description="Issue the selected drafts")
     def issue_selected(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
@@ -188,7 +189,8 @@ class InvoiceAdmin(ReadOnlyAdmin):
         issued = issue_drafts(ids)
         if issued < len(ids):
             messages.warning(
-                request, f"{len(ids) - issued} could not be issued: each says why on its page."
+                request,
+                f"{_drafts(len(ids) - issued)} could not be issued; each page shows the reason.",
             )
         messages.success(request, f"{issued} invoice{'s' * (issued != 1)} issued.")
 
@@ -206,30 +208,33 @@ class InvoiceAdmin(ReadOnlyAdmin):
     def issue_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
         invoice = get_object_or_404(Invoice, pk=object_id)
         if self.is_sure(request):
-            return self._do(request, invoice, lambda: invoices.issue(invoice.id), "Issued.")
+            return self._do(request, invoice, lambda: invoices.issue(invoice.id), "Invoice issued.")
         return self.ask_first(
             request,
-            title=f"Issue {invoice.tenant.name}'s invoice of {invoice.month}",
-            text="It gets its number and asks for "
-            f"{dollars_and_cents(invoice.payable_nanos)}. From then on it cannot be changed.",
+            title=f"Issue {invoice.tenant.name}'s invoice for {invoice.month}",
+            text=f"The invoice gets its number, and {dollars_and_cents(invoice.payable_nanos)} "
+            "becomes due. It cannot be changed afterwards.",
             button="Issue",
         )
 
-    @action(description="Mark paid", url_path="pay", permissions=["settle"], icon="payments")
+    @action(description="Mark as paid", url_path="pay", permissions=["settle"], icon="payments")
     def pay_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
         invoice = get_object_or_404(Invoice, pk=object_id)
         form = ReferenceForm(request.POST if self.is_sure(request) else None)
         if form.is_valid():
             reference = form.cleaned_data["reference"]
             return self._do(
-                request, invoice, lambda: invoices.pay(invoice.id, reference=reference), "Paid."
+                request,
+                invoice,
+                lambda: invoices.pay(invoice.id, reference=reference),
+                "Invoice marked as paid.",
             )
         return self.ask_first(
             request,
-            title=f"Mark {invoice} paid",
-            text=f"{invoice.tenant.name} has paid all of "
-            f"{dollars_and_cents(invoice.payable_nanos)}.",
-            button="Mark paid",
+            title=f"Mark {invoice} as paid",
+            text=f"Records that {invoice.tenant.name} has paid "
+            f"{dollars_and_cents(invoice.payable_nanos)} in full.",
+            button="Mark as paid",
             form=form,
         )
 
@@ -240,12 +245,16 @@ class InvoiceAdmin(ReadOnlyAdmin):
         if form.is_valid():
             reason = form.cleaned_data["reason"]
             return self._do(
-                request, invoice, lambda: invoices.void(invoice.id, reason=reason), "Voided."
+                request,
+                invoice,
+                lambda: invoices.void(invoice.id, reason=reason),
+                "Invoice voided.",
             )
         return self.ask_first(
             request,
             title=f"Void {invoice}",
-            text="It keeps its number and nobody has to pay it. Its month can be invoiced anew.",
+            text="The invoice keeps its number and is no longer due. Its month can be invoiced "
+            "again.",
             button="Void",
             form=form,
             is_final=True,
@@ -260,12 +269,12 @@ class InvoiceAdmin(ReadOnlyAdmin):
             except Conflict as error:
                 messages.error(request, error.message)
                 return self.back_to(invoice)
-            messages.success(request, "The draft is discarded; draft the month anew when it fits.")
+            messages.success(request, "Draft discarded. Its month can be drafted again.")
             return redirect("admin:billing_invoice_changelist")
         return self.ask_first(
             request,
-            title=f"Discard the {invoice} of {invoice.tenant.name}",
-            text="A draft has no number yet, so nothing is missing without it.",
+            title=f"Discard {invoice.tenant.name}'s draft for {invoice.month}",
+            text="A draft has no number yet, so discarding it leaves no gap.",
             button="Discard",
             is_final=True,
         )
@@ -286,7 +295,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
 
 
 def _totals(shown: QuerySet[Invoice]) -> list[dict[str, Any]]:
-    """Of what the list shows, by state."""
+    """Return count and amount of the listed invoices, by state."""
     found = shown.order_by().aggregate(
         **{f"{state}_count": Count("id", filter=Q(state=state)) for state in InvoiceState.values},
         **{
@@ -294,7 +303,7 @@ def _totals(shown: QuerySet[Invoice]) -> list[dict[str, Any]]:
             for state in InvoiceState.values
         },
     )
-    words = {"draft": "Drafts", "issued": "To be paid", "paid": "Paid", "void": "Void"}
+    words = {"draft": "Drafts", "issued": "Outstanding", "paid": "Paid", "void": "Void"}
     return [
         {
             "label": words[state],
@@ -307,10 +316,11 @@ def _totals(shown: QuerySet[Invoice]) -> list[dict[str, Any]]:
 
 _HEAD = SafeString(
     '<tr class="border-b border-base-200 dark:border-base-800">'
-    '<th class="pr-4 py-2">line</th><th class="pr-4">project</th>'
-    '<th class="pr-4 text-right">requests</th><th class="pr-4 text-right">prompt</th>'
-    '<th class="pr-4 text-right">cached</th><th class="pr-4 text-right">completion</th>'
-    '<th class="text-right">amount</th></tr>'
+    '<th class="pr-4 py-2">Line</th><th class="pr-4">Project</th>'
+    '<th class="pr-4 text-right">Requests</th><th class="pr-4 text-right">Prompt tokens</th>'
+    '<th class="pr-4 text-right">Cached tokens</th>'
+    '<th class="pr-4 text-right">Completion tokens</th>'
+    '<th class="text-right">Amount</th></tr>'
 )
 _ROW = (
     '<tr class="border-b border-base-200 dark:border-base-800">'
@@ -324,11 +334,15 @@ _TOTAL = (
 )
 
 
+def _drafts(count: int) -> str:
+    return "1 draft" if count == 1 else f"{count} drafts"
+
+
 def _cells(line: InvoiceLine) -> tuple[str, ...]:
     if not line.is_usage:
         return (line.description, "", "", "", "", "", dollars(line.amount_nanos))
     what = " · ".join(filter(None, [line.model, line.tier, line.adapter]))
-    late = f", late for {line.period:%B %Y}" if line.kind == LineKind.LATE_USAGE else ""
+    late = f", late usage of {line.period:%B %Y}" if line.kind == LineKind.LATE_USAGE else ""
     counts = (line.requests, line.prompt_tokens, line.cached_tokens, line.completion_tokens)
     return (
         f"{what}{late}",
@@ -339,7 +353,7 @@ def _cells(line: InvoiceLine) -> tuple[str, ...]:
 
 
 def _has(invoice: Invoice, name: str) -> bool:
-    """Whether there is anything to show; of what is no field of the model there always is."""
+    """Return whether the invoice has a value to show; a column that is no field always has."""
     if name == "payment_text":
         return hasattr(invoice, "payment")
     return getattr(invoice, name, True) not in ("", None)

@@ -1,4 +1,4 @@
-"""The ledger, to look at: it is posted to by commands and by machines."""
+"""The ledger, read-only: commands and background jobs post to it."""
 
 from django.contrib import admin
 from django.db.models import QuerySet

@@ -1,4 +1,4 @@
-"""Who invoices, what was paid, what providers told us, and what broken promises are worth."""
+"""Sellers, payments, payment providers' events and the schedule of SLA credits."""
 
 from django.contrib import admin
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
@@ -16,10 +16,10 @@ class SellerAdmin(NeverDeleted):
     fieldsets = [
         (None, {"fields": ["name", "address", ("tax_id", "email")]}),
         (
-            "On each invoice",
+            "Printed on every invoice",
             {"fields": [("number_prefix", "payment_terms_days"), "payment_instructions"]},
         ),
-        ("When", {"fields": ["review_days", "is_current"]}),
+        ("Issuing", {"fields": ["review_days", "is_current"]}),
     ]
 
 
@@ -45,12 +45,12 @@ class PaymentAdmin(ReadOnlyAdmin):
 
 @admin.register(ProviderEvent)
 class ProviderEventAdmin(LogAdmin):
-    """Every webhook that came, refused ones too."""
+    """Every webhook received, refused ones included."""
 
     list_display = ["received_at", "provider", "event_id", "kind", "what", "reason", "address"]
     list_filter = [("verdict", ChoicesDropdownFilter), "provider"]
     search_fields = ["event_id__exact", "address__exact"]
-    search_help_text = "A whole event id or address"
+    search_help_text = "Exact event id or IP address"
     fields = ["received_at", "provider", "event_id", "kind", "what", "reason", "address", "body"]
 
     @display(

@@ -1,4 +1,4 @@
-"""The price book, and what the GPUs cost."""
+"""The price book and the cost of GPUs."""
 
 from typing import Any
 
@@ -25,24 +25,28 @@ def _per_million(micros: int) -> str:
 
 
 class _AmountsAdmin(AppendOnlyAdmin):
-    """Shows the three prices in dollars."""
+    """Shows prices in dollars and the discount in percent."""
 
-    @admin.display(description="prompt, a million tokens")
+    @admin.display(description="prompt / 1M tokens")
     def prompt(self, row: Price | PriceCorrection) -> str:
         return _per_million(row.prompt_micros_per_million_tokens)
 
-    @admin.display(description="cached")
+    @admin.display(description="cached / 1M tokens")
     def cached(self, row: Price | PriceCorrection) -> str:
         return _per_million(row.cached_micros_per_million_tokens)
 
-    @admin.display(description="completion")
+    @admin.display(description="completion / 1M tokens")
     def completion(self, row: Price | PriceCorrection) -> str:
         return _per_million(row.completion_micros_per_million_tokens)
+
+    @admin.display(description="batch discount", ordering="batch_discount_permille")
+    def batch_discount(self, row: Price | PriceCorrection) -> str:
+        return f"{row.batch_discount_permille / 10:g}%"
 
 
 class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
     def _post_clean(self) -> None:
-        """Constraints are judged as it will be entered: what holds until then gives way."""
+        """Check constraints as of the moment of entry, when the current record has been closed."""
         self.instance.validate_constraints = lambda exclude=None: None
         super()._post_clean()  # type: ignore[misc]
         del self.instance.validate_constraints
@@ -54,7 +58,7 @@ class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class _EnteredAdmin(AppendOnlyAdmin):
-    """Never changed: a new one takes the place of the one that holds."""
+    """A record that is never changed: a new one replaces the one in effect."""
 
     form = _EnteredForm
 
@@ -64,26 +68,26 @@ class _EnteredAdmin(AppendOnlyAdmin):
 
 @admin.register(Price)
 class PriceAdmin(_EnteredAdmin, _AmountsAdmin):
-    list_display = ["model", "tier", "adapter", *_SHOWN, "batch_discount_permille", *_PERIOD]
+    list_display = ["model", "tier", "adapter", *_SHOWN, "batch_discount", *_PERIOD]
     list_filter = ["model"]
     search_fields = ["model", "tier", "adapter"]
     fieldsets = [
         (None, {"fields": ["model", ("tier", "adapter")]}),
         ("Price", {"fields": [tuple(_AMOUNTS), "batch_discount_permille"]}),
-        ("Period", {"fields": [tuple(_PERIOD)]}),
+        ("Period", {"fields": _PERIOD}),
     ]
 
 
 @admin.register(PriceCorrection)
 class PriceCorrectionAdmin(_AmountsAdmin):
-    """What a past period should have cost; `manage.py rerate` goes by it."""
+    """The correct price of a past period, from which `manage.py rerate` posts the difference."""
 
     list_display = ["model", "tier", "adapter", *_SHOWN, *_PERIOD, "reason", "created_at"]
     search_fields = ["model", "reason"]
     fieldsets = [
         (None, {"fields": ["model", ("tier", "adapter")]}),
         ("Price", {"fields": [tuple(_AMOUNTS), "batch_discount_permille"]}),
-        ("Period", {"fields": [tuple(_PERIOD), "reason"]}),
+        ("Period", {"fields": [*_PERIOD, "reason"]}),
     ]
 
 
@@ -93,5 +97,5 @@ class PoolCostAdmin(_EnteredAdmin):
     search_fields = ["pool"]
     fieldsets = [
         (None, {"fields": ["pool", ("micros_per_gpu_hour", "gpus_per_worker")]}),
-        ("Period", {"fields": [tuple(_PERIOD)]}),
+        ("Period", {"fields": _PERIOD}),
     ]

@@ -343,7 +343,7 @@ def test_a_tenant_is_not_closed_under_another_name_and_never_deleted(
 ) -> None:
     page = reverse("admin:tenants_tenant_close_one", args=[acme.tenant_id])
     answer = operator.post(page, {"sure": "yes", "name": "Globex"}).content.decode()
-    assert "not its name" in answer
+    assert "not the tenant&#x27;s name" in answer
     delete = reverse("admin:tenants_tenant_delete", args=[acme.tenant_id])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
     with operator_scope("test"):
@@ -499,7 +499,7 @@ def test_a_dead_letter_is_retried_and_discarded_after_a_question(
     asked: list[str] = []
     monkeypatch.setattr(tasks.retry_dead_letter, "delay", asked.append)
     page = reverse("admin:inference_deadletter_retry_one", args=[letter.pk])
-    assert "Its answer is thrown away" in operator.get(page).content.decode()
+    assert "The response is discarded" in operator.get(page).content.decode()
     assert asked == []
     operator.post(page, {"sure": "yes"})
     assert asked == [letter.request_id.hex]

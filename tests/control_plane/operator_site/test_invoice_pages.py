@@ -59,7 +59,7 @@ def now(invoice: Invoice) -> Invoice:
 def test_an_invoice_is_issued_and_paid_after_a_question_each(
     operator: Client, draft: Invoice
 ) -> None:
-    assert "asks for $26.00" in operator.get(page("issue_one", draft)).content.decode()
+    assert "$26.00 becomes due" in operator.get(page("issue_one", draft)).content.decode()
     assert now(draft).is_draft
     operator.post(page("issue_one", draft), {"sure": "yes"})
     assert now(draft).number == "INV-2026-000001"
@@ -120,9 +120,9 @@ def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: 
 def test_a_draft_that_could_not_be_issued_says_why(operator: Client, draft: Invoice) -> None:
     with operator_scope("test"):
         Invoice.objects.update(blocked_reason="The counter was gone.")
-    assert "held up" in operator.get(reverse(LIST)).content.decode()
+    assert "blocked" in operator.get(reverse(LIST)).content.decode()
     shown = operator.get(page("change", draft)).content.decode()
-    assert shown.index("The counter was gone.") < shown.index("Lines and sums"), "at the top"
+    assert shown.index("The counter was gone.") < shown.index("Lines and totals"), "at the top"
     assert "Void reason" not in shown and "Drafted at" in shown
 
 
