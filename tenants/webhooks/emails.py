@@ -1,7 +1,7 @@
-"""E-mails of events, in plain text, to the members whose roles are told of such events.
+"""E-mails about events, in plain text, to members whose roles are notified of such events.
 
-A notice is taken for a while before it is sent, so that several workers share the work; one that is
-lost with its worker is sent again, under the same Message-ID.
+A notice is leased before it is sent, so that several workers can share the work; if its worker
+dies, it is sent again with the same Message-ID.
 """
 
 import smtplib
@@ -31,7 +31,7 @@ _NANOS: Final = 1_000_000_000
 
 
 def send_due(now: datetime | None = None) -> int:
-    """Each notice that is due, once, of no more than a few. Returns how many were sent."""
+    """Send the notices that are due, at most `_SENT_AT_ONCE`; return how many were sent."""
     now = now or datetime.now(UTC)
     notices = _take_due(now)
     sent = 0
@@ -59,7 +59,7 @@ def _take_due(now: datetime) -> list[EmailNotice]:
 
 
 def _send(notice: EmailNotice) -> str | None:
-    """What went wrong, in a word: an error's text may hold the address."""
+    """Send a notice; return the error's class, as its text may hold the address, or None."""
     message = as_message(notice)
     try:
         with get_connection(timeout=settings.EMAIL_TIMEOUT) as connection:
@@ -94,18 +94,19 @@ def _record(notice: EmailNotice, problem: str | None, now: datetime) -> None:
     )
 
 
-# What it says -----------------------------------------------------------------------------------
+# The message ------------------------------------------------------------------------------------
 
 
 def as_message(notice: EmailNotice) -> EmailMessage:
+    """Return the e-mail of a notice; the same notice always has the same Message-ID."""
     event, tenant = notice.event, notice.tenant
     kind = KINDS[EventType(event.type)]
     facts = "\n".join(f"  {name}: {value}" for name, value in _facts(event.data))
     lines = [
         kind.sentence,
         f"  organisation: {tenant.name}\n  at: {event.occurred_at:%Y-%m-%d %H:%M} UTC\n{facts}",
-        "You get this as one of the people who run this organisation in Penstock at "
-        f"{settings.PENSTOCK_PUBLIC_URL}. Who administers it can switch these e-mails off for you.",
+        "You receive this e-mail because of your role in this organisation in Penstock at "
+        f"{settings.PENSTOCK_PUBLIC_URL}. Its administrators can turn these e-mails off for you.",
     ]
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
     return EmailMessage(
@@ -117,14 +118,15 @@ def as_message(notice: EmailNotice) -> EmailMessage:
 
 
 def subject(event: Event) -> str:
+    """Return the subject, without prefix and organisation."""
     if event.type == EventType.QUOTA_THRESHOLD_REACHED:
         limit = str(event.data["limit"]).replace("_", " ")
-        return f"{event.data['percent']} % of the quota of {limit} is used"
+        return f"{event.data['percent']}% of the {limit} quota is used"
     return KINDS[EventType(event.type)].subject
 
 
 def _facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The event's data as people read it, a line each; what there is none of is left out."""
+    """Return the event's data as labels and texts, flattened, without empty values."""
     facts: list[tuple[str, str]] = []
     for name, value in data.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a tenant can be told of, and which of its people get it by e-mail too."""
+"""The events that a tenant is notified of, and the roles that get them by e-mail."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,7 +33,7 @@ class Kind:
 KINDS: Final[dict[EventType, Kind]] = {
     EventType.QUOTA_THRESHOLD_REACHED: Kind(
         subject="A quota is nearly used up",
-        sentence="A share of a quota that you asked to be told of has been used.",
+        sentence="Usage has reached an alert threshold of a quota.",
         mailed_to=_ADMINS,
     ),
     EventType.BALANCE_LOW: Kind(
@@ -42,15 +42,15 @@ KINDS: Final[dict[EventType, Kind]] = {
         mailed_to=_MONEY,
     ),
     EventType.INVOICE_ISSUED: Kind(
-        subject="A new invoice", sentence="An invoice has been issued.", mailed_to=_MONEY
+        subject="New invoice", sentence="An invoice has been issued.", mailed_to=_MONEY
     ),
     EventType.INVOICE_PAID: Kind(
-        subject="An invoice is paid", sentence="An invoice has been paid.", mailed_to=_MONEY
+        subject="Invoice paid", sentence="An invoice has been paid.", mailed_to=_MONEY
     ),
     EventType.WEBHOOK_DISABLED: Kind(
         subject="A webhook endpoint was disabled",
-        sentence="Deliveries to a webhook endpoint have failed for days, or it answered that it is "
-        "gone. Nothing is sent to it until you enable it again; what it missed can be redelivered.",
+        sentence="Deliveries to a webhook endpoint have failed for days, or it answered 410 Gone. "
+        "Nothing is sent to it until you enable it again; missed events can be redelivered.",
         mailed_to=_ADMINS,
     ),
     EventType.WEBHOOK_TEST: Kind(subject="", sentence="", mailed_to=frozenset()),

@@ -51,8 +51,8 @@ def test_those_who_answer_for_the_money_are_told_of_a_low_balance_once(
     assert message.body == (
         "Your prepaid balance is low. Requests are refused once it is used up.\n\n"
         "  organisation: Acme\n  at: 2026-05-06 07:08 UTC\n  balance: $1.50\n  threshold: $5.00\n\n"
-        "You get this as one of the people who run this organisation in Penstock at "
-        "http://testserver. Who administers it can switch these e-mails off for you.\n"
+        "You receive this e-mail because of your role in this organisation in Penstock at "
+        "http://testserver. Its administrators can turn these e-mails off for you.\n"
     )
 
 
@@ -70,7 +70,7 @@ def test_a_quota_is_told_to_admins_with_what_is_left_to_know(
     spread_events()
     send_due()
     assert recipients() == {"owner@acme.example", "admin@acme.example"}
-    assert mail.outbox[0].subject == "[Penstock] 80 % of the quota of tokens per day is used (Acme)"
+    assert mail.outbox[0].subject == "[Penstock] 80% of the tokens per day quota is used (Acme)"
     assert "  project name: web Bcc: all@example.org\n" in mail.outbox[0].body
     assert "  used tokens: 1,234,567" in mail.outbox[0].body
     assert "api key" not in mail.outbox[0].body
