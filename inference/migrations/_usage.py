@@ -108,9 +108,7 @@ USAGE_RECORD = CreatePartitionedModel(
         waste_reason=models.CharField(default="", blank=True, max_length=80),
         wasted_tokens=models.PositiveIntegerField(default=0),
         generated_tokens=models.PositiveIntegerField(
-            null=True,
-            blank=True,
-            help_text="By the engine of this very attempt; 0 if no worker told the end, empty if the worker is too old to say.",
+            default=0, help_text="By the engine of this very attempt; 0 if no worker told the end."
         ),
     ),
     options={
@@ -140,7 +138,7 @@ WASTED_ATTEMPT = migrations.CreateModel(
         api_key=models.ForeignKey("tenants.apikey", models.PROTECT, db_index=False),
         project=models.ForeignKey("tenants.project", models.PROTECT, db_index=False),
         tenant=models.ForeignKey("tenants.tenant", models.PROTECT, db_index=False),
-        generated_tokens=models.PositiveIntegerField(null=True, blank=True),
+        generated_tokens=models.PositiveIntegerField(default=0),
     ),
     options={
         "ordering": ["-request_id", "attempt"],

@@ -78,10 +78,7 @@ class UsageRecord(models.Model):
     reasoning_tokens = models.PositiveIntegerField(default=0)
     wasted_tokens = models.PositiveIntegerField(default=0)
     generated_tokens = models.PositiveIntegerField(
-        null=True,
-        blank=True,
-        help_text="By the engine of this very attempt; 0 if no worker told the end, empty if the "
-        "worker is too old to say.",
+        default=0, help_text="By the engine of this very attempt; 0 if no worker told the end."
     )
     waste_reason = models.CharField(max_length=80, default="", blank=True)
     price_prompt = models.PositiveBigIntegerField(default=0)
@@ -131,7 +128,7 @@ class WastedAttempt(models.Model):
     adapter = models.CharField(max_length=200, default="", blank=True)
     worker_id = models.CharField(max_length=200, null=True, blank=True)
     completion_tokens = models.PositiveIntegerField()
-    generated_tokens = models.PositiveIntegerField(null=True, blank=True)
+    generated_tokens = models.PositiveIntegerField(default=0)
     reason = models.CharField(max_length=80)
     ended_at = models.DateTimeField()
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)

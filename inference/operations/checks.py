@@ -100,10 +100,10 @@ def sum_problems() -> Iterator[str]:
         for name in COUNTERS:
             values = {source: value for (of, source), value in said.items() if of == name}
             if len(set(values.values())) > 1:
-                told = ", ".join(f"{value} by {source}" for source, value in values.items())
+                sums_by = ", ".join(f"{value} by {source}" for source, value in values.items())
                 yield (
                     f"Tenant {row['tenant_id']}, model {row['model']}, {row['day']}: "
-                    f"{name} are {told}."
+                    f"{name} are {sums_by}."
                 )
 
 
@@ -130,22 +130,21 @@ def attempt_problems(now: datetime | None = None) -> Iterator[str]:
 _BY_LIFE: Final = """
 WITH attempts AS (
     SELECT pool, worker_id, finished_at AS ended_at, generated_tokens FROM inference_usagerecord
-    WHERE generated_tokens IS DISTINCT FROM 0
+    WHERE generated_tokens > 0
     UNION ALL
     SELECT pool, worker_id, ended_at, generated_tokens FROM inference_wastedattempt
-    WHERE generated_tokens IS DISTINCT FROM 0
+    WHERE generated_tokens > 0
 ),
-told AS (
-    SELECT life.id, sum(attempts.generated_tokens) AS tokens,
-        bool_or(attempts.generated_tokens IS NULL) AS is_unknown
+reported AS (
+    SELECT life.id, sum(attempts.generated_tokens) AS tokens
     FROM attempts JOIN inference_enginetokencounter AS life USING (pool, worker_id)
     WHERE attempts.ended_at <= life.counted_at GROUP BY life.id
 )
 SELECT life.pool, life.worker_id, life.counted_at, life.generated_tokens AS counted,
-    life.unbilled_tokens AS unbilled, coalesce(told.tokens, 0) AS told
-FROM inference_enginetokencounter AS life LEFT JOIN told USING (id)
-WHERE life.started_at >= %(from)s AND told.is_unknown IS NOT TRUE
-AND life.generated_tokens <> life.unbilled_tokens + coalesce(told.tokens, 0)
+    life.unbilled_tokens AS unbilled, coalesce(reported.tokens, 0) AS reported
+FROM inference_enginetokencounter AS life LEFT JOIN reported USING (id)
+WHERE life.started_at >= %(from)s
+AND life.generated_tokens <> life.unbilled_tokens + coalesce(reported.tokens, 0)
 ORDER BY life.pool, life.worker_id
 """
 
@@ -159,7 +158,7 @@ def token_counter_problems() -> Iterator[str]:
         yield (
             f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['counted_at']} its "
             f"engine had generated {row['counted']} tokens{unbilled} and its attempts report "
-            f"{row['told']}."
+            f"{row['reported']}."
         )
 
 
@@ -167,33 +166,31 @@ def token_counter_problems() -> Iterator[str]:
 _BY_REQUEST: Final = """
 WITH wasted AS (
     SELECT request_id, count(*) AS attempts, max(attempt) AS last_attempt,
-        sum(completion_tokens) AS tokens, sum(generated_tokens) AS generated,
-        bool_or(generated_tokens IS NULL) AS is_unknown
+        sum(completion_tokens) AS tokens, sum(generated_tokens) AS generated
     FROM inference_wastedattempt GROUP BY request_id
 ),
 requests AS (
     SELECT request_id, record.pool, record.arrived_at, record.finished_at,
-        CASE WHEN record.generated_tokens = 0 THEN record.worker_id END AS untold_by,
-        record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0) AS told,
+        CASE WHEN record.generated_tokens = 0 THEN record.worker_id END AS unreported_by,
+        record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0) AS accounted,
         record.generated_tokens + coalesce(wasted.generated, 0) AS generated,
         greatest(record.attempt, wasted.last_attempt) AS last_attempt,
         record.attempt = 0 OR greatest(record.attempt, wasted.last_attempt)
             > coalesce(wasted.attempts, 0) + (record.generated_tokens > 0)::int AS has_room
     FROM inference_usagerecord AS record LEFT JOIN wasted USING (request_id)
-    WHERE record.generated_tokens IS NOT NULL AND wasted.is_unknown IS NOT TRUE
-    AND record.generated_tokens + coalesce(wasted.generated, 0)
+    WHERE record.generated_tokens + coalesce(wasted.generated, 0)
         <> record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0)
 )
-SELECT request_id, told, generated FROM requests
-WHERE (generated > told AND last_attempt < %(gap)s)
-OR (generated < told AND NOT (has_room AND (
+SELECT request_id, accounted, generated FROM requests
+WHERE (generated > accounted AND last_attempt < %(gap)s)
+OR (generated < accounted AND NOT (has_room AND (
     finished_at < %(remembered)s
     OR EXISTS (
         SELECT FROM (
             SELECT worker_id FROM inference_worker WHERE pool = requests.pool
             AND started_at <= requests.finished_at
             AND last_seen_at >= requests.arrived_at - %(unseen)s
-            UNION ALL SELECT untold_by WHERE untold_by IS NOT NULL
+            UNION ALL SELECT unreported_by WHERE unreported_by IS NOT NULL
         ) AS life
         WHERE NOT EXISTS (
             SELECT FROM inference_enginetokencounter AS counter
@@ -217,7 +214,7 @@ def generated_problems(now: datetime | None = None) -> Iterator[str]:
     for row in _rows(_BY_REQUEST, bounds):
         yield (
             f"Request {row['request_id'].hex}: its attempts generated {row['generated']} tokens, "
-            f"and {row['told']} are billed or wasted."
+            f"and {row['accounted']} are billed or wasted."
         )
 
 

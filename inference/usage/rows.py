@@ -74,7 +74,7 @@ class RecordRow(msgspec.Struct, frozen=True, gc=False):
     completion_tokens: int
     reasoning_tokens: int
     wasted_tokens: int
-    generated_tokens: int | None
+    generated_tokens: int
     waste_reason: str
     price_prompt: int
     price_cached: int
@@ -133,7 +133,7 @@ class WasteRow(msgspec.Struct, frozen=True, gc=False):
     adapter: str
     worker_id: str | None
     completion_tokens: int
-    generated_tokens: int | None
+    generated_tokens: int
     reason: str
     ended_at: datetime
     recorded_at: datetime
@@ -278,7 +278,7 @@ def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> Reco
         completion_tokens=usage.completion_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         wasted_tokens=entry.wasted_tokens,
-        generated_tokens=entry.generated_tokens,
+        generated_tokens=entry.generated_tokens or 0,
         waste_reason=entry.waste_reason,
         price_prompt=prices.prompt,
         price_cached=prices.cached,
@@ -308,7 +308,7 @@ def _waste_row(request_id: uuid.UUID, entry: WasteEntry, now: datetime) -> Waste
         adapter=entry.adapter,
         worker_id=entry.worker_id,
         completion_tokens=entry.completion_tokens,
-        generated_tokens=entry.generated_tokens,
+        generated_tokens=entry.generated_tokens or 0,
         reason=entry.reason,
         ended_at=moment(entry.ended_at_ms),
         recorded_at=now,

@@ -1,5 +1,8 @@
 """A catalogue and workers in Redis, as the policy writer and the workers themselves leave them."""
 
+from typing import Any
+
+import msgspec
 from redis import Redis
 
 from gpu_workers.protocol import keys
@@ -25,21 +28,40 @@ def model_policy(name: str, *, tenant_ids: list[str] | None = None) -> ModelPoli
     )
 
 
-def write_worker(redis: Redis, pool: str, *, state: WorkerState = WorkerState.READY) -> None:
-    seconds, microseconds = redis.time()
+def worker_info(**changes: Any) -> WorkerInfo:
+    """What a worker of the pool `fleet-tests` publishes."""
     info = WorkerInfo(
-        worker_id=f"{pool}-worker#1",
-        name=f"{pool}-worker",
-        pool=pool,
-        model=pool,
+        worker_id="gpu-1#aa",
+        name="gpu-1",
+        pool="fleet-tests",
+        model="penstock-demo",
         engine="sim",
         engine_version="1",
-        state=state,
+        state=WorkerState.READY,
         slots=8,
         context_tokens=2048,
         kv_cache_tokens=10_000,
         template_overhead_tokens=8,
         max_token_bytes=16,
+        running=2,
+        waiting_in_engine=0,
+        started_at_ms=1_790_000_000_000,
+        host="node-1",
+        pid=42,
+        metrics_url="http://node-1:9101/metrics",
+    )
+    return msgspec.structs.replace(info, **changes)
+
+
+def write_worker(redis: Redis, pool: str, *, state: WorkerState = WorkerState.READY) -> None:
+    """Register a worker of the pool that has just sent a heartbeat."""
+    seconds, microseconds = redis.time()
+    info = worker_info(
+        worker_id=f"{pool}-worker#1",
+        name=f"{pool}-worker",
+        pool=pool,
+        model=pool,
+        state=state,
         running=3,
         waiting_in_engine=1,
         started_at_ms=0,

@@ -1,42 +1,17 @@
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import msgspec
 import pytest
 from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from gpu_workers.protocol.messages import WorkerState
 from inference import tasks
 from inference.models import Worker
+from tests.support.fleet import worker_info
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def worker_info(**changes: Any) -> WorkerInfo:
-    info = WorkerInfo(
-        worker_id="gpu-1#aa",
-        name="gpu-1",
-        pool="fleet-tests",
-        model="penstock-demo",
-        engine="sim",
-        engine_version="1",
-        state=WorkerState.READY,
-        slots=8,
-        context_tokens=2048,
-        kv_cache_tokens=10_000,
-        template_overhead_tokens=8,
-        max_token_bytes=16,
-        running=2,
-        waiting_in_engine=0,
-        started_at_ms=1_790_000_000_000,
-        host="node-1",
-        pid=42,
-        metrics_url="http://node-1:9101/metrics",
-    )
-    return msgspec.structs.replace(info, **changes)
 
 
 def test_what_a_worker_says_replaces_what_it_said_before() -> None:

@@ -1,6 +1,7 @@
-"""What engines counted, what attempts told and what was billed: fsck finds each planted difference,
-and none where a worker died or is too old to tell."""
+"""What engines counted, what attempts reported and what was billed: fsck finds each planted
+difference, and none where a worker died."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.db import DatabaseError, connection
+from psycopg.errors import InsufficientPrivilege
 from redis import Redis
 
 from gpu_workers.protocol import keys
@@ -28,9 +30,9 @@ from inference.usage.collector import UsageCollector
 from inference.usage.partitions import make_partitions, month_of, months_later
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import ApiKey
-from tests.inference.operations.test_fleet import worker_info
-from tests.inference.usage.test_collector import make_key, waste_entry
-from tests.support.usage_entries import POOL, usage_entry
+from tests.support.fleet import worker_info
+from tests.support.projects import make_key
+from tests.support.usage_entries import POOL, usage_entry, waste_entry
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -64,7 +66,7 @@ def api_key(redis: Redis, operators_session: None) -> ApiKey:
     return make_key("Acme")
 
 
-def tell(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTokenCounter) -> None:
+def report(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTokenCounter) -> None:
     fields = {
         UsageEntry: keys.USAGE_FIELD,
         WasteEntry: keys.WASTE_FIELD,
@@ -95,7 +97,7 @@ def given_up(api_key: ApiKey, of: UsageEntry, *, wasted: int = 0, **changes: Any
     return msgspec.structs.replace(entry, completion_tokens=wasted, **changes)
 
 
-def tally(tokens: int, **changes: Any) -> EngineTokenCounter:
+def counter(tokens: int, **changes: Any) -> EngineTokenCounter:
     entry = EngineTokenCounter(
         pool=POOL,
         worker_id=ONE,
@@ -118,14 +120,14 @@ def problems() -> list[str]:
     return [*generated_problems(), *token_counter_problems()]
 
 
-# Tallies ------------------------------------------------------------------------------------------
+# Counters -----------------------------------------------------------------------------------------
 
 
-def test_of_each_life_the_newest_tally_is_kept(redis: Redis) -> None:
-    newest, older = tally(9, is_final=False), tally(4, is_final=False, at_ms=after(20))
-    tell(redis, tally(3, is_final=False), newest, older, tally(2, worker_id=TWO))
+def test_of_each_life_the_newest_counter_is_kept(redis: Redis) -> None:
+    newest, older = counter(9, is_final=False), counter(4, is_final=False, at_ms=after(20))
+    report(redis, counter(3, is_final=False), newest, older, counter(2, worker_id=TWO))
     assert _kept() == {ONE: (9, False), TWO: (2, True)}
-    tell(redis, older, tally(9), tally(9, is_final=False))
+    report(redis, older, counter(9), counter(9, is_final=False))
     assert _kept() == {ONE: (9, True), TWO: (2, True)}
     assert not UsageRecord.objects.exists() and not models.UsageRollup.objects.exists()
 
@@ -138,34 +140,32 @@ def _kept() -> dict[str, tuple[int, bool]]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    "changes",
     [
-        ({"pool": "another"}, "names the pool 'another'"),
-        ({"generated_tokens": -1}, "check constraint"),
-        ({"generated_tokens": 2**63}, "out of range"),
-        ({"worker_id": "w" * 300}, "too long"),
-        ({"worker_id": "nul\0"}, "NUL"),
-        ({"at_ms": 10**18}, "dated in the future"),
-        ({"started_at_ms": -(10**18)}, "months ago"),
+        {"pool": "another"},
+        {"generated_tokens": -1},
+        {"generated_tokens": 2**63},
+        {"worker_id": "w" * 300},
+        {"worker_id": "nul\0"},
+        {"at_ms": 10**18},
+        {"started_at_ms": -(10**18)},
     ],
 )
-def test_a_tally_that_can_be_no_row_is_kept_in_quarantine(
-    redis: Redis, changes: dict[str, Any], reason: str
+def test_a_counter_that_can_be_no_row_is_kept_in_quarantine(
+    redis: Redis, changes: dict[str, Any]
 ) -> None:
-    tell(redis, tally(5, **changes), tally(6))
+    report(redis, counter(5, **changes), counter(6))
     assert _kept() == {ONE: (6, True)}
     row = UsageQuarantine.objects.get()
-    assert reason in row.reason
+    assert row.reason and "unforeseen" not in row.reason, "a rule refused it, no mistake of ours"
     assert quarantine.retry([]) == (0, 1)
 
 
-def test_a_tally_is_for_operators_alone(redis: Redis, api_key: ApiKey) -> None:
-    tell(redis, tally(5))
-    with (
-        pytest.raises(DatabaseError, match="permission denied"),
-        tenant_scope(api_key.tenant_id),
-    ):
+def test_a_counter_is_for_operators_alone(redis: Redis, api_key: ApiKey) -> None:
+    report(redis, counter(5))
+    with pytest.raises(DatabaseError) as refused, tenant_scope(api_key.tenant_id):
         models.EngineTokenCounter.objects.count()
+    assert isinstance(refused.value.__cause__, InsufficientPrivilege)
 
 
 # What adds up -------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def drained(redis: Redis, api_key: ApiKey) -> UsageEntry:
     entry = record(api_key, tokens=10, generated_tokens=6, attempt=2, worker_id=TWO)
     other = record(api_key, tokens=7, wasted_tokens=2, generated_tokens=9)
     first = given_up(api_key, entry, wasted=1, generated_tokens=5)
-    tell(redis, first, other, entry, tally(14), tally(6, worker_id=TWO))
+    report(redis, first, other, entry, counter(14), counter(6, worker_id=TWO))
     return entry
 
 
@@ -187,73 +187,65 @@ def test_what_was_handed_over_adds_up(drained: UsageEntry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentences"),
+    ("spoil", "generated", "counted"),
     [
         (
             "UPDATE inference_usagerecord SET completion_tokens = 11 WHERE attempt = 2",
-            ["its attempts generated 11 tokens, and 12 are billed or wasted"],
+            [[11, 12]],
+            [],
         ),
         (
             "UPDATE inference_usagerecord SET completion_tokens = 9 WHERE attempt = 2",
-            ["its attempts generated 11 tokens, and 10 are billed or wasted"],
+            [[11, 10]],
+            [],
         ),
-        (
-            "UPDATE inference_usagerecord SET wasted_tokens = 0 WHERE attempt = 1",
-            ["its attempts generated 9 tokens, and 7 are billed or wasted"],
-        ),
-        (
-            "UPDATE inference_wastedattempt SET completion_tokens = 0",
-            ["its attempts generated 11 tokens, and 10 are billed or wasted"],
-        ),
-        (
-            "DELETE FROM inference_wastedattempt",
-            ["its attempts generated 6 tokens, and 10 are", "14 tokens and its attempts report 9"],
-        ),
+        ("UPDATE inference_usagerecord SET wasted_tokens = 0 WHERE attempt = 1", [[9, 7]], []),
+        ("UPDATE inference_wastedattempt SET completion_tokens = 0", [[11, 10]], []),
+        ("DELETE FROM inference_wastedattempt", [[6, 10]], [[14, 9]]),
         (
             "UPDATE inference_usagerecord SET generated_tokens = 7 WHERE attempt = 2",
-            ["its attempts generated 12 tokens", "6 tokens and its attempts report 7"],
+            [[12, 11]],
+            [[6, 7]],
         ),
         (
             "UPDATE inference_enginetokencounter SET generated_tokens = 15 WHERE is_final AND "
             "worker_id = 'w#1'",
-            ["Worker w#1 of the pool usage-tests", "15 tokens and its attempts report 14"],
+            [],
+            [[15, 14]],
         ),
-        (
-            "DELETE FROM inference_usagerecord WHERE attempt = 1",
-            ["14 tokens and its attempts report 5"],
-        ),
+        ("DELETE FROM inference_usagerecord WHERE attempt = 1", [], [[14, 5]]),
     ],
 )
 def test_what_does_not_add_up_is_found(
-    drained: UsageEntry, spoil: str, sentences: list[str]
+    drained: UsageEntry, spoil: str, generated: list[list[int]], counted: list[list[int]]
 ) -> None:
+    """By request what was generated, and is accounted for; by worker what its engine counted, and
+    its attempts report."""
     lived(ONE)
     with connection.cursor() as cursor:
         cursor.execute(spoil)
         assert cursor.rowcount == 1
-    found = "\n".join(problems())
-    assert all(sentence in found for sentence in sentences), found
+    assert [tokens(problem) for problem in generated_problems()] == generated
+    assert [tokens(problem) for problem in token_counter_problems()] == counted
 
 
-def test_a_tally_speaks_of_its_own_moment(redis: Redis, api_key: ApiKey) -> None:
+def tokens(problem: str) -> list[int]:
+    """The numbers that a problem tells, without ids and times."""
+    return [int(word) for word in re.findall(r"(?<![\w#:.+-])\d+(?![\w:-])", problem)]
+
+
+def test_a_counter_speaks_of_its_own_moment(redis: Redis, api_key: ApiKey) -> None:
     early, late = record(api_key, tokens=5), record(api_key, tokens=3, finished_at_ms=after(20))
-    tell(redis, early, late, tally(5, is_final=False))
+    report(redis, early, late, counter(5, is_final=False))
     assert problems() == []
 
 
 def test_what_leaves_no_record_is_no_difference(redis: Redis, api_key: ApiKey) -> None:
-    tell(redis, record(api_key, tokens=5), tally(12, unbilled_tokens=7))
+    report(redis, record(api_key, tokens=5), counter(12, unbilled_tokens=7))
     assert problems() == []
     models.EngineTokenCounter.objects.update(unbilled_tokens=6)
     (problem,) = problems()
-    assert "generated 12 tokens, 6 of them unbilled, and its attempts report 5" in problem
-
-
-def test_what_workers_were_too_old_to_tell_is_no_difference(redis: Redis, api_key: ApiKey) -> None:
-    old = record(api_key, tokens=8, generated_tokens=None)
-    handed_over = record(api_key, tokens=9, generated_tokens=5, attempt=2, worker_id=TWO)
-    tell(redis, old, given_up(api_key, handed_over, wasted=1), handed_over, tally(3))
-    assert problems() == []
+    assert tokens(problem) == [12, 6, 5]
 
 
 # Lives that died ----------------------------------------------------------------------------------
@@ -263,7 +255,7 @@ def test_what_workers_were_too_old_to_tell_is_no_difference(redis: Redis, api_ke
 def half_told(redis: Redis, api_key: ApiKey) -> UsageEntry:
     """ONE died with what it had generated; TWO went on from 4 tokens of it."""
     entry = record(api_key, tokens=10, generated_tokens=6, attempt=2, worker_id=TWO)
-    tell(redis, entry)
+    report(redis, entry)
     return entry
 
 
@@ -278,9 +270,9 @@ def test_a_life_that_has_told_everything_since_explains_nothing(
     redis: Redis, half_told: UsageEntry, is_final: bool
 ) -> None:
     lived(ONE, until=NOW)
-    tell(redis, tally(0, is_final=is_final))
+    report(redis, counter(0, is_final=is_final))
     (problem,) = problems()
-    assert "generated 6 tokens, and 10 are billed or wasted" in problem
+    assert tokens(problem) == [6, 10]
 
 
 @pytest.mark.parametrize("changes", [{"pool": "another"}, {"started_at_ms": after(100)}])
@@ -296,7 +288,7 @@ def test_where_every_attempt_has_told_no_life_explains_anything(
     redis: Redis, api_key: ApiKey
 ) -> None:
     lived(TWO)
-    tell(redis, record(api_key, tokens=10, generated_tokens=9))
+    report(redis, record(api_key, tokens=10, generated_tokens=9))
     assert len(problems()) == 1
 
 
@@ -310,7 +302,7 @@ def test_an_end_that_a_gateway_made_up_for_a_dead_worker_is_no_difference(
 ) -> None:
     """Billed is what the gateway had accepted."""
     end = {"outcome": Outcome.FAILED, "attempt": attempt, "generated_tokens": 0}
-    tell(redis, record(api_key, tokens=4, **end))
+    report(redis, record(api_key, tokens=4, **end))
     assert problems() == []
 
 
@@ -319,16 +311,16 @@ def test_a_request_that_redis_lost_may_have_lost_tokens_but_gained_none(
 ) -> None:
     """Of what was on its way to the gateway, no attempt went on."""
     again = record(api_key, tokens=10, generated_tokens=8, attempt=102, worker_id=TWO)
-    tell(redis, given_up(api_key, again, generated_tokens=4), again)
+    report(redis, given_up(api_key, again, generated_tokens=4), again)
     assert problems() == []
     UsageRecord.objects.update(completion_tokens=13)
     assert len(problems()) == 1
     lived(ONE)
     assert problems() == []
-    tell(redis, tally(4))
+    report(redis, counter(4))
     assert len(problems()) == 1
 
 
 def test_an_attempt_without_a_token_leaves_nothing_behind(redis: Redis, api_key: ApiKey) -> None:
-    tell(redis, record(api_key, tokens=10, attempt=3))
+    report(redis, record(api_key, tokens=10, attempt=3))
     assert problems() == list(attempt_problems()) == []
