@@ -56,6 +56,4 @@ class PoolView:
 
     @property
     def _started(self) -> list[WorkerInfo]:
-        return [
-            each.info for each in self.workers if each.info.state is not WorkerState.STARTING
-        ]
+        return [each.info for each in self.workers if each.info.state is not WorkerState.STARTING]

@@ -1,5 +1,6 @@
 """Tenants, projects and keys as an operator makes them."""
 
+from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.models import ApiKey, Project, Tenant, Tier
 
@@ -12,4 +13,4 @@ def make_project(tenant: str, tier: str) -> Project:
 
 def make_key(tenant: str) -> ApiKey:
     """A new tenant's first key."""
-    return ApiKey.objects.issue(make_project(tenant, "premium")).record
+    return issue_api_key(make_project(tenant, "premium")).record

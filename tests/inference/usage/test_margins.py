@@ -16,7 +16,6 @@ from tenants.access.api_keys import issue_api_key
 from tenants.billing.models import PoolCost, PoolHour
 from tenants.billing.pricing import price_book
 from tenants.billing.pricing.gpu_costs import gpu_costs
-from tenants.models import ApiKey
 from tests.support.fleet import worker_info
 from tests.support.projects import make_project
 
