@@ -24,11 +24,11 @@ class TenantAccess:
     """What a caller may do in one tenant, and as what: a member or a key of it."""
 
     permissions: frozenset[Permission]
-    by: Membership | ApiKey
+    principal: Membership | ApiKey
 
     @property
     def role(self) -> Role | None:
-        return Role(self.by.role) if isinstance(self.by, Membership) else None
+        return Role(self.principal.role) if isinstance(self.principal, Membership) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,9 @@ class Person:
         membership = membership_of(self.user, tenant_id)
         if membership is None:
             raise NotFound(NOTHING_HERE)
-        return TenantAccess(permissions=ROLE_PERMISSIONS[Role(membership.role)], by=membership)
+        return TenantAccess(
+            permissions=ROLE_PERMISSIONS[Role(membership.role)], principal=membership
+        )
 
     def refusal(self, permission: Permission, access: TenantAccess) -> InferenceError:
         able = ", ".join(roles_with(permission))
@@ -70,7 +72,7 @@ class KeyBearer:
         """Check the key's tenant. Raises `NotFound` for any other, as if there were none."""
         if tenant_id != self.key.tenant_id:
             raise NotFound(NOTHING_HERE)
-        return TenantAccess(permissions=permissions_of(self.scopes), by=self.key)
+        return TenantAccess(permissions=permissions_of(self.scopes), principal=self.key)
 
     def refusal(self, permission: Permission, _access: TenantAccess) -> InferenceError:
         scope = scope_for(permission)

@@ -66,7 +66,7 @@ class ApiKeysView(TenantView):
         project = Project.objects.filter(id=fields.pop("project_id")).first()
         if project is None:
             raise ValidationError({"project_id": "There is no such project."})
-        issued = issue_api_key(project, by=self.access.by, **fields)
+        issued = issue_api_key(project, by=self.access.principal, **fields)
         return Response(_rendered(issued.record) | {"key": issued.key}, status=201)
 
 
@@ -86,7 +86,7 @@ class OneApiKeyView(TenantView):
                 f"{', '.join(sorted(added))}.",
                 param="scopes",
             )
-        change_api_key(key, by=self.access.by, **fields)
+        change_api_key(key, by=self.access.principal, **fields)
         return Response(_rendered(key))
 
 
@@ -96,7 +96,7 @@ class RotateView(TenantView):
     def post(self, key_id: uuid.UUID) -> Response:
         key = ApiKey.objects.get(id=key_id)
         overlap = timedelta(seconds=self.body(Rotation).overlap_seconds)
-        secret = rotate_api_key(key, overlap=overlap, by=self.access.by)
+        secret = rotate_api_key(key, overlap=overlap, by=self.access.principal)
         return Response(_rendered(key) | {"key": secret})
 
 
