@@ -32,10 +32,10 @@ class InferenceConfig(AppConfig):
         from tenants.fsck import register_check
         from tenants.offboarding.export import register_export
         from tenants.policy.rows import register_model_source
-        from tenants.policy.writer import register_forerunner, register_restorer
+        from tenants.policy.writer import register_pre_restore_hook, register_restorer
 
         register_model_source(visible_models)
-        register_forerunner(resync_lost_redis)
+        register_pre_restore_hook(resync_lost_redis)
         register_restorer(rebuild_budgets)
         register_usage_source(RolledUpUsage())
         register_posting_check(is_all_usage_posted)

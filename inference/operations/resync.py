@@ -19,7 +19,7 @@ from inference.models import Gateway, Worker
 from inference.redis_functions import ADMISSION, DISPATCH, library_text
 from inference.usage.collector import UsageCollector
 from tenants.isolation.scoping import operator_scope
-from tenants.policy.writer import NotYet
+from tenants.policy.writer import RestoreNotReady
 
 log = structlog.get_logger(__name__)
 
@@ -32,13 +32,13 @@ _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: D
 
 
 def resync_lost_redis(redis: Redis) -> None:
-    """Ingest what workers and gateways that were live of late have sent again. Raises `NotYet`
+    """Ingest what workers and gateways that were live of late have sent again. Raises `RestoreNotReady`
     until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in PostgreSQL, or
     reserved."""
     _load_lost_functions(redis)
     missing = {*_missing_workers(redis), *_missing_gateways(redis)}
     if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:
-        raise NotYet
+        raise RestoreNotReady
     if missing:
         log.warning("resync_incomplete", missing=sorted(missing))
     collector = UsageCollector(redis)

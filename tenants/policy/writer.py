@@ -37,9 +37,9 @@ log = structlog.get_logger(__name__)
 
 # Fills a Redis that has lost everything, in an `operator_scope`; must bear repetition.
 Restorer = Callable[[Redis], object]
-# Does what restorers build upon, outside of any transaction; must bear repetition. Raises `NotYet`
-# while others have still to tell Redis what it has lost.
-Forerunner = Callable[[Redis], object]
+# Does what restorers build upon, outside of any transaction; must bear repetition. Raises
+# `RestoreNotReady` while others have still to resend what Redis has lost.
+PreRestoreHook = Callable[[Redis], object]
 
 # What redis-py takes for fields and values.
 _Text = bytes | bytearray | memoryview | str | int | float
@@ -56,15 +56,15 @@ _NEXT: Final = {
 }
 
 
-PATIENCE_SECONDS: Final = 30.0
+PRE_RESTORE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.1
 
 _restorers: list[Restorer] = []
-_forerunners: list[Forerunner] = []
+_pre_restore_hooks: list[PreRestoreHook] = []
 
 
-class NotYet(Exception):
-    """The snapshot has to wait, since who is let in by it would be let in too early."""
+class RestoreNotReady(Exception):
+    """The snapshot has to wait: whoever it lets in would be let in too early."""
 
 
 def register_restorer(restore: Restorer) -> None:
@@ -74,10 +74,10 @@ def register_restorer(restore: Restorer) -> None:
         _restorers.append(restore)
 
 
-def register_forerunner(prepare: Forerunner) -> None:
-    """Say what has to be done before the restorers are asked."""
-    if prepare not in _forerunners:
-        _forerunners.append(prepare)
+def register_pre_restore_hook(hook: PreRestoreHook) -> None:
+    """Register what has to be done before the restorers are called."""
+    if hook not in _pre_restore_hooks:
+        _pre_restore_hooks.append(hook)
 
 
 def publish_after_commit() -> None:
@@ -88,7 +88,7 @@ def publish_after_commit() -> None:
 
 def rebuild_policy() -> str:
     """Write the whole snapshot whatever Redis holds; returns its version."""
-    _wait_until_prepared()
+    _wait_for_pre_restore_hooks()
     with operator_scope("policy snapshot"), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_REWRITE_LOCK])
         return _write_whole()
@@ -96,7 +96,7 @@ def rebuild_policy() -> str:
 
 def reconcile_policy() -> bool:
     """Write what Redis lacks, if anything; returns whether it had to."""
-    _wait_until_prepared()
+    _wait_for_pre_restore_hooks()
     with operator_scope("policy snapshot"):
         return _catch_up()
 
@@ -113,14 +113,14 @@ def written_version() -> str | None:
     return _text(policy_redis().get(keys.policy_version()))
 
 
-def _wait_until_prepared() -> None:
-    """A Redis that has lost everything is told what was not in PostgreSQL yet, before the budgets
-    are rebuilt from there."""
-    until = time.monotonic() + PATIENCE_SECONDS
+def _wait_for_pre_restore_hooks() -> None:
+    """Raises `RestoreNotReady` where a Redis that has lost everything is not resent in time what
+    was not in PostgreSQL yet, from which the budgets are rebuilt."""
+    until = time.monotonic() + PRE_RESTORE_SECONDS
     while written_version() is None:
         try:
-            _prepare()
-        except NotYet:
+            _run_pre_restore_hooks()
+        except RestoreNotReady:
             if time.monotonic() > until:
                 raise
             time.sleep(_PAUSE_SECONDS)
@@ -128,20 +128,20 @@ def _wait_until_prepared() -> None:
             return
 
 
-def _prepare() -> None:
-    for prepare in _forerunners:
-        prepare(policy_redis())
+def _run_pre_restore_hooks() -> None:
+    for hook in _pre_restore_hooks:
+        hook(policy_redis())
 
 
 def _publish() -> None:
     try:
         if written_version() is None:
-            _prepare()
+            _run_pre_restore_hooks()
         with operator_scope("policy snapshot"):
             _catch_up()
-    except NotYet:
+    except RestoreNotReady:
         # Nobody who saves a change waits for that; the reconciler does.
-        log.info("policy_waits_for_workers")
+        log.info("policy_restore_not_ready")
     except (RedisError, DatabaseError) as error:
         # The change is committed; the reconciler brings it to Redis once both answer again.
         log.warning("policy_not_published", error=str(error))

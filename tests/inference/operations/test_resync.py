@@ -131,8 +131,8 @@ def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
     redis.flushdb()
     redis.sadd(keys.gateways_resynced(), "one")
     tasks.copy_gateways()
-    monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
-    with pytest.raises(writer.NotYet):
+    monkeypatch.setattr(writer, "PRE_RESTORE_SECONDS", 0.3)
+    with pytest.raises(writer.RestoreNotReady):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
     redis.sadd(keys.gateways_resynced(), "two")
@@ -151,8 +151,8 @@ def test_an_emptied_redis_waits_for_the_workers_that_were_there(
     see_worker("two")
     redis.sadd(keys.pool_workers_resynced(POOL), "one")
     append(redis, api_key, 1)
-    monkeypatch.setattr(writer, "PATIENCE_SECONDS", 0.3)
-    with pytest.raises(writer.NotYet):
+    monkeypatch.setattr(writer, "PRE_RESTORE_SECONDS", 0.3)
+    with pytest.raises(writer.RestoreNotReady):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
     assert UsageRecord.objects.count() == 0
