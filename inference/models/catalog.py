@@ -13,11 +13,11 @@ from tenants.billing.models import Price
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     AffectsPolicy,
+    PolicyImpact,
     PolicyManager,
     PolicyPart,
     ScopedPolicyManager,
     Tenant,
-    Touched,
 )
 
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
@@ -38,8 +38,8 @@ class _InCatalogue(AffectsPolicy):
     class Meta:
         abstract = True
 
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.MODELS)
+    def policy_impact(self) -> PolicyImpact:
+        return PolicyImpact(PolicyPart.MODELS)
 
 
 class Pool(_InCatalogue):

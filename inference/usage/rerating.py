@@ -30,7 +30,7 @@ from tenants.billing.models import (
     TierMultiplier,
     TransactionKind,
 )
-from tenants.models import PolicyChange, PolicyPart, Touched
+from tenants.models import PolicyChange, PolicyImpact, PolicyPart
 
 _CHUNK: Final = 5000
 _FIELDS: Final = (
@@ -151,7 +151,7 @@ def rerate(tenant_id: uuid.UUID, first: date, last: date, book: PriceBook) -> li
                     )
                 ]
             )
-            PolicyChange.note([Touched(PolicyPart.TENANTS, str(tenant_id))])
+            PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(tenant_id))])
     return due
 
 

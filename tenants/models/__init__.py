@@ -3,11 +3,11 @@ from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
 from tenants.models.policy_change import (
     AffectsPolicy,
     PolicyChange,
+    PolicyImpact,
     PolicyManager,
     PolicyPart,
     PolicyQuerySet,
     ScopedPolicyManager,
-    Touched,
 )
 from tenants.models.policy_version import PolicyVersion
 from tenants.models.quota import Quota, QuotaAlert
@@ -24,6 +24,7 @@ __all__ = [
     "Membership",
     "PersonalDetail",
     "PolicyChange",
+    "PolicyImpact",
     "PolicyManager",
     "PolicyPart",
     "PolicyQuerySet",
@@ -35,6 +36,5 @@ __all__ = [
     "ServiceClass",
     "Tenant",
     "Tier",
-    "Touched",
     "User",
 ]

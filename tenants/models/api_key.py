@@ -16,7 +16,7 @@ from gpu_workers.protocol.policy import Scope
 from tenants import key_format
 from tenants.isolation.audit_actor import Actor, ActorKind, Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
-from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
+from tenants.models.policy_change import AffectsPolicy, PolicyImpact, PolicyPart, PolicyQuerySet
 from tenants.models.tenant import Project, Tenant
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -108,7 +108,7 @@ class ApiKey(AffectsPolicy):
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
-    beside_policy = frozenset({"name", "last_used_at"})
+    non_policy_fields = frozenset({"name", "last_used_at"})
 
     # The key itself, between its making and the one page that shows it. Never stored.
     shown_once: str | None = None
@@ -215,8 +215,8 @@ class ApiKey(AffectsPolicy):
                 self.save(update_fields=["revoked_at"])
         return self.revoked_at
 
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.API_KEYS, self.public_id)
+    def policy_impact(self) -> PolicyImpact:
+        return PolicyImpact(PolicyPart.API_KEYS, self.public_id)
 
     def _take_tenant(self) -> None:
         if self._state.adding and self.tenant_id is None and self.project_id is not None:

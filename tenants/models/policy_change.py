@@ -1,4 +1,4 @@
-"""What a change touched of the policy snapshot, noted in the change's own transaction."""
+"""What a change affects of the policy snapshot, noted in the change's own transaction."""
 
 import uuid
 from collections import defaultdict
@@ -38,7 +38,9 @@ class PolicyPart(models.TextChoices):
     EVERYTHING = "everything"  # []: the whole snapshot
 
 
-class Touched(NamedTuple):
+class PolicyImpact(NamedTuple):
+    """The rows of the snapshot that a change affects, by the record that they are made from."""
+
     part: PolicyPart
     row_id: str = ""
 
@@ -72,11 +74,11 @@ class PolicyChange(models.Model):
         return version_text(self.version or 0, self.id)
 
     @classmethod
-    def note(cls, touched: Iterable[Touched], *, at_once: bool = True) -> None:
+    def note(cls, impacts: Iterable[PolicyImpact], *, at_once: bool = True) -> None:
         """Call it inside the change's transaction. Redis follows after the commit, if not
         `at_once` when the reconciler looks next, seconds later."""
         rows: defaultdict[PolicyPart, set[str]] = defaultdict(set)
-        for part, row_id in touched:
+        for part, row_id in impacts:
             rows[part].add(row_id)
         if not rows:
             return
@@ -99,21 +101,21 @@ class PolicyQuerySet(models.QuerySet[_Row]):
         with transaction.atomic(using=self.db):
             rows, only_them = self._locked()
             changed = super(PolicyQuerySet, only_them).update(**kwargs)
-            PolicyChange.note(row.touched() for row in rows)
+            PolicyChange.note(row.policy_impact() for row in rows)
         return changed
 
     def delete(self) -> tuple[int, dict[str, int]]:
         with transaction.atomic(using=self.db):
             rows, only_them = self._locked()
-            touched = [row.touched() for row in rows]
+            impacts = [row.policy_impact() for row in rows]
             deleted = super(PolicyQuerySet, only_them).delete()
-            PolicyChange.note(touched)
+            PolicyChange.note(impacts)
         return deleted
 
     def bulk_create(self, objs: Iterable[_Row], *args: Any, **kwargs: Any) -> list[_Row]:
         with transaction.atomic(using=self.db):
             created = super().bulk_create(objs, *args, **kwargs)
-            PolicyChange.note(row.touched() for row in created)
+            PolicyChange.note(row.policy_impact() for row in created)
         return created
 
     def _locked(self) -> "tuple[list[_Row], PolicyQuerySet[_Row]]":
@@ -135,18 +137,18 @@ class AffectsPolicy(models.Model):
     `PolicyQuerySet`, so that changes in bulk do too."""
 
     # Fields that the snapshot does not show: writing only them is no change of the policy.
-    beside_policy: ClassVar[frozenset[str]] = frozenset()
+    non_policy_fields: ClassVar[frozenset[str]] = frozenset()
 
     class Meta:
         abstract = True
 
-    def touched(self) -> Touched:
-        """What a change of this record reaches."""
+    def policy_impact(self) -> PolicyImpact:
+        """Return what a change of this record affects."""
         raise NotImplementedError
 
     @classmethod
     def shows_in_policy(cls, fields: Collection[str]) -> bool:
-        return not cls.beside_policy.issuperset(fields)
+        return not cls.non_policy_fields.issuperset(fields)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         fields = kwargs.get("update_fields")
@@ -154,12 +156,12 @@ class AffectsPolicy(models.Model):
             return super().save(*args, **kwargs)
         with transaction.atomic():
             super().save(*args, **kwargs)
-            PolicyChange.note([self.touched()])
+            PolicyChange.note([self.policy_impact()])
         return None
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         with transaction.atomic():
-            touched = self.touched()
+            impact = self.policy_impact()
             deleted = super().delete(*args, **kwargs)
-            PolicyChange.note([touched])
+            PolicyChange.note([impact])
         return deleted

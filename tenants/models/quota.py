@@ -14,9 +14,9 @@ from tenants.isolation.scoping import ScopedManager
 from tenants.models.api_key import ApiKey
 from tenants.models.policy_change import (
     AffectsPolicy,
+    PolicyImpact,
     PolicyPart,
     ScopedPolicyManager,
-    Touched,
 )
 from tenants.models.tenant import Project, Tenant
 
@@ -59,7 +59,7 @@ class Quota(AffectsPolicy):
         help_text="Shares of a day's or a month's quota at which the tenant is told, in percent.",
     )
 
-    beside_policy = frozenset({"alert_percents"})
+    non_policy_fields = frozenset({"alert_percents"})
 
     objects = ScopedPolicyManager()
 
@@ -105,12 +105,12 @@ class Quota(AffectsPolicy):
             return "key"
         return "tenant" if self.project_id is None else "project"
 
-    def touched(self) -> Touched:
+    def policy_impact(self) -> PolicyImpact:
         if self.api_key is not None:
-            return self.api_key.touched()
+            return self.api_key.policy_impact()
         if self.project_id is not None:
-            return Touched(PolicyPart.PROJECTS, str(self.project_id))
-        return Touched(PolicyPart.TENANTS, str(self.tenant_id))
+            return PolicyImpact(PolicyPart.PROJECTS, str(self.project_id))
+        return PolicyImpact(PolicyPart.TENANTS, str(self.tenant_id))
 
 
 class QuotaAlert(models.Model):

@@ -15,9 +15,9 @@ from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_change import (
     AffectsPolicy,
+    PolicyImpact,
     PolicyPart,
     ScopedPolicyManager,
-    Touched,
 )
 from tenants.models.tier import Tier
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
@@ -91,8 +91,8 @@ class Tenant(AffectsPolicy):
         with audited_as(verb):
             self.save(update_fields=list(values))
 
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.TENANTS, str(self.id))
+    def policy_impact(self) -> PolicyImpact:
+        return PolicyImpact(PolicyPart.TENANTS, str(self.id))
 
     def rename(self, name: str) -> None:
         """Raises `ValidationError`, and `Conflict` where another tenant has the name."""
@@ -155,8 +155,8 @@ class Project(AffectsPolicy):
     def __str__(self) -> str:
         return self.name
 
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.PROJECTS, str(self.id))
+    def policy_impact(self) -> PolicyImpact:
+        return PolicyImpact(PolicyPart.PROJECTS, str(self.id))
 
     @property
     def full_name(self) -> str:

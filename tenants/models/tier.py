@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from tenants.models.policy_change import AffectsPolicy, PolicyManager, PolicyPart, Touched
+from tenants.models.policy_change import AffectsPolicy, PolicyImpact, PolicyManager, PolicyPart
 
 _AT_LEAST_ONE = [MinValueValidator(1)]
 
@@ -90,5 +90,5 @@ class Tier(AffectsPolicy):
                 {"default_max_output_tokens": "The default output may not exceed the maximum."}
             )
 
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.TIERS, str(self.id))
+    def policy_impact(self) -> PolicyImpact:
+        return PolicyImpact(PolicyPart.TIERS, str(self.id))

@@ -1,4 +1,4 @@
-"""The rows of the policy snapshot, made from PostgreSQL: all of them, or those a change touched."""
+"""The rows of the policy snapshot, made from PostgreSQL: all, or those that a change affects."""
 
 import uuid
 from collections import defaultdict
@@ -33,7 +33,7 @@ def register_model_source(source: ModelSource) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TouchedRows:
+class AffectedRows:
     """What is to be written, by public key id and by tenant id, where None means that the row has
     to go. `models` are all of them, or None where none changed."""
 
@@ -42,13 +42,13 @@ class TouchedRows:
     models: dict[str, bytes] | None = None
 
 
-def touched_rows(changes: Iterable[PolicyChange]) -> TouchedRows:
+def affected_rows(changes: Iterable[PolicyChange]) -> AffectedRows:
     """The rows that the changes reach, as they are now. Runs in an `operator_scope`."""
     ids: dict[str, set[str]] = {part: set() for part in PolicyPart}
-    touches_models = False
+    affects_models = False
     for change in changes:
         ids[change.part].update(change.row_ids)
-        touches_models = touches_models or change.part == PolicyPart.MODELS
+        affects_models = affects_models or change.part == PolicyPart.MODELS
     api_keys: dict[str, bytes | None] = dict.fromkeys(ids[PolicyPart.API_KEYS])
     tenants: dict[str, bytes | None] = dict.fromkeys(ids[PolicyPart.TENANTS])
     if api_keys or ids[PolicyPart.PROJECTS]:
@@ -57,10 +57,10 @@ def touched_rows(changes: Iterable[PolicyChange]) -> TouchedRows:
     if tenants or ids[PolicyPart.TIERS]:
         of_tenants = Q(id__in=tenants) | Q(tier__in=ids[PolicyPart.TIERS])
         tenants.update(tenant_rows(Tenant.objects.filter(of_tenants)))
-    return TouchedRows(
+    return AffectedRows(
         api_keys=api_keys,
         tenants=tenants,
-        models=dict(model_rows()) if touches_models else None,
+        models=dict(model_rows()) if affects_models else None,
     )
 
 

@@ -1,7 +1,7 @@
 """The policy writer: PostgreSQL's keys, tiers and models as a snapshot in Redis.
 
 Gateways check keys against the snapshot alone, so they work while PostgreSQL is down. A change is
-noted in its own transaction (`PolicyChange`); after the commit the rows that it touched and the new
+noted in its own transaction (`PolicyChange`); after the commit the rows that it affects and the new
 version are written in one MULTI, and by the reconciler where a crash came between. A writer
 watches the version that it started from: whoever was overtaken starts again, so an old row never
 follows a newer one. A Redis that has no version of ours gets the whole snapshot, built beside
@@ -24,12 +24,12 @@ from gpu_workers.protocol import keys
 from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, PolicyPart, PolicyVersion
 from tenants.policy.rows import (
+    AffectedRows,
     PolicyRow,
-    TouchedRows,
+    affected_rows,
     api_key_rows,
     model_rows,
     tenant_rows,
-    touched_rows,
 )
 from tenants.policy_redis import policy_redis
 
@@ -157,7 +157,7 @@ def _catch_up() -> bool:
         changes = PolicyChange.objects.after(written)
         if changes is None or _is_everything(changes):
             return _write_whole_unless_another_does()
-        if _write(touched_rows(changes), seen=written, version=str(changes[-1])):
+        if _write(affected_rows(changes), seen=written, version=str(changes[-1])):
             log.info("policy_written", version=str(changes[-1]), changes=len(changes))
             return True
     log.warning("policy_writer_overtaken", attempts=_ATTEMPTS)
@@ -195,8 +195,8 @@ def _write_whole() -> str:
             changes = [] if version == base else PolicyChange.objects.after(base)
             if changes is None or _is_everything(changes):
                 break
-            rows = touched_rows(changes)
-            rows = TouchedRows(
+            rows = affected_rows(changes)
+            rows = AffectedRows(
                 api_keys=rows.api_keys, tenants=rows.tenants, models=dict(model_rows())
             )
             version = str(changes[-1]) if changes else base
@@ -226,7 +226,7 @@ def _chunks(rows: Iterable[PolicyRow]) -> Iterator[_Mapping]:
 
 
 def _write(
-    rows: TouchedRows,
+    rows: AffectedRows,
     *,
     seen: str | None,
     version: str,

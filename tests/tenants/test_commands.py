@@ -117,7 +117,7 @@ def test_create_operator_says_which_file_is_missing(tmp_path: Path) -> None:
 def test_what_is_down_is_told_in_one_sentence(
     acme: Project, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
 ) -> None:
-    def be_down(_touched: object) -> None:
+    def be_down(_impacts: object) -> None:
         raise error
 
     monkeypatch.setattr(PolicyChange, "note", be_down)

@@ -29,7 +29,7 @@ from tenants.billing.models import (
 )
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
-from tenants.models import PolicyChange, PolicyPart, Touched
+from tenants.models import PolicyChange, PolicyImpact, PolicyPart
 from tenants.money import dollars, dollars_and_cents
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
@@ -309,7 +309,7 @@ def _post_payment(invoice: Invoice) -> None:
 
 def _tell_gateways(invoice: Invoice) -> None:
     """What a prepaid tenant may spend stands in the policy snapshot."""
-    PolicyChange.note([Touched(PolicyPart.TENANTS, str(invoice.tenant_id))])
+    PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(invoice.tenant_id))])
 
 
 def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> None:

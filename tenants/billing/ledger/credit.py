@@ -31,7 +31,7 @@ from tenants.billing.models import (
 )
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
-from tenants.models.policy_change import PolicyChange, PolicyPart, Touched
+from tenants.models.policy_change import PolicyChange, PolicyImpact, PolicyPart
 from tenants.money import dollars, dollars_and_cents
 
 _Entries = Callable[[Balances], Sequence[Entry]]
@@ -267,7 +267,7 @@ def _book(
             _check_paid_no_invoice(tenant_id, reference)
         _check_floors(posting.entries, held)
         post([posting])
-        PolicyChange.note([Touched(PolicyPart.TENANTS, str(tenant_id))])
+        PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(tenant_id))])
         return LedgerTransaction.objects.get(tenant=tenant_id, reference=reference)
 
 

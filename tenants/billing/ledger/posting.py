@@ -17,7 +17,7 @@ from django.db import connection, transaction
 
 from tenants.billing.ledger import balances
 from tenants.billing.models import CREDITS, AccountName, TransactionKind
-from tenants.models.policy_change import PolicyChange, PolicyPart, Touched
+from tenants.models.policy_change import PolicyChange, PolicyImpact, PolicyPart
 
 Balances = Mapping[AccountName, int]
 
@@ -80,7 +80,9 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
         transaction.on_commit(lambda: balances.tell_redis(spent), robust=True)
     # What went beyond the credit, as after a lost Redis, raises what may ever be spent.
     overdrawn = (each for each in prepaid if _total(of_tenants[each]) > _credit(held[each]))
-    PolicyChange.note((Touched(PolicyPart.TENANTS, str(each)) for each in overdrawn), at_once=False)
+    PolicyChange.note(
+        (PolicyImpact(PolicyPart.TENANTS, str(each)) for each in overdrawn), at_once=False
+    )
 
 
 def hold(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import WHOLE, PricePolicy
-from tenants.models.policy_change import AffectsPolicy, PolicyPart, PolicyQuerySet, Touched
+from tenants.models.policy_change import AffectsPolicy, PolicyImpact, PolicyPart, PolicyQuerySet
 from tenants.models.tier import Tier
 
 
@@ -178,8 +178,8 @@ class Price(TokenPrices, EffectiveDated, AffectsPolicy):
     def changed_at(self) -> datetime:
         return self.created_at if self.closed_at is None else self.closed_at
 
-    def touched(self) -> Touched:
-        return Touched(PolicyPart.MODELS)
+    def policy_impact(self) -> PolicyImpact:
+        return PolicyImpact(PolicyPart.MODELS)
 
     def to_policy(self) -> PricePolicy:
         return policy_of(self, self.effective_from, self.effective_until)

@@ -25,12 +25,12 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     AuditEvent,
     PolicyChange,
+    PolicyImpact,
     PolicyPart,
     PolicyVersion,
     Project,
     Quota,
     Tenant,
-    Touched,
     User,
 )
 
@@ -132,7 +132,7 @@ def test_two_that_change_policy_and_audited_rows_in_opposite_orders_both_commit(
     together = Barrier(2)
 
     def policy() -> None:
-        PolicyChange.note([Touched(PolicyPart.TENANTS, str(acme.tenant_id))])
+        PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(acme.tenant_id))])
 
     def one(project: Project, name: str, policy_first: bool) -> None:
         for number in range(rounds):

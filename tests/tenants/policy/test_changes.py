@@ -1,4 +1,4 @@
-"""Only what a change touched is written, in order, whoever writes at the same time."""
+"""Only what a change affects is written, in order, whoever writes at the same time."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
 from tenants.models.policy_change import MOST_ROWS
 from tenants.policy import writer
-from tenants.policy.rows import TouchedRows, touched_rows
+from tenants.policy.rows import AffectedRows, affected_rows
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -125,17 +125,17 @@ def test_an_overtaken_writer_starts_again(
     elsewhere: Callable[[Callable[[], object]], object],
 ) -> None:
     record = issue_api_key(acme).record
-    read = touched_rows
+    read = affected_rows
     overtaking = iter([True])
 
-    def read_and_be_overtaken(changes: list[PolicyChange]) -> TouchedRows:
+    def read_and_be_overtaken(changes: list[PolicyChange]) -> AffectedRows:
         rows = read(changes)  # without the revocation
         if next(overtaking, False):
             elsewhere(lambda: ApiKey.objects.get(id=record.id).revoke())
             assert decode_api_key(written(policy_redis, record)).refusal is not None
         return rows
 
-    monkeypatch.setattr(writer, "touched_rows", read_and_be_overtaken)
+    monkeypatch.setattr(writer, "affected_rows", read_and_be_overtaken)
     record.scopes = ["inference", "usage:read"]
     record.save(update_fields=["scopes"])
     row = decode_api_key(written(policy_redis, record))
