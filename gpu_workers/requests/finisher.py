@@ -12,9 +12,10 @@ from gpu_workers.frames.writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
+from gpu_workers.outbox.waste import waste_entry
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Requeued, UsageEntry
-from gpu_workers.requests.open_request import OpenRequest, failure, waste_entry
+from gpu_workers.requests.open_request import OpenRequest, failure
 from gpu_workers.transport import Transport
 
 ATTEMPTS_EXHAUSTED: Final = failure(

@@ -15,7 +15,6 @@ from gpu_workers.protocol.messages import (
     Terminal,
     TokenUsage,
     UsageEntry,
-    WasteEntry,
     WasteReason,
     WireError,
 )
@@ -209,28 +208,3 @@ class OpenRequest:
         envelope = self.envelope
         is_unseen = not envelope.stream or not self.completion_tokens
         return not self.is_cancelled and (is_unseen or envelope.is_resumable)
-
-
-def waste_entry(entry: UsageEntry, counted_elsewhere: int, reason: str) -> WasteEntry | None:
-    """Return what an attempt that did not end its request has generated; None if that is nothing,
-    or nobody's. `counted_elsewhere`: tokens of it that another attempt resumes from, or that a
-    record counts: all others are wasted."""
-    wasted = max(0, entry.usage.completion_tokens + entry.wasted_tokens - counted_elsewhere)
-    if not entry.is_billed or not (wasted or entry.generated_tokens):
-        return None
-    return WasteEntry(
-        request_id=entry.request_id,
-        attempt=entry.attempt,
-        tenant_id=entry.tenant_id,
-        project_id=entry.project_id,
-        api_key_id=entry.api_key_id,
-        tier=entry.tier,
-        pool=entry.pool,
-        model=entry.model,
-        adapter=entry.adapter,
-        worker_id=entry.worker_id,
-        completion_tokens=wasted,
-        reason=reason,
-        ended_at_ms=entry.finished_at_ms,
-        generated_tokens=entry.generated_tokens,
-    )

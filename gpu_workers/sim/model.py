@@ -4,7 +4,7 @@ import hashlib
 import random
 from typing import Final
 
-from gpu_workers.sim.endpoints.endpoint import SharedFields
+from gpu_workers.sim.endpoints.endpoint import BYTES_PER_PROMPT_TOKEN, SharedFields
 
 WORDS: Final = (  # noqa: SIM905 - easier to read
     "water gate turbine penstock river flow spill level pressure valve channel meter basin "
@@ -12,7 +12,6 @@ WORDS: Final = (  # noqa: SIM905 - easier to read
     "canal pump pipe bore crest runner nozzle vane guide drum float tide rain"
 ).split()
 MAX_TOKEN_BYTES: Final = max(len(word) for word in WORDS) + 1
-BYTES_PER_PROMPT_TOKEN: Final = 4
 
 
 def count_tokens(text: bytes) -> int:

@@ -32,9 +32,9 @@ _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: D
 
 
 def resync_lost_redis(redis: Redis) -> None:
-    """Ingest what workers and gateways that were live of late have sent again. Raises `RestoreNotReady`
-    until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in PostgreSQL, or
-    reserved."""
+    """Ingest what workers and gateways that were live of late have sent again. Raises
+    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in
+    PostgreSQL, or reserved."""
     _load_lost_functions(redis)
     missing = {*_missing_workers(redis), *_missing_gateways(redis)}
     if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:

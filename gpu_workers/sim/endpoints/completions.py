@@ -4,8 +4,13 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu_workers.sim.endpoints.endpoint import Content, SharedFields, SimEndpoint, SimRequest
-from gpu_workers.sim.model import BYTES_PER_PROMPT_TOKEN
+from gpu_workers.sim.endpoints.endpoint import (
+    BYTES_PER_PROMPT_TOKEN,
+    Content,
+    SharedFields,
+    SimEndpoint,
+    SimRequest,
+)
 
 # OpenAI's default of `max_tokens`, of this API alone.
 DEFAULT_MAX_TOKENS: Final = 16

@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 Content = dict[str, Any]
+
+# A prompt has one token for so many bytes of its text.
+BYTES_PER_PROMPT_TOKEN: Final = 4
 
 
 class StreamOptions(msgspec.Struct):

@@ -21,7 +21,7 @@ from gpu_workers.requests.open_requests import OpenRequests
 LOOK_EVERY_SECONDS: Final = 1.0
 REPORT_EVERY_SECONDS: Final = 60.0
 
-_log = structlog.get_logger("gpu_workers.outbox.engine_token_reporter")
+_log = structlog.get_logger("gpu_workers.requests.engine_token_reporter")
 
 
 class EngineTokenReporter:
