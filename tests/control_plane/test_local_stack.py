@@ -30,6 +30,7 @@ from control_plane.local_stack.services import (
 from control_plane.local_stack.settings import Ports, StackSettings
 from control_plane.local_stack.stack import Stack, accounts
 from control_plane.local_stack.supervisor import Supervisor
+from control_plane.private_files import write_private
 
 from tests.support.places import free_port
 from tests.support.polling import eventually_sync
@@ -87,7 +88,7 @@ def test_secrets_are_made_once_and_readable_by_us_only(tmp_path: Path) -> None:
 
 def test_a_secret_that_an_older_file_lacks_is_added_and_the_others_stay(tmp_path: Path) -> None:
     file = tmp_path / "secrets.env"
-    credentials.write_private(file, {"PENSTOCK_SECRET_KEY": "kept"})
+    write_private(file, {"PENSTOCK_SECRET_KEY": "kept"})
     secrets = credentials.load_or_create(file)
     assert secrets["PENSTOCK_SECRET_KEY"] == "kept"
     assert secrets["PENSTOCK_REDIS_PASSWORD"]

@@ -1,10 +1,9 @@
 """Secrets of a stack on one machine: made once, kept in `var/secrets.env`, readable by us only."""
 
-import os
 import secrets
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from control_plane.private_files import write_private
 from gpu_workers.config import read_env_file
 
 # What the web process and Celery are given; the rest is for the servers.
@@ -37,27 +36,3 @@ def load_or_create(file: Path) -> dict[str, str]:
     if complete != kept:
         write_private(file, complete)
     return complete
-
-
-def load_or_create_for(file: Path, names: Iterable[str]) -> dict[str, str]:
-    """A password for each name: the file's, or a new one that is added to it."""
-    kept = read_env_file(file) if file.exists() else {}
-    complete = kept | {name: secrets.token_urlsafe(24) for name in names if not kept.get(name)}
-    if complete != kept:
-        write_private(file, complete)
-    return complete
-
-
-def write_private(file: Path, values: Mapping[str, str]) -> None:
-    """KEY=value lines, in a file that only we can read."""
-    write_private_text(file, "".join(f"{name}={value}\n" for name, value in values.items()))
-
-
-def write_private_text(file: Path, text: str) -> None:
-    """A file of mode 0600 from its first moment, replaced as a whole."""
-    half = file.with_name(f"{file.name}.writing")
-    half.unlink(missing_ok=True)
-    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as lines:
-        lines.write(text)
-    half.replace(file)

@@ -28,6 +28,7 @@ from control_plane.local_stack.services import (
 )
 from control_plane.local_stack.settings import StackSettings
 from control_plane.local_stack.supervisor import Supervisor
+from control_plane.private_files import write_private, write_private_text
 from gpu_workers.config import read_env_file
 
 Say = Callable[[str], None]
@@ -130,9 +131,7 @@ class Stack:
                 return False
             self._make_way(say)
             servers, apps, workers = self._programs()
-            credentials.write_private_text(
-                self._worker_redis_url_file, self._servers.worker_redis_url()
-            )
+            write_private_text(self._worker_redis_url_file, self._servers.worker_redis_url())
             if not self.supervisor.is_running():
                 self._check_ports([*servers, *apps, *workers])
                 self.supervisor.start(
@@ -271,7 +270,7 @@ class Stack:
             "PENSTOCK_OPERATOR_EMAIL": seeded["operator_email"],
             "PENSTOCK_OPERATOR_PASSWORD": password,
         }
-        credentials.write_private(self.demo_env_file, lines)
+        write_private(self.demo_env_file, lines)
 
     def _manage(self, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
         command = [sys.executable, str(self.root / "manage.py"), *arguments]

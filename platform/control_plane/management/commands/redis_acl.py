@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from control_plane import redis_acl
-from control_plane.local_stack import credentials
+from control_plane.private_files import load_or_create_passwords
 from control_plane.redis_acl import RedisUser
 
 
@@ -52,7 +52,7 @@ def _passwords_of_workers(pools: list[str], file: Path | None) -> dict[str, str]
     if file is None:
         raise CommandError("--pool needs --worker-passwords, the file of its workers' password.")
     try:
-        return credentials.load_or_create_for(file, pools)
+        return load_or_create_passwords(file, pools)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(
             f"--worker-passwords: {file} cannot be read or written: {error}"
