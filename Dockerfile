@@ -38,19 +38,18 @@ CMD ["python", "-m", "uvicorn", "control_plane.asgi:application", "--host", "0.0
 # build of torch is found. `--build-arg PENSTOCK_TORCH_CPU_INDEX=...` names another index for it.
 FROM base AS engine-packages
 COPY requirements requirements
-COPY platform/control_plane/__init__.py platform/control_plane/__init__.py
-COPY platform/control_plane/local_stack platform/control_plane/local_stack
+COPY platform/local_stack platform/local_stack
 
 FROM engine-packages AS engine-cpu-packages
 RUN apt-get update && apt-get install -y --no-install-recommends libnuma1 \
     && rm -rf /var/lib/apt/lists/*
 ARG PENSTOCK_TORCH_CPU_INDEX
 RUN PENSTOCK_ENGINE=cpu PYTHONPATH=platform \
-    python -m control_plane.local_stack.bootstrap --engine-only --root /app
+    python -m local_stack.bootstrap --engine-only --root /app
 
 FROM engine-packages AS engine-cuda-packages
 RUN PENSTOCK_ENGINE=cuda PYTHONPATH=platform \
-    python -m control_plane.local_stack.bootstrap --engine-only --root /app
+    python -m local_stack.bootstrap --engine-only --root /app
 
 FROM base AS worker
 COPY gpu_workers gpu_workers

@@ -3,9 +3,9 @@
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 	"$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& command -v "$$name" && break; done || true)
-BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m control_plane.local_stack.bootstrap
+BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstrap
 PY = .venv/bin/python
-STACK = PYTHONPATH=.:platform $(PY) -m control_plane.local_stack
+STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
 .PHONY: up test check bench bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
@@ -82,7 +82,7 @@ environments:
 # Resolve the dependencies of pyproject.toml again.
 lock:
 	@$(BOOTSTRAP) --control-plane-only
-	@PYTHONPATH=.:platform $(PY) -m control_plane.local_stack.locks
+	@PYTHONPATH=.:platform $(PY) -m local_stack.locks
 
 # Train the demo model again from its generator and seed, then hold it to its bar.
 demo-model: environments

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
-from control_plane.local_stack.services import guarded
+from local_stack.services import guarded
 
 from tests.support.places import LOOPBACK, ROOT, free_port
 

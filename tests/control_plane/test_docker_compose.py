@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from control_plane.env import Settings
-from control_plane.local_stack import programs
 from django.core.management import get_commands
+from local_stack import programs
 
 from gpu_workers.config import WorkerConfig
 from tests.support.places import ROOT

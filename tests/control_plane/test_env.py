@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from control_plane.env import GatewayEnvironment, InvalidSettings, Settings
-from control_plane.local_stack.settings import Ports
+from local_stack.settings import Ports
 
 from gpu_workers.config import WorkerConfig
 from tests.support.places import ROOT

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from control_plane import redis_acl
-from control_plane.local_stack.services import RedisServer, find_redis
 from django.core.management import CommandError, call_command
+from local_stack.services import RedisServer, find_redis
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 

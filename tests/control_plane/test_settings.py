@@ -87,7 +87,7 @@ def test_celery_knows_every_task_that_its_clock_asks_for() -> None:
 
 def test_every_task_of_the_clock_goes_to_a_queue_that_a_worker_of_make_up_takes() -> None:
     from control_plane.celery import app
-    from control_plane.local_stack.programs import celery_programs
+    from local_stack.programs import celery_programs
 
     taken = set()
     for program in celery_programs(Path("schedule")):

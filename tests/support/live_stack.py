@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from control_plane.local_stack.settings import Ports, StackSettings
-from control_plane.local_stack.stack import Stack
+from local_stack.settings import Ports, StackSettings
+from local_stack.stack import Stack
 
 from gpu_workers.config import read_env_file
 from tests.support.places import ROOT, free_port

@@ -23,7 +23,7 @@ from tests.support.places import LOOPBACK, ROOT, free_port
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
 from control_plane import redis_acl  # noqa: E402
-from control_plane.local_stack.services import (  # noqa: E402
+from local_stack.services import (  # noqa: E402
     PostgresServer,
     RedisServer,
     find_postgres,

@@ -17,8 +17,8 @@ from xmlrpc.client import Fault, ServerProxy
 
 from supervisor.xmlrpc import SupervisorTransport
 
-from control_plane.local_stack.programs import Program
-from control_plane.local_stack.services import ServiceError, guarded
+from local_stack.programs import Program
+from local_stack.services import ServiceError, guarded
 
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes, and supervisord adds its process id for a while
 RETRIES = 1_000_000  # it never gives up; each retry waits a second longer than the last

@@ -6,14 +6,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from control_plane import redis_acl
-from control_plane.local_stack.programs import (
+
+from local_stack.programs import (
     DISPATCH_REDIS,
     POSTGRES,
     REDIS,
     Program,
     server_program,
 )
-from control_plane.local_stack.services import (
+from local_stack.services import (
     LOOPBACK,
     PostgresServer,
     RedisServer,
@@ -21,7 +22,7 @@ from control_plane.local_stack.services import (
     find_redis,
     unprivileged_user,
 )
-from control_plane.local_stack.settings import Ports, StackSettings
+from local_stack.settings import Ports, StackSettings
 
 URL_VARIABLES = {
     DISPATCH_REDIS: "PENSTOCK_DISPATCH_REDIS_URL",

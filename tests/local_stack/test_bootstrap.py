@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from control_plane.local_stack import bootstrap, lock_files
-from control_plane.local_stack.bootstrap import BootstrapError, Environment
-from control_plane.local_stack.install_errors import explain_os_error, explain_pip
+from local_stack import bootstrap, lock_files
+from local_stack.bootstrap import BootstrapError, Environment
+from local_stack.install_errors import explain_os_error, explain_pip
 
 from tests.support.places import ROOT
 
@@ -100,8 +100,7 @@ def test_another_python_that_can_is_found(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
     script = (
-        f"import sys; sys.path.insert(0, {str(ROOT / 'platform')!r}); "
-        "import control_plane.local_stack.bootstrap"
+        f"import sys; sys.path.insert(0, {str(ROOT / 'platform')!r}); import local_stack.bootstrap"
     )
     subprocess.run([sys.executable, "-I", "-S", "-c", script], check=True)
 

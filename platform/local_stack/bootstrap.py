@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from control_plane.local_stack import lock_files
-from control_plane.local_stack.install_errors import explain_os_error, explain_pip
+from local_stack import lock_files
+from local_stack.install_errors import explain_os_error, explain_pip
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 GIGABYTE = 10**9
 
 # The one place where a package index is named. Public indexes carry no `+cpu` build of torch, so

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import redis
 
-from control_plane.local_stack.services import LOOPBACK, ServiceError
-from control_plane.local_stack.supervisor import ProgramState, Supervisor
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.protocol.redis_url import connect
+from local_stack.services import LOOPBACK, ServiceError
+from local_stack.supervisor import ProgramState, Supervisor
 
 TIMEOUT_SECONDS = 900.0
 TELL_EVERY_SECONDS = 5.0

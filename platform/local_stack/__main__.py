@@ -1,4 +1,4 @@
-"""`python -m control_plane.local_stack WORD`, behind the words of the Makefile."""
+"""`python -m local_stack WORD`, behind the words of the Makefile."""
 
 import argparse
 import os
@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from control_plane.local_stack.bootstrap import ROOT
-from control_plane.local_stack.services import ServiceError
-from control_plane.local_stack.settings import StackSettings
-from control_plane.local_stack.stack import Stack, accounts
 from gpu_workers.config import read_env_file
+from local_stack.bootstrap import ROOT
+from local_stack.services import ServiceError
+from local_stack.settings import StackSettings
+from local_stack.stack import Stack, accounts
 
 
 def main(arguments: Sequence[str]) -> int:

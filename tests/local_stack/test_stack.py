@@ -16,10 +16,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from control_plane.local_stack import credentials, processes, programs, services
-from control_plane.local_stack.own_servers import OwnServers
-from control_plane.local_stack.programs import Program
-from control_plane.local_stack.services import (
+from control_plane.private_files import write_private
+from local_stack import credentials, processes, programs, services
+from local_stack.own_servers import OwnServers
+from local_stack.programs import Program
+from local_stack.services import (
     ServiceError,
     ServiceUser,
     find_postgres,
@@ -27,10 +28,9 @@ from control_plane.local_stack.services import (
     guarded,
     unprivileged_user,
 )
-from control_plane.local_stack.settings import Ports, StackSettings
-from control_plane.local_stack.stack import Stack, accounts
-from control_plane.local_stack.supervisor import Supervisor
-from control_plane.private_files import write_private
+from local_stack.settings import Ports, StackSettings
+from local_stack.stack import Stack, accounts
+from local_stack.supervisor import Supervisor
 
 from tests.support.places import free_port
 from tests.support.polling import eventually_sync
@@ -65,9 +65,7 @@ def test_gpu_groups_can_be_given(tmp_path: Path) -> None:
 
 
 def test_gpus_are_dealt_out_in_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(
-        "control_plane.local_stack.settings._gpus", lambda _: [str(gpu) for gpu in range(5)]
-    )
+    monkeypatch.setattr("local_stack.settings._gpus", lambda _: [str(gpu) for gpu in range(5)])
     environ = {"PENSTOCK_TENSOR_PARALLEL_SIZE": "2"}
     assert StackSettings.read(tmp_path, environ).gpu_groups == ("0,1", "2,3")
     environ |= {"PENSTOCK_PIPELINE_PARALLEL_SIZE": "3"}

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from control_plane.local_stack.credentials import NOT_FOR_WORKERS
-from control_plane.local_stack.services import (
+from local_stack.credentials import NOT_FOR_WORKERS
+from local_stack.services import (
     LOOPBACK,
     PostgresServer,
     RedisServer,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from control_plane.local_stack.bootstrap import ROOT, TORCH_CPU_INDEX
+from local_stack.bootstrap import ROOT, TORCH_CPU_INDEX
 
 COMMON = [
     *("--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--no-annotate"),

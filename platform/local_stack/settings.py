@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Self
 
-from control_plane.local_stack.services import ServiceError
 from gpu_workers.config import read_env_file
+from local_stack.services import ServiceError
 
 
 @dataclass(frozen=True, kw_only=True)

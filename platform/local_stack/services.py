@@ -20,9 +20,9 @@ from urllib.parse import quote
 
 import psycopg
 import redis
-
 from control_plane.database_roles import prepare_database
 from control_plane.redis_acl import RedisUser, acl_file
+
 from tenants.isolation.roles import OWNER_ROLE, WEB_ROLE
 
 GUARD = Path(__file__).with_name("guard.py")

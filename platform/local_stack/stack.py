@@ -15,21 +15,22 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from control_plane.local_stack import credentials, processes, programs
-from control_plane.local_stack.first_completion import FirstCompletion, is_healthy
-from control_plane.local_stack.own_servers import OwnServers
-from control_plane.local_stack.programs import Program
-from control_plane.local_stack.services import (
+from control_plane.private_files import write_private, write_private_text
+
+from gpu_workers.config import read_env_file
+from local_stack import credentials, processes, programs
+from local_stack.first_completion import FirstCompletion, is_healthy
+from local_stack.own_servers import OwnServers
+from local_stack.programs import Program
+from local_stack.services import (
     LOOPBACK,
     PostgresServer,
     RedisServer,
     ServiceError,
     unprivileged_user,
 )
-from control_plane.local_stack.settings import StackSettings
-from control_plane.local_stack.supervisor import Supervisor
-from control_plane.private_files import write_private, write_private_text
-from gpu_workers.config import read_env_file
+from local_stack.settings import StackSettings
+from local_stack.supervisor import Supervisor
 
 Say = Callable[[str], None]
 # Lines of demo.env that say what a stack is, not how it shall be: a shell may have sourced them.

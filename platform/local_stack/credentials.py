@@ -4,6 +4,7 @@ import secrets
 from pathlib import Path
 
 from control_plane.private_files import write_private
+
 from gpu_workers.config import read_env_file
 
 # What the web process and Celery are given; the rest is for the servers.
