@@ -39,6 +39,8 @@ CMD ["python", "-m", "uvicorn", "control_plane.asgi:application", "--host", "0.0
 FROM base AS engine-packages
 COPY requirements requirements
 COPY platform/local_stack platform/local_stack
+# Compiled once here: the image itself is never written to.
+ENV UV_COMPILE_BYTECODE=1
 
 FROM engine-packages AS engine-cpu-packages
 RUN apt-get update && apt-get install -y --no-install-recommends libnuma1 \

