@@ -20,7 +20,7 @@ NOT_FOR_WORKERS = (
 
 
 def load_or_create(file: Path) -> dict[str, str]:
-    """The secrets by variable name. What an older file lacks is made and added."""
+    """Return the secrets by variable name; what the file lacks is made and added to it."""
     kept = read_env_file(file) if file.exists() else {}
     made = {
         "PENSTOCK_SECRET_KEY": secrets.token_urlsafe(48),

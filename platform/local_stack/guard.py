@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Never returns where the command can be run."""
+    """Become the command; raises `OSError` if it cannot be run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--user", type=_parse_user, help="UID:GID to run the command as")
     parser.add_argument("--signal", default="TERM", help="sent when the parent dies")
@@ -39,7 +39,7 @@ def become(uid: int, gid: int) -> None:
 
 
 def die_with_parent(death_signal: signal.Signals, parent: int) -> None:
-    """Ask the kernel for a signal at the parent's death; exits if it died before we asked."""
+    """Ask the kernel for a signal at the parent's death; exits if the parent has died already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")

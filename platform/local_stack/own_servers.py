@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from control_plane import redis_acl
 
+from local_stack.postgres_server import PostgresServer, find_postgres
 from local_stack.programs import (
     DISPATCH_REDIS,
     POSTGRES,
@@ -14,14 +15,8 @@ from local_stack.programs import (
     Program,
     server_program,
 )
-from local_stack.services import (
-    LOOPBACK,
-    PostgresServer,
-    RedisServer,
-    find_postgres,
-    find_redis,
-    unprivileged_user,
-)
+from local_stack.redis_server import RedisServer, find_redis
+from local_stack.services import LOOPBACK, unprivileged_user
 from local_stack.settings import Ports, StackSettings
 
 URL_VARIABLES = {
@@ -54,7 +49,7 @@ class OwnServers:
         }
 
     def urls(self) -> dict[str, str]:
-        """By variable: ours, or the one that was given."""
+        """Return the servers' URLs by variable: ours, or the one that was given."""
         urls = {
             variable: self.by_name[name].url if name in self.by_name else str(self._given[name])
             for name, variable in URL_VARIABLES.items()
@@ -64,38 +59,39 @@ class OwnServers:
         return urls
 
     def worker_redis_url(self) -> str:
-        """The dispatch Redis as the user of our GPU workers' pool; a given one as it was given."""
+        """Return our GPU workers' URL of the dispatch Redis: their pool's user's if it is ours."""
         dispatch = self._own_dispatch_redis()
         if dispatch is None:
             return str(self._given[DISPATCH_REDIS])
         return dispatch.url_of(redis_acl.worker_name(self._settings.pool))
 
     def rules(self) -> list[str]:
-        """What our dispatch Redis is told of its users; a running one keeps what it was told."""
+        """Return the users' rules that our dispatch Redis is started with."""
         dispatch = self._own_dispatch_redis()
         return [] if dispatch is None else redis_acl.acl_file(dispatch.users).splitlines()
 
     def owner_database_url(self) -> str | None:
-        """What `migrate` signs in with: ours, or the one that was given."""
+        """Return what `migrate` signs in with: ours, or the one that was given."""
         server = self.by_name.get(POSTGRES)
         if isinstance(server, PostgresServer):
             return server.owner_url
         return self._settings.owner_database_url
 
     def programs(self) -> list[Program]:
+        """Return how supervisord runs ours."""
         return [
             server_program(name, server, Ports.variable(_setting(name)))
             for name, server in self.by_name.items()
         ]
 
     def wait(self, kind: type[PostgresServer] | type[RedisServer]) -> None:
-        """Until all of a kind answer."""
+        """Wait until all of a kind answer; raises `ServiceError` if one does not in time."""
         for server in self.by_name.values():
             if isinstance(server, kind):
                 server.wait()
 
     def _is_ours(self, name: str, url: str) -> bool:
-        """A URL out of our own demo.env names our own server, not one to use in its place."""
+        """Return whether a URL names our own server, as demo.env does, not one to use instead."""
         place = urlsplit(url)
         is_here = (place.hostname, place.port) == (LOOPBACK, self._port(name))
         password = "postgres_web" if name == POSTGRES else name
@@ -129,7 +125,7 @@ class OwnServers:
         )
 
     def _dispatch_users(self) -> tuple[redis_acl.RedisUser, ...]:
-        """The control plane's first: people's own workers join with it, by demo.env."""
+        """Return the users; people's own workers join as the first one, by demo.env."""
         return (
             redis_acl.control_plane(self._password(DISPATCH_REDIS)),
             redis_acl.gateway(self._password("gateway_redis")),

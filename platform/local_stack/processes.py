@@ -7,7 +7,6 @@ always run in their folder. vLLM would too; SPT_NOENV tells its title setter not
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,12 +16,12 @@ PROC = Path("/proc")
 
 
 def marker_environ(stack_id: str) -> dict[str, str]:
-    """What each process of a stack has in its environment."""
+    """Return what each process of a stack has in its environment."""
     return {MARKER: stack_id, "SPT_NOENV": "1"}
 
 
 def belonging_to(stack_id: str, folders: Iterable[Path], proc: Path = PROC) -> list[int]:
-    """Process ids of the stack, ourselves and our ancestors left out."""
+    """Return the stack's process ids, without ourselves and our ancestors."""
     entry = f"{MARKER}={stack_id}".encode()
     places = [os.path.realpath(folder) for folder in folders]
     ours = _ancestors(proc)
@@ -42,7 +41,10 @@ def belonging_to(stack_id: str, folders: Iterable[Path], proc: Path = PROC) -> l
 
 
 def end_all(stack_id: str, folders: Iterable[Path], grace_seconds: float = 10.0) -> list[int]:
-    """TERM, then KILL, until none is left; the ids of those that there were."""
+    """Send TERM, then KILL, until none is left; returns the ids of those there were.
+
+    Raises `RuntimeError` if one survives.
+    """
     places = list(folders)
     left = first = belonging_to(stack_id, places)
     deadline = time.monotonic() + grace_seconds
@@ -55,42 +57,8 @@ def end_all(stack_id: str, folders: Iterable[Path], grace_seconds: float = 10.0)
         time.sleep(0.1)
         left = belonging_to(stack_id, places)
     if left:
-        raise RuntimeError(f"Processes {left} do not end, not even by SIGKILL: look at them.")
+        raise RuntimeError(f"Processes {left} survive SIGKILL: end them by hand.")
     return first
-
-
-def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def holder_of(port: int, proc: Path = PROC) -> str:
-    """Who listens on a port, as `name (process id)`, or empty where that cannot be seen."""
-    inodes = set()
-    for table in ("net/tcp", "net/tcp6"):
-        try:
-            rows = (proc / table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for columns in map(str.split, rows):
-            is_listening = columns[3] == "0A"
-            if is_listening and int(columns[1].rpartition(":")[2], 16) == port:
-                inodes.add(f"socket:[{columns[9]}]")
-    for process in proc.iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
-        except OSError:
-            continue
-    return ""
 
 
 def _stands_in(process: Path, places: list[str]) -> bool:
@@ -103,7 +71,7 @@ def _is_zombie(process: Path) -> bool:
 
 
 def _ancestors(proc: Path) -> set[int]:
-    """A shell of `make shell` bears the marker too, and may be the one that says `make down`."""
+    """Return us and our ancestors: a `make shell` bears the mark, and may run `make down`."""
     ours = set()
     pid = os.getpid()
     while pid > 1 and pid not in ours:

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_stack.credentials import NOT_FOR_WORKERS
-from local_stack.services import (
-    LOOPBACK,
-    PostgresServer,
-    RedisServer,
-    guarded,
-)
+from local_stack.postgres_server import PostgresServer
+from local_stack.redis_server import RedisServer
+from local_stack.services import LOOPBACK, guarded
 
 WEB = "web"
 POSTGRES = "postgres"
@@ -36,6 +33,7 @@ class Program:
 
 
 def server_program(name: str, server: PostgresServer | RedisServer, port_variable: str) -> Program:
+    """Return how supervisord runs a server."""
     return Program(
         name=name,
         command=server.command,
@@ -46,7 +44,7 @@ def server_program(name: str, server: PostgresServer | RedisServer, port_variabl
 
 
 def web_program(port: int) -> Program:
-    """The gateway, the websocket door and Django in one uvicorn process."""
+    """Return the gateway, the websocket door and Django in one uvicorn process."""
     uvicorn = [sys.executable, "-m", "uvicorn", "control_plane.asgi:application"]
     uvicorn += ["--host", LOOPBACK, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
     uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "131072", "--no-access-log"]
@@ -64,7 +62,7 @@ def web_program(port: int) -> Program:
 
 
 def celery_programs(schedule_file: Path) -> list[Program]:
-    """The workers of periodic jobs, and the clock that asks for them."""
+    """Return the workers of periodic jobs and of webhooks, and the clock that asks for them."""
     celery = [sys.executable, "-m", "celery", "--app", "control_plane.celery"]
     worker = [*celery, "worker", "--concurrency", "1", "--loglevel", "INFO", "--without-gossip"]
     worker += ["--without-mingle", "--hostname", "local@penstock"]
@@ -90,7 +88,7 @@ def celery_programs(schedule_file: Path) -> list[Program]:
 
 
 def collector_program(root: Path) -> Program:
-    """Moves usage from the dispatch Redis to PostgreSQL."""
+    """Return what moves usage from the dispatch Redis to PostgreSQL."""
     manage = [sys.executable, str(root / "manage.py"), "collect_usage"]
     return Program(name="collector", command=guarded(manage))
 
@@ -104,9 +102,12 @@ def worker_programs(
     redis_url_file: Path,
     outbox_folder: Path,
 ) -> list[Program]:
-    """One GPU worker per group. Its name is that of its slot, so a restarted worker fences the
-    incarnation before it; it ends its engine's processes itself, in order. It comes to the dispatch
-    Redis as its pool's user, and is not told the control plane's secrets."""
+    """Return one GPU worker per group.
+
+    Its name is that of its slot, so a restarted worker fences the incarnation before it. It ends
+    its engine's processes itself, in order. It signs in to the dispatch Redis as its pool's user,
+    and is not told the control plane's secrets.
+    """
     programs = []
     for number, devices in enumerate(groups):
         environ = dict.fromkeys(NOT_FOR_WORKERS, "") | {

@@ -28,11 +28,12 @@ class Ports:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
+        """Read the ports; raises `ServiceError` for what is none."""
         return cls(**{each.name: _port(environ, each.name) for each in fields(cls)})
 
     @staticmethod
     def variable(name: str) -> str:
-        """The environment variable that sets a port."""
+        """Return the environment variable that sets a port."""
         return f"PENSTOCK_{name.upper()}_PORT"
 
 
@@ -62,7 +63,7 @@ class StackSettings:
 
     @classmethod
     def read(cls, root: Path, environ: Mapping[str, str]) -> Self:
-        """From `environ` over the checkout's `.env`; raises `ServiceError` for what is wrong."""
+        """Read `environ` over the checkout's `.env`; raises `ServiceError` for what is wrong."""
         dotenv = root / ".env"
         merged = (read_env_file(dotenv) if dotenv.exists() else {}) | dict(environ)
         merged = _with_files_read(merged)
@@ -80,8 +81,10 @@ class StackSettings:
 
 
 def _with_files_read(environ: Mapping[str, str]) -> dict[str, str]:
-    """PENSTOCK_..._FILE replaced by what the file holds, since we make URLs and secrets of our own
-    for what is not given."""
+    """Replace each PENSTOCK_..._FILE by what its file holds; what is not given we make ourselves.
+
+    Raises `ServiceError` if a file cannot be read, or its variable is given as well.
+    """
     read = dict(environ)
     for variable, path in environ.items():
         name = variable.removesuffix("_FILE")
@@ -110,7 +113,10 @@ def _port(environ: Mapping[str, str], name: str) -> int:
 
 
 def _gpu_groups(environ: Mapping[str, str]) -> tuple[str | None, ...]:
-    """PENSTOCK_GPU_GROUPS ("0,1;2,3"), else all GPUs in groups of tensor x pipeline parallel."""
+    """Return PENSTOCK_GPU_GROUPS ("0,1;2,3"), else all GPUs in groups of tensor x pipeline size.
+
+    Raises `ServiceError` if a size is no number, or there are too few GPUs.
+    """
     given = environ.get("PENSTOCK_GPU_GROUPS", "")
     if given:
         return tuple(group.strip() for group in given.split(";") if group.strip())

@@ -21,14 +21,11 @@ from gpu_workers.config import read_env_file
 from local_stack import credentials, processes, programs
 from local_stack.first_completion import FirstCompletion, is_healthy
 from local_stack.own_servers import OwnServers
+from local_stack.ports import check_free
+from local_stack.postgres_server import PostgresServer
 from local_stack.programs import Program
-from local_stack.services import (
-    LOOPBACK,
-    PostgresServer,
-    RedisServer,
-    ServiceError,
-    unprivileged_user,
-)
+from local_stack.redis_server import RedisServer
+from local_stack.services import LOOPBACK, ServiceError, unprivileged_user
 from local_stack.settings import StackSettings
 from local_stack.supervisor import Supervisor
 
@@ -134,7 +131,7 @@ class Stack:
             servers, apps, workers = self._programs()
             write_private_text(self._worker_redis_url_file, self._servers.worker_redis_url())
             if not self.supervisor.is_running():
-                self._check_ports([*servers, *apps, *workers])
+                check_free([*servers, *apps, *workers])
                 self.supervisor.start(
                     [*servers, *apps, *workers], self.environ, dies_with_us=self._dies_with_us
                 )
@@ -205,17 +202,6 @@ class Stack:
             self.supervisor.shut_down()
         left = processes.end_all(self.stack_id, [self.data_folder])
         return bool(states or left)
-
-    def _check_ports(self, wanted: list[Program]) -> None:
-        for program in wanted:
-            if program.port is None or processes.is_free(program.port):
-                continue
-            holder = processes.holder_of(program.port)
-            raise ServiceError(
-                f"Port {program.port}, which {program.name} needs, is taken"
-                f"{f' by {holder}' if holder else ''}: stop that, or choose another port, "
-                f"e.g. {program.port_variable}={program.port + 1} make up."
-            )
 
     # Parts ---------------------------------------------------------------------------------------
 

@@ -59,7 +59,10 @@ class Supervisor:
     def start(
         self, programs: Iterable[Program], environ: Mapping[str, str], *, dies_with_us: bool = False
     ) -> None:
-        """Write the configuration and start supervisord with no program running yet."""
+        """Write the configuration and start supervisord with no program running yet.
+
+        Raises `ServiceError` if it does not start.
+        """
         self.config_file.write_text(self.render(programs))
         command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self.config_file)]
         output = self._log / "supervisord.out"
@@ -89,12 +92,13 @@ class Supervisor:
         while not self.is_running():
             if time.monotonic() > deadline:
                 said = output.read_text(errors="replace").strip().splitlines() or [
-                    "it said nothing"
+                    "no reason given"
                 ]
                 raise ServiceError(f"supervisord did not start: {said[-1]}; see {self._log}.")
             time.sleep(0.05)
 
     def is_running(self) -> bool:
+        """Return whether supervisord answers."""
         try:
             self._call("getState")
         except _GONE:
@@ -102,7 +106,7 @@ class Supervisor:
         return True
 
     def states(self) -> dict[str, ProgramState]:
-        """By program name; empty if supervisord does not run."""
+        """Return the states by program name; empty if supervisord does not run."""
         try:
             rows = cast("list[dict[str, Any]]", self._call("getAllProcessInfo"))
         except _GONE:
@@ -118,7 +122,7 @@ class Supervisor:
         }
 
     def start_programs(self, programs: Iterable[Program]) -> None:
-        """Those that do not run already, in order, without waiting for them."""
+        """Start those that do not run, in order, without waiting; raises `ServiceError`."""
         states = self.states()
         for program in programs:
             if program.name in states and states[program.name].is_down:
@@ -130,7 +134,7 @@ class Supervisor:
                     ) from fault
 
     def stop_programs(self, names: Iterable[str], timeout_seconds: float) -> None:
-        """All at once; returns when they are down or the time is over."""
+        """Stop all at once; returns when they are down or the time is over."""
         wanted = set(names)
         for name, state in self.states().items():
             if name in wanted and not state.is_down:
@@ -145,7 +149,7 @@ class Supervisor:
             time.sleep(0.1)
 
     def shut_down(self, timeout_seconds: float = 20.0) -> None:
-        """End supervisord itself; quiet if it does not run."""
+        """End supervisord itself; does nothing if it does not run."""
         try:
             self._call("shutdown")
         except (*_GONE, Fault):
@@ -157,7 +161,7 @@ class Supervisor:
             self._child.wait(timeout=timeout_seconds)
 
     def render(self, programs: Iterable[Program]) -> str:
-        """The configuration file's text."""
+        """Return the configuration file's text."""
         sections = [
             _section("unix_http_server", {"file": str(self._socket()), "chmod": "0700"}),
             _section(
@@ -208,7 +212,7 @@ class Supervisor:
         return _section(f"program:{program.name}", options)
 
     def _socket(self) -> Path:
-        """In our own folder, or in a short one recorded there if that path is too long."""
+        """Return a path in our own folder, or in a short one recorded there if that is too long."""
         path = self._run / "supervisor.sock"
         if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
             return path
@@ -231,6 +235,6 @@ def _section(name: str, options: Mapping[str, str]) -> str:
 
 
 def _quote(word: str) -> str:
-    """Double quotes, since supervisord reads `;` after a space as a comment and splits like sh."""
+    """Quote a word: supervisord reads `;` after a space as a comment and splits like sh."""
     plain = word and all(letter.isalnum() or letter in "-_./:=@," for letter in word)
     return word if plain else '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"'))

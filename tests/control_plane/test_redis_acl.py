@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from control_plane import redis_acl
 from django.core.management import CommandError, call_command
-from local_stack.services import RedisServer, find_redis
+from local_stack.redis_server import RedisServer, find_redis
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 

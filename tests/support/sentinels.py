@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from local_stack.services import find_redis
+from local_stack.redis_server import find_redis
 from redis import Redis
 from redis.exceptions import RedisError
 

@@ -23,13 +23,9 @@ from tests.support.places import LOOPBACK, ROOT, free_port
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
 from control_plane import redis_acl  # noqa: E402
-from local_stack.services import (  # noqa: E402
-    PostgresServer,
-    RedisServer,
-    find_postgres,
-    find_redis,
-    unprivileged_user,
-)
+from local_stack.postgres_server import PostgresServer, find_postgres  # noqa: E402
+from local_stack.redis_server import RedisServer, find_redis  # noqa: E402
+from local_stack.services import unprivileged_user  # noqa: E402
 
 
 class TestServers:
