@@ -10,8 +10,9 @@ STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 .PHONY: up test check bench bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
-up: environments
-	@$(STACK) up
+# The engine's packages are still being installed while the rest starts.
+up:
+	@$(BOOTSTRAP) --up
 
 test: environments
 	@$(PY) -m pytest -n 2 --dist loadgroup

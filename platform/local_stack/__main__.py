@@ -1,19 +1,24 @@
 """`python -m local_stack WORD`, behind the words of the Makefile."""
 
 import argparse
+import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpu_workers.config import read_env_file
 from local_stack.bootstrap import ROOT
+from local_stack.environments import engine_environment
+from local_stack.install_errors import InstallError
+from local_stack.progress import Progress
 from local_stack.services import ServiceError
 from local_stack.settings import StackSettings
-from local_stack.stack import Stack, accounts
+from local_stack.stack import Stack
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Do what a word of the Makefile asks for; returns the exit status."""
     parser = argparse.ArgumentParser(prog="local_stack", description="Penstock on this machine.")
     parser.add_argument("word", choices=["up", "down", "status", "env", "shell"])
     word = parser.parse_args(arguments).word
@@ -22,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         return {"up": _up, "down": _down, "status": _status, "env": _env, "shell": _shell}[word](
             stack
         )
-    except ServiceError as problem:
+    except (ServiceError, InstallError) as problem:
         return _complain(str(problem))
     except PermissionError as error:
         return _complain(
@@ -31,22 +36,28 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _complain(f"{error.strerror}: {error.filename}.")
     except KeyboardInterrupt:
-        return _complain("Interrupted; `make up` goes on from here, `make down` stops it.", 130)
+        return _complain(
+            "Interrupted. `make up` continues from here, `make down` stops everything.", 130
+        )
 
 
 def _up(stack: Stack) -> int:
     began = time.monotonic()
-    if not stack.up(_say):
+    with Progress(sys.stdout) as progress:
+        was_down = stack.up(progress, engine_environment())
+    if not was_down:
         _say(f"Penstock is up: {stack.url}/ (keys and accounts: {stack.demo_env_file})")
         return 0
-    _say(f"Up after {time.monotonic() - began:.0f} s.\n")
+    _say(f"Started in {time.monotonic() - began:.0f} s.\n")
     for line in accounts(read_env_file(stack.demo_env_file)):
         _say(line)
     return 0
 
 
 def _down(stack: Stack) -> int:
-    _say("Stopped; the data is kept." if stack.down(_say) else "Penstock was not running.")
+    with Progress(sys.stdout) as progress:
+        was_up = stack.down(progress)
+    _say("Stopped. The data is kept." if was_up else "Penstock is not running.")
     return 0
 
 
@@ -58,7 +69,7 @@ def _status(stack: Stack) -> int:
 
 
 def _env(stack: Stack) -> int:
-    """The services' settings as lines, for a program that wants to be told the same."""
+    """Print the services' settings as KEY=value lines, for programs that need them."""
     for name, value in stack.environ.items():
         if name.startswith("PENSTOCK_"):
             _say(f"{name}={value}")
@@ -66,9 +77,31 @@ def _env(stack: Stack) -> int:
 
 
 def _shell(stack: Stack) -> int:
-    """A shell for manage.py, with the settings of the stack."""
+    """Become a shell that has the settings of the stack in its environment."""
     shell = os.environ.get("SHELL", "/bin/sh")
     os.execvpe(shell, [shell], {**os.environ, **stack.environ})  # noqa: S606
+
+
+def accounts(demo_env: Mapping[str, str]) -> list[str]:
+    """Return what `make up` prints at its end: address, accounts, a line to paste."""
+    body = {
+        "model": demo_env["PENSTOCK_MODEL"],
+        "stream": True,
+        "messages": [{"role": "user", "content": "What is Penstock?"}],
+    }
+    url, key = demo_env["PENSTOCK_URL"], demo_env["PENSTOCK_ACME_KEY"]
+    return [
+        f"Penstock is up: {url}/",
+        f"  operator  {demo_env['PENSTOCK_OPERATOR_EMAIL']}  "
+        f"{demo_env['PENSTOCK_OPERATOR_PASSWORD']}  ({url}/admin/)",
+        f"  Acme      {key}",
+        f"  Globex    {demo_env['PENSTOCK_GLOBEX_KEY']}",
+        "Paste this to stream a completion:",
+        "",
+        f"curl -N {url}/v1/chat/completions -H 'Authorization: Bearer {key}' "
+        f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'",
+        "",
+    ]
 
 
 def _say(line: str) -> None:

@@ -15,6 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - run by any Python
     )
 
 import argparse
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,10 +37,13 @@ def main(arguments: Sequence[str]) -> int:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--control-plane-only", action="store_true")
     choice.add_argument("--engine-only", action="store_true")
+    choice.add_argument("--up", action="store_true", help="and start Penstock, as early as it can")
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(arguments)
     try:
         with Progress(sys.stdout) as progress:
+            if options.up:
+                return make_and_start(options.root, engine_environment(), progress)
             control_plane = [] if options.engine_only else [CONTROL_PLANE]
             engine = [] if options.control_plane_only else [engine_environment()]
             make(options.root, [*control_plane, *engine], progress)
@@ -54,9 +58,34 @@ def make(root: Path, environments: Sequence[Environment], progress: Progress) ->
     """Make those that are not made yet, all at once; raises `InstallError`."""
     began = time.monotonic()
     with installing(root, environments, progress) as installs:
-        _wait_for(installs, progress)
+        _wait_for(installs, installs, progress)
     if installs:
         _say_made(installs, began, progress)
+
+
+def make_and_start(root: Path, engine: Environment, progress: Progress) -> int:
+    """Start Penstock as soon as its control plane can be, while the engine is still installed.
+
+    Returns the exit status of its start; raises `InstallError`.
+    """
+    began = time.monotonic()
+    with installing(root, [CONTROL_PLANE, engine], progress) as installs:
+        first = [install for install in installs if install.environment is CONTROL_PLANE]
+        _wait_for(first, installs, progress)
+        if first:
+            _say_made(first, began, progress)
+        progress.clear()
+        command = [str(CONTROL_PLANE.python(root)), "-m", "local_stack", "up"]
+        with subprocess.Popen(command, cwd=root) as start:
+            try:
+                while start.poll() is None and _unmade(installs):
+                    time.sleep(PAUSE_SECONDS)
+                return start.wait()
+            except KeyboardInterrupt:
+                return start.wait()  # the terminal has told it too
+            except InstallError:
+                start.terminate()
+                raise
 
 
 @contextmanager
@@ -89,10 +118,10 @@ def installing(
             install.stop()
 
 
-def _wait_for(installs: Sequence[Install], progress: Progress) -> None:
-    """Wait until all are made, and show how far they are."""
+def _wait_for(wanted: Sequence[Install], installs: Sequence[Install], progress: Progress) -> None:
+    """Wait until the wanted ones of the installs are made, and show how far all are."""
     began = time.monotonic()
-    while _unmade(installs):
+    while any(install in wanted for install in _unmade(installs)):
         status = ", ".join(install.describe() for install in installs)
         progress.show(f"Installing packages, {time.monotonic() - began:.0f} s: {status}")
         time.sleep(PAUSE_SECONDS)

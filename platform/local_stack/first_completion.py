@@ -12,17 +12,15 @@ import redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.protocol.redis_url import connect
+from local_stack.progress import Progress
 from local_stack.services import LOOPBACK, ServiceError
 from local_stack.supervisor import ProgramState, Supervisor
 
 TIMEOUT_SECONDS = 900.0
-TELL_EVERY_SECONDS = 5.0
 ATTEMPT_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
 STARTS_BEFORE_GIVING_UP = 3
 LOG_LINES = 12
-
-Say = Callable[[str], None]
 
 
 class FirstCompletion:
@@ -36,16 +34,16 @@ class FirstCompletion:
         self._web_port = web_port
         self._log = log
         self._pids: defaultdict[str, set[int]] = defaultdict(set)
-        self._began = self._told = time.monotonic()
+        self._began = time.monotonic()
 
-    def wait(self, say: Say) -> None:
-        """Returns when it came; raises `ServiceError` with the last lines of a failing log."""
-        self._until(lambda: is_healthy(self._web_port), "the web process", say)
-        self._until(self.has_ready_worker, "the worker to load the model", say)
-        self._until(self._completes, "the first completion", say)
+    def wait(self, progress: Progress) -> None:
+        """Return when it came; raises `ServiceError` with the last lines of a failing log."""
+        self._until(lambda: is_healthy(self._web_port), "the web process", progress)
+        self._until(self.has_ready_worker, "the worker to load the model", progress)
+        self._until(self._completes, "the first completion", progress)
 
     def has_ready_worker(self) -> bool:
-        """A ready one of this start: an earlier incarnation's last words are still on record."""
+        """Return whether a worker of this start is ready: an earlier one may still be on record."""
         pids = {state.pid for state in self._supervisor.states().values()}
         url = self._demo_env["PENSTOCK_DISPATCH_REDIS_URL"]
         pool = self._demo_env["PENSTOCK_MODEL"]
@@ -57,17 +55,15 @@ class FirstCompletion:
         infos = [codec.decode_worker_info(info) for info in described.values()]
         return any(info.state is WorkerState.READY and info.pid in pids for info in infos)
 
-    def _until(self, is_reached: Callable[[], bool], what: str, say: Say) -> None:
+    def _until(self, is_reached: Callable[[], bool], what: str, progress: Progress) -> None:
         while not is_reached():
             now = time.monotonic()
             self._look_for_crashes()
             if now - self._began > TIMEOUT_SECONDS:
                 raise ServiceError(
-                    f"Waited {TIMEOUT_SECONDS:.0f} s for {what} in vain: see {self._log}."
+                    f"Gave up waiting for {what} after {TIMEOUT_SECONDS:.0f} s: see {self._log}."
                 )
-            if now - self._told > TELL_EVERY_SECONDS:
-                self._told = now
-                say(f"Waiting for {what}, {now - self._began:.0f} s.")
+            progress.show(f"Waiting for {what}, {now - self._began:.0f} s.")
             time.sleep(PAUSE_SECONDS)
 
     def _completes(self) -> bool:
@@ -95,7 +91,7 @@ class FirstCompletion:
                 self._pids[state.name].add(state.pid)
             if len(self._pids[state.name]) > STARTS_BEFORE_GIVING_UP or state.state == "FATAL":
                 raise ServiceError(
-                    f"{state.name} ends again and again; the last lines of "
+                    f"{state.name} keeps exiting; the last lines of "
                     f"{self._log / state.name}.log:\n{self._last_lines(state)}"
                 )
 
@@ -105,7 +101,7 @@ class FirstCompletion:
 
 
 def is_healthy(web_port: int) -> bool:
-    """Whether the web process answers."""
+    """Return whether the web process answers."""
     return _ask(web_port, "GET", "/healthz")[0] == 200
 
 
@@ -116,7 +112,7 @@ def _ask(
     body: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Status and body; status 0 where nobody answers."""
+    """Return status and body; status 0 where nobody answers."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ATTEMPT_SECONDS)
     try:
         connection.request(method, path, body, dict(headers or {}))

@@ -5,11 +5,13 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from local_stack.environments import Environment
 from local_stack.install_errors import InstallError, explain, has_no_cpu_torch
 from local_stack.machine import find_python, python_version
+from local_stack.progress import Progress
 from local_stack.uv import Uv
 
 PAUSE_SECONDS = 0.1
@@ -134,6 +136,22 @@ class Install:
 
     def _output(self) -> str:
         return self._log.read_text(errors="replace")
+
+
+def wait_until_made(root: Path, environment: Environment, progress: Progress) -> None:
+    """Wait for an environment that another process makes; raises `InstallError` if none does."""
+    began = time.monotonic()
+    while not environment.is_made(root):
+        descriptor = _try_lock(root, environment)
+        if descriptor is not None:
+            os.close(descriptor)
+            if environment.is_made(root):
+                return
+            raise InstallError(f"{environment.folder} is not made: run `make up`.")
+        elapsed = time.monotonic() - began
+        phase = _phase(_log(root, environment))
+        progress.show(f"Installing packages, {elapsed:.0f} s: {environment.folder}: {phase}")
+        time.sleep(PAUSE_SECONDS)
 
 
 def _log(root: Path, environment: Environment) -> Path:

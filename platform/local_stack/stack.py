@@ -7,29 +7,29 @@ running, also when the supervisor was killed.
 
 import fcntl
 import hashlib
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from control_plane.private_files import write_private, write_private_text
+from control_plane.private_files import write_private_text
 
 from gpu_workers.config import read_env_file
 from local_stack import credentials, processes, programs
+from local_stack.data import Data
+from local_stack.environments import Environment
 from local_stack.first_completion import FirstCompletion, is_healthy
+from local_stack.install import wait_until_made
 from local_stack.own_servers import OwnServers
 from local_stack.ports import check_free
 from local_stack.postgres_server import PostgresServer
 from local_stack.programs import Program
+from local_stack.progress import Progress
 from local_stack.redis_server import RedisServer
 from local_stack.services import LOOPBACK, ServiceError, unprivileged_user
 from local_stack.settings import StackSettings
 from local_stack.supervisor import Supervisor
 
-Say = Callable[[str], None]
 # Lines of demo.env that say what a stack is, not how it shall be: a shell may have sourced them.
 TOLD_BY_US = (
     "PENSTOCK_URL",
@@ -122,44 +122,49 @@ class Stack:
 
     # Up and down ---------------------------------------------------------------------------------
 
-    def up(self, say: Say) -> bool:
-        """Start or repair everything; returns whether anything had to be done."""
+    def up(self, progress: Progress, engine: Environment | None = None) -> bool:
+        """Start or repair everything; returns whether anything had to be done.
+
+        `engine` is the workers' environment, where another process may still be making it: workers
+        start once it is made. Raises `ServiceError`, and `InstallError` if nobody makes it.
+        """
         with self._alone():
-            if self._is_up():
+            if self._is_up() and (engine is None or engine.is_made(self.root)):
                 return False
-            self._make_way(say)
+            self._make_way(progress)
             servers, apps, workers = self._programs()
-            write_private_text(self._worker_redis_url_file, self._servers.worker_redis_url())
-            if not self.supervisor.is_running():
-                check_free([*servers, *apps, *workers])
-                self.supervisor.start(
-                    [*servers, *apps, *workers], self.environ, dies_with_us=self._dies_with_us
-                )
-                self._fingerprint_file.write_text(self._fingerprint)
-            self._prepare_servers()
-            self.supervisor.start_programs(servers)
-            self._servers.wait(RedisServer)
-            self.supervisor.start_programs(workers)  # the slowest to start, so it begins first
+            progress.show("Starting PostgreSQL and Redis.")
+            self._start_servers(servers, [*apps, *workers])
+
+            # The slowest to start, so they begin as soon as they can.
+            def start_workers() -> None:
+                self._start_workers(workers, engine)
+
+            data = Data(self.root, self.environ, self.var / "log" / "setup.log", start_workers)
+            data.load_functions()
+            start_workers()
             self._servers.wait(PostgresServer)
-            say("PostgreSQL and Redis answer; migrating and seeding.")
-            self._manage("load_functions")
-            owner = {"PENSTOCK_OWNER_DATABASE_URL": self._servers.owner_database_url() or ""}
-            self._manage("migrate", "--no-input", environ=owner)
-            self._seed()
+            progress.show("Migrating the database.")
+            data.migrate(self._servers.owner_database_url() or "")
+            progress.show("Creating the demo tenants.")
+            data.seed(self.demo_env_file, self._facts())
             self.supervisor.start_programs(apps)
-            self._first_completion().wait(say)
+            if engine is not None:
+                wait_until_made(self.root, engine, progress)
+            start_workers()
+            self._first_completion().wait(progress)
             self._ready_file.touch()
             return True
 
-    def down(self, say: Say) -> bool:
+    def down(self, progress: Progress) -> bool:
         """Stop everything, keep the data; returns whether anything ran."""
         if not self.var.exists():
             return False
         with self._alone():
-            return self._stop(say)
+            return self._stop(progress)
 
     def describe(self) -> list[str]:
-        """One line per program."""
+        """Return one line per program."""
         states = self.supervisor.states().values()
         return [f"{state.name:<16} {state.state:<9} {state.description}" for state in states]
 
@@ -182,20 +187,42 @@ class Stack:
             log=self.var / "log",
         )
 
-    def _make_way(self, say: Say) -> None:
+    def _make_way(self, progress: Progress) -> None:
         """Leave only what can be kept: a supervisor that runs with the same settings."""
         self._ready_file.unlink(missing_ok=True)
         if self.supervisor.is_running():
             if self._recorded_fingerprint() == self._fingerprint:
                 return
-            say("The settings have changed since it was started: starting again.")
-        self._stop(say)
+            progress.say("Settings have changed since the last start: restarting.")
+        self._stop(progress)
 
-    def _stop(self, say: Say) -> bool:
+    def _start_servers(self, servers: list[Program], others: list[Program]) -> None:
+        """Start supervisord if it does not run, then the servers; returns when Redis answers."""
+        write_private_text(self._worker_redis_url_file, self._servers.worker_redis_url())
+        if not self.supervisor.is_running():
+            everything = [*servers, *others]
+            check_free(everything)
+            self.supervisor.start(everything, self.environ, dies_with_us=self._dies_with_us)
+            self._fingerprint_file.write_text(self._fingerprint)
+        states = self.supervisor.states()
+        for name, server in self._servers.by_name.items():
+            if states[name].is_down:
+                server.prepare()
+        self.supervisor.start_programs(servers)
+        self._servers.wait(RedisServer)
+
+    def _start_workers(self, workers: list[Program], engine: Environment | None) -> None:
+        """Start those that do not run; stop them instead while their packages are replaced."""
+        if engine is None or engine.is_made(self.root):
+            self.supervisor.start_programs(workers)
+        else:
+            self.supervisor.stop_programs([each.name for each in workers], timeout_seconds=30)
+
+    def _stop(self, progress: Progress) -> bool:
         self._ready_file.unlink(missing_ok=True)
         states = self.supervisor.states()
         if states:
-            say("Stopping.")
+            progress.show("Stopping.")
             servers = {programs.POSTGRES, programs.DISPATCH_REDIS, programs.REDIS}
             self.supervisor.stop_programs(states.keys() - servers, timeout_seconds=30)
             self.supervisor.stop_programs(servers, timeout_seconds=20)
@@ -214,7 +241,7 @@ class Stack:
         return OwnServers(self.settings, self._secrets, self.data_folder)
 
     def _programs(self) -> tuple[list[Program], list[Program], list[Program]]:
-        """Servers, our own processes, GPU workers."""
+        """Return the servers, our own processes and the GPU workers."""
         ports = self.settings.ports
         apps = [
             programs.web_program(ports.web),
@@ -231,51 +258,16 @@ class Stack:
         )
         return self._servers.programs(), apps, workers
 
-    def _prepare_servers(self) -> None:
-        states = self.supervisor.states()
-        for name, server in self._servers.by_name.items():
-            if states[name].is_down:
-                server.prepare()
-
-    # Data ----------------------------------------------------------------------------------------
-
-    def _seed(self) -> None:
-        """Tenants, keys and catalogue; what an earlier run left in demo.env stays as it is."""
-        before = read_env_file(self.demo_env_file) if self.demo_env_file.exists() else {}
-        printed = self._manage("seed_demo", "--existing", str(self.demo_env_file), "--json")
-        seeded = json.loads(printed)
-        password = seeded["operator_password"] or before.get("PENSTOCK_OPERATOR_PASSWORD", "")
-        lines = {
+    def _facts(self) -> dict[str, str]:
+        """Return what demo.env says beside keys and accounts."""
+        return {
             "PENSTOCK_URL": self.url,
             "PENSTOCK_DISPATCH_REDIS_URL": self.environ["PENSTOCK_DISPATCH_REDIS_URL"],
             "PENSTOCK_REDIS_URL": self.environ["PENSTOCK_REDIS_URL"],
             "PENSTOCK_DATABASE_URL": self.environ["PENSTOCK_DATABASE_URL"],
             "PENSTOCK_OWNER_DATABASE_URL": self._servers.owner_database_url() or "",
             "PENSTOCK_MODEL": self.settings.model,
-            "PENSTOCK_ACME_KEY": seeded["acme_key"],
-            "PENSTOCK_GLOBEX_KEY": seeded["globex_key"],
-            "PENSTOCK_OPERATOR_EMAIL": seeded["operator_email"],
-            "PENSTOCK_OPERATOR_PASSWORD": password,
         }
-        write_private(self.demo_env_file, lines)
-
-    def _manage(self, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
-        command = [sys.executable, str(self.root / "manage.py"), *arguments]
-        done = subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.environ | dict(environ or {}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        log = self.var / "log" / "setup.log"
-        with log.open("a") as lines:
-            lines.write(f"$ manage.py {arguments[0]}\n{done.stderr}\n")
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or ["it said nothing"]
-            raise ServiceError(f"manage.py {arguments[0]} failed: {said[-1]} (see {log}).")
-        return done.stdout
 
     # State in var --------------------------------------------------------------------------------
 
@@ -309,7 +301,10 @@ class Stack:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One `make up` or `make down` at a time."""
+        """Hold the stack's lock, so that one `make up` or `make down` runs at a time.
+
+        Raises `ServiceError` if another one does.
+        """
         for folder in (self.var, self.var / "run", self.var / "log"):
             folder.mkdir(parents=True, exist_ok=True)
         self.var.chmod(0o711)
@@ -319,31 +314,9 @@ class Stack:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ServiceError(
-                    "Another `make up` or `make down` of this checkout is at work: wait for it."
+                    "Another `make up` or `make down` is running in this checkout: wait for it."
                 ) from None
             yield
-
-
-def accounts(demo_env: Mapping[str, str]) -> list[str]:
-    """What `make up` prints at its end: address, accounts, a line to paste."""
-    body = {
-        "model": demo_env["PENSTOCK_MODEL"],
-        "stream": True,
-        "messages": [{"role": "user", "content": "What is Penstock?"}],
-    }
-    url, key = demo_env["PENSTOCK_URL"], demo_env["PENSTOCK_ACME_KEY"]
-    return [
-        f"Penstock is up: {url}/",
-        f"  operator  {demo_env['PENSTOCK_OPERATOR_EMAIL']}  "
-        f"{demo_env['PENSTOCK_OPERATOR_PASSWORD']}  ({url}/admin/)",
-        f"  Acme      {key}",
-        f"  Globex    {demo_env['PENSTOCK_GLOBEX_KEY']}",
-        "Paste this and words stream back:",
-        "",
-        f"curl -N {url}/v1/chat/completions -H 'Authorization: Bearer {key}' "
-        f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'",
-        "",
-    ]
 
 
 def _is_told(name: str) -> bool:

@@ -31,6 +31,7 @@ def environment(**changes: object) -> Environment:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
+    """A checkout with a lock and nothing else."""
     (tmp_path / "lock.txt").write_text(LOCK)
     return tmp_path
 

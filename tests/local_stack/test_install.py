@@ -1,5 +1,6 @@
 """Installs by the real uv, of wheels made here, from an index on this disk."""
 
+import io
 import os
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 from local_stack import pip_settings, uv
 from local_stack.environments import CONTROL_PLANE, Environment
-from local_stack.install import Install
+from local_stack.install import Install, wait_until_made
 from local_stack.install_errors import InstallError
+from local_stack.progress import Progress
 from local_stack.uv import Uv
 
 from tests.local_stack.wheels import Wheel, make_index, make_wheel
@@ -47,12 +49,6 @@ def tool(tmp_path: Path, index: str) -> Uv:
     given = {name: text for name, text in os.environ.items() if not name.startswith("UV_")}
     settings = {"UV_DEFAULT_INDEX": index, "UV_CACHE_DIR": str(tmp_path / "uv-cache")}
     return Uv(program=Path(sys.executable).with_name("uv"), environ=given | settings)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "checkout" / "var").mkdir(parents=True)
-    return tmp_path / "checkout"
 
 
 def run(root: Path, tool: Uv, *wheels: Wheel) -> None:
@@ -189,17 +185,33 @@ def test_a_second_install_of_the_same_environment_is_told_to_wait(
     assert not in_the_making.poll()
 
 
+class WritesStamp(io.StringIO):
+    """A stream that makes the environment complete when something is written to it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def write(self, text: str) -> int:
+        ENVIRONMENT.stamp_path(self._root).write_text(ENVIRONMENT.stamp(self._root))
+        return super().write(text)
+
+
+def test_who_needs_an_environment_waits_while_another_makes_it(
+    root: Path, in_the_making: Install
+) -> None:
+    stream = WritesStamp(root)
+    wait_until_made(root, ENVIRONMENT, Progress(stream))
+    assert ".venv" in stream.getvalue()
+
+
+def test_who_needs_an_environment_that_nobody_makes_is_told(root: Path) -> None:
+    (root / "lock.txt").write_text("# nothing\n")
+    with pytest.raises(InstallError, match=r"\.venv is not made: run `make up`"):
+        wait_until_made(root, ENVIRONMENT, Progress(io.StringIO()))
+
+
 # Getting uv --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def without_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """pip and uv as on a machine where nobody has told them anything."""
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return monkeypatch
 
 
 @pytest.fixture
@@ -210,7 +222,6 @@ def pinned_uv(root: Path, tmp_path: Path, without_settings: pytest.MonkeyPatch) 
     lock = root / CONTROL_PLANE.lock
     lock.parent.mkdir()
     lock.write_text(f"alpha==1.0 \\\n    --hash=sha256:aa\n{wheel.pinned}")
-    (root / "var" / "log").mkdir()
     without_settings.setenv("PIP_NO_INDEX", "1")
     without_settings.setenv("PIP_FIND_LINKS", str(wheel.file.parent))
     return str(wheel.file.parent)

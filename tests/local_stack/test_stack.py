@@ -4,6 +4,7 @@ Up and down as a whole are exercised by the acceptance tests' live stack.
 """
 
 import configparser
+import io
 import os
 import shlex
 import shutil
@@ -19,13 +20,15 @@ from urllib.parse import urlsplit
 import pytest
 from control_plane.private_files import write_private
 from local_stack import credentials, ports, postgres_server, processes, programs, services
+from local_stack.__main__ import accounts
 from local_stack.own_servers import OwnServers
 from local_stack.postgres_server import find_postgres
 from local_stack.programs import Program
+from local_stack.progress import Progress
 from local_stack.redis_server import find_redis
 from local_stack.services import ServiceError, ServiceUser, guarded, unprivileged_user
 from local_stack.settings import Ports, StackSettings
-from local_stack.stack import Stack, accounts
+from local_stack.stack import Stack
 from local_stack.supervisor import Supervisor
 
 from tests.support.places import free_port
@@ -371,7 +374,7 @@ def test_the_printed_curl_line_is_one_shell_command() -> None:
 
 def test_down_on_a_fresh_checkout_leaves_it_fresh(tmp_path: Path) -> None:
     stack = Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports()))
-    assert stack.down(lambda _: None) is False
+    assert stack.down(Progress(io.StringIO())) is False
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from local_stack.progress import Progress
 from local_stack.settings import Ports, StackSettings
 from local_stack.stack import Stack
 
@@ -34,8 +35,9 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
     inherited = {name: value for name, value in os.environ.items() if not _is_of_tests(name)}
     settings = StackSettings(ports=ports, environ=inherited | environ)
     stack = Stack(ROOT, folder / "var", settings, data_folder=folder / "data", dies_with_us=True)
+    progress = Progress(sys.stderr)
     try:
-        stack.up(_say)
+        stack.up(progress)
         demo_env = read_env_file(stack.demo_env_file)
         yield LiveStack(
             url=demo_env["PENSTOCK_URL"],
@@ -48,7 +50,7 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
             environ=stack.environ,
         )
     finally:
-        stack.down(_say)
+        stack.down(progress)
         # The last run's logs stay, to be read when it failed.
         shutil.rmtree(KEPT_LOGS, ignore_errors=True)
         shutil.copytree(stack.var / "log", KEPT_LOGS)
@@ -57,7 +59,3 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
 
 def _is_of_tests(name: str) -> bool:
     return name.startswith("PENSTOCK_") or name == "DJANGO_SETTINGS_MODULE"
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"live stack: {line}\n")
