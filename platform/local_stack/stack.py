@@ -15,7 +15,7 @@ from pathlib import Path
 from control_plane.private_files import write_private_text
 
 from gpu_workers.config import read_env_file
-from local_stack import credentials, processes, programs
+from local_stack import credentials, processes, programs, stack_env
 from local_stack.data import Data
 from local_stack.environments import Environment
 from local_stack.first_completion import FirstCompletion, is_healthy
@@ -74,6 +74,11 @@ class Stack:
     def demo_env_file(self) -> Path:
         """Addresses, keys and the operator's account, for people and for further workers."""
         return self.var / "demo.env"
+
+    @property
+    def env_file(self) -> Path:
+        """What the control plane was told, for manage.py."""
+        return self.var / stack_env.NAME
 
     @property
     def stack_id(self) -> str:
@@ -174,6 +179,7 @@ class Stack:
             bool(states)
             and all(state.is_up for state in states.values())
             and self._ready_file.exists()
+            and self.env_file.exists()
             and self._recorded_fingerprint() == self._fingerprint
             and is_healthy(self.settings.ports.web)
             and self._first_completion().has_ready_worker()
@@ -204,6 +210,7 @@ class Stack:
             check_free(everything)
             self.supervisor.start(everything, self.environ, dies_with_us=self._dies_with_us)
             self._fingerprint_file.write_text(self._fingerprint)
+        stack_env.write(self.env_file, self.environ, self._servers.owner_database_url() or "")
         states = self.supervisor.states()
         for name, server in self._servers.by_name.items():
             if states[name].is_down:
