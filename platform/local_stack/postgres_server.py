@@ -21,7 +21,7 @@ from local_stack.services import (
     version_of,
     wheel_folder,
 )
-from tenants.database_roles import OWNER_ROLE, WEB_ROLE
+from tenants.isolation.roles import OWNER_ROLE, WEB_ROLE
 
 MINIMUM_POSTGRES = (14,)
 POSTGRES_NAME = "penstock"  # of both the superuser and the database

@@ -16,7 +16,7 @@ from local_stack.progress import Progress
 from local_stack.uv import Uv
 
 from tests.local_stack.wheels import Wheel, make_index, make_wheel
-from tests.polling import eventually_sync
+from tests.support.polling import eventually_sync
 
 ENVIRONMENT = Environment(
     folder=".venv",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from local_stack import stack_env
 
-from tests.places import LOOPBACK, ROOT, free_port
-from tests.servers import TestServers
+from tests.support.places import LOOPBACK, ROOT, free_port
+from tests.support.servers import TestServers
 
 
 @pytest.fixture
