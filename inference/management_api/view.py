@@ -20,7 +20,7 @@ from inference.management_api.bodies import (
     read_query,
 )
 from inference.management_api.callers import Caller, TenantAccess
-from tenants.isolation.audit_actor import acting
+from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import Tenant
 from tenants.permissions import Permission
@@ -111,7 +111,7 @@ class TenantView(ManagementView):
         self.access = self.caller.access_to(tenant_id)
         self._check_permission()
         actor = self.caller.as_actor()
-        with acting(actor, self.caller.address), tenant_scope(tenant_id):
+        with audit_actor(actor, self.caller.address), tenant_scope(tenant_id):
             self.tenant = Tenant.objects.select_related("tier").get(id=tenant_id)
             self._check_tenant()
             return handler(**ids)

@@ -22,7 +22,7 @@ from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey, Membership, Project
 from tenants.models.api_key import Network, parse_network
 from tenants.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Role
-from tenants.policy.rows import unseen_models
+from tenants.policy.rows import unavailable_models
 
 LONGEST_OVERLAP: Final = timedelta(days=30)
 
@@ -135,9 +135,11 @@ def _checked_names(_: uuid.UUID, names: Iterable[str] | None) -> list[str] | Non
 
 def _checked_models(tenant_id: uuid.UUID, names: Iterable[str] | None) -> list[str] | None:
     models = _checked_names(tenant_id, names)
-    unseen = unseen_models(tenant_id, models) if models else []
-    if unseen:
-        raise ValidationError(f"There is no model {', '.join(map(repr, unseen))} for this tenant.")
+    unavailable = unavailable_models(tenant_id, models) if models else []
+    if unavailable:
+        raise ValidationError(
+            f"There is no model {', '.join(map(repr, unavailable))} for this tenant."
+        )
     return models
 
 

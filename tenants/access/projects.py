@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 
 from gpu_workers.protocol.policy import OnSaturation
 from tenants.models import Project, Tenant
-from tenants.policy.rows import unseen_models
+from tenants.policy.rows import unavailable_models
 
 
 def add_project(tenant: Tenant, **fields: str) -> Project:
@@ -60,7 +60,7 @@ def check_smaller_model(
                 "choose that, or name no model."
             }
         )
-    if is_used and is_new_choice and unseen_models(tenant_id, [smaller_model]):
+    if is_used and is_new_choice and unavailable_models(tenant_id, [smaller_model]):
         raise ValidationError(
             {"smaller_model": f"There is no model {smaller_model!r} for this tenant."}
         )

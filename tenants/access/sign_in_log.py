@@ -6,7 +6,7 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out, user_lo
 from django.http import HttpRequest
 
 from tenants.audit.log import record
-from tenants.isolation.audit_actor import NOBODY_KNOWN, Actor, Verb, acting
+from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
 from tenants.models import User
 
 
@@ -30,9 +30,9 @@ def _failed(*, request: HttpRequest | None = None, credentials: dict[str, Any], 
     email = str(credentials.get("username") or credentials.get("email") or "").strip().lower()
     user = User.objects.filter(email=email).first()
     if user is not None:
-        _record(Verb.SIGN_IN_FAILED, user, NOBODY_KNOWN, request)
+        _record(Verb.SIGN_IN_FAILED, user, UNKNOWN_ACTOR, request)
 
 
 def _record(verb: Verb, user: User, actor: Actor, request: HttpRequest | None) -> None:
-    with acting(actor, None if request is None else request.META.get("REMOTE_ADDR")):
+    with audit_actor(actor, None if request is None else request.META.get("REMOTE_ADDR")):
         record(verb, user)

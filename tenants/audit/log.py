@@ -10,7 +10,7 @@ from django.db import connection, models
 from django.db.models import QuerySet
 
 from tenants.audit.chain import FIRST_HASH, NO_TENANT, ChainCheck, ChainedEvent
-from tenants.isolation.audit_actor import Verb, acting, current_actor
+from tenants.isolation.audit_actor import Verb, audit_actor, current_actor
 from tenants.isolation.scoping import current_scope, operator_scope
 from tenants.models import AuditChain, AuditEvent
 
@@ -25,7 +25,7 @@ def record(
     scope = current_scope()
     if scope is None or (not scope.is_operator and scope.tenant_id != tenant_id):
         # The scope that is opened for the log's sake is not who acts.
-        with acting(current_actor()), operator_scope("audit log"):
+        with audit_actor(current_actor()), operator_scope("audit log"):
             _record(verb, of, tenant_id, details)
     else:
         _record(verb, of, tenant_id, details)

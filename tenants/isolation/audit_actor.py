@@ -1,6 +1,6 @@
 """Who is behind what the running code changes, for the audit log.
 
-PostgreSQL writes the log (see `audit.sql`); it is told who acts in a setting of the transaction.
+PostgreSQL writes the log (see `audit.sql`); a setting of the transaction names who acts.
 """
 
 import ipaddress
@@ -62,11 +62,11 @@ class Actor:
         return json.dumps({name: value for name, value in asdict(self).items() if value})
 
 
-NOBODY_KNOWN = Actor(kind=ActorKind.UNKNOWN)
+UNKNOWN_ACTOR = Actor(kind=ActorKind.UNKNOWN)
 
 _actor: ContextVar[Actor | None] = ContextVar("penstock_actor", default=None)
-# Who acts where nobody said so: what the open scope is for.
-_default: ContextVar[Actor] = ContextVar("penstock_default_actor", default=NOBODY_KNOWN)
+# Who acts where no `audit_actor` is set: what the open scope is for.
+_default: ContextVar[Actor] = ContextVar("penstock_default_actor", default=UNKNOWN_ACTOR)
 
 
 def current_actor() -> Actor:
@@ -74,22 +74,24 @@ def current_actor() -> Actor:
 
 
 @contextmanager
-def acting(actor: Actor, address: str | None = None) -> Iterator[None]:
-    """What is changed in here, `actor` changed, from `address` (text that is none is left out)."""
-    with _told(replace(actor, address=_address(address) or actor.address)):
+def audit_actor(actor: Actor, address: str | None = None) -> Iterator[None]:
+    """Record changes made inside as the actor's, from `address` (left out where it is no IP
+    address)."""
+    with _acting_as(replace(actor, address=_address(address) or actor.address)):
         yield
 
 
 @contextmanager
 def audited_as(verb: Verb) -> Iterator[None]:
-    """What is changed in here has a name of its own in the log, e.g. `rotated`."""
-    with _told(replace(current_actor(), verb=verb)):
+    """Record changes made inside under a word of their own, e.g. `rotated`."""
+    with _acting_as(replace(current_actor(), verb=verb)):
         yield
 
 
 @contextmanager
-def acting_by_default(actor: Actor | None) -> Iterator[None]:
-    """For scopes, which tell PostgreSQL themselves."""
+def default_audit_actor(actor: Actor | None) -> Iterator[None]:
+    """Set who acts where no `audit_actor` is set. For scopes, which set it in PostgreSQL with
+    their own settings."""
     token = _default.set(actor or _default.get())
     try:
         yield
@@ -98,7 +100,8 @@ def acting_by_default(actor: Actor | None) -> Iterator[None]:
 
 
 def actor_for(reason: str) -> Actor:
-    """Who acts in an operator's scope, from its reason: `command create_tenant` or a job's name."""
+    """Return who acts in an operator's scope, by its reason: `command create_tenant` or a job's
+    name."""
     kind, _, rest = reason.partition(" ")
     if kind == ActorKind.COMMAND and rest:
         return Actor(kind=ActorKind.COMMAND, id=rest)
@@ -106,18 +109,18 @@ def actor_for(reason: str) -> Actor:
 
 
 @contextmanager
-def _told(actor: Actor) -> Iterator[None]:
+def _acting_as(actor: Actor) -> Iterator[None]:
     token = _actor.set(actor)
     try:
-        _tell_postgres()
+        _set_in_postgres()
         yield
     finally:
         _actor.reset(token)
-        _tell_postgres()
+        _set_in_postgres()
 
 
-def _tell_postgres() -> None:
-    """Inside a transaction; a scope that is opened later tells it with its own settings."""
+def _set_in_postgres() -> None:
+    """Inside a transaction only; a scope that is opened later sets it with its own settings."""
     if not connection.in_atomic_block or _is_broken():
         return
     with connection.cursor() as cursor:

@@ -18,9 +18,9 @@ from tenants.isolation.audit_actor import (
     ACTOR_SETTING,
     Actor,
     ActorKind,
-    acting_by_default,
     actor_for,
     current_setting,
+    default_audit_actor,
 )
 from tenants.isolation.roles import OPERATOR_ROLE, WEB_ROLE
 
@@ -49,7 +49,8 @@ class Scope:
 
     @property
     def actor(self) -> Actor | None:
-        """Whose the changes are where nobody says `acting`; None leaves it to the scope around."""
+        """Whose changes they are where no `audit_actor` is set; None leaves it to the outer
+        scope."""
         if self.reason is not None:
             return actor_for(self.reason)
         if self.user_id is not None:
@@ -121,17 +122,17 @@ def _opened(scope: Scope) -> Iterator[None]:
     with transaction.atomic():
         token = _open_scope.set(scope)
         try:
-            with acting_by_default(scope.actor):
-                _tell_postgres(scope)
+            with default_audit_actor(scope.actor):
+                _set_in_postgres(scope)
                 yield
         finally:
             _open_scope.reset(token)
         # Where this is part of a longer transaction; after an error its savepoint undoes it.
-        _tell_postgres(before)
+        _set_in_postgres(before)
 
 
-def _tell_postgres(scope: Scope | None) -> None:
-    """In one round trip, for the rest of the transaction or until told otherwise."""
+def _set_in_postgres(scope: Scope | None) -> None:
+    """In one round trip, for the rest of the transaction or until it is set anew."""
     scope = scope or Scope()
     with connection.cursor() as cursor:
         cursor.execute(

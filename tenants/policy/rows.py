@@ -93,18 +93,18 @@ def tenant_rows(tenants: "QuerySet[Tenant] | None" = None) -> Iterator[PolicyRow
             yield str(tenant.id), encode(policy)
 
 
-def unseen_models(tenant_id: uuid.UUID, names: Iterable[str]) -> list[str]:
-    """Those of the names that are no model which the tenant may call."""
+def unavailable_models(tenant_id: uuid.UUID, names: Iterable[str]) -> list[str]:
+    """Return the names of which the tenant may call no model, in order."""
     # Behind its walls a tenant sees no other's visibility: what is for another would look as if it
     # were for everybody.
     with operator_scope("models that a tenant may name"):
-        seen = {
+        available = {
             model.name
             for source in _model_sources
             for model in source()
             if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
         }
-    return sorted(set(names) - seen)
+    return sorted(set(names) - available)
 
 
 def model_rows() -> Iterator[PolicyRow]:

@@ -28,7 +28,7 @@ from inference.usage.reports import (
 )
 from inference.usage.rollups import COUNTERS
 from tenants.access.people import tenants_of
-from tenants.isolation.audit_actor import acting
+from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import current_scope, operator_scope
 from tenants.pagination import Order, page
 from tenants.permissions import Permission
@@ -164,7 +164,7 @@ class _AnyTenantsReport(_ReportView):
         self.identify()
         if self._is_operators():
             actor = self.caller.as_actor()
-            with acting(actor, self.caller.address), operator_scope(f"{self.name} report"):
+            with audit_actor(actor, self.caller.address), operator_scope(f"{self.name} report"):
                 return handler(**ids)
         return self.answer_within(self._tenant_id(), handler, **ids)
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
 from unfold.sites import UnfoldAdminSite
 
-from tenants.isolation.audit_actor import acting
+from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import operator_scope
 from tenants.models import User
 from tenants.operator_admin import full_name
@@ -36,7 +36,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         def in_operator_scope(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             operator = cast(User, request.user).as_actor()
             scope = operator_scope(f"admin {request.path}")
-            with acting(operator, request.META.get("REMOTE_ADDR")), scope:
+            with audit_actor(operator, request.META.get("REMOTE_ADDR")), scope:
                 response = view(request, *args, **kwargs)
                 # Django would render it later, when the scope has ended.
                 if isinstance(response, TemplateResponse):

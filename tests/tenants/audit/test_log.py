@@ -13,7 +13,7 @@ from inference.models import Pool, PoolTenant
 from tenants.access.api_keys import issue_api_key, rotate_api_key
 from tenants.audit.log import broken_chains, record, seal_now
 from tenants.audit.triggers import check_audit, tables_without_audit
-from tenants.isolation.audit_actor import Actor, ActorKind, Verb, acting, audited_as
+from tenants.isolation.audit_actor import Actor, ActorKind, Verb, audit_actor, audited_as
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import (
     ApiKey,
@@ -67,7 +67,7 @@ def count(**of: object) -> int:
 
 
 def test_a_change_tells_who_what_when_from_where_and_from_what_to_what(acme: Project) -> None:
-    with acting(ALICE, "192.0.2.7"), tenant_scope(acme.tenant_id):
+    with audit_actor(ALICE, "192.0.2.7"), tenant_scope(acme.tenant_id):
         Project.objects.get(id=acme.id).delete()
         quota = Quota.objects.create(tenant_id=acme.tenant_id, limit="tokens_per_day", value=5)
         quota.value = 6
@@ -201,12 +201,12 @@ def test_what_has_no_tenant_has_a_chain_of_its_own(acme: Project) -> None:
 
 def test_what_is_no_change_is_recorded_by_those_who_act(acme: Project) -> None:
     user = User.objects.create_user("alice@acme.example", "correct horse battery")
-    with acting(ALICE, "2001:db8::1"):
+    with audit_actor(ALICE, "2001:db8::1"):
         record(Verb.SIGNED_IN, user)
     event = newest(verb="signed_in")
     assert (event.tenant, event.actor_id, event.record_id) == (None, "7", str(user.pk))
     assert event.personal.address == "2001:db8::1"
-    with acting(ALICE, "testclient"), tenant_scope(acme.tenant_id):
+    with audit_actor(ALICE, "testclient"), tenant_scope(acme.tenant_id):
         record(Verb.EXPORTED, acme.tenant, tenant_id=acme.tenant_id, rows=3)
     event = newest(verb="exported")
     assert (event.tenant_id, event.changed_fields) == (acme.tenant_id, {"rows": 3})
