@@ -28,7 +28,7 @@ class InferenceConfig(AppConfig):
         from inference.usage.collector import is_all_usage_posted
         from inference.usage.invoice_source import RolledUpUsage
         from tenants.billing.invoicing.usage_source import register_usage_source
-        from tenants.billing.ledger.balances import register_posting_check
+        from tenants.billing.ledger.spend import register_posting_check
         from tenants.fsck import register_check
         from tenants.offboarding.export import register_export
         from tenants.policy.rows import register_model_source

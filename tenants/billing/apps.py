@@ -9,8 +9,8 @@ class BillingConfig(AppConfig):
 
     def ready(self) -> None:
         from tenants.billing.invoicing.check import invoice_problems
-        from tenants.billing.ledger.balances import spend_problems
         from tenants.billing.ledger.chain import ledger_problems
+        from tenants.billing.ledger.spend import spend_problems
         from tenants.billing.models import Invoice, InvoiceLine
         from tenants.fsck import register_check
         from tenants.offboarding.export import register_export

@@ -5,7 +5,7 @@ from datetime import datetime
 from celery import shared_task
 
 from tenants.billing.invoicing import month_end
-from tenants.billing.ledger import balances, credit
+from tenants.billing.ledger import credit, holds, spend
 from tenants.billing.payments import providers
 
 
@@ -16,12 +16,12 @@ def expire_promotions() -> int:
 
 @shared_task(name="billing.tell_redis_again", expires=60)  # type: ignore[untyped-decorator]
 def tell_redis_again() -> None:
-    balances.tell_redis_again()
+    spend.tell_redis_again()
 
 
 @shared_task(name="billing.release_withdrawals", expires=60)  # type: ignore[untyped-decorator]
 def release_withdrawals() -> int:
-    return balances.release_withdrawals()
+    return holds.release_withdrawals()
 
 
 # Longer than others: it is made for thousands of tenants, and goes on where it was cut short.

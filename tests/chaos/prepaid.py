@@ -67,7 +67,7 @@ def owed_by(tenant_id: str) -> int:
 @sync_to_async
 def spend_is_right() -> bool:
     """What Redis counts of prepaid tenants is what the ledger says."""
-    from tenants.billing.ledger.balances import spend_problems
+    from tenants.billing.ledger.spend import spend_problems
     from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):

@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from tenants.billing.ledger import balances
+from tenants.billing.ledger import holds
 from tenants.billing.ledger.posting import Balances, Entry, Posting, hold, post
 from tenants.billing.models import (
     CREDITS,
@@ -366,12 +366,12 @@ def _kept(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
     """So much of the credit, or what is left of it, is nobody's to reserve until it is booked and
     gateways have been told, or it is given up."""
     _check_amount(nanos)
-    withdrawal = balances.new_withdrawal()
-    kept = balances.set_aside(tenant_id, withdrawal, nanos)
+    withdrawal = holds.new_withdrawal()
+    kept = holds.set_aside(tenant_id, withdrawal, nanos)
     try:
         yield kept
     except BaseException:
-        balances.let_go(tenant_id, withdrawal)
+        holds.let_go(tenant_id, withdrawal)
         raise
     # After the snapshot's own hook, so that the limit is lower before this is free.
-    transaction.on_commit(lambda: balances.let_go(tenant_id, withdrawal), robust=True)
+    transaction.on_commit(lambda: holds.let_go(tenant_id, withdrawal), robust=True)

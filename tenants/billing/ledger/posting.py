@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from tenants.billing.ledger import balances
+from tenants.billing.ledger import balances, spend
 from tenants.billing.models import CREDITS, AccountName, TransactionKind
 from tenants.models.policy_change import PolicyChange, PolicyImpact, PolicyPart
 
@@ -77,7 +77,7 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
     )
     prepaid = balances.prepaid_among(of_tenants)
     if spent := balances.posted_usage(prepaid):
-        transaction.on_commit(lambda: balances.tell_redis(spent), robust=True)
+        transaction.on_commit(lambda: spend.tell_redis(spent), robust=True)
     # What went beyond the credit, as after a lost Redis, raises what may ever be spent.
     overdrawn = (each for each in prepaid if _total(of_tenants[each]) > _credit(held[each]))
     PolicyChange.note(

@@ -17,7 +17,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import packed
 from inference.redis_functions import ADMISSION, library_text
-from tenants.billing.ledger import balances, credit
+from tenants.billing.ledger import balances, credit, holds, spend
 from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import LedgerTransaction
@@ -109,7 +109,7 @@ def test_what_a_lost_redis_had_counted_comes_back_beside_what_is_reserved(
 ) -> None:
     credit.top_up(tenant_id, 1000, reference="payment 1")
     reserve(redis, tenant_id, 40)
-    assert balances.set_aside(tenant_id, balances.new_withdrawal(), 5) == 5
+    assert holds.set_aside(tenant_id, holds.new_withdrawal(), 5) == 5
     use(tenant_id, 300)
     assert counted(redis, tenant_id)["settled"] == 260, "the open request may be among the 300"
     reserve(redis, tenant_id, -40)
@@ -124,7 +124,7 @@ MINUTE_MS = 60_000
 def all_posted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What the floor above says: whether no usage is on its way."""
     answer = [True]
-    monkeypatch.setattr(balances, "_is_all_posted", lambda: answer[0])
+    monkeypatch.setattr(spend, "_is_all_posted", lambda: answer[0])
     return answer
 
 
@@ -140,13 +140,13 @@ def test_what_was_counted_twice_is_forgotten_at_the_second_look(
     redis: Redis, tenant_id: uuid.UUID
 ) -> None:
     count_twice(redis, tenant_id)
-    balances.tell_redis_again(now_ms=0)
-    balances.tell_redis_again(now_ms=1)
+    spend.tell_redis_again(now_ms=0)
+    spend.tell_redis_again(now_ms=1)
     assert counted(redis, tenant_id)["settled"] == 35, "not at once, however often it is asked"
-    balances.tell_redis_again(now_ms=MINUTE_MS)
+    spend.tell_redis_again(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 30
     with operator_scope("test"):
-        assert list(balances.spend_problems()) == []
+        assert list(spend.spend_problems()) == []
     use(tenant_id, 7)
     assert counted(redis, tenant_id)["settled"] == 37, "an outbox that comes late raises it again"
 
@@ -156,12 +156,12 @@ def test_of_a_difference_that_changes_goes_what_both_looks_found(
     redis: Redis, tenant_id: uuid.UUID
 ) -> None:
     count_twice(redis, tenant_id)
-    balances.tell_redis_again(now_ms=0)
+    spend.tell_redis_again(now_ms=0)
     redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 1)
-    balances.tell_redis_again(now_ms=MINUTE_MS)
+    spend.tell_redis_again(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 31
-    balances.tell_redis_again(now_ms=2 * MINUTE_MS)
-    balances.tell_redis_again(now_ms=3 * MINUTE_MS)
+    spend.tell_redis_again(now_ms=2 * MINUTE_MS)
+    spend.tell_redis_again(now_ms=3 * MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 30
 
 
@@ -171,7 +171,7 @@ def test_nothing_is_forgotten_while_usage_is_on_its_way(
     count_twice(redis, tenant_id)
     all_posted[0] = False
     for minute in range(3):
-        balances.tell_redis_again(now_ms=minute * MINUTE_MS)
+        spend.tell_redis_again(now_ms=minute * MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 35
 
 
@@ -182,8 +182,8 @@ def test_what_was_counted_twice_is_forgotten_while_a_request_is_open(
     count_twice(redis, tenant_id)
     prefix, claim = keys.tenant_prefix(str(tenant_id)), msgspec.msgpack.encode(["k", "p", 9, 40])
     redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, "r1", "k", "p", "9", "40", claim, packed([]))
-    balances.tell_redis_again(now_ms=0)
-    balances.tell_redis_again(now_ms=MINUTE_MS)
+    spend.tell_redis_again(now_ms=0)
+    spend.tell_redis_again(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id) == {"settled": 30, "reserved": 40}
     redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "20")
     assert counted(redis, tenant_id) == {"settled": 50, "reserved": 0}
@@ -199,10 +199,10 @@ def test_what_is_settled_during_the_look_is_not_forgotten(
         redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 3)
         return True
 
-    monkeypatch.setattr(balances, "_is_all_posted", settle_meanwhile)
-    balances.tell_redis_again(now_ms=0)
+    monkeypatch.setattr(spend, "_is_all_posted", settle_meanwhile)
+    spend.tell_redis_again(now_ms=0)
     use(tenant_id, 3)
-    balances.tell_redis_again(now_ms=MINUTE_MS)
+    spend.tell_redis_again(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 36, "33 on record, and 3 to come"
 
 
@@ -294,13 +294,13 @@ def test_two_refunds_at_a_time_leave_open_requests_what_they_have_reserved(
         credit.refund(tenant_id, 50, reference="second")
 
     def told_late(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
-        monkeypatch.setattr(balances, "spendable", spendable)
+        monkeypatch.setattr(holds, "spendable", spendable)
         told = spendable(tenant_ids)
         with suppress(OperationalError):  # it waits for the first one
             elsewhere(second_refund)
         return told
 
-    monkeypatch.setattr(balances, "spendable", told_late)
+    monkeypatch.setattr(holds, "spendable", told_late)
     with suppress(Conflict):
         credit.refund(tenant_id, 50, reference="first")
     assert balances.balance_of(tenant_id).prepaid_nanos == 50
@@ -320,12 +320,12 @@ def test_no_credit_is_taken_back_while_redis_has_lost_what_is_reserved(
 
 def test_a_withdrawal_that_died_is_let_go(redis: Redis, tenant_id: uuid.UUID) -> None:
     credit.top_up(tenant_id, 100, reference="payment 1")
-    withdrawal = balances.new_withdrawal()
-    assert balances.set_aside(tenant_id, withdrawal, 30) == 30
-    assert balances.set_aside(tenant_id, withdrawal, 30) == 30
-    assert balances.set_aside(tenant_id, balances.new_withdrawal(), 90) == 70
-    assert balances.release_withdrawals() == 0
-    assert balances.release_withdrawals(older_than_seconds=-1) == 2
+    withdrawal = holds.new_withdrawal()
+    assert holds.set_aside(tenant_id, withdrawal, 30) == 30
+    assert holds.set_aside(tenant_id, withdrawal, 30) == 30
+    assert holds.set_aside(tenant_id, holds.new_withdrawal(), 90) == 70
+    assert holds.release_withdrawals() == 0
+    assert holds.release_withdrawals(older_than_seconds=-1) == 2
     assert counted(redis, tenant_id) == {"reserved": 0}
 
 
@@ -401,11 +401,11 @@ def test_gateways_are_told_where_usage_went_beyond_the_credit(
 def test_fsck_finds_what_redis_and_the_ledger_say_of_prepaid_tenants(
     redis: Redis, tenant_id: uuid.UUID, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(balances, "_LAG_SECONDS", 0)
+    monkeypatch.setattr(spend, "_LAG_SECONDS", 0)
     credit.top_up(tenant_id, 100, reference="payment 1")
     use(tenant_id, 30)
-    assert list(balances.spend_problems()) == []
+    assert list(spend.spend_problems()) == []
     redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 5)
-    assert "has spent 35 nano-dollars by Redis, and 30 by" in next(balances.spend_problems())
+    assert "has spent 35 nano-dollars by Redis, and 30 by" in next(spend.spend_problems())
     reserve(redis, tenant_id, 5)
-    assert "5 nano-dollars reserved" in next(balances.spend_problems())
+    assert "5 nano-dollars reserved" in next(spend.spend_problems())

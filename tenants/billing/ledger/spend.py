@@ -1,0 +1,125 @@
+"""What Redis counts as spent by prepaid tenants, and what the ledger says: brought together, and
+checked."""
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+import structlog
+from redis.exceptions import RedisError
+
+from gpu_workers.protocol import keys
+from tenants.billing.ledger.balances import posted_usage, prepaid_tenants
+from tenants.isolation.scoping import operator_scope
+from tenants.policy_redis import policy_redis
+
+log = structlog.get_logger(__name__)
+
+# What was settled reaches the ledger a moment later.
+_LAG_SECONDS: Final = 2.0
+
+
+def tell_redis(spent: Mapping[uuid.UUID, int]) -> None:
+    """After the commit that posted usage: where Redis has lost what nobody had recorded yet, it
+    counts it again from here on, but for what open requests have reserved, which may be the same. A
+    Redis that is down is told later (`tell_redis_again`)."""
+    try:
+        with policy_redis().pipeline(transaction=False) as pipeline:
+            for tenant_id, nanos in spent.items():
+                prefix = keys.tenant_prefix(str(tenant_id))
+                pipeline.fcall(keys.FUNCTION_RAISE_SPEND, 1, prefix, str(nanos))
+            pipeline.execute()
+    except RedisError as error:
+        log.warning("spend_not_told", error=str(error))
+
+
+def _nobody_knows() -> bool:
+    return False
+
+
+_is_all_posted: Callable[[], bool] = _nobody_knows
+
+
+def register_posting_check(is_all_posted: Callable[[], bool]) -> None:
+    """Asked within an `operator_scope` whether all usage of requests that have ended is in the
+    ledger, for a ledger that is read afterwards."""
+    global _is_all_posted
+    _is_all_posted = is_all_posted
+
+
+def tell_redis_again(now_ms: int | None = None) -> None:
+    """What it could not count while it was down, or while requests were open; and to forget what it
+    has counted twice since it was lost, or counts of usage that was discarded. `now_ms` replaces
+    Redis TIME, for tests only."""
+    try:
+        with operator_scope("posted usage"):
+            prepaid = list(prepaid_tenants().values_list("id", flat=True))
+            # In this order: what was settled by now is in the ledger if all is posted after that.
+            settled = _settled(prepaid)
+            is_all_posted = _is_all_posted()
+            spent = posted_usage(prepaid)
+        tell_redis(spent)
+        if is_all_posted:
+            _lower(settled, spent, now_ms)
+    except RedisError as error:
+        log.warning("spend_not_told", error=str(error))
+
+
+def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
+    with policy_redis().pipeline(transaction=False) as pipeline:
+        for tenant_id in tenant_ids:
+            pipeline.hget(keys.tenant_balance(str(tenant_id)), "settled")
+        answers = cast(list[bytes | None], pipeline.execute())
+    return {
+        tenant_id: int(settled or 0) for tenant_id, settled in zip(tenant_ids, answers, strict=True)
+    }
+
+
+def _lower(
+    settled: Mapping[uuid.UUID, int], posted: Mapping[uuid.UUID, int], now_ms: int | None
+) -> None:
+    """`posted` was read later, and has all that `settled` counts and perhaps more: by so much, at
+    least, something was counted twice."""
+    time_for_tests = () if now_ms is None else (str(now_ms),)
+    with policy_redis().pipeline(transaction=False) as pipeline:
+        for tenant_id, nanos in settled.items():
+            excess = max(0, nanos - posted.get(tenant_id, 0))
+            prefix = keys.tenant_prefix(str(tenant_id))
+            pipeline.fcall(keys.FUNCTION_LOWER_SPEND, 1, prefix, str(excess), *time_for_tests)
+        lowered = cast(list[int], pipeline.execute())
+    for tenant_id, nanos in zip(settled, lowered, strict=True):
+        if nanos:
+            log.warning("spend_lowered", tenant_id=str(tenant_id), nanos=nanos)
+
+
+def spend_problems() -> Iterator[str]:
+    """For fsck: what Redis counts as spent by prepaid tenants is what the ledger says, once nothing
+    of theirs is open or on its way."""
+    prepaid = list(prepaid_tenants().values_list("id", flat=True))
+    first = _spend_differences(prepaid)
+    if first:
+        time.sleep(_LAG_SECONDS)
+        again = _spend_differences(first.keys())
+        yield from (what for tenant_id, what in again.items() if first[tenant_id] == what)
+
+
+def _spend_differences(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+    redis, posted, found = policy_redis(), posted_usage(tenant_ids), {}
+    for tenant_id in sorted(tenant_ids):
+        counted = cast(dict[bytes, bytes], redis.hgetall(keys.tenant_balance(str(tenant_id))))
+        settled, reserved = (int(counted.get(name, 0)) for name in (b"settled", b"reserved"))
+        spent = posted.get(tenant_id, 0)
+        if redis.hlen(keys.tenant_reservations(str(tenant_id))):
+            continue
+        if reserved:
+            found[tenant_id] = (
+                f"Tenant {tenant_id} has no open request, and {reserved} nano-dollars reserved."
+            )
+        elif settled != spent:
+            found[tenant_id] = (
+                f"Tenant {tenant_id} has spent {settled} nano-dollars by Redis, and {spent} by the "
+                "ledger: what is too much goes within minutes, if Celery's beat runs and no usage "
+                "is in quarantine."
+            )
+    return found
