@@ -7,6 +7,7 @@ from control_plane.status import front_page
 from control_plane.status.health import Health
 from django.contrib.staticfiles import finders
 from django.test import AsyncClient
+from pytest_django import Settings
 from redis import Redis
 
 from tests.support.fleet import model_policy, write_policy, write_worker
@@ -82,7 +83,8 @@ def test_its_style_loads_nothing_from_elsewhere() -> None:
     assert isinstance(css, str) and "url(" not in Path(css).read_text()
 
 
-async def test_its_files_are_served_without_a_collecting_step() -> None:
+async def test_its_files_are_served_without_a_collecting_step(settings: Settings) -> None:
+    settings.WHITENOISE_AUTOREFRESH = False  # As in production: indexed at the start.
     for name in ("front_page.css", "mark.svg"):
         answer = await AsyncClient().get(f"/static/penstock/{name}")
         assert answer.status_code == 200
