@@ -23,7 +23,7 @@ from tests.support.places import LOOPBACK, ROOT, free_port
 sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
 
 from control_plane import redis_acl  # noqa: E402
-from local_stack.postgres_server import PostgresServer, find_postgres  # noqa: E402
+from local_stack.postgres_server import POSTGRES_NAME, PostgresServer, find_postgres  # noqa: E402
 from local_stack.redis_server import RedisServer, find_redis  # noqa: E402
 from local_stack.services import unprivileged_user  # noqa: E402
 
@@ -71,6 +71,12 @@ class TestServers:
             password=secrets.token_hex(16),
             users=users,
         )
+
+    @property
+    def superuser_url(self) -> str:
+        """For what no role of the product may do: changing tables between tests."""
+        name, password, port = POSTGRES_NAME, self.postgres.password, self.postgres.port
+        return f"postgresql://{name}:{password}@{LOOPBACK}:{port}/{name}"
 
     def worker_redis_url(self, pool: str) -> str:
         """The dispatch Redis as the user of a pool's workers, made at the first call."""
