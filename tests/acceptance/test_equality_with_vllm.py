@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from gpu_workers.demo_model import MODEL_FOLDER
+from tests.support.places import NO_TLS
 from tests.support.reference_vllm import reference_vllm
 from tests.support.stack_addresses import LiveStack
 
@@ -111,7 +112,7 @@ def _ask(url: str, body: dict[str, Any], *, stream: bool, key: str) -> dict[str,
     """What must be equal: per choice text, tool calls, log-probabilities, finish reason; usage."""
     headers = {"Authorization": f"Bearer {key}"}
     if not stream:
-        answer = httpx.post(url, json=body, headers=headers, timeout=60)
+        answer = httpx.post(url, json=body, headers=headers, timeout=60, verify=NO_TLS)
         assert answer.status_code == 200, answer.text
         parsed = answer.json()
         choices = {choice["index"]: _whole(choice) for choice in parsed["choices"]}
@@ -119,7 +120,7 @@ def _ask(url: str, body: dict[str, Any], *, stream: bool, key: str) -> dict[str,
     body = body | {"stream": True, "stream_options": {"include_usage": True}}
     collected: dict[int, dict[str, Any]] = {}
     usage: dict[str, int] = {}
-    with httpx.stream("POST", url, json=body, headers=headers, timeout=60) as answer:
+    with httpx.stream("POST", url, json=body, headers=headers, timeout=60, verify=NO_TLS) as answer:
         assert answer.status_code == 200, answer.read()
         for line in answer.iter_lines():
             if not line.startswith("data: {"):

@@ -11,7 +11,7 @@ import httpx
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.vllm.arguments import weights_type
-from tests.support.places import LOOPBACK, ROOT, free_port
+from tests.support.places import LOOPBACK, NO_TLS, ROOT, free_port
 
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
 START_TIMEOUT_SECONDS = 240
@@ -63,7 +63,7 @@ def _wait_until_healthy(url: str, server: "subprocess.Popen[bytes]", log_file: P
                 f"vLLM's own server ended with {server.returncode}: {log_file.read_text()[-2000:]}"
             )
         try:
-            if httpx.get(f"{url}/health", timeout=2).is_success:
+            if httpx.get(f"{url}/health", timeout=2, verify=NO_TLS).is_success:
                 return
         except httpx.TransportError:
             time.sleep(0.5)

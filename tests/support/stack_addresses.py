@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
-from tests.support.places import ROOT
+from tests.support.places import NO_TLS, ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,7 @@ class LiveStack:
             json=self.chat_body(question) | fields,
             headers={"Authorization": f"Bearer {api_key}"},
             timeout=90,
+            verify=NO_TLS,
         )
 
     def usage_rows(self, condition: str) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ class LiveStack:
 
     def running_in_engine(self) -> int:
         """Requests that vLLM itself holds, running or waiting, by its own metrics."""
-        text = httpx.get(self.worker().metrics_url, timeout=10).text
+        text = httpx.get(self.worker().metrics_url, timeout=10, verify=NO_TLS).text
         lines = [
             line
             for line in text.splitlines()

@@ -23,6 +23,7 @@ from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_gateway, a_sim_worker
 from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import Snapshot, a_tier
+from tests.support.places import NO_TLS
 from tests.support.polling import eventually
 
 pytestmark = pytest.mark.stack
@@ -57,6 +58,7 @@ def client_of(url: str, key: str) -> httpx.AsyncClient:
         base_url=url,
         headers={"Authorization": f"Bearer {key}"},
         timeout=60,
+        verify=NO_TLS,
         limits=httpx.Limits(max_connections=None),
     )
 

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from inference.dispatch.worker_registry import WorkerRegistry
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.service import PEPPER
-from tests.support.places import ROOT, free_port
+from tests.support.places import NO_TLS, ROOT, free_port
 from tests.support.polling import eventually
 
 START_SECONDS = 30
@@ -91,7 +91,7 @@ async def a_gateway(dispatch_redis_url: str, *, pepper: bytes = PEPPER) -> Async
 
 
 async def _answers(url: str) -> bool:
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx.AsyncClient(base_url=url, verify=NO_TLS) as client:
         try:
             return (await client.get("/v1/models")).status_code == 401
         except httpx.TransportError:

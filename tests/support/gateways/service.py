@@ -25,6 +25,7 @@ from inference.openai_api.gateway import Gateway, create_gateway
 from inference.websocket_api.application import WebsocketApi
 from tenants import key_format
 from tests.support.gateways.cast import MODEL, POOL
+from tests.support.places import NO_TLS
 from tests.support.polling import eventually
 
 PEPPER = b"pepper-of-the-gateway-tests-0123456789"
@@ -135,7 +136,9 @@ class Service:
 
     def client(self, key: str | None = None, **options: Any) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.alice if key is None else key}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=10, **options)
+        return httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=10, verify=NO_TLS, **options
+        )
 
 
 class Server(uvicorn.Server):
