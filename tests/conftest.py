@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from copy import deepcopy
 from datetime import date
 from types import SimpleNamespace
 
@@ -19,8 +20,9 @@ from inference.usage.partitions import make_partitions
 from tenants.isolation import scoping
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, operator_scope
-from tests.support.database import TableEmptier
+from tests.support.database import TableEmptier, commits, shared
 from tests.support.servers import TestServers, servers
+from tests.support.two_tenants import TwoTenants, two_tenants
 
 LONG_FILES = ("test_planted_bugs.py", "test_dispatch_machine.py", "test_edges.py")
 
@@ -119,6 +121,31 @@ def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
     now = time.time()
     monkeypatch.setattr("django_ratelimit.core.time", SimpleNamespace(time=lambda: now))
+
+
+@pytest.fixture(scope="module")
+def _shared_houses(
+    request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[TwoTenants | None]:
+    """Acme and Globex for all tests of a module; None where its tests commit and must each make
+    their own."""
+    tests = [item for item in request.session.items if item.path == request.path]
+    if all(map(commits, tests)):
+        yield None
+        return
+    if any(map(commits, tests)):
+        raise pytest.UsageError(
+            f"{request.path} has tests that commit beside tests that do not, and both use Acme and "
+            "Globex: give those that commit a file of their own."
+        )
+    with shared(two_tenants, django_db_blocker) as houses:
+        yield houses
+
+
+@pytest.fixture
+def houses(_shared_houses: TwoTenants | None, db: None) -> TwoTenants:
+    """Acme and Globex with one of everything. A test may change them, in the database and here."""
+    return deepcopy(_shared_houses) if _shared_houses else two_tenants()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Whoever may ask, by the columns of the table: a header or a session."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.test import Client
 from django.utils import timezone
@@ -14,8 +14,8 @@ from tests.support.two_tenants import TwoTenants
 class Credential:
     """One column's."""
 
-    user: User | None = None
     key: str = ""
+    cookies: dict[str, str] = field(default_factory=dict)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -23,9 +23,14 @@ class Credential:
 
     def client(self) -> Client:
         client = Client()
-        if self.user is not None:
-            client.force_login(self.user)
+        client.cookies.load(self.cookies)
         return client
+
+
+def _signed_in(user: User) -> Credential:
+    client = Client()
+    client.force_login(user)
+    return Credential(cookies={name: each.value for name, each in client.cookies.items()})
 
 
 def credentials(houses: TwoTenants) -> dict[str, Credential]:
@@ -38,8 +43,8 @@ def credentials(houses: TwoTenants) -> dict[str, Credential]:
         ApiKey.objects.filter(public_id=expired.split("-")[1]).update(expires_at=timezone.now())
     return {
         "nobody": Credential(),
-        "viewer": Credential(user=acme.people["viewer"]),
-        "admin": Credential(user=acme.people["admin"]),
+        "viewer": _signed_in(acme.people["viewer"]),
+        "admin": _signed_in(acme.people["admin"]),
         "inference": Credential(key=acme.issue(scopes=["inference"])),
         "usage:read": Credential(key=acme.issue(scopes=["usage:read"])),
         "adapters:write": Credential(key=acme.issue(scopes=["adapters:write"])),
@@ -47,6 +52,6 @@ def credentials(houses: TwoTenants) -> dict[str, Credential]:
         "admin key": Credential(key=acme.issue(scopes=["admin"])),
         "revoked": Credential(key=revoked),
         "expired": Credential(key=expired),
-        "Globex": Credential(user=globex.people["owner"]),
+        "Globex": _signed_in(globex.people["owner"]),
         "Globex key": Credential(key=globex.issue(scopes=["inference", "admin"])),
     }

@@ -24,6 +24,7 @@ from tenants.policy.writer import rebuild_policy
 from tests.isolation.credentials import Credential
 from tests.isolation.table import COLUMNS, GATEWAY_ROWS, WEBSOCKET_ROWS, Row
 from tests.support.gateways.service import serving
+from tests.support.places import NO_TLS
 from tests.support.two_tenants import CANARY, TwoTenants
 
 OTHERS = {"Globex", "Globex key"}
@@ -70,12 +71,8 @@ async def test_every_address_has_a_row_and_every_row_an_address(deployment: Depl
     assert {WEBSOCKET, "/ws/*"} == {address for address, _ in WEBSOCKET_ROWS}
 
 
-@pytest.fixture
-def sessions(asking: dict[str, Credential]) -> dict[str, dict[str, str]]:
-    return {
-        column: {name: morsel.value for name, morsel in credential.client().cookies.items()}
-        for column, credential in asking.items()
-    }
+def asker_of(deployment: Deployment) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=deployment.url, timeout=10, verify=NO_TLS)
 
 
 def address_of(row: Row) -> str:
@@ -87,12 +84,11 @@ async def test_each_credential_gets_its_status_and_nothing_of_globex(
     row: Row,
     deployment: Deployment,
     asking: dict[str, Credential],
-    sessions: dict[str, dict[str, str]],
 ) -> None:
     found = {}
-    async with httpx.AsyncClient(base_url=deployment.url, timeout=10) as client:
+    async with asker_of(deployment) as client:
         for column, credential in asking.items():
-            client.cookies = httpx.Cookies(sessions[column])
+            client.cookies = httpx.Cookies(credential.cookies)
             body = b"{}" if row.method == "POST" else None
             answer = await client.request(
                 row.method, address_of(row), content=body, headers=credential.headers
@@ -106,7 +102,7 @@ async def test_each_credential_gets_its_status_and_nothing_of_globex(
 async def test_other_methods_and_addresses_are_nobodys(
     deployment: Deployment, asking: dict[str, Credential]
 ) -> None:
-    async with httpx.AsyncClient(base_url=deployment.url, timeout=10) as client:
+    async with asker_of(deployment) as client:
         for column, credential in asking.items():
             for row in ROWS:
                 for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
@@ -124,7 +120,7 @@ async def test_other_methods_and_addresses_are_nobodys(
 async def test_globexs_model_is_told_from_nothing_by_nobody_of_acme(
     deployment: Deployment, asking: dict[str, Credential]
 ) -> None:
-    async with httpx.AsyncClient(base_url=deployment.url, timeout=10) as client:
+    async with asker_of(deployment) as client:
         for column, credential in asking.items():
             if column in OTHERS:
                 continue
@@ -152,14 +148,13 @@ async def test_each_credential_gets_its_connection_or_none(
     row: Row,
     deployment: Deployment,
     asking: dict[str, Credential],
-    sessions: dict[str, dict[str, str]],
 ) -> None:
     address = deployment.url.replace("http", "ws", 1) + row.address.replace("*", "nothing")
     found = {}
     for column, credential in asking.items():
         headers = {name.title(): value for name, value in credential.headers.items()}
-        if sessions[column]:
-            headers["Cookie"] = "; ".join(f"{k}={v}" for k, v in sessions[column].items())
+        if credential.cookies:
+            headers["Cookie"] = "; ".join(f"{k}={v}" for k, v in credential.cookies.items())
         try:
             async with connect(address, additional_headers=headers):
                 found[column] = 101

@@ -1,10 +1,14 @@
-"""The database between two tests with real transactions."""
+"""The database between two tests: emptied after real transactions, or never really changed."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
 import psycopg
+import pytest
+from django.db import connection, transaction
 from psycopg import sql
+from pytest_django import DjangoDbBlocker
 
 AUDIT_LOCKS = (
     ("tenants_auditevent", "append_only"),
@@ -82,3 +86,36 @@ def _deletions(tables: list[str]) -> Iterator[sql.Composable]:
     for lock in locks:
         yield sql.SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(*lock)
     yield sql.SQL("COMMIT")
+
+
+_Made = TypeVar("_Made")
+
+
+@contextmanager
+def shared(make: Callable[[], _Made], blocker: DjangoDbBlocker) -> Iterator[_Made]:
+    """What `make` writes is there for every test within the block, each of which works behind a
+    savepoint, and is undone after it. No test with real transactions may be among them: another
+    connection would not see these rows, and would wait for them."""
+    with ExitStack() as stack:
+        with blocker.unblock():
+            stack.enter_context(_undone())
+            made = make()
+            # As a commit does: deferred triggers number the changes and seal the audit log.
+            connection.check_constraints()
+        yield made
+        with blocker.unblock():
+            stack.close()
+
+
+@contextmanager
+def _undone() -> Iterator[None]:
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def commits(item: pytest.Item) -> bool:
+    """Whether a test has real transactions."""
+    marker = item.get_closest_marker("django_db")
+    is_marked = marker is not None and bool(marker.kwargs.get("transaction"))
+    return is_marked or "transactional_db" in getattr(item, "fixturenames", ())

@@ -7,7 +7,7 @@ import pytest
 from django.core.cache import cache
 
 from tests.support.api_client import ApiClient
-from tests.support.two_tenants import House, TwoTenants, two_tenants
+from tests.support.two_tenants import House, TwoTenants
 
 
 @pytest.fixture(autouse=True)
@@ -15,11 +15,6 @@ def _no_attempts_counted() -> Iterator[None]:
     cache.clear()
     yield
     cache.clear()
-
-
-@pytest.fixture
-def houses(db: None) -> TwoTenants:
-    return two_tenants()
 
 
 @pytest.fixture
