@@ -7,15 +7,21 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test check bench bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
+.PHONY: up test test-all check bench bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
 up:
 	@$(BOOTSTRAP) --up
 
+# All but what guards rare things.
 test: environments
-	@$(PY) -m pytest -n 2 --dist loadgroup
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not rare"
+
+# Everything, with many examples of each property: planted bugs, a thousand requests at once, kills
+# of the engine, long runs in any order. What CI runs.
+test-all: environments
+	@$(PY) -m pytest -n 2 --dist loadgroup --hypothesis-profile thorough
 
 check:
 	@$(BOOTSTRAP) --control-plane-only
@@ -50,7 +56,7 @@ bench-idle-pool: environments
 
 # A thousand requests at once against credit for one and for five, fifty times each; ten minutes.
 bench-credit: environments
-	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k credit $(ARGS)
+	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k "credit and 1000" $(ARGS)
 
 # Ten bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from datetime import date
 from types import SimpleNamespace
 
+import hypothesis
 import pytest
 from control_plane import redis_acl
 from django.core.cache import cache
@@ -24,33 +25,23 @@ from tests.support.database import TableEmptier, commits, shared
 from tests.support.servers import TestServers, servers
 from tests.support.two_tenants import TwoTenants, two_tenants
 
-LONG_FILES = ("test_planted_bugs.py", "test_dispatch_machine.py", "test_edges.py")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Processes of a run (`make test` has two) share the tests out file by file, but only one of
-    them has the real vLLM. The longest come first."""
-
-    def length(item: pytest.Item) -> int:
-        if item.get_closest_marker("engine"):
-            return 0
-        return 1 if item.path.name in LONG_FILES else 2
-
-    items.sort(key=length)
-    for item in items:
-        group = "engine" if length(item) == 0 else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Where the groups are lost, as by pytest 9.2 with xdist 3.8, each process starts an engine."""
-    are_shared_out = getattr(session.config.option, "loadgroup", False)
-    if are_shared_out and not all("@" in item.nodeid for item in session.items):
-        raise pytest.UsageError(
-            "This pytest and this xdist do not share tests out by their groups."
-        )
+# Of each property `make test` tries a few examples, `make test-all` many. A machine under load is
+# slow, and most of these tests share a database or a Redis between their examples.
+hypothesis.settings.register_profile(
+    "quick",
+    max_examples=20,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.data_too_large,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+hypothesis.settings.register_profile(
+    "thorough", hypothesis.settings.get_profile("quick"), max_examples=100
+)
+hypothesis.settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,15 @@ def _engine_worker(tree: list[int]) -> int:
     return children_of(_engine_core(tree))[0]
 
 
-@pytest.mark.parametrize("victim", [_main, _engine_core, _engine_worker])
+# Each costs the start of another engine.
+@pytest.mark.parametrize(
+    "victim",
+    [
+        _main,
+        pytest.param(_engine_core, marks=pytest.mark.rare),
+        pytest.param(_engine_worker, marks=pytest.mark.rare),
+    ],
+)
 def test_a_killed_process_ends_what_cannot_go_on_typed_and_leaves_no_orphan(
     live_stack: LiveStack, victim: Callable[[list[int]], int]
 ) -> None:

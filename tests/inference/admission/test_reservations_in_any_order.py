@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -295,12 +294,4 @@ def test_in_any_order_no_limit_is_exceeded_and_nothing_leaks(dispatch_redis_url:
     class Machine(Reservations):
         redis_url = dispatch_redis_url
 
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=60,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_state_machine_as_test(Machine)

@@ -32,16 +32,19 @@ CHAT = "/v1/chat/completions"
 OUTPUT_TOKENS = 5
 MESSAGES = [{"role": "user", "content": "Count."}]
 ASK = {"model": MODEL, "messages": MESSAGES, "max_tokens": OUTPUT_TOKENS}
-REQUESTS = 1000
-LIMIT = 100
 CREDIT_ROUNDS = int(os.environ.get("CREDIT_ROUNDS", "1"))
+at_once = pytest.mark.parametrize(
+    "requests",
+    [100, pytest.param(1000, marks=pytest.mark.rare)],
+    ids=lambda many: f"{many}_at_once",
+)
 
 
 @pytest.fixture
-def many_connections() -> Iterator[None]:
+def many_connections(requests: int) -> Iterator[None]:
     """A shell often allows 1,024 open files, which a thousand callers in one process go beyond."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert allow_as_many_as_may_be() > 2 * REQUESTS
+    assert allow_as_many_as_may_be() > 2 * requests
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -65,18 +68,21 @@ def client_of(url: str, key: str) -> httpx.AsyncClient:
 
 @pytest.mark.usefixtures("many_connections")
 @pytest.mark.parametrize("where", ["tier", "limits", "project_limits"])
-async def test_of_a_thousand_requests_at_once_exactly_a_hundred_are_admitted(
+@at_once
+async def test_of_many_requests_at_once_exactly_a_tenth_is_admitted(
     gateways: list[str],
     snapshot: Snapshot,
     dispatch_redis: Redis,
     dispatch_redis_url: str,
     where: str,
+    requests: int,
 ) -> None:
-    per_minute = LIMIT if where == "tier" else 10 * REQUESTS
-    tier = a_tier(requests_per_minute=per_minute, max_concurrent_requests=10 * REQUESTS)
+    limit = requests // 10
+    per_minute = limit if where == "tier" else 10 * requests
+    tier = a_tier(requests_per_minute=per_minute, max_concurrent_requests=10 * requests)
     limits: dict[str, Any] = {}
     if where != "tier":
-        limits[where] = [a_limit(LimitName.REQUESTS_PER_MINUTE, LIMIT)]
+        limits[where] = [a_limit(LimitName.REQUESTS_PER_MINUTE, limit)]
     key = await snapshot.add_key("Acme", tier=tier, **limits)
     async with (
         a_sim_worker(dispatch_redis_url),
@@ -85,11 +91,11 @@ async def test_of_a_thousand_requests_at_once_exactly_a_hundred_are_admitted(
     ):
         began = time.monotonic()
         answers = await asyncio.gather(
-            *((one, two)[number % 2].post(CHAT, json=ASK) for number in range(REQUESTS))
+            *((one, two)[number % 2].post(CHAT, json=ASK) for number in range(requests))
         )
     assert time.monotonic() - began < 60, "the first of them must not have left the minute"
-    assert Counter(answer.status_code for answer in answers) == {200: LIMIT, 429: REQUESTS - LIMIT}
-    assert await _records(dispatch_redis) == LIMIT
+    assert Counter(answer.status_code for answer in answers) == {200: limit, 429: requests - limit}
+    assert await _records(dispatch_redis) == limit
 
     async def all_are_settled() -> bool:
         return not await dispatch_redis.exists(keys.tenant_open("acme"))
@@ -99,16 +105,18 @@ async def test_of_a_thousand_requests_at_once_exactly_a_hundred_are_admitted(
 
 @pytest.mark.usefixtures("many_connections")
 @pytest.mark.parametrize("paid", [1, 5])
-async def test_of_a_thousand_requests_at_once_credit_admits_exactly_what_it_pays_for(
+@at_once
+async def test_of_many_requests_at_once_credit_admits_exactly_what_it_pays_for(
     gateways: list[str],
     snapshot: Snapshot,
     dispatch_redis: Redis,
     dispatch_redis_url: str,
     paid: int,
+    requests: int,
 ) -> None:
     """Over two gateways and two keys, CREDIT_ROUNDS times over; `make bench-credit` says fifty."""
     await snapshot.add_model(MODEL, prices=[PricePolicy(completion=2_000_000)])
-    tier = a_tier(requests_per_minute=10**6, max_concurrent_requests=10 * REQUESTS)
+    tier = a_tier(requests_per_minute=10**6, max_concurrent_requests=10 * requests)
     callers = [await snapshot.add_key("Acme", key_id=name, tier=tier) for name in ("a", "b")]
     worst_nanos = OUTPUT_TOKENS * 2_000
     refusals: Counter[tuple[str, str]] = Counter()
@@ -125,9 +133,9 @@ async def test_of_a_thousand_requests_at_once_credit_admits_exactly_what_it_pays
                 ]
                 await eventually(partial(_have, clients, credit))
                 answers = await asyncio.gather(
-                    *(clients[number % 4].post(CHAT, json=ASK) for number in range(REQUESTS))
+                    *(clients[number % 4].post(CHAT, json=ASK) for number in range(requests))
                 )
-            expected = {200: paid, 429: REQUESTS - paid}
+            expected = {200: paid, 429: requests - paid}
             assert Counter(answer.status_code for answer in answers) == expected, round_
             await eventually(partial(_is_spent, dispatch_redis, credit))
             for answer in answers:
@@ -135,7 +143,7 @@ async def test_of_a_thousand_requests_at_once_credit_admits_exactly_what_it_pays
                     error = answer.json()["error"]
                     refusals[error["code"], error["penstock"]["limit"]] += 1
                     assert answer.headers["x-should-retry"] == "false"
-    assert refusals == {("insufficient_quota", "balance"): CREDIT_ROUNDS * (REQUESTS - paid)}
+    assert refusals == {("insufficient_quota", "balance"): CREDIT_ROUNDS * (requests - paid)}
     assert await _records(dispatch_redis) == CREDIT_ROUNDS * paid
 
 

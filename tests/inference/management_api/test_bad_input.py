@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tenants.isolation.scoping import operator_scope
@@ -226,11 +226,6 @@ FIELDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 @given(data=st.data())
 def test_no_body_makes_a_call_fail_inside(
     as_role: AsRole, acme: House, data: st.DataObject
@@ -243,11 +238,6 @@ def test_no_body_makes_a_call_fail_inside(
         _check(answer)
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 @given(
     part=TEXTS,
     query=st.dictionaries(

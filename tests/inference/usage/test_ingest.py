@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import Sum
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
@@ -158,9 +158,6 @@ def test_two_collectors_with_the_same_entries_record_each_once(
 
 
 @given(data=st.data())
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 def test_rollups_and_ledger_are_the_sums_of_the_records(
     redis: Redis, api_key: ApiKey, data: st.DataObject
 ) -> None:

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -208,12 +207,4 @@ def test_in_any_order_the_ledger_balances_and_nothing_is_overdrawn(
         redis = policy_redis
         hooks = staticmethod(django_capture_on_commit_callbacks)
 
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=20,
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_state_machine_as_test(Machine)
