@@ -24,7 +24,7 @@ from reportlab.platypus import KeepTogether, Paragraph, SimpleDocTemplate, Space
 
 from tenants.billing.invoicing.pages import lines_of, period_words, sums
 from tenants.billing.models import (
-    LESSENING,
+    CREDIT_LINE_KINDS,
     Invoice,
     InvoiceLine,
     InvoiceState,
@@ -315,7 +315,7 @@ def _what(line: InvoiceLine, face: _Face) -> Paragraph:
 
 
 def _credits(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
-    paid = [line for line in lines if line.kind in LESSENING]
+    paid = [line for line in lines if line.kind in CREDIT_LINE_KINDS]
     if not paid:
         return []
     rows = [_heads(["Credits", "Amount"], face)]

@@ -1,5 +1,5 @@
 from tenants.billing.models.invoice import (
-    LESSENING,
+    CREDIT_LINE_KINDS,
     Invoice,
     InvoiceLine,
     InvoiceState,
@@ -28,7 +28,7 @@ from tenants.billing.models.sla import Promise, SlaCreditStep
 
 __all__ = [
     "CREDITS",
-    "LESSENING",
+    "CREDIT_LINE_KINDS",
     "AccountName",
     "Invoice",
     "InvoiceCounter",

@@ -37,7 +37,7 @@ class LineKind(models.TextChoices):
     PAYMENT = "payment", "payment on account"
 
 
-LESSENING: Final = (LineKind.PAID_BY_CREDIT, LineKind.PAYMENT, LineKind.SLA_CREDIT)
+CREDIT_LINE_KINDS: Final = (LineKind.PAID_BY_CREDIT, LineKind.PAYMENT, LineKind.SLA_CREDIT)
 
 
 class InvoiceQuerySet(models.QuerySet["Invoice"]):
@@ -153,7 +153,7 @@ class Invoice(models.Model):
         """What these lines, all that it has, come to."""
         self.charges_nanos = self.credits_nanos = 0
         for line in lines:
-            if line.kind in LESSENING:
+            if line.kind in CREDIT_LINE_KINDS:
                 self.credits_nanos += line.amount_nanos
             else:
                 self.charges_nanos += line.amount_nanos
