@@ -21,7 +21,7 @@ from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.policy import WHOLE, PricePolicy
 from inference.charges import actual, tier_prices
 from inference.models import UsageRecord
-from tenants.billing.ledger.posting import Balances, Entry, Posting, hold, post
+from tenants.billing.ledger.posting import Balances, Entry, Posting, lock_balances, post
 from tenants.billing.models import (
     AccountName,
     LedgerEntry,
@@ -137,7 +137,7 @@ def rerate(tenant_id: uuid.UUID, first: date, last: date, book: PriceBook) -> li
     `operator_scope`. More is owed; less pays what is owed and is credit then."""
     with transaction.atomic():
         # Held first: two who rate the same days post once.
-        held = hold([tenant_id])[tenant_id]
+        held = lock_balances([tenant_id])[tenant_id]
         due = adjustments(tenant_id, first, last, book)
         if due:
             post(

@@ -56,12 +56,12 @@ app.conf.beat_schedule = {
         "task": "billing.expire_promotions",
         "schedule": 1800.0,
     },
-    "what a lost Redis had counted as spent comes back": {
-        "task": "billing.tell_redis_again",
+    "spend in Redis is reconciled with the ledger": {
+        "task": "billing.reconcile_spend",
         "schedule": 60.0,
     },
-    "credit that nobody took back in the end is free again": {
-        "task": "billing.release_withdrawals",
+    "stale holds on credit are released": {
+        "task": "billing.release_stale_holds",
         "schedule": 300.0,
     },
     "old notes of policy changes go": {

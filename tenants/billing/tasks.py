@@ -14,14 +14,14 @@ def expire_promotions() -> int:
     return credit.expire_promotions()
 
 
-@shared_task(name="billing.tell_redis_again", expires=60)  # type: ignore[untyped-decorator]
-def tell_redis_again() -> None:
-    spend.tell_redis_again()
+@shared_task(name="billing.reconcile_spend", expires=60)  # type: ignore[untyped-decorator]
+def reconcile_spend() -> None:
+    spend.reconcile_spend()
 
 
-@shared_task(name="billing.release_withdrawals", expires=60)  # type: ignore[untyped-decorator]
-def release_withdrawals() -> int:
-    return holds.release_withdrawals()
+@shared_task(name="billing.release_stale_holds", expires=60)  # type: ignore[untyped-decorator]
+def release_stale_holds() -> int:
+    return holds.release_stale_holds()
 
 
 # Longer than others: it is made for thousands of tenants, and goes on where it was cut short.

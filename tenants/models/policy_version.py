@@ -27,7 +27,7 @@ class PolicyVersion(models.Model):
         return cls.objects.first() or PolicyVersion()
 
     @classmethod
-    def hold(cls) -> "PolicyVersion":
+    def locked(cls) -> "PolicyVersion":
         """The same, and until the transaction ends no change of the policy can commit."""
         return cls.objects.select_for_update().first() or PolicyVersion()
 

@@ -23,7 +23,7 @@ def policy_problems() -> Iterator[str]:
     """A sentence for each row that differs. Looks at all rows first while changes go on, then once
     more at those that seemed to differ, while nothing can commit."""
     suspects = set(_api_key_differences(None)), set(_tenant_differences(None))
-    version = str(PolicyVersion.hold())
+    version = str(PolicyVersion.locked())
     written = _written_in_time(version)
     if written is None:
         yield "The policy snapshot is missing in Redis: run manage.py rebuild_policy."
@@ -44,7 +44,7 @@ def policy_problems() -> Iterator[str]:
 
 def version_problems() -> Iterator[str]:
     """Whether the version row and the notes of changes belong together."""
-    version = PolicyVersion.hold()
+    version = PolicyVersion.locked()
     newest = PolicyChange.objects.filter(version__isnull=False).order_by("-version").first()
     if newest is not None and str(version) != str(newest):
         yield (

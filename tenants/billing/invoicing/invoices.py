@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from tenants.billing.invoicing.usage_source import cut_usage
 from tenants.billing.ledger.credit import INVOICE_REFERENCES, payment_entries
-from tenants.billing.ledger.posting import Entry, Posting, hold, post
+from tenants.billing.ledger.posting import Entry, Posting, lock_balances, post
 from tenants.billing.models import (
     AccountName,
     Invoice,
@@ -100,7 +100,7 @@ def pay(
             raise Conflict(
                 f"The {provider} payment {reference!r} has paid {other.invoice} already."
             )
-        hold([invoice.tenant_id])
+        lock_balances([invoice.tenant_id])
         on_account = _on_account(invoice, reference)
         payment = Payment.objects.create(
             tenant_id=invoice.tenant_id,
@@ -247,7 +247,7 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
 def _lessen_what_is_owed(invoice: Invoice) -> None:
     """SLA credits lessen what is owed, which may be less than when they were drafted: it was paid
     early, or given up. What does not lessen it stays as credit, and their lines say so."""
-    owed_nanos = hold([invoice.tenant_id])[invoice.tenant_id][AccountName.RECEIVABLE]
+    owed_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][AccountName.RECEIVABLE]
     lines = list(invoice.lines.order_by("position"))
     for line in lines:
         if line.kind != LineKind.SLA_CREDIT:
@@ -291,7 +291,9 @@ def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
 
 
 def _post_payment(invoice: Invoice) -> None:
-    entries = payment_entries(invoice.payable_nanos, hold([invoice.tenant_id])[invoice.tenant_id])
+    entries = payment_entries(
+        invoice.payable_nanos, lock_balances([invoice.tenant_id])[invoice.tenant_id]
+    )
     post(
         [
             Posting(
@@ -314,7 +316,7 @@ def _tell_gateways(invoice: Invoice) -> None:
 
 def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> None:
     """No account goes below zero; say so before the ledger does. Raises `Conflict`."""
-    held_nanos = hold([invoice.tenant_id])[invoice.tenant_id][account]
+    held_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][account]
     if held_nanos < needed_nanos:
         raise Conflict(
             f"The ledger of {invoice.tenant.name} has {dollars(held_nanos)} in "

@@ -2,8 +2,8 @@
 
 Each is booked once for a tenant and a `reference`: booking it again gives back what was booked, and
 raises `Conflict` where that is another amount. Amounts are nano-dollars above zero. All run in an
-`operator_scope`; those that take credit away first have admission keep it, so that no open request
-can spend it meanwhile.
+`operator_scope`; those that take credit away first place a hold on it, so that no open request can
+spend it meanwhile.
 """
 
 import uuid
@@ -17,7 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from tenants.billing.ledger import holds
-from tenants.billing.ledger.posting import Balances, Entry, Posting, hold, post
+from tenants.billing.ledger.posting import Balances, Entry, Posting, lock_balances, post
 from tenants.billing.models import (
     CREDITS,
     AccountName,
@@ -107,7 +107,7 @@ def pay(
     the money `is_on_account`, for none of them.
     """
     with transaction.atomic():
-        hold([tenant_id])
+        lock_balances([tenant_id])
         if not is_on_account and _booked(tenant_id, reference) is None:
             _check_no_invoice_waits(tenant_id)
         return _book(
@@ -169,14 +169,14 @@ def refund(
     """Pay prepaid credit back. Raises `Conflict` where open requests have reserved a part of it."""
     with transaction.atomic():
         # First of all: what is left must not change between the look at it and its being kept.
-        hold([tenant_id])
+        lock_balances([tenant_id])
         booked = _booked(tenant_id, reference)
         if booked is not None:
             return _same(booked, TransactionKind.REFUND, nanos)
-        with _kept(tenant_id, nanos) as kept:
-            if kept < nanos:
+        with _held(tenant_id, nanos) as free:
+            if free < nanos:
                 raise Conflict(
-                    f"Of the credit only {dollars(kept)} is not spent or reserved by open "
+                    f"Of the credit only {dollars(free)} is not spent or reserved by open "
                     f"requests, and {dollars(nanos)} was asked for."
                 )
             return _book(
@@ -210,19 +210,19 @@ def expire_promotions(now: datetime | None = None) -> int:
 
 
 def _expire(tenant_id: uuid.UUID, now: datetime) -> bool:
-    ended = _ended(tenant_id, hold([tenant_id])[tenant_id], now)
+    ended = _ended(tenant_id, lock_balances([tenant_id])[tenant_id], now)
     if not ended:
         return False
-    with _kept(tenant_id, ended) as kept:
+    with _held(tenant_id, ended) as free:
         # What open requests have reserved is theirs still, and is looked at again.
-        if not kept:
+        if not free:
             return False
         _book(
             tenant_id,
             TransactionKind.EXPIRY,
             f"expiry:{uuid.uuid4()}",
             "",
-            lambda _: _move(AccountName.PROMOTIONAL_CREDIT, AccountName.PROMOTION_EXPENSE, kept),
+            lambda _: _move(AccountName.PROMOTIONAL_CREDIT, AccountName.PROMOTION_EXPENSE, free),
         )
     return True
 
@@ -251,7 +251,7 @@ def _book(
 ) -> LedgerTransaction:
     _check_texts(kind, reference, memo.strip())
     with transaction.atomic():
-        held = hold([tenant_id])[tenant_id]
+        held = lock_balances([tenant_id])[tenant_id]
         posting = Posting(
             tenant_id=tenant_id,
             kind=kind,
@@ -362,16 +362,16 @@ def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
 
 
 @contextmanager
-def _kept(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
-    """So much of the credit, or what is left of it, is nobody's to reserve until it is booked and
-    gateways have been told, or it is given up."""
+def _held(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
+    """Hold so much of the credit, or what is left of it, until it is booked and gateways know, or
+    it is given up. Yields how many nano-dollars are held."""
     _check_amount(nanos)
-    withdrawal = holds.new_withdrawal()
-    kept = holds.set_aside(tenant_id, withdrawal, nanos)
+    hold_id = holds.new_hold_id()
+    held_nanos = holds.place_hold(tenant_id, hold_id, nanos)
     try:
-        yield kept
+        yield held_nanos
     except BaseException:
-        holds.let_go(tenant_id, withdrawal)
+        holds.release_hold(tenant_id, hold_id)
         raise
     # After the snapshot's own hook, so that the limit is lower before this is free.
-    transaction.on_commit(lambda: holds.let_go(tenant_id, withdrawal), robust=True)
+    transaction.on_commit(lambda: holds.release_hold(tenant_id, hold_id), robust=True)

@@ -65,7 +65,7 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
             raise ValueError(f"Usage costs nothing or more, got {charge.nanos} nano-dollars.")
         if charge.nanos:
             of_tenants[charge.tenant_id].append(charge)
-    held = hold(sorted(of_tenants))
+    held = lock_balances(sorted(of_tenants))
     post(
         Posting(
             tenant_id=tenant_id,
@@ -76,8 +76,8 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
         for tenant_id, of_tenant in of_tenants.items()
     )
     prepaid = balances.prepaid_among(of_tenants)
-    if spent := balances.posted_usage(prepaid):
-        transaction.on_commit(lambda: spend.tell_redis(spent), robust=True)
+    if posted := balances.posted_usage(prepaid):
+        transaction.on_commit(lambda: spend.raise_spend(posted), robust=True)
     # What went beyond the credit, as after a lost Redis, raises what may ever be spent.
     overdrawn = (each for each in prepaid if _total(of_tenants[each]) > _credit(held[each]))
     PolicyChange.note(
@@ -85,8 +85,9 @@ def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
     )
 
 
-def hold(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
-    """What each account holds; nobody else posts to these tenants until the transaction ends."""
+def lock_balances(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
+    """Return what each account holds; nobody else posts to these tenants until the transaction
+    ends."""
     held: dict[uuid.UUID, dict[AccountName, int]] = {
         tenant_id: dict.fromkeys(AccountName, 0) for tenant_id in tenant_ids
     }

@@ -20,50 +20,52 @@ log = structlog.get_logger(__name__)
 _LAG_SECONDS: Final = 2.0
 
 
-def tell_redis(spent: Mapping[uuid.UUID, int]) -> None:
-    """After the commit that posted usage: where Redis has lost what nobody had recorded yet, it
-    counts it again from here on, but for what open requests have reserved, which may be the same. A
-    Redis that is down is told later (`tell_redis_again`)."""
+def raise_spend(posted: Mapping[uuid.UUID, int]) -> None:
+    """Raise what Redis counts as spent to what was posted, after the commit that posted it.
+
+    Where Redis has lost what nobody had recorded yet, it counts it again from here on, but for what
+    open requests have reserved, which may be the same. Where Redis is down, `reconcile_spend` makes
+    up for it."""
     try:
         with policy_redis().pipeline(transaction=False) as pipeline:
-            for tenant_id, nanos in spent.items():
+            for tenant_id, nanos in posted.items():
                 prefix = keys.tenant_prefix(str(tenant_id))
                 pipeline.fcall(keys.FUNCTION_RAISE_SPEND, 1, prefix, str(nanos))
             pipeline.execute()
     except RedisError as error:
-        log.warning("spend_not_told", error=str(error))
+        log.warning("spend_not_reconciled", error=str(error))
 
 
-def _nobody_knows() -> bool:
+def _is_unknown() -> bool:
     return False
 
 
-_is_all_posted: Callable[[], bool] = _nobody_knows
+_is_all_posted: Callable[[], bool] = _is_unknown
 
 
 def register_posting_check(is_all_posted: Callable[[], bool]) -> None:
-    """Asked within an `operator_scope` whether all usage of requests that have ended is in the
-    ledger, for a ledger that is read afterwards."""
+    """Register who knows whether all usage of requests that have ended is in the ledger, for a
+    ledger that is read afterwards. Called within an `operator_scope`."""
     global _is_all_posted
     _is_all_posted = is_all_posted
 
 
-def tell_redis_again(now_ms: int | None = None) -> None:
-    """What it could not count while it was down, or while requests were open; and to forget what it
-    has counted twice since it was lost, or counts of usage that was discarded. `now_ms` replaces
-    Redis TIME, for tests only."""
+def reconcile_spend(now_ms: int | None = None) -> None:
+    """Make Redis count what it could not while it was down or requests were open, and no longer
+    count what it has counted twice since it was lost, or usage that was discarded. `now_ms`
+    replaces Redis TIME, for tests only."""
     try:
         with operator_scope("posted usage"):
             prepaid = list(prepaid_tenants().values_list("id", flat=True))
             # In this order: what was settled by now is in the ledger if all is posted after that.
             settled = _settled(prepaid)
             is_all_posted = _is_all_posted()
-            spent = posted_usage(prepaid)
-        tell_redis(spent)
+            posted = posted_usage(prepaid)
+        raise_spend(posted)
         if is_all_posted:
-            _lower(settled, spent, now_ms)
+            _lower_spend(settled, posted, now_ms)
     except RedisError as error:
-        log.warning("spend_not_told", error=str(error))
+        log.warning("spend_not_reconciled", error=str(error))
 
 
 def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
@@ -76,7 +78,7 @@ def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
     }
 
 
-def _lower(
+def _lower_spend(
     settled: Mapping[uuid.UUID, int], posted: Mapping[uuid.UUID, int], now_ms: int | None
 ) -> None:
     """`posted` was read later, and has all that `settled` counts and perhaps more: by so much, at

@@ -54,7 +54,7 @@ def settle(redis: Redis, api_key: ApiKey) -> None:
 
 def look_for(minutes: int) -> None:
     for minute in range(minutes + 1):
-        spend.tell_redis_again(now_ms=minute * MINUTE_MS)
+        spend.reconcile_spend(now_ms=minute * MINUTE_MS)
 
 
 def entry_of(api_key: ApiKey) -> UsageEntry:
@@ -88,20 +88,20 @@ def test_what_was_counted_twice_goes_while_the_tenant_and_others_go_on(
 
     append(redis, entry_of(api_key))
     monkeypatch.setattr("inference.usage.collector.time.sleep", collect_while_more_comes)
-    spend.tell_redis_again(now_ms=0)
+    spend.reconcile_spend(now_ms=0)
     assert redis.xlen(keys.pool_usage(POOL)), "more has come"
     assert settled(redis, api_key) == 5 * COST_NANOS
-    spend.tell_redis_again(now_ms=MINUTE_MS)
+    spend.reconcile_spend(now_ms=MINUTE_MS)
     assert settled(redis, api_key) == 2 * COST_NANOS, "as much as was on record by then"
 
 
 def test_what_was_late_the_first_time_stays_spent(redis: Redis, api_key: ApiKey) -> None:
     settle(redis, api_key)
-    spend.tell_redis_again(now_ms=0)
+    spend.reconcile_spend(now_ms=0)
     append(redis, entry_of(api_key))
     UsageCollector(redis).drain()
     for minute in (1, 2, 3):
-        spend.tell_redis_again(now_ms=minute * MINUTE_MS)
+        spend.reconcile_spend(now_ms=minute * MINUTE_MS)
     assert settled(redis, api_key) == COST_NANOS
 
 

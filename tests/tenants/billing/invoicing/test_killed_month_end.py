@@ -149,7 +149,7 @@ def test_killed_while_it_issues_it_loses_no_number_and_gives_none_twice() -> Non
     in_the_middle = in_order[len(in_order) // 2]
 
     def hold_its_ledger() -> None:
-        posting.hold([in_the_middle.tenant_id])
+        posting.lock_balances([in_the_middle.tenant_id])
 
     # It has taken its number by then, and is to post its credit.
     kill_where_it_waits("issue", hold_its_ledger)

@@ -21,7 +21,7 @@ from tenants.billing.ledger import balances, credit, holds, spend
 from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.billing.models import LedgerTransaction
-from tenants.billing.tasks import tell_redis_again
+from tenants.billing.tasks import reconcile_spend
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models import BillingMode, PolicyChange, Project
@@ -109,11 +109,11 @@ def test_what_a_lost_redis_had_counted_comes_back_beside_what_is_reserved(
 ) -> None:
     credit.top_up(tenant_id, 1000, reference="payment 1")
     reserve(redis, tenant_id, 40)
-    assert holds.set_aside(tenant_id, holds.new_withdrawal(), 5) == 5
+    assert holds.place_hold(tenant_id, holds.new_hold_id(), 5) == 5
     use(tenant_id, 300)
     assert counted(redis, tenant_id)["settled"] == 260, "the open request may be among the 300"
     reserve(redis, tenant_id, -40)
-    tell_redis_again.apply()
+    reconcile_spend.apply()
     assert counted(redis, tenant_id)["settled"] == 300
 
 
@@ -140,10 +140,10 @@ def test_what_was_counted_twice_is_forgotten_at_the_second_look(
     redis: Redis, tenant_id: uuid.UUID
 ) -> None:
     count_twice(redis, tenant_id)
-    spend.tell_redis_again(now_ms=0)
-    spend.tell_redis_again(now_ms=1)
+    spend.reconcile_spend(now_ms=0)
+    spend.reconcile_spend(now_ms=1)
     assert counted(redis, tenant_id)["settled"] == 35, "not at once, however often it is asked"
-    spend.tell_redis_again(now_ms=MINUTE_MS)
+    spend.reconcile_spend(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 30
     with operator_scope("test"):
         assert list(spend.spend_problems()) == []
@@ -156,12 +156,12 @@ def test_of_a_difference_that_changes_goes_what_both_looks_found(
     redis: Redis, tenant_id: uuid.UUID
 ) -> None:
     count_twice(redis, tenant_id)
-    spend.tell_redis_again(now_ms=0)
+    spend.reconcile_spend(now_ms=0)
     redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 1)
-    spend.tell_redis_again(now_ms=MINUTE_MS)
+    spend.reconcile_spend(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 31
-    spend.tell_redis_again(now_ms=2 * MINUTE_MS)
-    spend.tell_redis_again(now_ms=3 * MINUTE_MS)
+    spend.reconcile_spend(now_ms=2 * MINUTE_MS)
+    spend.reconcile_spend(now_ms=3 * MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 30
 
 
@@ -171,7 +171,7 @@ def test_nothing_is_forgotten_while_usage_is_on_its_way(
     count_twice(redis, tenant_id)
     all_posted[0] = False
     for minute in range(3):
-        spend.tell_redis_again(now_ms=minute * MINUTE_MS)
+        spend.reconcile_spend(now_ms=minute * MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 35
 
 
@@ -182,8 +182,8 @@ def test_what_was_counted_twice_is_forgotten_while_a_request_is_open(
     count_twice(redis, tenant_id)
     prefix, claim = keys.tenant_prefix(str(tenant_id)), msgspec.msgpack.encode(["k", "p", 9, 40])
     redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, "r1", "k", "p", "9", "40", claim, packed([]))
-    spend.tell_redis_again(now_ms=0)
-    spend.tell_redis_again(now_ms=MINUTE_MS)
+    spend.reconcile_spend(now_ms=0)
+    spend.reconcile_spend(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id) == {"settled": 30, "reserved": 40}
     redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "20")
     assert counted(redis, tenant_id) == {"settled": 50, "reserved": 0}
@@ -200,9 +200,9 @@ def test_what_is_settled_during_the_look_is_not_forgotten(
         return True
 
     monkeypatch.setattr(spend, "_is_all_posted", settle_meanwhile)
-    spend.tell_redis_again(now_ms=0)
+    spend.reconcile_spend(now_ms=0)
     use(tenant_id, 3)
-    spend.tell_redis_again(now_ms=MINUTE_MS)
+    spend.reconcile_spend(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id)["settled"] == 36, "33 on record, and 3 to come"
 
 
@@ -318,14 +318,14 @@ def test_no_credit_is_taken_back_while_redis_has_lost_what_is_reserved(
     assert not any(counted(redis, tenant_id).values())
 
 
-def test_a_withdrawal_that_died_is_let_go(redis: Redis, tenant_id: uuid.UUID) -> None:
+def test_the_hold_of_a_process_that_died_is_released(redis: Redis, tenant_id: uuid.UUID) -> None:
     credit.top_up(tenant_id, 100, reference="payment 1")
-    withdrawal = holds.new_withdrawal()
-    assert holds.set_aside(tenant_id, withdrawal, 30) == 30
-    assert holds.set_aside(tenant_id, withdrawal, 30) == 30
-    assert holds.set_aside(tenant_id, holds.new_withdrawal(), 90) == 70
-    assert holds.release_withdrawals() == 0
-    assert holds.release_withdrawals(older_than_seconds=-1) == 2
+    hold_id = holds.new_hold_id()
+    assert holds.place_hold(tenant_id, hold_id, 30) == 30
+    assert holds.place_hold(tenant_id, hold_id, 30) == 30
+    assert holds.place_hold(tenant_id, holds.new_hold_id(), 90) == 70
+    assert holds.release_stale_holds() == 0
+    assert holds.release_stale_holds(older_than_seconds=-1) == 2
     assert counted(redis, tenant_id) == {"reserved": 0}
 
 

@@ -10,7 +10,14 @@ import pytest
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
-from tenants.billing.ledger.posting import Entry, Posting, UsageCharge, hold, post, post_usage
+from tenants.billing.ledger.posting import (
+    Entry,
+    Posting,
+    UsageCharge,
+    lock_balances,
+    post,
+    post_usage,
+)
 from tenants.billing.models import (
     AccountName,
     LedgerAccount,
@@ -105,7 +112,7 @@ def test_a_tenant_reads_its_own_and_posts_nothing(acme: Project, globex: Project
         assert [each.balance_nanos for each in LedgerAccount.objects.all()] == [7, 7]
         assert LedgerEntry.objects.count() == 2
     with pytest.raises(DatabaseError, match="permission denied"), tenant_scope(acme.tenant_id):
-        hold([acme.tenant_id])
+        lock_balances([acme.tenant_id])
 
 
 def an_unbalanced_posting(project: Project) -> Posting:
