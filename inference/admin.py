@@ -221,28 +221,27 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         )
 
 
-class ModelFilter(DropdownFilter):  # type: ignore[misc]
-    """Offer the catalogue's models; asking millions of records for theirs takes seconds."""
+class _NameFilter(DropdownFilter):  # type: ignore[misc]
+    """By the name of something that has a table of its own: asking millions of records which names
+    there are takes seconds."""
 
-    title = "model"
-    parameter_name = "model"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in ServedModel.objects.values_list("name", flat=True)]
-
-    def queryset(self, request: HttpRequest, records: QuerySet[UsageRecord]) -> Any:
-        return records.filter(model=self.value()) if self.value() else records
-
-
-class TierFilter(DropdownFilter):  # type: ignore[misc]
-    title = "tier"
-    parameter_name = "tier"
+    named: ClassVar[type[ServedModel | Tier]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in Tier.objects.values_list("name", flat=True)]
+        return [(name, name) for name in self.named.objects.values_list("name", flat=True)]
 
     def queryset(self, request: HttpRequest, records: QuerySet[UsageRecord]) -> Any:
-        return records.filter(tier=self.value()) if self.value() else records
+        return records.filter(**{self.parameter_name: self.value()}) if self.value() else records
+
+
+class ModelFilter(_NameFilter):
+    title = parameter_name = "model"
+    named = ServedModel
+
+
+class TierFilter(_NameFilter):
+    title = parameter_name = "tier"
+    named = Tier
 
 
 @admin.register(UsageRecord)

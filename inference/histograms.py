@@ -95,14 +95,6 @@ class Histogram:
             if count >= rank
         )
 
-    def share_within(self, limit_ms: float) -> float | None:
-        """Which share of all took no longer; exact for a limit at a bucket's edge, else off by at
-        most what lies in the one bucket that holds the limit. None of nothing."""
-        if not self.counts:
-            return None
-        last = bucket_of(limit_ms)
-        return sum(n for bucket, n in self.counts.items() if bucket <= last) / self.total
-
 
 def as_number(counts: Mapping[int, int]) -> str:
     """Text of the number of a histogram with these counts by bucket, in scientific notation."""

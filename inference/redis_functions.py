@@ -59,12 +59,6 @@ class FunctionLibrary:
             return False
         return True
 
-    async def load_if_lost(self, name: str) -> bool:
-        """Loads the library unless Redis has one of this name; returns whether it had to."""
-        if await self._redis.function_list(library=name):
-            return False
-        return await self.load()
-
     async def call(self, function: str, key: str, *arguments: str | bytes | int) -> Any:
         """The function's answer. A Redis that restarted empty is given the library again, once;
         where this user may not, the first error stands until the control plane has done it."""

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from celery import shared_task
 from django.conf import settings
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_url import connect_async
 from inference.admission import reservations
 from inference.dispatch import queue
@@ -19,20 +18,20 @@ from inference.models import DeadLetter, Gateway, Worker
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import live_gateways
-from inference.redis_functions import ADMISSION, DISPATCH, FunctionLibrary
+from inference.operations.resync import load_missing_functions
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
 from tenants.isolation.scoping import operator_scope
 
 _T = TypeVar("_T")
-_LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
 
 
 @shared_task(name="inference.restore_functions", expires=5)  # type: ignore[untyped-decorator]
 def restore_functions() -> int:
     """Give the functions back to a Redis that restarted empty, which gateways and workers may not;
     returns how many libraries it lacked."""
-    return _on_dispatch_redis(_load_lost_functions)
+    with dispatch_redis() as redis:
+        return load_missing_functions(redis)
 
 
 @shared_task(name="inference.sweep_reservations", expires=10)  # type: ignore[untyped-decorator]
@@ -106,15 +105,6 @@ def _run_again(redis: SyncRedis, letter: Letter) -> str:
         return f"{terminal.outcome.value}: {terminal.error.code}"
     dead_letters.discard(redis, letter)
     return terminal.outcome.value
-
-
-async def _load_lost_functions(redis: Redis) -> int:
-    return sum(
-        [
-            await FunctionLibrary(redis, files).load_if_lost(name)
-            for name, files in _LIBRARIES.items()
-        ]
-    )
 
 
 async def _registered_workers(redis: Redis) -> list[PoolWorker]:

@@ -32,10 +32,10 @@ _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: D
 
 
 def resync_lost_redis(redis: Redis) -> None:
-    """Ingest what workers and gateways that were live of late have sent again. Raises
-    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in
-    PostgreSQL, or reserved."""
-    _load_lost_functions(redis)
+    """Ingest what workers and gateways that were live of late have sent again. Raises `RestoreNotReady`
+    until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in PostgreSQL, or
+    reserved."""
+    load_missing_functions(redis)
     missing = {*_missing_workers(redis), *_missing_gateways(redis)}
     if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:
         raise RestoreNotReady
@@ -46,11 +46,13 @@ def resync_lost_redis(redis: Redis) -> None:
         log.warning("usage_ingested_before_budgets", entries=collector.drain())
 
 
-def _load_lost_functions(redis: Redis) -> None:
-    """Workers cannot register without them."""
-    for name, files in _LIBRARIES.items():
-        if not redis.function_list(library=name):
-            redis.function_load(library_text(files), replace=True)
+def load_missing_functions(redis: Redis) -> int:
+    """Load the libraries that a Redis that restarted empty lacks, without which workers cannot
+    register; return how many."""
+    missing = [name for name in _LIBRARIES if not redis.function_list(library=name)]
+    for name in missing:
+        redis.function_load(library_text(_LIBRARIES[name]), replace=True)
+    return len(missing)
 
 
 def _missing_workers(redis: Redis) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -50,31 +50,49 @@ class Refused:
         return self.reason.replace("\0", "")[:500]
 
 
-class RecordRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of `UsageRecord`; its fields are the columns."""
+class _AttemptRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What both tables of attempts say of one."""
 
     request_id: str
+    attempt: int
     tenant_id: str
     project_id: str
     api_key_id: str
     tier: str
-    service_class: str
     pool: str
     model: str
     adapter: str
+    worker_id: str | None
+    completion_tokens: int
+    generated_tokens: int
+    recorded_at: datetime
+
+    def _use(self, arrived_ms: int, **sums: Any) -> Use:
+        return Use(
+            tenant_id=self.tenant_id,
+            project_id=self.project_id,
+            api_key_id=self.api_key_id,
+            model=self.model,
+            adapter=self.adapter,
+            tier=self.tier,
+            arrived_ms=arrived_ms,
+            **sums,
+        )
+
+
+class RecordRow(_AttemptRow, frozen=True, gc=False, kw_only=True):
+    """A row of `UsageRecord`; its fields are the columns."""
+
+    service_class: str
     api: str
     stream: bool
-    attempt: int
-    worker_id: str | None
     outcome: str
     finish_reason: str | None
     error_code: str | None
     prompt_tokens: int
     cached_tokens: int
-    completion_tokens: int
     reasoning_tokens: int
     wasted_tokens: int
-    generated_tokens: int
     waste_reason: str
     price_prompt: int
     price_cached: int
@@ -87,23 +105,16 @@ class RecordRow(msgspec.Struct, frozen=True, gc=False):
     ttft_ms: int | None
     itl_p50_ms: float | None
     itl_p95_ms: float | None
-    recorded_at: datetime
 
     @property
     def key(self) -> tuple[str | int, ...]:
         return (self.request_id,)
 
     def use(self) -> Use:
-        """What it adds to the rollups."""
+        """Return what it adds to the rollups."""
         arrived, finished = self.arrived_at.timestamp(), self.finished_at.timestamp()
-        return Use(
-            tenant_id=self.tenant_id,
-            project_id=self.project_id,
-            api_key_id=self.api_key_id,
-            model=self.model,
-            adapter=self.adapter,
-            tier=self.tier,
-            arrived_ms=int(arrived * 1000),
+        return self._use(
+            int(arrived * 1000),
             outcome=self.outcome,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
@@ -119,41 +130,20 @@ class RecordRow(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class WasteRow(msgspec.Struct, frozen=True, gc=False):
+class WasteRow(_AttemptRow, frozen=True, gc=False, kw_only=True):
     """A row of `WastedAttempt`; its fields are the columns."""
 
-    request_id: str
-    attempt: int
-    tenant_id: str
-    project_id: str
-    api_key_id: str
-    tier: str
-    pool: str
-    model: str
-    adapter: str
-    worker_id: str | None
-    completion_tokens: int
-    generated_tokens: int
     reason: str
     ended_at: datetime
-    recorded_at: datetime
 
     @property
     def key(self) -> tuple[str | int, ...]:
         return (self.request_id, self.attempt)
 
     def use(self) -> Use:
-        """What it adds to the rollups: to the hour that its request's id was made in."""
-        return Use(
-            tenant_id=self.tenant_id,
-            project_id=self.project_id,
-            api_key_id=self.api_key_id,
-            model=self.model,
-            adapter=self.adapter,
-            tier=self.tier,
-            arrived_ms=made_at_ms(uuid.UUID(self.request_id)),
-            wasted_tokens=self.completion_tokens,
-        )
+        """Return what it adds to the rollups, to the hour that its request's id was made in."""
+        made_ms = made_at_ms(uuid.UUID(self.request_id))
+        return self._use(made_ms, wasted_tokens=self.completion_tokens)
 
 
 class CounterRow(msgspec.Struct, frozen=True, gc=False):

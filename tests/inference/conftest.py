@@ -1,11 +1,14 @@
-"""A gateway behind a live server, a policy snapshot for Acme and Globex, a scripted worker."""
+"""A gateway behind a live server, a policy snapshot for Acme and Globex, a scripted worker; and the
+dispatch Redis with one pool whose usage is collected."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
+from gpu_workers.protocol import keys
 from inference.lifecycle.completions import GatewaySettings
 from tests.support.gateways.cast import POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker
@@ -17,6 +20,7 @@ from tests.support.gateways.service import (
     a_service,
     a_tier,
 )
+from tests.support.usage_entries import POOL as USAGE_POOL
 
 
 @pytest.fixture
@@ -62,3 +66,12 @@ async def worker(
     worker = ScriptedWorker(worker_redis_url(POOL))
     yield worker
     await worker.stop()
+
+
+@pytest.fixture
+def redis(dispatch_redis_url: str) -> Iterator[SyncRedis]:
+    """The dispatch Redis, emptied, for tests without an event loop."""
+    with SyncRedis.from_url(dispatch_redis_url) as client:
+        client.flushall()
+        client.sadd(keys.known_pools(), USAGE_POOL)
+        yield client

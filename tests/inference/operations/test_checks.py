@@ -2,7 +2,6 @@
 
 import io
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -43,14 +42,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("operators_session"),
 ]
-
-
-@pytest.fixture
-def redis(dispatch_redis_url: str) -> Iterator[Redis]:
-    with Redis.from_url(dispatch_redis_url) as client:
-        client.flushall()
-        client.sadd(keys.known_pools(), POOL)
-        yield client
 
 
 @pytest.fixture

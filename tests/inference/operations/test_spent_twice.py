@@ -1,6 +1,5 @@
 """What Redis counts as spent comes down to the ledger again, where nothing may be missing there."""
 
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -27,12 +26,9 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture
-def redis(dispatch_redis_url: str) -> Iterator[Redis]:
-    with Redis.from_url(dispatch_redis_url) as client:
-        client.flushall()
-        client.sadd(keys.known_pools(), POOL)
-        client.function_load(library_text(ADMISSION), replace=True)
-        yield client
+def redis(redis: Redis) -> Redis:
+    redis.function_load(library_text(ADMISSION), replace=True)
+    return redis
 
 
 @pytest.fixture

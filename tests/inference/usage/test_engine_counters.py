@@ -2,7 +2,6 @@
 difference, and none where a worker died."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,7 +30,6 @@ from inference.usage.partitions import make_partitions, month_of, months_later
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import ApiKey
 from tests.support.fleet import worker_info
-from tests.support.projects import make_key
 from tests.support.usage_entries import POOL, usage_entry, waste_entry
 
 pytestmark = [
@@ -53,17 +51,10 @@ def after(seconds: float) -> int:
 
 
 @pytest.fixture
-def redis(dispatch_redis_url: str) -> Iterator[Redis]:
+def redis(redis: Redis) -> Redis:
+    """With somewhere to record what arrived just before a month's end."""
     make_partitions({months_later(month_of(NOW), -1)})
-    with Redis.from_url(dispatch_redis_url) as client:
-        client.flushall()
-        client.sadd(keys.known_pools(), POOL)
-        yield client
-
-
-@pytest.fixture
-def api_key(redis: Redis, operators_session: None) -> ApiKey:
-    return make_key("Acme")
+    return redis
 
 
 def report(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTokenCounter) -> None:

@@ -61,15 +61,7 @@ def test_a_histogram_is_one_number_and_comes_back_from_it(counts: dict[int, int]
 
 def test_of_nothing_there_is_no_quantile() -> None:
     assert Histogram().quantile_ms(0.5) is None
-    assert Histogram().share_within(100) is None
     assert Histogram.from_number(None) == Histogram()
-
-
-def test_the_share_within_a_limit_counts_what_took_no_longer() -> None:
-    histogram = Histogram.of([10.0] * 3 + [1000.0])
-    assert histogram.share_within(500) == 0.75
-    assert histogram.share_within(5000) == 1
-    assert histogram.share_within(1) == 0
 
 
 @pytest.mark.django_db
