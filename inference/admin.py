@@ -222,8 +222,8 @@ class DeadLetterAdmin(ReadOnlyAdmin):
 
 
 class _NameFilter(DropdownFilter):  # type: ignore[misc]
-    """By the name of something that has a table of its own: asking millions of records which names
-    there are takes seconds."""
+    """Offer the names of something that has a table of its own: asking millions of records for
+    theirs takes seconds."""
 
     named: ClassVar[type[ServedModel | Tier]]
 

@@ -2,8 +2,8 @@
 tenant, and a quantile is as right in the sum as in a part.
 
 Buckets are fixed: the first holds all up to `LOWEST_MS`, each further one reaches `GROWTH` times as
-far as the one before. A quantile is told as the point of its bucket that is at most `ERROR` off,
-relatively, whatever in the bucket was measured (DDSketch, Masson et al., VLDB 2019).
+far as the one before. A quantile is reported as the point of its bucket that is at most `ERROR`
+off, relatively, whatever in the bucket was measured (DDSketch, Masson et al., VLDB 2019).
 
 In PostgreSQL a histogram is one whole number, `numeric`, in base 10^12: digit i counts bucket i. So
 `sum()` merges histograms and `+` adds to one, both in C, and the empty buckets around those in use

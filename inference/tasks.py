@@ -59,7 +59,7 @@ def copy_workers() -> int:
     seen = _on_dispatch_redis(_registered_workers)
     live = [worker.info for worker in seen if worker.is_live]
     with operator_scope("copy of the worker registry"):
-        Worker.objects.see(live)
+        Worker.objects.sync(live)
     return len(live)
 
 
@@ -71,17 +71,18 @@ def copy_gateways() -> int:
     if live is None:
         return 0
     with operator_scope("copy of the gateways"):
-        Gateway.objects.see(live)
+        Gateway.objects.sync(live)
     return len(live)
 
 
 @shared_task(name="inference.copy_dead_letters", expires=10)  # type: ignore[untyped-decorator]
 def copy_dead_letters() -> int:
-    """Copy what is told of dead letters into the table that operators see; returns how many."""
+    """Copy the dead letters, without payload, into the table that operators see; returns how
+    many."""
     with dispatch_redis() as redis:
         letters = dead_letters.kept_letters(redis)
     with operator_scope("copy of the dead letters"):
-        DeadLetter.objects.see(letter.facts() for letter in letters)
+        DeadLetter.objects.sync(letter.facts() for letter in letters)
     return len(letters)
 
 

@@ -108,7 +108,8 @@ USAGE_RECORD = CreatePartitionedModel(
         waste_reason=models.CharField(default="", blank=True, max_length=80),
         wasted_tokens=models.PositiveIntegerField(default=0),
         generated_tokens=models.PositiveIntegerField(
-            default=0, help_text="By the engine of this very attempt; 0 if no worker told the end."
+            default=0,
+            help_text="By the engine of this very attempt; 0 if no worker reported the end.",
         ),
     ),
     options={

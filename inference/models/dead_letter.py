@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import models, transaction
 from django.utils import timezone
 
-FORGOTTEN_AFTER = timedelta(days=7)
+RETENTION = timedelta(days=7)
 # What a later copy leaves as it is.
 _OUR_OWN = ("request_id", "retried_at", "retry_outcome")
 
@@ -27,7 +27,7 @@ class DeadLetterFacts:
 
 class DeadLetterManager(models.Manager["DeadLetter"]):
     @transaction.atomic
-    def see(self, kept: Iterable[DeadLetterFacts], now: datetime | None = None) -> None:
+    def sync(self, kept: Iterable[DeadLetterFacts], now: datetime | None = None) -> None:
         """Note which are in Redis now, and forget those long gone."""
         now = now or timezone.now()
         rows = [DeadLetter(**vars(facts), is_kept=True) for facts in kept]
@@ -40,7 +40,7 @@ class DeadLetterManager(models.Manager["DeadLetter"]):
         )
         gone = self.exclude(request_id__in=[row.request_id for row in rows])
         gone.filter(is_kept=True).update(is_kept=False)
-        gone.filter(died_at__lt=now - FORGOTTEN_AFTER).delete()
+        gone.filter(died_at__lt=now - RETENTION).delete()
 
     def note_retry(self, request_id: str, end: str, now: datetime | None = None) -> None:
         self.filter(request_id=request_id).update(

@@ -13,12 +13,12 @@ from tenants.billing.pricing.gpu_costs import add_worker_time
 
 # The lease (6 s), and the few seconds between two copies of the registry.
 SEEN_RECENTLY = timedelta(seconds=16)
-FORGOTTEN_AFTER = timedelta(days=7)
+RETENTION = timedelta(days=7)
 
 
 class WorkerManager(models.Manager["Worker"]):
     @transaction.atomic
-    def see(self, live: Iterable[WorkerInfo], now: datetime | None = None) -> None:
+    def sync(self, live: Iterable[WorkerInfo], now: datetime | None = None) -> None:
         """Note what live workers say of themselves, and forget those long gone."""
         now = now or timezone.now()
         rows = [_row(info, now) for info in live]
@@ -27,7 +27,7 @@ class WorkerManager(models.Manager["Worker"]):
         self.bulk_create(
             rows, update_conflicts=True, unique_fields=["worker_id"], update_fields=fields
         )
-        self.filter(last_seen_at__lt=now - FORGOTTEN_AFTER).delete()
+        self.filter(last_seen_at__lt=now - RETENTION).delete()
 
     def _lived(self, rows: Iterable["Worker"], now: datetime) -> dict[str, int]:
         """By pool, for how many ms its workers have lived since they were last seen. A gap that is
@@ -85,7 +85,7 @@ class Worker(models.Model):
 
 class GatewayManager(models.Manager["Gateway"]):
     @transaction.atomic
-    def see(self, live: Iterable[str], now: datetime | None = None) -> None:
+    def sync(self, live: Iterable[str], now: datetime | None = None) -> None:
         """These run, and no others."""
         now = now or timezone.now()
         rows = [Gateway(gateway_id=gateway_id, last_seen_at=now) for gateway_id in live]

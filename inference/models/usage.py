@@ -14,7 +14,7 @@ from gpu_workers.protocol.request_id import lowest_request_id
 from tenants.isolation.scoping import ScopedManager
 from tenants.models import ApiKey, Project, Tenant
 
-# How far the arrival that a record tells may be from the time in its request id.
+# How far the arrival of a record may be from the time in its request id.
 ID_TOLERANCE: Final = timedelta(minutes=5)
 
 
@@ -78,7 +78,7 @@ class UsageRecord(models.Model):
     reasoning_tokens = models.PositiveIntegerField(default=0)
     wasted_tokens = models.PositiveIntegerField(default=0)
     generated_tokens = models.PositiveIntegerField(
-        default=0, help_text="By the engine of this very attempt; 0 if no worker told the end."
+        default=0, help_text="By the engine of this very attempt; 0 if no worker reported the end."
     )
     waste_reason = models.CharField(max_length=80, default="", blank=True)
     price_prompt = models.PositiveBigIntegerField(default=0)

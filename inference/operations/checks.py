@@ -18,7 +18,7 @@ from gpu_workers.protocol.messages import Outcome
 from inference.admission.reservations import SWEEP_AGE_MS, Reservation, read_reservation
 from inference.dispatch.queue import ATTEMPT_GAP
 from inference.models import UsageQuarantine, UsageRecord
-from inference.models.fleet import FORGOTTEN_AFTER
+from inference.models.fleet import RETENTION
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import month_of, months_later, months_present
 from inference.usage.rollups import COUNTERS
@@ -122,7 +122,7 @@ def attempt_problems(now: datetime | None = None) -> Iterator[str]:
     ):
         attempt = f"Request {row['request_id'].hex}: attempt {row['attempt']} was wasted, and "
         if row["ended_by"] is None:
-            yield f"{attempt}no record tells how the request ended."
+            yield f"{attempt}no record says how the request ended."
         else:
             yield f"{attempt}attempt {row['ended_by']} before it has completed the request."
 
@@ -208,7 +208,7 @@ def generated_problems(now: datetime | None = None) -> Iterator[str]:
     an attempt that may have died with its worker are not known."""
     bounds = {
         "gap": ATTEMPT_GAP,
-        "remembered": (now or timezone.now()) - FORGOTTEN_AFTER + _UNSEEN,
+        "remembered": (now or timezone.now()) - RETENTION + _UNSEEN,
         "unseen": _UNSEEN,
     }
     for row in _rows(_BY_REQUEST, bounds):

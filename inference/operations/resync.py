@@ -27,14 +27,14 @@ log = structlog.get_logger(__name__)
 # of PostgreSQL leaves in an outbox.
 TIMEOUT_SECONDS: Final = 10.0
 # The lease, the pause between two copies of the registry, and an outage of some length.
-LIVE_BEFORE: Final = timedelta(seconds=60)
+LIVE_WITHIN: Final = timedelta(seconds=60)
 _LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
 
 
 def resync_lost_redis(redis: Redis) -> None:
-    """Ingest what workers and gateways that were live of late have sent again. Raises `RestoreNotReady`
-    until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in PostgreSQL, or
-    reserved."""
+    """Ingest what workers and gateways that were live of late have sent again. Raises
+    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in
+    PostgreSQL, or reserved."""
     load_missing_functions(redis)
     missing = {*_missing_workers(redis), *_missing_gateways(redis)}
     if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:
@@ -57,7 +57,7 @@ def load_missing_functions(redis: Redis) -> int:
 
 def _missing_workers(redis: Redis) -> list[str]:
     with operator_scope("workers of late"):
-        workers = Worker.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
+        workers = Worker.objects.filter(last_seen_at__gt=timezone.now() - LIVE_WITHIN)
         live = set(workers.values_list("pool", "name"))
     resynced = {pool: _members(redis, keys.pool_workers_resynced(pool)) for pool, _ in live}
     return [f"worker {name} of {pool}" for pool, name in live if name not in resynced[pool]]
@@ -65,7 +65,7 @@ def _missing_workers(redis: Redis) -> list[str]:
 
 def _missing_gateways(redis: Redis) -> list[str]:
     with operator_scope("gateways of late"):
-        gateways = Gateway.objects.filter(last_seen_at__gt=timezone.now() - LIVE_BEFORE)
+        gateways = Gateway.objects.filter(last_seen_at__gt=timezone.now() - LIVE_WITHIN)
         live = set(gateways.values_list("gateway_id", flat=True))
     resynced = _members(redis, keys.gateways_resynced())
     return [f"gateway {gateway_id}" for gateway_id in live - resynced]

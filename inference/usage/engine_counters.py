@@ -22,8 +22,8 @@ WHERE (excluded.generated_tokens, excluded.is_final) >= (kept.generated_tokens, 
 
 
 def store_counters(read: Iterable[ReadCounter]) -> list[Refused]:
-    """Answers those that the table cannot hold. A worker tells one a minute, so each is a statement
-    of its own."""
+    """Return those that the table cannot hold. A worker reports one a minute, so each is a
+    statement of its own."""
     refused: list[Refused] = []
     # In one order, so that collectors beside each other wait, and none for ever.
     for entry, row in sorted(read, key=lambda each: each[1].key):

@@ -130,10 +130,10 @@ def _rows(sums: dict[_Key, _Sum]) -> Iterator[dict[str, object]]:
 @cache
 def _upsert() -> str:
     tenant, *others = OWNERS
-    return adding(recordset(UsageRollup, (tenant, "hour", *others, *MEASURES)))
+    return upsert_sql(recordset(UsageRollup, (tenant, "hour", *others, *MEASURES)))
 
 
-def adding(hours: str) -> str:
+def upsert_sql(hours: str) -> str:
     """The statement that adds these rows to the hours, and their sums by day to the days. `hours`
     is SQL for what can stand in a FROM, with the columns of `UsageRollup`."""
     tenant, *others = OWNERS

@@ -170,7 +170,7 @@ ReadCounter = tuple[StreamEntry, CounterRow]
 
 
 class _Clock:
-    """When a batch is ingested, and which times its entries may tell."""
+    """When a batch is ingested, and which times its entries may have."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now

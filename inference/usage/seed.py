@@ -18,7 +18,7 @@ from gpu_workers.protocol.messages import Outcome
 from inference.histograms import number_sql
 from inference.models.rollup import OWNERS
 from inference.usage.partitions import make_partitions, month_of
-from inference.usage.rollups import MEASURES, adding
+from inference.usage.rollups import MEASURES, upsert_sql
 from tenants.access.load_seed import seed_load
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.isolation.scoping import operator_scope
@@ -62,7 +62,7 @@ def _add(first: date, days: int, count: int, tenants: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(_MAKE, [tenants, days * _DAY_MS, begin_ms, count])
         cursor.execute(_RECORD)
-        cursor.execute(adding(_hours()))
+        cursor.execute(upsert_sql(_hours()))
         cursor.execute(_CHARGES)
         charges = [
             UsageCharge(tenant_id=tenant, model=model, day=day, nanos=int(nanos), requests=requests)

@@ -24,17 +24,17 @@ FACTS: dict[str, Any] = {
 
 def test_a_letter_that_left_redis_is_kept_no_more_and_its_retry_stays_told() -> None:
     letter = DeadLetterFacts(**FACTS)
-    DeadLetter.objects.see([letter], NOW)
+    DeadLetter.objects.sync([letter], NOW)
     DeadLetter.objects.note_retry(letter.request_id, "completed", NOW)
-    DeadLetter.objects.see([letter], NOW)
+    DeadLetter.objects.sync([letter], NOW)
     row = DeadLetter.objects.get()
     assert (row.is_kept, row.retry_outcome, row.attempts) == (True, "completed", 3)
-    DeadLetter.objects.see([], NOW)
+    DeadLetter.objects.sync([], NOW)
     row = DeadLetter.objects.get()
     assert (row.is_kept, row.retry_outcome) == (False, "completed")
 
 
 def test_a_letter_long_gone_is_forgotten() -> None:
-    DeadLetter.objects.see([DeadLetterFacts(**FACTS)], NOW)
-    DeadLetter.objects.see([], NOW + timedelta(days=8))
+    DeadLetter.objects.sync([DeadLetterFacts(**FACTS)], NOW)
+    DeadLetter.objects.sync([], NOW + timedelta(days=8))
     assert not DeadLetter.objects.exists()

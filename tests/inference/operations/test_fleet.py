@@ -15,23 +15,23 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_what_a_worker_says_replaces_what_it_said_before() -> None:
-    Worker.objects.see([worker_info()], NOW)
-    Worker.objects.see([worker_info(running=5, state=WorkerState.DRAINING)], NOW)
+    Worker.objects.sync([worker_info()], NOW)
+    Worker.objects.sync([worker_info(running=5, state=WorkerState.DRAINING)], NOW)
     worker = Worker.objects.get()
     assert (worker.running, worker.state, worker.last_seen_at) == (5, "draining", NOW)
 
 
 def test_a_worker_that_is_silent_stays_on_record_and_is_not_live() -> None:
-    Worker.objects.see([worker_info()], NOW)
+    Worker.objects.sync([worker_info()], NOW)
     later = NOW + timedelta(minutes=1)
-    Worker.objects.see([worker_info(worker_id="gpu-2#bb", name="gpu-2")], later)
+    Worker.objects.sync([worker_info(worker_id="gpu-2#bb", name="gpu-2")], later)
     live = {worker.name: worker.is_live(later) for worker in Worker.objects.all()}
     assert live == {"gpu-1": False, "gpu-2": True}
 
 
 def test_a_worker_long_gone_is_forgotten() -> None:
-    Worker.objects.see([worker_info()], NOW)
-    Worker.objects.see([], NOW + timedelta(days=8))
+    Worker.objects.sync([worker_info()], NOW)
+    Worker.objects.sync([], NOW + timedelta(days=8))
     assert not Worker.objects.exists()
 
 

@@ -141,7 +141,7 @@ def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
 
 
 def see_worker(name: str) -> None:
-    Worker.objects.see([a_worker_info(f"{name}#1", pool=POOL)], now=datetime.now(UTC))
+    Worker.objects.sync([a_worker_info(f"{name}#1", pool=POOL)], now=datetime.now(UTC))
 
 
 def test_an_emptied_redis_waits_for_the_workers_that_were_there(
@@ -180,7 +180,7 @@ def test_who_does_not_come_back_is_not_waited_for_for_ever(
     redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_worker("gone")
-    Gateway.objects.see(["gone"])
+    Gateway.objects.sync(["gone"])
     monkeypatch.setattr(resync, "TIMEOUT_SECONDS", 0.2)
     assert writer.reconcile_policy()
     assert writer.written_version() is not None

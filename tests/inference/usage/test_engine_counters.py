@@ -104,7 +104,7 @@ def counter(tokens: int, **changes: Any) -> EngineTokenCounter:
 def lived(worker_id: str, *, until: datetime = ARRIVED) -> None:
     """The registry has seen it from before the arrival on."""
     info = worker_info(worker_id=worker_id, pool=POOL, started_at_ms=after(-60))
-    Worker.objects.see([info], until)
+    Worker.objects.sync([info], until)
 
 
 def problems() -> list[str]:
@@ -271,7 +271,7 @@ def test_a_life_that_cannot_have_had_the_request_explains_nothing(
     half_told: UsageEntry, changes: dict[str, Any]
 ) -> None:
     elsewhere = {"worker_id": ONE, "pool": POOL, "started_at_ms": after(-60), **changes}
-    Worker.objects.see([worker_info(**elsewhere)], NOW)
+    Worker.objects.sync([worker_info(**elsewhere)], NOW)
     assert len(problems()) == 1
 
 

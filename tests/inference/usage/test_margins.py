@@ -38,9 +38,9 @@ def test_the_life_of_workers_is_added_up_by_pool_and_hour() -> None:
     ten = datetime(2026, 11, 21, 10, tzinfo=UTC)
     begun = int(ten.timestamp() * 1000)
     one, two = (worker_info(worker_id=name, pool="p", started_at_ms=begun) for name in "ab")
-    Worker.objects.see([one, two], ten + timedelta(seconds=4))
-    Worker.objects.see([one, two], ten + timedelta(seconds=9))
-    Worker.objects.see([one], ten + HOUR)
+    Worker.objects.sync([one, two], ten + timedelta(seconds=4))
+    Worker.objects.sync([one, two], ten + timedelta(seconds=9))
+    Worker.objects.sync([one], ten + HOUR)
     hours = list(PoolHour.objects.order_by("hour").values_list("pool", "hour", "worker_ms"))
     # Nobody looked for most of the hour: of a gap no more counts than a lease and a copy.
     assert hours == [("p", ten, 18_000), ("p", ten + HOUR, 16_000)]
