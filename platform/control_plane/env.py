@@ -4,7 +4,7 @@
 given as `<NAME>_FILE`, the path of a file that holds it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -23,7 +23,16 @@ Network = IPv4Network | IPv6Network
 
 
 class InvalidSettings(ValueError):
-    """One or more variables are missing or wrong; the text names every one of them."""
+    """One or more variables are missing or wrong; the text names every one of them.
+
+    `variables` are their names, in the order in which they were read.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        """Each problem is a sentence that begins with the name of its variable."""
+        told = tuple(dict.fromkeys(problems))
+        super().__init__("; ".join(told))
+        self.variables = tuple(problem.split()[0].rstrip(":") for problem in told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +210,7 @@ class _Reader:
 
     def raise_if_bad(self) -> None:
         if self._problems:
-            raise InvalidSettings("; ".join(dict.fromkeys(self._problems)))
+            raise InvalidSettings(self._problems)
 
     def is_given(self, name: str) -> bool:
         return bool(self._text(name) or self._text(f"{name}_FILE"))

@@ -117,11 +117,13 @@ def test_a_further_model_comes_into_the_catalogue() -> None:
     seed("--model", "org/model", "--model", "penstock-demo")
     assert ServedModel.objects.get(name="org/model").pool_id == "org/model"
     assert ServedModel.objects.count() == 3
-    with pytest.raises(CommandError, match="cannot be seeded: A name starts"):
+    with pytest.raises(CommandError):
         call_command("seed_demo", "--model", "{braces}")
+    assert ServedModel.objects.count() == 3
 
 
 def test_the_operators_address_can_be_chosen() -> None:
     assert seed("--operator-email", "Ops@Example.org")["operator_email"] == "ops@example.org"
-    with pytest.raises(CommandError, match=r"cannot be seeded: .*valid email"):
+    with pytest.raises(CommandError):
         call_command("seed_demo", "--operator-email", "nobody")
+    assert User.objects.get().email == "ops@example.org"

@@ -50,7 +50,8 @@ def test_only_secrets_and_servers_have_no_default() -> None:
 def test_all_missing_variables_are_named_at_once() -> None:
     with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ({})
-    assert all(f"{name} is missing" in str(caught.value) for name in GOOD)
+    assert set(caught.value.variables) == set(GOOD)
+    assert all(name in str(caught.value) for name in GOOD)
 
 
 def test_the_gateway_alone_needs_neither_postgresql_nor_djangos_secret() -> None:
@@ -67,31 +68,32 @@ def test_the_gateway_alone_needs_neither_postgresql_nor_djangos_secret() -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("name", "value"),
     [
-        ("PENSTOCK_SECRET_KEY", "short", "at least 32 characters, has 5"),
-        ("PENSTOCK_DATABASE_URL", "mysql://db/penstock", "must be a URL like postgresql://"),
-        ("PENSTOCK_DATABASE_URL", "postgresql://db:5432", "must name a database"),
-        ("PENSTOCK_DATABASE_URL", "postgresql://db:port/x", "must be a URL like postgresql://"),
-        ("PENSTOCK_REDIS_URL", "cache:6379", "must be a URL like redis://"),
-        ("PENSTOCK_PUBLIC_URL", "penstock.example", "must be a URL like http://"),
-        ("PENSTOCK_ALLOWED_ORIGINS", "https://a.example/path", "must hold origins like"),
-        ("PENSTOCK_MAX_BODY_BYTES", "4MB", "must be a whole number above 0"),
-        ("PENSTOCK_MAX_BODY_BYTES", "0", "must be a whole number above 0"),
-        ("PENSTOCK_DEBUG", "maybe", "must be 1 or 0"),
-        ("PENSTOCK_TRUSTED_PROXIES", "proxy.example", "must hold addresses or networks"),
-        ("PENSTOCK_TRUSTED_PROXIES", "10.0.0.1/8", "must hold addresses or networks"),
-        ("PENSTOCK_TRUSTED_PROXIES", "0.0.0.0/0", "must hold addresses or networks"),
-        ("PENSTOCK_TRUSTED_PROXIES", "*", "must hold addresses or networks"),
-        ("PENSTOCK_ALLOW_CLEAR_TEXT", "sometimes", "must be 1 or 0"),
-        ("PENSTOCK_GATEWAY_REDIS_URL", "dispatch:6379", "must be a URL like redis://"),
-        ("PENSTOCK_LOG_FORMAT", "xml", "must be one of console, json"),
-        ("PENSTOCK_LOG_LEVEL", "loud", "must be one of DEBUG"),
+        ("PENSTOCK_SECRET_KEY", "short"),
+        ("PENSTOCK_DATABASE_URL", "mysql://db/penstock"),
+        ("PENSTOCK_DATABASE_URL", "postgresql://db:5432"),
+        ("PENSTOCK_DATABASE_URL", "postgresql://db:port/x"),
+        ("PENSTOCK_REDIS_URL", "cache:6379"),
+        ("PENSTOCK_PUBLIC_URL", "penstock.example"),
+        ("PENSTOCK_ALLOWED_ORIGINS", "https://a.example/path"),
+        ("PENSTOCK_MAX_BODY_BYTES", "4MB"),
+        ("PENSTOCK_MAX_BODY_BYTES", "0"),
+        ("PENSTOCK_DEBUG", "maybe"),
+        ("PENSTOCK_TRUSTED_PROXIES", "proxy.example"),
+        ("PENSTOCK_TRUSTED_PROXIES", "10.0.0.1/8"),
+        ("PENSTOCK_TRUSTED_PROXIES", "0.0.0.0/0"),
+        ("PENSTOCK_TRUSTED_PROXIES", "*"),
+        ("PENSTOCK_ALLOW_CLEAR_TEXT", "sometimes"),
+        ("PENSTOCK_GATEWAY_REDIS_URL", "dispatch:6379"),
+        ("PENSTOCK_LOG_FORMAT", "xml"),
+        ("PENSTOCK_LOG_LEVEL", "loud"),
     ],
 )
-def test_a_bad_value_is_told_with_its_name(name: str, value: str, sentence: str) -> None:
-    with pytest.raises(InvalidSettings, match=sentence) as caught:
+def test_a_bad_value_is_told_with_its_name(name: str, value: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ(GOOD | {name: value})
+    assert caught.value.variables == (name,)
     assert str(caught.value).startswith(name)
 
 
@@ -121,8 +123,9 @@ def test_every_secret_and_every_url_with_a_password_can_come_from_a_file(
     (tmp_path / "file").write_text(f"{value}\n")
     environ = {given: GOOD[given] for given in GOOD if given != name}
     assert Settings.from_environ(environ | {f"{name}_FILE": str(tmp_path / "file")})
-    with pytest.raises(InvalidSettings, match=rf"^{name}_FILE cannot be read from \S+: [^;]+$"):
+    with pytest.raises(InvalidSettings, match=re.escape(str(tmp_path / "none"))) as caught:
         Settings.from_environ(environ | {f"{name}_FILE": str(tmp_path / "none")})
+    assert caught.value.variables == (f"{name}_FILE",)
 
 
 def test_a_bad_secret_file_is_told_with_its_path(tmp_path: Path) -> None:
@@ -133,10 +136,11 @@ def test_a_bad_secret_file_is_told_with_its_path(tmp_path: Path) -> None:
     }
     with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ(environ)
-    text = str(caught.value)
-    assert "PENSTOCK_SECRET_KEY and PENSTOCK_SECRET_KEY_FILE are both given" in text
-    assert "PENSTOCK_SECRET_KEY_FILE is empty" in text
-    assert f"PENSTOCK_REDIS_URL_FILE cannot be read from {tmp_path / 'none'}" in text
+    assert sorted(caught.value.variables) == [
+        *("PENSTOCK_REDIS_URL_FILE", "PENSTOCK_SECRET_KEY", "PENSTOCK_SECRET_KEY_FILE")
+    ]
+    assert str(tmp_path / "empty") in str(caught.value)
+    assert str(tmp_path / "none") in str(caught.value)
 
 
 def test_postgresql_can_be_reached_by_a_socket() -> None:
@@ -165,27 +169,29 @@ def test_the_dispatch_redis_may_be_named_by_its_sentinels() -> None:
     url = "redis+sentinel://:secret@a:26379,b:26379/penstock/0"
     settings = Settings.from_environ(GOOD | {"PENSTOCK_DISPATCH_REDIS_URL": url})
     assert settings.gateway_redis_url == settings.dispatch_redis_url == url
-    with pytest.raises(InvalidSettings, match="PENSTOCK_DISPATCH_REDIS_URL: expected") as caught:
+    with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ(
             GOOD | {"PENSTOCK_DISPATCH_REDIS_URL": url.replace("/penstock/0", "")}
         )
+    assert caught.value.variables == ("PENSTOCK_DISPATCH_REDIS_URL",)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "problem"),
+    ("name", "value"),
     [
-        ("PENSTOCK_EMAIL_URL", "http://mail:25", "must be a URL like smtps://"),
-        ("PENSTOCK_EMAIL_URL", "smtp://me:secret@mail:25", "password in clear text"),
-        ("PENSTOCK_EMAIL_FROM", "nobody", "an address like"),
-        ("PENSTOCK_WEBHOOK_DENIED_NETWORKS", "0.0.0.0/0", "addresses or networks"),
-        ("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", "maybe", "1 or 0"),
-        ("PENSTOCK_PREVIOUS_SECRET_KEYS", "short", "at least 32 characters"),
+        ("PENSTOCK_EMAIL_URL", "http://mail:25"),
+        ("PENSTOCK_EMAIL_URL", "smtp://me:secret@mail:25"),
+        ("PENSTOCK_EMAIL_FROM", "nobody"),
+        ("PENSTOCK_WEBHOOK_DENIED_NETWORKS", "0.0.0.0/0"),
+        ("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", "maybe"),
+        ("PENSTOCK_PREVIOUS_SECRET_KEYS", "short"),
     ],
 )
-def test_what_alerts_cannot_be_sent_with_is_told(name: str, value: str, problem: str) -> None:
-    with pytest.raises(InvalidSettings, match=problem) as caught:
+def test_what_alerts_cannot_be_sent_with_is_told(name: str, value: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ(GOOD | {name: value})
+    assert caught.value.variables == (name,)
     assert "secret@" not in str(caught.value)
 
 

@@ -6,6 +6,7 @@ the tests sign in as theirs.
 
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -173,7 +174,7 @@ def test_the_policy_pattern_covers_the_snapshot() -> None:
 
 @pytest.mark.parametrize("pool", ["*", "a*", "a b", "a}", "[ab]", "a?", "", "-a", "a\n+@all"])
 def test_a_pools_name_cannot_widen_its_pattern(pool: str) -> None:
-    with pytest.raises(ValueError, match="expected a pool's name"):
+    with pytest.raises(ValueError, match=re.escape(repr(pool))):
         redis_acl.worker(pool, "password")
 
 
@@ -250,14 +251,15 @@ def test_the_printed_file_starts_a_server_that_knows_its_roles(
 
 def test_a_url_without_its_role_is_told_by_its_variable(settings: Any) -> None:
     settings.PENSTOCK_DISPATCH_REDIS_URL = "redis://:password@127.0.0.1:6379/0"
-    with pytest.raises(CommandError, match="PENSTOCK_DISPATCH_REDIS_URL must name its user"):
+    with pytest.raises(CommandError, match="PENSTOCK_DISPATCH_REDIS_URL"):
         call_command("redis_acl")
 
 
 def test_pools_need_a_file_of_passwords_and_names_of_pools(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="--pool needs --worker-passwords"):
+    with pytest.raises(CommandError, match="--worker-passwords"):
         call_command("redis_acl", "--pool", "a")
-    with pytest.raises(CommandError, match="expected a pool's name"):
+    with pytest.raises(CommandError, match=r"'a\*'"):
         call_command("redis_acl", "--pool", "a*", "--worker-passwords", str(tmp_path / "made"))
-    with pytest.raises(CommandError, match="cannot be read or written"):
-        call_command("redis_acl", "--pool", "a", "--worker-passwords", str(tmp_path / "no" / "x"))
+    missing = str(tmp_path / "no" / "x")
+    with pytest.raises(CommandError, match=re.escape(missing)):
+        call_command("redis_acl", "--pool", "a", "--worker-passwords", missing)

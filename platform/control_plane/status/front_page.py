@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from control_plane.status.health import Health, HealthReport
 
-_health: Final = Health(
+health: Final = Health(
     dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL,
     redis_url=settings.PENSTOCK_REDIS_URL,
     database_url=settings.PENSTOCK_DATABASE_URL,
@@ -24,7 +24,7 @@ _POLICY: Final = (
 @require_safe
 async def front_page(request: HttpRequest) -> HttpResponse:
     """Show the status page; it needs no sign-in and names only public models."""
-    report = await _health.report()
+    report = await health.report()
     context = {
         "report": report,
         "models": [model for model in report.models if model.is_public],

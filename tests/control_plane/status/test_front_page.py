@@ -19,7 +19,7 @@ def _fresh_health(
 ) -> Iterator[None]:
     """Nothing remembered from the test before; no PostgreSQL, which the page does not need."""
     health = Health(dispatch_redis_url=dispatch_redis_url, redis_url=redis_url)
-    monkeypatch.setattr(front_page, "_health", health)
+    monkeypatch.setattr(front_page, "health", health)
     yield
 
 
@@ -52,9 +52,7 @@ async def test_it_says_what_is_not_well(empty_redis: Redis) -> None:
 
 async def test_it_comes_also_while_everything_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = "redis://127.0.0.1:1/0"
-    monkeypatch.setattr(
-        front_page, "_health", Health(dispatch_redis_url=nowhere, redis_url=nowhere)
-    )
+    monkeypatch.setattr(front_page, "health", Health(dispatch_redis_url=nowhere, redis_url=nowhere))
     assert "2 checks failing" in await page()
 
 
