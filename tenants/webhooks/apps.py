@@ -11,8 +11,9 @@ class WebhooksConfig(AppConfig):
         from tenants.fsck import register_check
         from tenants.offboarding.closing import register_eraser
         from tenants.offboarding.export import register_export
-        from tenants.webhooks.deliveries import forget_tenant, overdue_problems
+        from tenants.webhooks.deliveries import overdue_problems
         from tenants.webhooks.models import BalanceAlert, Delivery, Endpoint, Event
+        from tenants.webhooks.retention import forget_tenant
 
         register_check("webhooks", overdue_problems)
         register_eraser(forget_tenant)  # addresses of its own, and e-mails to its people

@@ -1,4 +1,4 @@
-"""From an event to the deliveries of it, and a delivery's life: sent, tried again, given up.
+"""A delivery's life: sent, tried again, given up.
 
 Any number of workers may be at it. A delivery that is being sent is due again after `LEASE`, so
 that it is not lost with its worker; its receiver knows it by the header `webhook-id`.
@@ -8,7 +8,7 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,13 +19,10 @@ from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from tenants.isolation.scoping import operator_scope
-from tenants.models import Membership, Tenant
-from tenants.permissions import Role
 from tenants.webhooks import sending, signing
-from tenants.webhooks.event_types import KINDS, EventType
+from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
 from tenants.webhooks.models import (
-    BalanceAlert,
     Delivery,
     DeliveryAttempt,
     DeliveryState,
@@ -47,13 +44,10 @@ JITTER: Final = 0.2
 # An endpoint that took nothing for so long is disabled with the next delivery that is given up.
 DISABLE_AFTER: Final = timedelta(days=3)
 LEASE: Final = timedelta(seconds=2 * sending.TOTAL_SECONDS)
-KEPT: Final = timedelta(days=30)
 
-_EVENTS_AT_ONCE: Final = 500
 _SENT_AT_ONCE: Final = 32
 # A tenant whose servers are slow holds up nobody but itself.
 _OF_ONE_TENANT: Final = 4
-_FORGOTTEN_AT_ONCE: Final = 1000
 _USER_AGENT: Final = "Penstock-Webhooks/1 (+https://www.standardwebhooks.com)"
 
 
@@ -68,56 +62,6 @@ class Parcel:
     url: str = field(repr=False)
     headers: dict[str, str] = field(repr=False)
     body: str = field(repr=False)
-
-
-# Events to deliveries ---------------------------------------------------------------------------
-
-
-def spread_events(now: datetime | None = None) -> int:
-    """A delivery for each endpoint and an e-mail for each member that are to have an event. Returns
-    how many events."""
-    now = now or datetime.now(UTC)
-    with operator_scope("spread of events"):
-        waiting = Event.objects.filter(fanned_out_at=None).order_by("created_at")
-        events = list(waiting.select_for_update(skip_locked=True)[:_EVENTS_AT_ONCE])
-        if not events:
-            return 0
-        tenant_ids = {event.tenant_id for event in events}
-        _make_deliveries(events, tenant_ids, now)
-        _make_emails(events, tenant_ids, now)
-        Event.objects.filter(pk__in=[event.pk for event in events]).update(fanned_out_at=now)
-    return len(events)
-
-
-def _make_deliveries(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datetime) -> None:
-    endpoints = list(Endpoint.objects.filter(tenant__in=tenant_ids, is_enabled=True))
-    Delivery.objects.bulk_create(
-        [
-            Delivery(tenant_id=event.tenant_id, event=event, endpoint=endpoint, next_attempt_at=now)
-            for event in events
-            for endpoint in endpoints
-            if endpoint.tenant_id == event.tenant_id and endpoint.wants(event.type)
-        ],
-        ignore_conflicts=True,
-    )
-
-
-def _make_emails(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datetime) -> None:
-    members = list(
-        Membership.objects.filter(
-            tenant__in=tenant_ids, gets_alerts=True, user__is_active=True
-        ).only("tenant_id", "role")
-    )
-    EmailNotice.objects.bulk_create(
-        [
-            EmailNotice(tenant_id=event.tenant_id, event=event, membership=member, next_try_at=now)
-            for event in events
-            for member in members
-            if member.tenant_id == event.tenant_id
-            and Role(member.role) in KINDS[EventType(event.type)].mailed_to
-        ],
-        ignore_conflicts=True,
-    )
 
 
 # Sending ----------------------------------------------------------------------------------------
@@ -330,49 +274,6 @@ def _disable_by_itself(endpoint: Endpoint, reason: DisabledReason, now: datetime
         endpoint_id=str(endpoint.pk),
         tenant_id=str(endpoint.tenant_id),
         reason=reason.value,
-    )
-
-
-# The log's end ----------------------------------------------------------------------------------
-
-
-def forget_old(now: datetime | None = None) -> int:
-    """Events with their deliveries, log and e-mails, once they are older than `KEPT` and nothing
-    of them is pending. Returns how many events."""
-    now = now or datetime.now(UTC)
-    forgotten = 0
-    while True:
-        with operator_scope("forgetting of old events"):
-            old = _old_events(now)[:_FORGOTTEN_AT_ONCE]
-            batch = list(old.values_list("pk", flat=True))
-            delete_events(Event.objects.filter(pk__in=batch))
-        forgotten += len(batch)
-        if len(batch) < _FORGOTTEN_AT_ONCE:
-            return forgotten
-
-
-def forget_tenant(tenant: Tenant) -> None:
-    """All that is here of a tenant that is closed."""
-    delete_events(Event.objects.filter(tenant=tenant))
-    Endpoint.objects.filter(tenant=tenant).delete()
-    BalanceAlert.objects.filter(tenant=tenant).delete()
-
-
-def delete_events(events: QuerySet[Event]) -> None:
-    """With what was made of them."""
-    ids = list(events.values_list("pk", flat=True))
-    DeliveryAttempt.objects.filter(delivery__event__in=ids).delete()
-    Delivery.objects.filter(event__in=ids).delete()
-    EmailNotice.objects.filter(event__in=ids).delete()
-    Event.objects.filter(pk__in=ids).delete()
-
-
-def _old_events(now: datetime) -> QuerySet[Event]:
-    return (
-        Event.objects.filter(created_at__lt=now - KEPT, fanned_out_at__isnull=False)
-        .exclude(deliveries__state=DeliveryState.PENDING)
-        .exclude(emails__state="pending")
-        .order_by("created_at")
     )
 
 

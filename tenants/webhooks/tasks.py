@@ -3,13 +3,13 @@ people's servers, so they have a queue and a worker of their own: `webhooks`."""
 
 from celery import shared_task
 
-from tenants.webhooks import deliveries, emails
+from tenants.webhooks import deliveries, emails, fan_out, retention
 
 
 @shared_task(name="webhooks.tell_tenants", expires=5)  # type: ignore[untyped-decorator]
 def tell_tenants() -> int:
     """Spread what is new, then send what is due; returns how many attempts were made."""
-    deliveries.spread_events()
+    fan_out.spread_events()
     return deliveries.deliver_due()
 
 
@@ -20,4 +20,4 @@ def send_emails() -> int:
 
 @shared_task(name="webhooks.forget_old", expires=3600)  # type: ignore[untyped-decorator]
 def forget_old() -> int:
-    return deliveries.forget_old()
+    return retention.forget_old()

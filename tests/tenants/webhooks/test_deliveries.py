@@ -20,15 +20,12 @@ from tenants.models import Project
 from tenants.webhooks import deliveries, sending
 from tenants.webhooks.deliveries import (
     DISABLE_AFTER,
-    KEPT,
     LEASE,
     MAX_TRIES,
     Parcel,
     delay_after,
     deliver_due,
-    forget_old,
     record,
-    spread_events,
     take_due,
 )
 from tenants.webhooks.endpoints import (
@@ -43,8 +40,10 @@ from tenants.webhooks.endpoints import (
 )
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import MAX_DATA_BYTES, publish
+from tenants.webhooks.fan_out import spread_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint, Event
 from tenants.webhooks.problems import Problem
+from tenants.webhooks.retention import KEPT, forget_old
 from tenants.webhooks.sending import Outcome
 from tests.support.webhook_receiver import Receiver, a_receiver
 

@@ -11,10 +11,10 @@ from pytest_django import Settings
 
 from tenants.models import Membership, Project, Quota, User
 from tenants.webhooks import emails
-from tenants.webhooks.deliveries import spread_events
 from tenants.webhooks.emails import MAX_TRIES, send_due
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
+from tenants.webhooks.fan_out import spread_events
 from tenants.webhooks.models import EmailNotice, Event
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators", "_mail_settings")]

@@ -1,0 +1,61 @@
+"""How long events are kept, with all that was made of them, and their end."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.db.models import QuerySet
+
+from tenants.isolation.scoping import operator_scope
+from tenants.models import Tenant
+from tenants.webhooks.models import (
+    BalanceAlert,
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    EmailNotice,
+    Endpoint,
+    Event,
+)
+
+KEPT: Final = timedelta(days=30)
+_FORGOTTEN_AT_ONCE: Final = 1000
+
+
+def forget_old(now: datetime | None = None) -> int:
+    """Events with their deliveries, log and e-mails, once they are older than `KEPT` and nothing
+    of them is pending. Returns how many events."""
+    now = now or datetime.now(UTC)
+    forgotten = 0
+    while True:
+        with operator_scope("forgetting of old events"):
+            old = _old_events(now)[:_FORGOTTEN_AT_ONCE]
+            batch = list(old.values_list("pk", flat=True))
+            delete_events(Event.objects.filter(pk__in=batch))
+        forgotten += len(batch)
+        if len(batch) < _FORGOTTEN_AT_ONCE:
+            return forgotten
+
+
+def forget_tenant(tenant: Tenant) -> None:
+    """All that is here of a tenant that is closed."""
+    delete_events(Event.objects.filter(tenant=tenant))
+    Endpoint.objects.filter(tenant=tenant).delete()
+    BalanceAlert.objects.filter(tenant=tenant).delete()
+
+
+def delete_events(events: QuerySet[Event]) -> None:
+    """With what was made of them."""
+    ids = list(events.values_list("pk", flat=True))
+    DeliveryAttempt.objects.filter(delivery__event__in=ids).delete()
+    Delivery.objects.filter(event__in=ids).delete()
+    EmailNotice.objects.filter(event__in=ids).delete()
+    Event.objects.filter(pk__in=ids).delete()
+
+
+def _old_events(now: datetime) -> QuerySet[Event]:
+    return (
+        Event.objects.filter(created_at__lt=now - KEPT, fanned_out_at__isnull=False)
+        .exclude(deliveries__state=DeliveryState.PENDING)
+        .exclude(emails__state="pending")
+        .order_by("created_at")
+    )
