@@ -40,16 +40,16 @@ app.conf.beat_schedule = {
         "task": "tenants.raise_balance_alerts",
         "schedule": 60.0,
     },
-    "tenants are told what happened": {
-        "task": "webhooks.tell_tenants",
+    "webhooks are delivered": {
+        "task": "webhooks.deliver_events",
         "schedule": 5.0,
     },
-    "tenants' people are told by e-mail": {
+    "e-mail notices are sent": {
         "task": "webhooks.send_emails",
         "schedule": 20.0,
     },
-    "what tenants were told long ago goes": {
-        "task": "webhooks.forget_old",
+    "old webhook events are deleted": {
+        "task": "webhooks.delete_old_events",
         "schedule": crontab(hour=3, minute=41),
     },
     "credit that was given away ends": {

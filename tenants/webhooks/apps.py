@@ -13,10 +13,10 @@ class WebhooksConfig(AppConfig):
         from tenants.offboarding.export import register_export
         from tenants.webhooks.deliveries import overdue_problems
         from tenants.webhooks.models import BalanceAlert, Delivery, Endpoint, Event
-        from tenants.webhooks.retention import forget_tenant
+        from tenants.webhooks.retention import erase_tenant
 
         register_check("webhooks", overdue_problems)
-        register_eraser(forget_tenant)  # addresses of its own, and e-mails to its people
+        register_eraser(erase_tenant)  # addresses of its own, and e-mails to its people
         register_export("webhook_endpoint", lambda tenant: Endpoint.objects.filter(tenant=tenant))
         register_export("balance_alert", lambda tenant: BalanceAlert.objects.filter(tenant=tenant))
         register_export("webhook_event", lambda tenant: Event.objects.filter(tenant=tenant))

@@ -52,7 +52,7 @@ _USER_AGENT: Final = "Penstock-Webhooks/1 (+https://www.standardwebhooks.com)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parcel:
+class DeliveryJob:
     """An attempt to be made. Without `headers` it could not be signed."""
 
     delivery_id: uuid.UUID
@@ -72,12 +72,12 @@ def deliver_due(now: datetime | None = None, *, seconds: float = 30.0) -> int:
     One that is slow keeps no other from its turn."""
     until = time.monotonic() + seconds
     made = 0
-    under_way: dict[Future[Outcome], Parcel] = {}
+    under_way: dict[Future[Outcome], DeliveryJob] = {}
     with ThreadPoolExecutor(_SENT_AT_ONCE, thread_name_prefix="webhook") as threads:
         while True:
             if time.monotonic() < until and len(under_way) < _SENT_AT_ONCE:
-                for parcel in take_due(now or datetime.now(UTC), beside=under_way.values()):
-                    under_way[threads.submit(_send, parcel)] = parcel
+                for job in claim_due(now or datetime.now(UTC), beside=under_way.values()):
+                    under_way[threads.submit(_send, job)] = job
                     made += 1
             if not under_way:
                 return made
@@ -85,7 +85,7 @@ def deliver_due(now: datetime | None = None, *, seconds: float = 30.0) -> int:
                 record(under_way.pop(attempt), attempt.result(), now)
 
 
-def take_due(now: datetime, *, beside: Collection[Parcel] = ()) -> list[Parcel]:
+def claim_due(now: datetime, *, beside: Collection[DeliveryJob] = ()) -> list[DeliveryJob]:
     """What may be sent beside what is being sent already. Nobody else takes these before the lease
     runs out."""
     with operator_scope("webhook deliveries"):
@@ -93,7 +93,7 @@ def take_due(now: datetime, *, beside: Collection[Parcel] = ()) -> list[Parcel]:
         taken = list(
             # The condition stands here too: of a row that somebody else has just taken it is
             # asked again.
-            due.filter(pk__in=_in_turn(due, beside))
+            due.filter(pk__in=_next_in_turn(due, beside))
             .select_related("endpoint", "event")
             .order_by("next_attempt_at")
             .select_for_update(skip_locked=True, of=("self",))
@@ -101,10 +101,10 @@ def take_due(now: datetime, *, beside: Collection[Parcel] = ()) -> list[Parcel]:
         Delivery.objects.filter(pk__in=[delivery.pk for delivery in taken]).update(
             attempts=F("attempts") + 1, tries=F("tries") + 1, next_attempt_at=now + LEASE
         )
-        return [_parcel(delivery, now) for delivery in taken]
+        return [_job(delivery, now) for delivery in taken]
 
 
-def _in_turn(due: "QuerySet[Delivery]", beside: Collection[Parcel]) -> list[uuid.UUID]:
+def _next_in_turn(due: "QuerySet[Delivery]", beside: Collection[DeliveryJob]) -> list[uuid.UUID]:
     """The oldest of each tenant, few of each: its endpoints that work come first."""
     place = Window(
         RowNumber(),
@@ -113,7 +113,7 @@ def _in_turn(due: "QuerySet[Delivery]", beside: Collection[Parcel]) -> list[uuid
     )
     first = due.annotate(place=place).filter(place__lte=_OF_ONE_TENANT)
     waiting = first.order_by("next_attempt_at").values_list("pk", "tenant_id")
-    at_it = Counter(parcel.tenant_id for parcel in beside)
+    at_it = Counter(job.tenant_id for job in beside)
     free = _SENT_AT_ONCE - len(beside)
     chosen: list[uuid.UUID] = []
     for delivery_id, tenant_id in waiting:
@@ -123,29 +123,29 @@ def _in_turn(due: "QuerySet[Delivery]", beside: Collection[Parcel]) -> list[uuid
     return chosen
 
 
-def record(parcel: Parcel, outcome: Outcome, now: datetime | None = None) -> None:
+def record(job: DeliveryJob, outcome: Outcome, now: datetime | None = None) -> None:
     """Into the log, and what follows from it for delivery and endpoint."""
     now = now or datetime.now(UTC)
     with operator_scope("webhook deliveries"):
         # First the endpoint, then its deliveries, as everywhere.
         endpoints = Endpoint.objects.select_for_update(no_key=True, of=("self",))
-        endpoint = endpoints.filter(pk=parcel.endpoint_id).first()
-        delivery = Delivery.objects.select_for_update().filter(pk=parcel.delivery_id).first()
+        endpoint = endpoints.filter(pk=job.endpoint_id).first()
+        delivery = Delivery.objects.select_for_update().filter(pk=job.delivery_id).first()
         if endpoint is None or delivery is None:
             return  # it was removed in the meantime, with its log
-        DeliveryAttempt.objects.bulk_create([_logged(parcel, outcome)], ignore_conflicts=True)
+        DeliveryAttempt.objects.bulk_create([_logged(job, outcome)], ignore_conflicts=True)
         _note_health(endpoint, outcome, now)
         # After its lease another attempt may have begun; that one decides then.
         if delivery.state == DeliveryState.PENDING and (
-            delivery.attempts == parcel.number or outcome.problem is None
+            delivery.attempts == job.number or outcome.problem is None
         ):
             _move_on(delivery, endpoint, outcome, now)
     log.info(
         "webhook_attempt",
-        delivery_id=str(parcel.delivery_id),
-        endpoint_id=str(parcel.endpoint_id),
-        tenant_id=str(parcel.tenant_id),
-        attempt=parcel.number,
+        delivery_id=str(job.delivery_id),
+        endpoint_id=str(job.endpoint_id),
+        tenant_id=str(job.tenant_id),
+        attempt=job.number,
         status_code=outcome.status_code,
         problem=outcome.problem,
         duration_ms=outcome.duration_ms,
@@ -160,7 +160,7 @@ def delay_after(tries: int, outcome: Outcome) -> timedelta:
     return max(delay, timedelta(seconds=outcome.retry_after_seconds or 0))
 
 
-def _parcel(delivery: Delivery, now: datetime) -> Parcel:
+def _job(delivery: Delivery, now: datetime) -> DeliveryJob:
     event, endpoint = delivery.event, delivery.endpoint
     body = event.to_body()
     headers = {"content-type": "application/json", "user-agent": _USER_AGENT}
@@ -171,7 +171,7 @@ def _parcel(delivery: Delivery, now: datetime) -> Parcel:
         )
     except signing.SecretLost:
         headers = {}
-    return Parcel(
+    return DeliveryJob(
         delivery_id=delivery.pk,
         endpoint_id=endpoint.pk,
         tenant_id=delivery.tenant_id,
@@ -182,21 +182,21 @@ def _parcel(delivery: Delivery, now: datetime) -> Parcel:
     )
 
 
-def _send(parcel: Parcel) -> Outcome:
-    if not parcel.headers:
+def _send(job: DeliveryJob) -> Outcome:
+    if not job.headers:
         return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.SECRET_LOST)
     try:
-        return sending.send(parcel.url, headers=parcel.headers, body=parcel.body)
+        return sending.send(job.url, headers=job.headers, body=job.body)
     except Exception:
-        log.exception("webhook_not_sent", delivery_id=str(parcel.delivery_id))
+        log.exception("webhook_not_sent", delivery_id=str(job.delivery_id))
         return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.NOT_SENT)
 
 
-def _logged(parcel: Parcel, outcome: Outcome) -> DeliveryAttempt:
+def _logged(job: DeliveryJob, outcome: Outcome) -> DeliveryAttempt:
     return DeliveryAttempt(
-        tenant_id=parcel.tenant_id,
-        delivery_id=parcel.delivery_id,
-        number=parcel.number,
+        tenant_id=job.tenant_id,
+        delivery_id=job.delivery_id,
+        number=job.number,
         started_at=outcome.started_at,
         duration_ms=outcome.duration_ms,
         status_code=outcome.status_code,

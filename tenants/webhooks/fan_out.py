@@ -14,11 +14,11 @@ from tenants.webhooks.models import Delivery, EmailNotice, Endpoint, Event
 _EVENTS_AT_ONCE: Final = 500
 
 
-def spread_events(now: datetime | None = None) -> int:
+def fan_out_events(now: datetime | None = None) -> int:
     """A delivery for each endpoint and an e-mail for each member that are to have an event. Returns
     how many events."""
     now = now or datetime.now(UTC)
-    with operator_scope("spread of events"):
+    with operator_scope("fan-out of events"):
         waiting = Event.objects.filter(fanned_out_at=None).order_by("created_at")
         events = list(waiting.select_for_update(skip_locked=True)[:_EVENTS_AT_ONCE])
         if not events:

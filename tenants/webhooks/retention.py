@@ -18,25 +18,25 @@ from tenants.webhooks.models import (
 )
 
 KEPT: Final = timedelta(days=30)
-_FORGOTTEN_AT_ONCE: Final = 1000
+_DELETED_AT_ONCE: Final = 1000
 
 
-def forget_old(now: datetime | None = None) -> int:
+def delete_old_events(now: datetime | None = None) -> int:
     """Events with their deliveries, log and e-mails, once they are older than `KEPT` and nothing
     of them is pending. Returns how many events."""
     now = now or datetime.now(UTC)
-    forgotten = 0
+    deleted = 0
     while True:
-        with operator_scope("forgetting of old events"):
-            old = _old_events(now)[:_FORGOTTEN_AT_ONCE]
+        with operator_scope("deletion of old events"):
+            old = _old_events(now)[:_DELETED_AT_ONCE]
             batch = list(old.values_list("pk", flat=True))
             delete_events(Event.objects.filter(pk__in=batch))
-        forgotten += len(batch)
-        if len(batch) < _FORGOTTEN_AT_ONCE:
-            return forgotten
+        deleted += len(batch)
+        if len(batch) < _DELETED_AT_ONCE:
+            return deleted
 
 
-def forget_tenant(tenant: Tenant) -> None:
+def erase_tenant(tenant: Tenant) -> None:
     """All that is here of a tenant that is closed."""
     delete_events(Event.objects.filter(tenant=tenant))
     Endpoint.objects.filter(tenant=tenant).delete()

@@ -6,10 +6,10 @@ from celery import shared_task
 from tenants.webhooks import deliveries, emails, fan_out, retention
 
 
-@shared_task(name="webhooks.tell_tenants", expires=5)  # type: ignore[untyped-decorator]
-def tell_tenants() -> int:
+@shared_task(name="webhooks.deliver_events", expires=5)  # type: ignore[untyped-decorator]
+def deliver_events() -> int:
     """Spread what is new, then send what is due; returns how many attempts were made."""
-    fan_out.spread_events()
+    fan_out.fan_out_events()
     return deliveries.deliver_due()
 
 
@@ -18,6 +18,6 @@ def send_emails() -> int:
     return emails.send_due()
 
 
-@shared_task(name="webhooks.forget_old", expires=3600)  # type: ignore[untyped-decorator]
-def forget_old() -> int:
-    return retention.forget_old()
+@shared_task(name="webhooks.delete_old_events", expires=3600)  # type: ignore[untyped-decorator]
+def delete_old_events() -> int:
+    return retention.delete_old_events()

@@ -22,11 +22,11 @@ from tenants.webhooks.deliveries import (
     DISABLE_AFTER,
     LEASE,
     MAX_TRIES,
-    Parcel,
+    DeliveryJob,
+    claim_due,
     delay_after,
     deliver_due,
     record,
-    take_due,
 )
 from tenants.webhooks.endpoints import (
     MAX_TESTS_AN_HOUR,
@@ -40,10 +40,10 @@ from tenants.webhooks.endpoints import (
 )
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import MAX_DATA_BYTES, publish
-from tenants.webhooks.fan_out import spread_events
+from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint, Event
 from tenants.webhooks.problems import Problem
-from tenants.webhooks.retention import KEPT, forget_old
+from tenants.webhooks.retention import KEPT, delete_old_events
 from tenants.webhooks.sending import Outcome
 from tests.support.webhook_receiver import Receiver, a_receiver
 
@@ -64,9 +64,9 @@ def failed(problem: Problem = Problem.STATUS, status: int | None = 500) -> Outco
 def fail_until_given_up(now: datetime) -> datetime:
     """All tries of the one delivery that is pending; returns when the last was."""
     while True:
-        (parcel,) = take_due(now)
-        record(parcel, failed(), now)
-        delivery = Delivery.objects.get(pk=parcel.delivery_id)
+        (job,) = claim_due(now)
+        record(job, failed(), now)
+        delivery = Delivery.objects.get(pk=job.delivery_id)
         if delivery.next_attempt_at is None:
             return now
         now = delivery.next_attempt_at
@@ -79,7 +79,7 @@ def test_an_event_arrives_signed_as_the_specification_says(
     acme: Project, endpoint: NewSecret, receiver: Receiver
 ) -> None:
     tell(acme)
-    assert (spread_events(), deliver_due()) == (1, 1)
+    assert (fan_out_events(), deliver_due()) == (1, 1)
     (request,) = receiver.requests
     told = Webhook(endpoint.secret.text).verify(request.body, request.headers)
     event = Event.objects.get()
@@ -96,7 +96,7 @@ def test_an_event_arrives_signed_as_the_specification_says(
     assert (delivery.state, delivery.attempts, delivery.last_status_code) == ("delivered", 1, 200)
     (attempt,) = DeliveryAttempt.objects.all()
     assert (attempt.number, attempt.status_code, attempt.response_excerpt) == (1, 200, "ok")
-    assert (spread_events(), deliver_due()) == (0, 0)
+    assert (fan_out_events(), deliver_due()) == (0, 0)
 
 
 def _to_milliseconds(moment: datetime) -> datetime:
@@ -107,7 +107,7 @@ def test_a_body_that_was_changed_on_its_way_does_not_verify(
     acme: Project, endpoint: NewSecret, receiver: Receiver
 ) -> None:
     tell(acme)
-    spread_events()
+    fan_out_events()
     deliver_due()
     (request,) = receiver.requests
     with pytest.raises(WebhookVerificationError):
@@ -119,19 +119,19 @@ def test_what_is_published_twice_is_told_once(
 ) -> None:
     for _ in range(2):
         tell(acme)
-        spread_events()
+        fan_out_events()
         deliver_due()
     assert len(receiver.requests) == 1
     tell(acme, key="invoice 2")
     tell(acme, kind=EventType.INVOICE_ISSUED)
-    assert spread_events() == 2
+    assert fan_out_events() == 2
 
 
 def test_what_is_undone_is_told_to_nobody(acme: Project, endpoint: NewSecret) -> None:
     with pytest.raises(RuntimeError), operator_scope("test"):
         tell(acme)
         raise RuntimeError("on purpose")
-    assert spread_events() == 0
+    assert fan_out_events() == 0
 
 
 def test_a_tenants_code_publishes_for_itself_and_for_nobody_else(
@@ -168,7 +168,7 @@ def test_an_endpoint_gets_what_it_subscribed_to_and_its_own_tenants(
         add_endpoint(acme.tenant, url=other.url, event_types=["balance.low", "invoice.issued"])
         add_endpoint(globex.tenant, url=other.url)
         tell(acme)
-        spread_events()
+        fan_out_events()
         deliver_due()
         assert (len(receiver.requests), len(other.requests)) == (1, 0)
 
@@ -181,7 +181,7 @@ def test_a_failure_is_tried_again_later_under_the_same_id_with_a_new_timestamp(
 ) -> None:
     receiver.status, receiver.body = 500, b"out of order"
     tell(acme)
-    spread_events()
+    fan_out_events()
     deliver_due()
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.last_problem) == ("pending", "status")
@@ -203,12 +203,12 @@ def test_tries_are_further_and_further_apart_for_about_a_day(
     acme: Project, endpoint: NewSecret
 ) -> None:
     tell(acme)
-    spread_events(NOW)
+    fan_out_events(NOW)
     last = fail_until_given_up(NOW)
     assert timedelta(hours=20) < last - NOW < timedelta(hours=36)
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts) == ("failed", MAX_TRIES)
-    assert take_due(last + timedelta(days=30)) == []
+    assert claim_due(last + timedelta(days=30)) == []
     waits = [delay_after(tries, failed()) for tries in range(1, MAX_TRIES)]
     assert waits == sorted(waits) and waits[0] < timedelta(seconds=13)
     assert len({delay_after(5, failed()) for _ in range(50)}) > 1
@@ -234,12 +234,12 @@ def test_of_several_workers_each_takes_other_deliveries(
         for _ in range(3):
             add_endpoint(acme.tenant, url=receiver.url)
         tell(acme)
-    spread_events(NOW)
+    fan_out_events(NOW)
     with operator_scope("test"):
-        ours = take_due(NOW)  # not committed yet
-        assert elsewhere(lambda: take_due(NOW)) == []
+        ours = claim_due(NOW)  # not committed yet
+        assert elsewhere(lambda: claim_due(NOW)) == []
     assert len(ours) == 3
-    assert take_due(NOW) == []
+    assert claim_due(NOW) == []
 
 
 def test_one_tenants_backlog_takes_no_more_than_its_share(
@@ -248,17 +248,17 @@ def test_one_tenants_backlog_takes_no_more_than_its_share(
     add_endpoint(acme.tenant, url=receiver.url)
     for number in range(20):
         tell(acme, key=f"invoice {number}")
-    spread_events(NOW)
+    fan_out_events(NOW)
     add_endpoint(globex.tenant, url=receiver.url)
     publish(globex.tenant_id, PAID, {}, key="one")
-    spread_events(NOW)
-    first = take_due(NOW)
-    tenants = [parcel.tenant_id for parcel in first]
+    fan_out_events(NOW)
+    first = claim_due(NOW)
+    tenants = [job.tenant_id for job in first]
     assert (tenants.count(acme.tenant_id), tenants.count(globex.tenant_id)) == (4, 1)
     # While these are under way Acme gets no more.
-    assert take_due(NOW, beside=first) == []
+    assert claim_due(NOW, beside=first) == []
     seen = len(first)
-    while more := len(take_due(NOW)):
+    while more := len(claim_due(NOW)):
         seen += more
     assert seen == 21
 
@@ -270,11 +270,11 @@ def test_a_tenants_endpoints_that_work_come_before_those_that_do_not(
         broken = add_endpoint(acme.tenant, url=receiver.url).endpoint
         Endpoint.objects.filter(pk=broken.pk).update(failing_since=NOW)
     tell(acme)
-    spread_events(NOW - timedelta(hours=1))
+    fan_out_events(NOW - timedelta(hours=1))
     works = add_endpoint(acme.tenant, url=receiver.url).endpoint
     tell(acme, key="invoice 2")
-    spread_events(NOW)
-    assert works.pk in {parcel.endpoint_id for parcel in take_due(NOW)}
+    fan_out_events(NOW)
+    assert works.pk in {job.endpoint_id for job in claim_due(NOW)}
 
 
 def test_a_receiver_that_is_slow_holds_up_nobody_else(
@@ -288,14 +288,14 @@ def test_a_receiver_that_is_slow_holds_up_nobody_else(
         add_endpoint(globex.tenant, url=quick.url)
         for number in range(8):
             publish(globex.tenant_id, PAID, {}, key=f"invoice {number}")
-        spread_events()
+        fan_out_events()
         recorded = []
 
-        def note(parcel: Parcel, outcome: Outcome, now: datetime | None = None) -> None:
-            recorded.append(parcel.tenant_id)
+        def note(job: DeliveryJob, outcome: Outcome, now: datetime | None = None) -> None:
+            recorded.append(job.tenant_id)
             if recorded.count(globex.tenant_id) == 8:
                 receiver.hurry.set()  # only now does Acme's server get on
-            record(parcel, outcome, now)
+            record(job, outcome, now)
 
         monkeypatch.setattr(deliveries, "record", note)
         assert deliver_due() == 16
@@ -313,7 +313,7 @@ def test_many_workers_deliver_each_once(acme: Project, globex: Project, receiver
 
     def work() -> int:
         try:
-            spread_events()
+            fan_out_events()
             return deliver_due()
         finally:
             connection.close()
@@ -340,7 +340,7 @@ def test_one_that_cannot_be_sent_stops_no_other(
     monkeypatch.setattr(sending, "send", send)
     publish(acme.tenant_id, PAID, {"text": "poison"}, key="poison")
     tell(acme)
-    spread_events()
+    fan_out_events()
     assert deliver_due() == 2
     ends = Delivery.objects.order_by("state").values_list("state", "last_problem")
     assert list(ends) == [("delivered", ""), ("pending", "not_sent")]
@@ -348,10 +348,10 @@ def test_one_that_cannot_be_sent_stops_no_other(
 
 def test_what_was_lost_with_its_worker_is_sent_again(acme: Project, endpoint: NewSecret) -> None:
     tell(acme)
-    spread_events(NOW)
-    (lost,) = take_due(NOW)
-    assert take_due(NOW + LEASE / 2) == []
-    (again,) = take_due(NOW + LEASE)
+    fan_out_events(NOW)
+    (lost,) = claim_due(NOW)
+    assert claim_due(NOW + LEASE / 2) == []
+    (again,) = claim_due(NOW + LEASE)
     assert (lost.number, again.number) == (1, 2)
     # The worker was only slow: what it found out is logged, and the second attempt decides.
     record(lost, failed(), NOW + LEASE)
@@ -370,13 +370,13 @@ def test_an_endpoint_that_fails_for_days_is_disabled_with_a_notice(
     with a_receiver() as other:
         add_endpoint(acme.tenant, url=other.url, event_types=["webhook.disabled"])
         tell(acme)
-        spread_events(NOW)
+        fan_out_events(NOW)
         first = fail_until_given_up(NOW)
         assert Endpoint.objects.get(pk=endpoint.endpoint.pk).is_enabled
         tell(acme, key="invoice 2")
         tell(acme, key="invoice 3")
         later = first + DISABLE_AFTER
-        spread_events(later)
+        fan_out_events(later)
         Delivery.objects.filter(event__key="invoice 3").update(
             next_attempt_at=later + timedelta(days=9)
         )
@@ -386,7 +386,7 @@ def test_an_endpoint_that_fails_for_days_is_disabled_with_a_notice(
         assert disabled.disabled_at == end
         left = Delivery.objects.get(event__key="invoice 3")
         assert (left.state, left.last_problem) == ("failed", "endpoint_disabled")
-        spread_events(end)
+        fan_out_events(end)
         deliver_due(end)
         (notice,) = other.requests
         told = json.loads(notice.body)
@@ -394,19 +394,19 @@ def test_an_endpoint_that_fails_for_days_is_disabled_with_a_notice(
         assert told["data"]["endpoint_id"] == str(disabled.pk)
         assert told["data"]["reason"] == "failing"
         tell(acme, key="invoice 4")
-        spread_events(end)
+        fan_out_events(end)
         assert not Delivery.objects.filter(event__key="invoice 4").exists()
 
 
 def test_one_success_forgets_the_failures_before_it(acme: Project, endpoint: NewSecret) -> None:
     tell(acme)
-    spread_events(NOW)
-    (parcel,) = take_due(NOW)
-    record(parcel, failed(), NOW)
+    fan_out_events(NOW)
+    (job,) = claim_due(NOW)
+    record(job, failed(), NOW)
     assert Endpoint.objects.get().failing_since == NOW
     later = NOW + timedelta(minutes=1)
-    (parcel,) = take_due(later)
-    record(parcel, Outcome(started_at=later, duration_ms=1, status_code=204), later)
+    (job,) = claim_due(later)
+    record(job, Outcome(started_at=later, duration_ms=1, status_code=204), later)
     assert Endpoint.objects.get().failing_since is None
 
 
@@ -415,7 +415,7 @@ def test_an_endpoint_that_is_gone_is_disabled_at_once(
 ) -> None:
     receiver.status = 410
     tell(acme)
-    spread_events()
+    fan_out_events()
     deliver_due()
     gone = Endpoint.objects.get()
     assert (gone.is_enabled, gone.disabled_reason) == (False, "gone")
@@ -428,7 +428,7 @@ def test_what_an_endpoint_missed_is_redelivered_by_hand_once_it_is_enabled(
 ) -> None:
     receiver.status = 410
     tell(acme)
-    spread_events()
+    fan_out_events()
     deliver_due()
     missed = Delivery.objects.select_related("endpoint").get(event__type="invoice.paid")
     with pytest.raises(Conflict, match="enable it first"):
@@ -452,7 +452,7 @@ def test_an_endpoint_that_moved_into_a_private_network_is_refused_and_it_is_logg
     settings.PENSTOCK_WEBHOOK_ALLOW_LOOPBACK = False
     Endpoint.objects.update(url=receiver.url.replace("http:", "https:"))
     tell(acme)
-    spread_events()
+    fan_out_events()
     deliver_due()
     (attempt,) = DeliveryAttempt.objects.all()
     assert attempt.problem == "address_refused" and "private" in attempt.detail
@@ -463,11 +463,11 @@ def test_an_endpoint_that_is_removed_meanwhile_takes_its_log_with_it(
     acme: Project, endpoint: NewSecret
 ) -> None:
     tell(acme)
-    spread_events(NOW)
-    (parcel,) = take_due(NOW)
+    fan_out_events(NOW)
+    (job,) = claim_due(NOW)
     with tenant_scope(acme.tenant_id):
         remove_endpoint(Endpoint.objects.get())
-    record(parcel, failed(), NOW)
+    record(job, failed(), NOW)
     assert not Delivery.objects.exists() and not DeliveryAttempt.objects.exists()
 
 
@@ -481,7 +481,7 @@ def test_while_a_rotation_overlaps_both_secrets_verify_and_afterwards_the_new_on
     assert new.secret.text != endpoint.secret.text
     for key, later in (("during", timedelta(0)), ("after", timedelta(hours=2))):
         tell(acme, key=key)
-        spread_events()
+        fan_out_events()
         deliver_due(datetime.now(UTC) + later)
     during, after = receiver.requests
     assert len(during.headers["webhook-signature"].split(" ")) == 2
@@ -503,7 +503,7 @@ def test_no_secret_is_in_the_database_or_in_a_log(
     receiver.status = 500
     tell(acme)
     with structlog.testing.capture_logs() as logged:
-        spread_events()
+        fan_out_events()
         deliver_due()
     rotate_secret(endpoint.endpoint, overlap=timedelta(hours=1))
     rows = [
@@ -524,7 +524,7 @@ def test_a_secret_outlives_a_new_secret_of_the_service_that_names_the_one_before
     before = settings.SECRET_KEY
     settings.SECRET_KEY = "another secret of the service" * 2
     tell(acme)
-    spread_events()
+    fan_out_events()
     deliver_due()
     assert receiver.requests == []
     assert Delivery.objects.get().last_problem == "secret_lost"
@@ -544,7 +544,7 @@ def test_a_test_goes_to_the_one_endpoint_whatever_it_subscribed_to(
     one = add_endpoint(acme.tenant, url=receiver.url, event_types=["invoice.paid"]).endpoint
     add_endpoint(acme.tenant, url=receiver.url)
     send_test(one)
-    assert (spread_events(), deliver_due()) == (0, 1)
+    assert (fan_out_events(), deliver_due()) == (0, 1)
     told = json.loads(receiver.requests[0].body)
     assert told["type"] == "webhook.test"
     assert told["data"]["endpoint_id"] == str(one.pk)
@@ -560,14 +560,14 @@ def test_an_endpoint_is_not_tested_without_end(acme: Project, endpoint: NewSecre
 def test_what_is_old_and_done_is_forgotten(acme: Project, endpoint: NewSecret) -> None:
     tell(acme, key="old")
     tell(acme, key="old and pending")
-    spread_events()
+    fan_out_events()
     deliver_due()
     Delivery.objects.filter(event__key="old and pending").update(
         state="pending", next_attempt_at=NOW + timedelta(days=60)
     )
     later = datetime.now(UTC) + KEPT
-    assert forget_old(later - timedelta(days=1)) == 0
-    assert forget_old(later + timedelta(days=1)) == 1
+    assert delete_old_events(later - timedelta(days=1)) == 0
+    assert delete_old_events(later + timedelta(days=1)) == 1
     assert [event.key for event in Event.objects.all()] == ["old and pending"]
     assert DeliveryAttempt.objects.count() == 1
 

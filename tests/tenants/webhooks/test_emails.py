@@ -14,7 +14,7 @@ from tenants.webhooks import emails
 from tenants.webhooks.emails import MAX_TRIES, send_due
 from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
-from tenants.webhooks.fan_out import spread_events
+from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import EmailNotice, Event
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators", "_mail_settings")]
@@ -29,7 +29,7 @@ def _mail_settings(settings: Settings) -> None:
 
 def tell(acme: Project, kind: EventType = EventType.BALANCE_LOW, key: str = "low") -> None:
     publish(acme.tenant_id, kind, LOW, key=key, occurred_at=datetime(2026, 5, 6, 7, 8, tzinfo=UTC))
-    spread_events(NOW)
+    fan_out_events(NOW)
 
 
 def recipients() -> set[str]:
@@ -67,7 +67,7 @@ def test_a_quota_is_told_to_admins_with_what_is_left_to_know(
         "used_tokens": 1_234_567,
     }
     publish(acme.tenant_id, EventType.QUOTA_THRESHOLD_REACHED, data, key="80")
-    spread_events()
+    fan_out_events()
     send_due()
     assert recipients() == {"owner@acme.example", "admin@acme.example"}
     assert mail.outbox[0].subject == "[Penstock] 80% of the tokens per day quota is used (Acme)"
@@ -168,7 +168,7 @@ def test_every_event_has_words_for_an_e_mail(acme: Project, people: dict[str, Me
     quota = {"limit": "tokens_per_day", "percent": 50}
     for kind in EventType:
         publish(acme.tenant_id, kind, quota, key=kind)
-    spread_events()
+    fan_out_events()
     send_due()
     told = {message.subject for message in mail.outbox}
     assert len(told) == len(EventType) - 1  # a test is for programs
