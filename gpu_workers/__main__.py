@@ -85,7 +85,7 @@ def _engine(config: WorkerConfig) -> Engine:
 
 
 def _flags() -> dict[str, str]:
-    """Every setting but secrets is a flag: a command line shows in the process list."""
+    """Parse a flag for every setting but secrets: a command line shows in the process list."""
     parser = argparse.ArgumentParser(
         prog="python -m gpu_workers",
         description="Runs one worker: it registers with the dispatch Redis and serves a pool.",

@@ -8,9 +8,12 @@ ASK_AGAIN_SECONDS: Final = 0.2
 
 
 async def cancel_and_wait(tasks: "Iterable[asyncio.Task[Any]]") -> None:
-    """Cancel until every task has ended. Once is not enough: Python 3.11's `wait_for`, which
-    redis-py sends with, swallows a cancellation that meets the end of what it waits for. Whoever
-    cancels this wait is answered after that end, so that nothing runs on unseen."""
+    """Cancel until every task has ended.
+
+    Once is not enough: Python 3.11's `wait_for`, which redis-py sends with, swallows a cancellation
+    that coincides with the end of what it waits for. If this wait is itself cancelled, it raises
+    `CancelledError` only after all tasks have ended, so that nothing runs on unseen.
+    """
     pending = {task for task in tasks if not task.done()}
     cancelled: asyncio.CancelledError | None = None
     while pending:

@@ -20,8 +20,7 @@ Parser = Callable[[str], Any]
 
 
 class ConfigError(ValueError):
-    """One or more settings are wrong. `problems` says of each variable why; the message has a line
-    for each."""
+    """One or more settings are wrong. `problems`: variable -> reason; the message has all."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("\n".join(f"{name}: {problem}" for name, problem in problems.items()))
@@ -196,7 +195,7 @@ class WorkerConfig:
 
     @classmethod
     def variables(cls) -> dict[str, "Field[Any]"]:
-        """Environment variable -> field, in order; `.env.example` and the flags follow it."""
+        """Return variable -> field, in order; `.env.example` and the flags follow it."""
         return {each.metadata["variable"]: each for each in fields(cls)}
 
 
@@ -224,7 +223,8 @@ def _default_of(cls: type[WorkerConfig], name: str) -> Any:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The KEY=value lines of a file such as var/demo.env; blank lines and comments are skipped."""
+    """Return the KEY=value lines of a file such as var/demo.env; skip blank lines and comments.
+    Raises `OSError` if it cannot be read."""
     settings: dict[str, str] = {}
     for line in path.read_text().splitlines():
         key, separator, value = line.partition("=")

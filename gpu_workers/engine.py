@@ -62,9 +62,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineLoad:
-    """The engine's own queue, in sequences; `waiting` are those it has had no room for in a while,
-    not those that the next step will take. `generated_tokens` since its start, by its own count:
-    what requests resume from is not among them."""
+    """The engine's own queue, in sequences. `waiting` are those it has had no room for in a while,
+    not those that the next step will take. `generated_tokens` counts since its start; tokens that
+    requests resume from are not among them."""
 
     running: int
     waiting: int
@@ -72,10 +72,8 @@ class EngineLoad:
 
 
 class EngineDied(RuntimeError):
-    """The engine cannot serve any more; the worker ends its requests, typed, and exits.
-
-    `usage` is what it had counted for the request that it is raised from, if it is one.
-    """
+    """The engine cannot serve any more; the worker fails its requests and exits. `usage` is what it
+    had counted for the request that it is raised from, if there is one."""
 
     def __init__(self, message: str, usage: TokenUsage | None = None) -> None:
         super().__init__(message)
@@ -89,7 +87,7 @@ class Engine(Protocol):
     """Start once, generate many, stop once. All methods run on the worker's event loop."""
 
     async def start(self) -> EngineDescription:
-        """Load the model; raises with a sentence that says what is wrong if that is impossible."""
+        """Load the model; raises an exception that names the problem if it cannot."""
         ...
 
     def generate(
@@ -112,11 +110,11 @@ class Engine(Protocol):
         ...
 
     def load(self) -> EngineLoad:
-        """The engine's own queue, cheap enough to ask before every claim."""
+        """Return the engine's own queue; cheap enough to call before every claim."""
         ...
 
     async def check_health(self) -> None:
-        """Raises `EngineDied` if the engine cannot serve any more."""
+        """Check that the engine can still serve. Raises `EngineDied` if it cannot."""
         ...
 
     async def stop(self) -> None:

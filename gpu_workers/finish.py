@@ -25,8 +25,8 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request has another end, or another attempt. `counted_elsewhere`: how many tokens of this
-    attempt a record or a later attempt counts, None if nobody knows."""
+    """The request has ended otherwise, or another attempt has it. `counted_elsewhere`: how many
+    tokens of this attempt a record or a later attempt counts, None if unknown."""
 
     counted_elsewhere: int | None
     reason: str
@@ -34,12 +34,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The attempt is under way, and nothing was changed: an answer to a question alone."""
+    """The attempt is under way and nothing was changed: the answer to mode `ask` alone."""
 
 
 def read_finish(answer: Any) -> Accepted | Refused | Undecided:
-    """Decode an answer of `finish`. Raises what it is if that is an error, `UnknownRequest`, or
-    `WireFormatError` where it is no answer of `finish`."""
+    """Decode an answer of `finish`. Raises the answer itself if it is an error, `UnknownRequest` if
+    Redis has lost the request, `WireFormatError` if it is no answer of `finish`."""
     match answer:
         case [1, stream_id]:
             return Accepted(stream_id.decode())
@@ -61,8 +61,8 @@ class _Pending:
 
 
 class FinishBatches:
-    """Gathers calls of `finish`. `send` makes those of one batch and returns an answer each, errors
-    among them; it is called for one batch at a time."""
+    """Gathers calls of `finish`. `send` runs one batch at a time and returns an answer for each
+    call, errors among them."""
 
     def __init__(self, send: Callable[[Sequence[FinishArguments]], Awaitable[list[Any]]]) -> None:
         self._send = send

@@ -25,8 +25,9 @@ _log = structlog.get_logger("gpu_workers.lease")
 
 
 class Lease:
-    """What a worker says of itself, and the calls that say it. A Redis that is away is called again
-    with the next beat; all of them raise `Fenced`."""
+    """What a worker reports of itself, and the calls that report it. Calls that an unreachable
+    Redis missed are repeated with the next heartbeat. All of them raise `Fenced` once another
+    process has taken the worker's name."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class Lease:
 
     @property
     def slots(self) -> int:
-        """How many requests the worker holds at once; 0 until its engine has started."""
+        """Return how many requests the worker holds at once; 0 until its engine has started."""
         return self._base_info.slots
 
     def describe(self, engine: EngineDescription, *, max_slots: int | None) -> None:
-        """Take over what is known once the engine has started."""
+        """Take over what the started engine reports of itself; `max_slots` caps its slots."""
         self._base_info = structs.replace(
             self._base_info,
             engine=engine.engine,
@@ -74,11 +75,12 @@ class Lease:
         )
 
     def enter(self, state: WorkerState) -> None:
-        """Change the state, which the next call reports."""
+        """Change the state that the next call reports."""
         self._base_info = structs.replace(self._base_info, state=state)
 
     async def register(self) -> None:
-        """Take the worker's name, fencing whoever had it. Raises `NotPermitted`."""
+        """Take the worker's name, fencing whoever had it. Raises `NotPermitted` if the Redis user
+        may not serve the pool."""
         fenced = await self._transport.register(self._base_info)
         self._log.info("registered", fenced=fenced)
 
@@ -88,14 +90,16 @@ class Lease:
             await asyncio.sleep(CLAIM_EVERY_SECONDS)
 
     async def claim(self) -> None:
-        """Renew the lease and run what the queue gives."""
+        """Renew the lease and run the requests that the queue assigns. Raises `Fenced` if another
+        process has taken the worker's name."""
         async with self._claiming:
             taken = await self._claim()
         for message in taken:
             self._requests.take(message)
 
     async def report_progress_forever(self) -> None:
-        """Report real tokens in place of the scheduler's estimates, while there are any."""
+        """Report actual token counts in place of the scheduler's estimates, while any request is
+        open. Raises `Fenced` if another process has taken the worker's name."""
         loop, step_time = asyncio.get_running_loop(), StepTime()
         while True:
             await asyncio.sleep(REPORT_PROGRESS_EVERY_SECONDS)
@@ -115,8 +119,8 @@ class Lease:
                 self._log.warning("progress_not_reported", error=reason)
 
     async def reregister(self) -> None:
-        """Register again with all that is open, as Redis has lost this worker, or a request of it.
-        Many may ask at once; it is done once."""
+        """Register again with all open requests, as Redis has lost this worker or one of its
+        requests. Concurrent callers share one registration. Raises `Fenced` or `NotPermitted`."""
         if self._reregistration is None or self._reregistration.done():
             self._reregistration = asyncio.create_task(self._reregister(), name="reregistration")
         await asyncio.shield(self._reregistration)

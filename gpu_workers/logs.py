@@ -7,7 +7,7 @@ import structlog
 
 
 def configure_logging(log_format: str, level: str) -> None:
-    """`log_format` is console or json, `level` a name of the standard library's."""
+    """Log to stderr as `log_format` (console or json), from `level` (a standard name) up."""
     render: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"

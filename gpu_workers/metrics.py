@@ -131,6 +131,6 @@ class WorkerMetrics:
 
 
 def serve_metrics(host: str, port: int) -> str:
-    """Start /metrics on a thread of its own; answers its address. Port 0 takes a free one."""
+    """Start /metrics on a thread of its own; return its address. Port 0 takes a free one."""
     server, _ = start_http_server(port, addr=host)
     return f"http://{host}:{server.server_port}/metrics"

@@ -21,17 +21,17 @@ PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
 def adopt_children() -> None:
-    """Call in the parent before it starts any process."""
+    """Make child processes die with their parent; call in the parent before it starts any."""
     if sys.platform == "linux":
         os.environ[PARENT_VARIABLE] = str(os.getpid())
         sys.modules["__main__"].__spec__ = importlib.util.find_spec(__name__)
 
 
 def die_with_parent() -> None:
-    """Call first thing in a child: the kernel kills it when its parent ends.
+    """Ask the kernel to kill this child when its parent ends; call it first thing in the child.
 
     The child also leaves the parent's process group, so that a SIGTERM to the group drains the
-    worker instead of ending its engine under it.
+    worker instead of ending its engine under it. Raises `OSError` if the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:

@@ -77,7 +77,8 @@ class Transport:
 
     async def register(self, info: WorkerInfo) -> list[str]:
         """Take the worker's name; return the ids of earlier incarnations that this fenced. Raises
-        `NotPermitted` if the worker was given another role's URL, or another pool's."""
+        `NotPermitted` if the worker was given the URL of another role or pool, and `Fenced` if
+        another process has taken the name since."""
         encoded = codec.encode(info)
         name = self._worker_name
 
@@ -116,8 +117,8 @@ class Transport:
     async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
         """Renew the lease and ask for as many requests as there are free slots.
 
-        Raises `Fenced` or `UnknownWorker`, and a connection error instead of waiting: the caller
-        comes back in a second anyway.
+        Raises `Fenced` or `UnknownWorker`, and a connection error rather than waiting: the caller
+        comes back within a second anyway.
         """
         answer = await self._fcall(
             keys.FUNCTION_CLAIM,
@@ -138,9 +139,9 @@ class Transport:
         *,
         step_us: int = 0,
     ) -> None:
-        """Report to the scheduler what the open requests have really taken, in place of its
-        estimates, and how long a step of the engine takes (0: unknown). Renews the lease; raises
-        as `claim` does."""
+        """Report to the scheduler how many tokens the open requests have actually taken, in place
+        of its estimates, and how long an engine step takes (microseconds, 0: unknown). Renews the
+        lease; raises as `claim` does."""
         lines = "".join(
             f"{each.request_id} {each.attempt} {each.prompt_tokens} {each.completion_tokens}\n"
             for each in progress
@@ -154,8 +155,9 @@ class Transport:
         )
 
     async def lost_messages(self) -> list[InboxMessage]:
-        """Return every attempt that Redis believes this worker holds, after a broken connection:
-        an answer or a popped message may have gone with it. Otherwise nothing, at no cost."""
+        """Return every attempt that Redis believes this worker holds, after a broken connection: an
+        answer or a popped message may have been lost with it. Otherwise return nothing, at no cost.
+        Raises a connection error if Redis is away."""
         if not self._may_have_lost_messages:
             return []
         messages = list(_decoded(await self._fcall(keys.FUNCTION_HELD, self._worker_id)))
@@ -183,7 +185,7 @@ class Transport:
     ) -> Accepted | Refused:
         """Ask whether this attempt may end its request: the one point of truth. Requests that end
         in the same engine step share a round trip. `origin` is where the record is kept. A dead
-        letter is kept for operators. Raises `UnknownRequest` where Redis has lost it."""
+        letter is kept for operators. Raises `UnknownRequest` if Redis has lost the request."""
         return await self._finishes.add(
             finish_arguments(entry, is_dead_letter=is_dead_letter, origin=origin)
         )
@@ -191,8 +193,8 @@ class Transport:
     async def requeue(
         self, request_id: str, attempt: int, reason: RetryReason, envelope: Envelope | None
     ) -> Requeued:
-        """Hand an attempt's request back to the queue, under this envelope if there is one. The
-        answer to a repetition is `STALE`."""
+        """Hand an attempt's request back to the queue, with this envelope if there is one. A
+        repeated call is answered `STALE`."""
         arguments = requeue_arguments(request_id, attempt, reason, envelope)
 
         async def call() -> list[Any]:
@@ -202,7 +204,7 @@ class Transport:
         return Requeued((await self._retry(call))[0].decode())
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
-        """Return those of the gateways whose heartbeat is there."""
+        """Return those of the gateways that have a heartbeat."""
         asked = list(gateway_ids)
         pipeline = self.redis.pipeline(transaction=False)
         for gateway_id in asked:
@@ -211,7 +213,8 @@ class Transport:
         return {gateway_id for gateway_id, alive in zip(asked, answers, strict=True) if alive}
 
     async def deregister(self) -> None:
-        """Leave the pool after a drain; a worker that just dies is forgotten by its lease."""
+        """Leave the pool after a drain; a worker that just dies is removed when its lease expires.
+        Raises a connection error if Redis is away."""
         await self._fcall(keys.FUNCTION_LEAVE, self._worker_id)
 
     async def close(self) -> None:

@@ -143,7 +143,7 @@ class Worker:
 
     @property
     def open_requests(self) -> int:
-        """How many requests the worker holds."""
+        """Return how many requests the worker holds."""
         return len(self._requests)
 
     async def run(self) -> Exit:
@@ -166,7 +166,7 @@ class Worker:
             await self._release()
 
     def drain(self) -> None:
-        """Take nothing new, let open requests end, leave. Twice: end them now."""
+        """Take nothing new, let open requests end, leave. Called a second time, end them now."""
         if self._drain_asked.is_set():
             self._stop_asked.set()
         self._drain_asked.set()
@@ -215,7 +215,7 @@ class Worker:
         self._end(Exit.DRAINED, "drained")
 
     def _engine_died(self, error: EngineDied) -> None:
-        """Called by each open request and by the health check; acted on once."""
+        """Begin to leave; open requests and the health check may all call this, it acts once."""
         if not self._is_engine_dead:
             self._is_engine_dead = True
             self._log.error("engine_died", error=str(error))
@@ -223,7 +223,7 @@ class Worker:
             self._supervise(self._leave_without_engine(str(error)))
 
     async def _leave_without_engine(self, reason: str) -> None:
-        """The engine ends each of its requests; those that it does not are given up here."""
+        """Wait for the engine to end its requests, give up those that it does not, and exit."""
         self._lease.enter(WorkerState.DRAINING)
         await self._requests.wait_until_empty(SECONDS_TO_END_FAILED)
         await self._requests.give_up()
@@ -253,7 +253,7 @@ class Worker:
             self._exit.set_result(code)
 
     def _supervise(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Keep a reference, and turn a task's unforeseen end into the worker's."""
+        """Keep a reference to a task; if it ends unexpectedly, end the worker."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)

@@ -1,8 +1,8 @@
-"""The frames that a worker has sent of late, so that it can resend what a gateway misses.
+"""The frames that a worker has sent lately, so that it can resend those that a gateway missed.
 
-Of each request the newest are kept, up to a number of bytes, and for a while after its end: what
-is lost may be the last frame. In all there is a bound too, beyond which a request keeps no more
-than the frame it has just sent.
+Of each request the newest are kept, up to a number of bytes, and for a while after its end, since
+the lost frame may be the last one. The total is bounded too; beyond it a request keeps only the
+frame it has just sent.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class FrameRing:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept, roughly."""
+        """Return roughly how many bytes are kept."""
         return self._size
 
     def keep(self, gateway_id: str, frame: Frame) -> None:
@@ -63,15 +63,15 @@ class FrameRing:
             self._size -= oldest
 
     def since(self, request_id: str, attempt: int, seq: int) -> tuple[str, list[Frame]]:
-        """The gateway of an attempt and its frames from this number on, none where that one is
-        gone."""
+        """Return an attempt's gateway and its frames from number `seq` on; "" and no frames if
+        `seq` is no longer kept."""
         sent = self._sent.get((request_id, attempt))
         if sent is None or sent.frames[0][1].seq > seq:
             return "", []
         return sent.gateway_id, [frame for _, frame in sent.frames if frame.seq >= seq]
 
     def end(self, request_id: str, attempt: int) -> None:
-        """The attempt has sent its last frame: what is kept of it goes in a while."""
+        """Keep an ended attempt's frames for `KEPT_AFTER_END_SECONDS`, then drop them."""
         loop = asyncio.get_running_loop()
         loop.call_later(KEPT_AFTER_END_SECONDS, self.forget, request_id, attempt)
 

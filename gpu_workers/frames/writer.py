@@ -57,12 +57,12 @@ class FrameWriter:
         self._queue(gateway_id, frame)
 
     def end(self, request_id: str, attempt: int) -> None:
-        """Nothing more is appended for this attempt."""
+        """Note that nothing more is appended for this attempt."""
         self._ring.end(request_id, attempt)
 
     def resend(self, resend: Resend) -> None:
-        """Resend what a gateway misses, as far as it is still kept; otherwise nothing, and
-        the gateway gives the stream up."""
+        """Resend the frames that a gateway missed, if they are still kept; otherwise do nothing,
+        and the gateway gives up the stream."""
         gateway_id, frames = self._ring.since(resend.request_id, resend.attempt, resend.from_seq)
         for frame in frames:
             self._queue(gateway_id, frame)
@@ -99,7 +99,7 @@ class FrameWriter:
             await written
 
     def drop(self, gateway_id: str) -> None:
-        """Forget what waits for a gateway that is gone."""
+        """Discard the frames queued for a gateway that is gone."""
         self._waiting.pop(gateway_id, None)
         _resolve(self._awaited.pop(gateway_id, []))
 

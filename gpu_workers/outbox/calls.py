@@ -15,7 +15,7 @@ RECEIPTS_AT_ONCE = 1000
 
 
 class UsageCalls:
-    """Of one outbox of one pool. Errors of a Redis that is away are the caller's."""
+    """The calls of one outbox of one pool. Connection errors go to the caller."""
 
     def __init__(self, redis: "Redis", *, pool: str, outbox_id: str) -> None:
         self._redis = redis
@@ -25,20 +25,21 @@ class UsageCalls:
         self._outbox_id = outbox_id
 
     async def take_receipts(self) -> list[int]:
-        """Return numbers of rows that are in PostgreSQL. Where that answer is lost, the rows are
-        found in no stream, are appended again, and the consumer knows them already."""
+        """Take and return the numbers of rows that are in PostgreSQL. If the answer is lost, the
+        rows are found missing from the stream and appended again; the consumer skips them as
+        duplicates."""
         taken: Any = await self._redis.spop(self._receipts, RECEIPTS_AT_ONCE)
         return [int(seq) for seq in taken or ()]
 
     async def missing(self, rows: Iterable[tuple[int, str]]) -> list[int]:
-        """Return those of these rows, by number and stream id, that are neither in the stream nor
-        have a receipt."""
+        """Return the numbers of those rows, of (number, stream id), that are neither in the stream
+        nor have a receipt."""
         arguments = [value for row in rows for value in row]
         answer = await self._fcall(keys.FUNCTION_MISSING_USAGE, *arguments)
         return [int(seq) for seq in answer]
 
     async def append(self, entries: Sequence[OutboxEntry]) -> list[tuple[int, str]]:
-        """Append those that are still missing; return number and stream id of each."""
+        """Append the entries that are still missing; return the number and stream id of each."""
         arguments: list[str | bytes | int] = []
         for entry in entries:
             arguments += [entry.seq, entry.stream_id, entry.field, entry.record]
@@ -48,7 +49,7 @@ class UsageCalls:
     async def offer(
         self, offers: Sequence[tuple[UsageEntry, str, FinishMode]]
     ) -> list[Accepted | Refused | Undecided | UnknownRequest]:
-        """Return what `finish` answers for each: a record, its origin, and the mode to ask in."""
+        """Offer records to `finish`, each with origin and mode; return the answers in order."""
         pipeline = self._redis.pipeline(transaction=False)
         for entry, origin, mode in offers:
             arguments = finish_arguments(entry, origin=origin, mode=mode)
@@ -57,7 +58,7 @@ class UsageCalls:
         return [_read(answer) for answer in answers]
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
-        """Return those whose heartbeat is there."""
+        """Return those of the gateways that have a heartbeat."""
         asked = list(gateway_ids)
         if not asked:
             return set()

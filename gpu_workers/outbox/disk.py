@@ -1,6 +1,6 @@
 """The disk under an outbox: a folder that one process holds, a SQLite file, a thread that writes.
 
-All that came while the disk was busy goes with the next commit, so the requests that end in one
+All work that arrives while the disk is busy shares the next commit, so the requests that end in one
 step of the engine share one fsync.
 """
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 Run = Callable[[sqlite3.Connection], _T]
 
 FILE: Final = "outbox.sqlite3"
-# What nobody waits for goes to disk with the next commit, or after this.
+# Work that nobody waits for goes to disk with the next commit, or after this.
 LAZY_SECONDS: Final = 0.25
 
 _SCHEMA: Final = """
@@ -65,7 +65,8 @@ class OutboxUnwritable(RuntimeError):
 
 def lock(folder: Path, timeout_seconds: float) -> int:
     """Return a descriptor that holds the folder until it is closed, or this process ends. Raises
-    `OutboxHeld` where another process holds it for longer than that, else `OutboxUnusable`."""
+    `OutboxHeld` if another process holds it for longer than `timeout_seconds`, `OutboxUnusable` if
+    the folder cannot be written."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -90,8 +91,9 @@ def lock(folder: Path, timeout_seconds: float) -> int:
 
 
 def connect(folder: Path, pool: str) -> tuple[sqlite3.Connection, str]:
-    """Open the database; return it and the outbox's own id, made once. It becomes the pool's.
-    Raises `OutboxOfOtherPool` where it holds another's entries, else `OutboxUnusable`."""
+    """Open the database for the pool; return it and the outbox's own id, made once. Raises
+    `OutboxOfOtherPool` if it holds another pool's entries, else `OutboxUnusable` if it cannot be
+    opened."""
     try:
         database = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode = WAL")
@@ -126,7 +128,7 @@ def _identity(database: sqlite3.Connection, folder: Path, pool: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Something to do in the next transaction. Nobody waits where `done` is None."""
+    """Something to do in the next transaction. Nobody waits for it if `done` is None."""
 
     run: Run[Any]
     done: "asyncio.Future[Any] | None"
@@ -149,19 +151,20 @@ class Writer:
         self._thread.start()
 
     async def do(self, run: Run[_T]) -> _T:
-        """On disk when this returns. Raises `OutboxUnwritable`."""
+        """Run in a transaction and return its result once that is on disk. Raises
+        `OutboxUnwritable` if the disk refuses."""
         return await self._ask(run, only_reads=False)
 
     async def read(self, run: Run[_T]) -> _T:
         return await self._ask(run, only_reads=True)
 
     def do_later(self, run: Run[Any]) -> None:
-        """Do it soon, in order, and retry while the disk refuses; lost with the process."""
+        """Run soon, in order, and retry while the disk refuses; lost if the process dies first."""
         self._gather(_Work(run, None, only_reads=False))
 
     async def close(self) -> None:
-        """Once everything that was asked for is done, another process may have the folder. Also
-        where this is cancelled; a second time does nothing."""
+        """Finish all accepted work, then let another process have the folder. This holds even if
+        the wait is cancelled; closing again does nothing."""
         if not self._is_closed:
             self._hand_over()
             self._is_closed = True
@@ -176,7 +179,7 @@ class Writer:
         return await done
 
     def _gather(self, work: _Work) -> None:
-        """Handed over behind the other tasks that the same step of the engine woke."""
+        """Hand the work over after the other tasks that the same engine step woke."""
         if not self._gathered:
             self._loop.call_soon(self._hand_over)
         self._gathered.append(work)
@@ -200,7 +203,8 @@ class Writer:
         os.close(self._descriptor)
 
     def _next_batch(self) -> tuple[list[_Work], bool]:
-        """All there is once somebody waits for any of it, or it has waited long enough itself."""
+        """Collect work until some of it is awaited or the oldest has waited `LAZY_SECONDS`. Return
+        it, and False once the writer is closed."""
         batch: list[_Work] = []
         timeout: float | None = None
         deadline = 0.0
@@ -218,7 +222,7 @@ class Writer:
             timeout = 0 if is_awaited else max(0, deadline - time.monotonic())
 
     def _commit(self, batch: list[_Work]) -> None:
-        """All of it in one transaction, or none."""
+        """Run the whole batch in one transaction, or none of it."""
         if not batch:
             return
         answers, problem = self._try(batch, begin="BEGIN IMMEDIATE")
@@ -234,7 +238,7 @@ class Writer:
             self._work.put(left)
 
     def _try(self, batch: list[_Work], *, begin: str = "") -> tuple[list[Any], str]:
-        """The answers, and what the disk says if it refuses."""
+        """Run the batch; return its answers and, if the disk refuses, why ("" otherwise)."""
         try:
             with self._database:
                 if begin:

@@ -24,9 +24,10 @@ _SELECT: Final = "SELECT seq, field, record, gateway_id, resumed, stream_id FROM
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """One row. `field` is the stream's field that bears `record`; `resumed` counts the tokens that
-    its attempt resumed from; `stream_id` is '' until it is in the stream. A provisional record is
-    always a `UsageEntry`: its attempt ends its request, or, of the field `waste`, never will."""
+    """One row. `field` is the field of the stream entry that carries `record`; `resumed` counts the
+    tokens that its attempt resumed from; `stream_id` is '' until it is in the stream. A provisional
+    record is always a `UsageEntry`: its attempt ends its request or, with the field `waste`, never
+    will."""
 
     seq: int
     field: str
@@ -37,7 +38,7 @@ class OutboxEntry:
 
 
 class Outbox:
-    """Made by `open`; every method is for the event loop on which it was opened."""
+    """A worker's outbox; make one with `open`, and use it on the event loop it was opened on."""
 
     def __init__(self, writer: Writer, outbox_id: str, folder: Path) -> None:
         self.outbox_id = outbox_id
@@ -47,13 +48,14 @@ class Outbox:
 
     @classmethod
     def open(cls, folder: Path, *, pool: str) -> "Outbox":
-        """Open the outbox in a folder, made if need be. Raises what `lock` and `connect` raise."""
+        """Open the outbox in a folder, which is made if need be. Raises `OutboxHeld`,
+        `OutboxOfOtherPool` or `OutboxUnusable`."""
         return cls._open(folder, lock(folder, LOCK_TIMEOUT_SECONDS), pool)
 
     @classmethod
     def open_free(cls, root: Path, *, pool: str) -> "Outbox":
-        """Open the first folder of the pool under `root` that no other process holds: with it, what
-        a dead worker left behind. Raises as `open` does."""
+        """Open the first folder of the pool under `root` that no other process holds, and with it
+        what a dead worker left behind. Raises as `open` does."""
         for number in range(FREE_FOLDERS):
             folder = root / f"{pool.replace('/', '%2F')}-{number}"
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -78,16 +80,16 @@ class Outbox:
 
     @property
     def problem(self) -> str:
-        """What the disk says, as long as it takes nothing."""
+        """Return why the disk refuses rows; "" while it accepts them."""
         return self._writer.problem
 
     def origin(self, seq: int) -> str:
-        """Return what a stream entry of this outbox says of where it comes from."""
+        """Return a row's origin as the stream has it: `<outbox id> <sequence number>`."""
         return f"{self.outbox_id} {seq}"
 
     async def put(self, field: str, record: bytes, *, gateway_id: str, resumed: int) -> int:
         """Write a provisional row; it is on disk when its number is returned. It is in flight until
-        it is marked, replaced or forgotten. Raises `OutboxUnwritable`."""
+        it is marked, replaced or forgotten. Raises `OutboxUnwritable` if the disk refuses."""
 
         def insert(database: sqlite3.Connection) -> int:
             row = (field, record, gateway_id, resumed)
@@ -103,7 +105,7 @@ class Outbox:
         return seq
 
     async def put_settled(self, field: str, record: bytes) -> None:
-        """Write a row that only has to be appended to the stream. Raises `OutboxUnwritable`."""
+        """Write a row to append to the stream. Raises `OutboxUnwritable` if the disk refuses."""
         statement = "INSERT INTO entries (is_settled, field, record) VALUES (1, ?, ?)"
         await self._writer.do(_executing(statement, [(field, record)]))
 
@@ -114,7 +116,7 @@ class Outbox:
         self._in_flight.discard(seq)
 
     def replace(self, seq: int, field: str, record: bytes) -> None:
-        """Settle a row that `finish` has refused: this goes to the stream in its place."""
+        """Settle a row that `finish` has refused: put this record, for the stream, in its place."""
         statement = (
             "UPDATE entries SET is_settled = 1, stream_id = '', field = ?, record = ? WHERE seq = ?"
         )
@@ -122,23 +124,24 @@ class Outbox:
         self._in_flight.discard(seq)
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """Delete rows that nobody is to get, or that PostgreSQL has."""
+        """Delete rows that need no delivery, or that PostgreSQL has."""
         rows = [(seq,) for seq in seqs]
         self._writer.do_later(_executing("DELETE FROM entries WHERE seq = ?", rows))
         self._in_flight.difference_update(seq for (seq,) in rows)
 
     def mark_in_doubt(self, seq: int) -> None:
-        """Leave a row to the relay: what became of its request is not known."""
+        """Leave a row to the relay: whether its attempt ended the request is not known."""
         self._in_flight.discard(seq)
 
     def update_stream_ids(self, stream_ids: Iterable[tuple[int, str]]) -> None:
-        """Record where rows are in the stream now, by number."""
+        """Record the rows' current stream ids, as (number, stream id)."""
         rows = [(stream_id, seq) for seq, stream_id in stream_ids]
         self._writer.do_later(_executing("UPDATE entries SET stream_id = ? WHERE seq = ?", rows))
 
     async def in_doubt(self) -> list[OutboxEntry]:
         """Return the provisional rows that nobody is finishing: an earlier process left them, or
-        they were marked in doubt."""
+        they were marked in doubt. Raises `OutboxUnwritable` if the disk fails, as every read
+        does."""
 
         def select(database: sqlite3.Connection) -> list[OutboxEntry]:
             return _entries(database.execute(f"{_SELECT} WHERE NOT is_settled ORDER BY seq"))
@@ -147,7 +150,7 @@ class Outbox:
         return [row for row in rows if row.seq not in self._in_flight]
 
     async def settled_after(self, seq: int, limit: int) -> list[tuple[int, str]]:
-        """Return number and stream id of the next settled rows."""
+        """Return the number and stream id of the next `limit` settled rows."""
 
         def select(database: sqlite3.Connection) -> list[tuple[int, str]]:
             return database.execute(
@@ -179,7 +182,7 @@ class Outbox:
         return await self._writer.read(count)
 
     async def probe_disk(self) -> None:
-        """Try whether the disk takes rows again. Raises `OutboxUnwritable` if not."""
+        """Check whether the disk accepts rows again. Raises `OutboxUnwritable` if not."""
 
         def probe(database: sqlite3.Connection) -> None:
             database.execute("INSERT INTO facts VALUES ('probe', ?)", ("." * PROBE_BYTES,))
@@ -188,7 +191,7 @@ class Outbox:
         await self._writer.do(probe)
 
     async def close(self) -> None:
-        """What was asked for is on disk, and another process may have the outbox. Twice is fine."""
+        """Write accepted rows to disk, then release the folder. Safe to call twice."""
         await self._writer.close()
 
 

@@ -1,8 +1,8 @@
 """Delivers all that an outbox holds to the usage stream, and deletes what PostgreSQL has.
 
-Rows whose receipt has come are deleted. Rows that are no longer in the stream, and have none, are
-appended again: Redis was emptied, or failed over to a replica that had not got them. Rows in doubt
-are offered to `finish`: it has accepted them before, or their request went on elsewhere.
+Rows whose receipt has come are deleted. Rows that are neither in the stream nor have a receipt are
+appended again: Redis was emptied, or failed over to a replica that had not received them. Rows in
+doubt are offered to `finish`: it has accepted them before, or their request went on elsewhere.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class OutboxRelay:
         self._needs_resync = True
 
     def resync(self) -> None:
-        """Have every row checked by the next tick, as Redis may have lost any, and report it."""
+        """Have the next tick check every row, as Redis may have lost any, and report it."""
         self._needs_resync = True
 
     async def run(self) -> None:
@@ -72,7 +72,7 @@ class OutboxRelay:
             await asyncio.sleep(TICK_SECONDS)
 
     async def tick(self) -> None:
-        """Take one turn. Raises what Redis and the disk raise."""
+        """Take one turn. Raises `OutboxUnwritable` if the disk refuses, and the errors of Redis."""
         if self._outbox.problem:
             await self._outbox.probe_disk()
         await self._delete_acknowledged()
@@ -128,7 +128,7 @@ class OutboxRelay:
                 self._waste(row, entry, row.resumed, WasteReason.WORKER_LOST)
 
     def _readable(self, rows: list[OutboxEntry]) -> list[tuple[OutboxEntry, UsageEntry]]:
-        """Decode rows; one that cannot be is delivered as it is: the consumer quarantines it."""
+        """Decode rows; deliver one that cannot be decoded as it is: the consumer quarantines it."""
         readable = []
         for row in rows:
             try:
@@ -139,8 +139,8 @@ class OutboxRelay:
         return readable
 
     def _mode(self, row: OutboxEntry, now: float, has_gateway: bool) -> FinishMode:
-        """An attempt that was abandoned never ends its request; another one may, once nobody else
-        can be expected to."""
+        """Choose the mode of `finish` for a row in doubt. An abandoned attempt only asks and never
+        ends its request; any other may, once nobody else can be expected to."""
         seconds = now - self._in_doubt_since[row.seq]
         if row.field == keys.WASTE_FIELD:
             return "ask"
@@ -153,7 +153,7 @@ class OutboxRelay:
         return row.field == keys.WASTE_FIELD and seconds > self._lost_grace_seconds
 
     def _waste(self, row: OutboxEntry, entry: UsageEntry, counted: int, reason: str) -> None:
-        """Put waste in the place of a record: all tokens but those that are counted elsewhere."""
+        """Replace a record by the waste of its attempt: all tokens but those counted elsewhere."""
         waste = waste_entry(entry, counted, reason)
         if waste is None:
             self._outbox.forget([row.seq])

@@ -5,8 +5,8 @@ from gpu_workers.protocol.messages import UsageEntry, WasteEntry
 
 def waste_entry(entry: UsageEntry, counted_elsewhere: int, reason: str) -> WasteEntry | None:
     """Return what an attempt that did not end its request has generated; None if that is nothing,
-    or nobody's. `counted_elsewhere`: tokens of it that another attempt resumes from, or that a
-    record counts: all others are wasted."""
+    or the request is not billed. `counted_elsewhere`: how many of its tokens another attempt
+    resumes from or a record counts; all others are waste."""
     wasted = max(0, entry.usage.completion_tokens + entry.wasted_tokens - counted_elsewhere)
     if not entry.is_billed or not (wasted or entry.generated_tokens):
         return None

@@ -1,4 +1,5 @@
-"""What the dispatch functions take of a request, in the order in which dispatch.lua reads it."""
+"""The dispatch functions' arguments for a request, in the order in which dispatch.lua reads
+them."""
 
 from typing import Literal
 
@@ -11,7 +12,7 @@ FinishMode = Literal["", "lost", "ask"]
 def enqueue_arguments(
     envelope: Envelope, *, max_queue_length: int, attempts: int = 0
 ) -> tuple[str | bytes | int, ...]:
-    """Of `enqueue`. `attempts`: how many the request had in a Redis that has lost it."""
+    """Return the arguments of `enqueue`. `attempts`: those made before Redis lost the request."""
     return (
         envelope.request_id,
         *_for_the_scheduler(envelope),
@@ -26,7 +27,7 @@ def enqueue_arguments(
 
 
 def adoption_arguments(envelope: Envelope, attempt: int) -> tuple[str, bytes]:
-    """Of `adopt`, for one request: its line and its envelope."""
+    """Return the arguments of `adopt` for one request: its line and its envelope."""
     words = (
         envelope.request_id,
         attempt,
@@ -41,7 +42,7 @@ def adoption_arguments(envelope: Envelope, attempt: int) -> tuple[str, bytes]:
 def requeue_arguments(
     request_id: str, attempt: int, reason: RetryReason, envelope: Envelope | None
 ) -> tuple[str | bytes | int, ...]:
-    """Of `requeue`. The envelope that is there stays where none is given."""
+    """Return the arguments of `requeue`. With `envelope` None, the stored one stays."""
     if envelope is None:
         return request_id, attempt, reason, b"", 0
     return request_id, attempt, reason, encode(envelope), len(envelope.resumed_token_ids)
@@ -54,8 +55,9 @@ def finish_arguments(
     origin: str = "",
     mode: FinishMode = "",
 ) -> tuple[str | bytes | int, ...]:
-    """Of `finish`. `origin`: where the worker keeps the record, `<outbox id> <sequence number>`.
-    `lost`: a request that Redis has lost is put on record; `ask`: nothing is changed."""
+    """Return the arguments of `finish`. `origin`: where the worker keeps the record, as `<outbox
+    id> <sequence number>`. Mode `lost` also records a request that Redis has lost; `ask` changes
+    nothing."""
     return (
         entry.request_id,
         entry.attempt,
@@ -69,7 +71,7 @@ def finish_arguments(
 
 
 def _for_the_scheduler(envelope: Envelope) -> tuple[str | int, ...]:
-    """Whose it is, what it may take, who waits for it and for how long."""
+    """Return whose the request is, its bounds in tokens, its gateway and how long it may wait."""
     return (
         envelope.service_class,
         envelope.tenant_id,

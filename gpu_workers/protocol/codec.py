@@ -40,19 +40,21 @@ _caller = msgspec.msgpack.Decoder(Caller)
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of any wire message."""
+    """Return the bytes of any wire message."""
     return _encoder.encode(message)
 
 
 def decode_envelope(data: bytes) -> Envelope:
+    """Decode a request's envelope. Raises `WireFormatError`, as every `decode_` function does."""
     return _decode(_envelope, data, "a request envelope")
 
 
 def decode_inbox(data: bytes) -> InboxMessage:
-    """Inbox messages are put together by the dispatch functions in Lua, so they are plain text:
-    `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
-    `preempt <request id> <attempt>\\n` or, from a gateway,
-    `resend <request id> <attempt> <from seq>\\n`.
+    """Decode an inbox message, which the dispatch functions compose in Lua as plain text.
+
+    The forms are `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
+    `preempt <request id> <attempt>\\n` and, from a gateway, `resend <request id> <attempt> <from
+    seq>\\n`. Raises `WireFormatError` on any other.
     """
     head, _, envelope = data.partition(b"\n")
     match head.split(b" "):
@@ -70,7 +72,7 @@ def decode_inbox(data: bytes) -> InboxMessage:
 
 
 def encode_resend(resend: Resend) -> bytes:
-    """The inbox message that `decode_inbox` reads."""
+    """Return the inbox message of a resend, as `decode_inbox` reads it."""
     return f"resend {resend.request_id} {resend.attempt} {resend.from_seq}\n".encode()
 
 
@@ -87,7 +89,7 @@ def decode_usage_entry(data: bytes) -> UsageEntry:
 
 
 def decode_usage(data: bytes) -> UsageEntry | WasteEntry | EngineTokenCounter:
-    """Any entry of a usage stream."""
+    """Decode any entry of a usage stream. Raises `WireFormatError`."""
     expected = "a usage or waste entry, or an engine's token counter"
     entry: UsageEntry | WasteEntry | EngineTokenCounter = _decode(_usage, data, expected)
     return entry

@@ -42,37 +42,37 @@ FUNCTION_APPEND_USAGE = "penstock_append_usage_1"
 
 
 def policy_version() -> str:
-    """String: the version of the snapshot; absent means that there is no snapshot."""
+    """Name the string: the version of the snapshot; absent means that there is no snapshot."""
     return "{policy}:version"
 
 
 def policy_api_keys() -> str:
-    """Hash: public key id -> encoded `policy.ApiKeyPolicy`."""
+    """Name the hash: public key id -> encoded `policy.ApiKeyPolicy`."""
     return "{policy}:api-keys"
 
 
 def policy_tenants() -> str:
-    """Hash: tenant id -> encoded `policy.TenantPolicy`."""
+    """Name the hash: tenant id -> encoded `policy.TenantPolicy`."""
     return "{policy}:tenants"
 
 
 def policy_models() -> str:
-    """Hash: served model name -> encoded `policy.ModelPolicy`."""
+    """Name the hash: served model name -> encoded `policy.ModelPolicy`."""
     return "{policy}:models"
 
 
 def policy_next_api_keys() -> str:
-    """Hash: where all rows are written first, to take the place of `policy_api_keys` at once."""
+    """Name the hash that a full sync fills before it replaces `policy_api_keys` in one step."""
     return "{policy}:next-api-keys"
 
 
 def policy_next_tenants() -> str:
-    """Hash: the same for `policy_tenants`."""
+    """Name the hash that a full sync fills before it replaces `policy_tenants` in one step."""
     return "{policy}:next-tenants"
 
 
 def policy_lost_at() -> str:
-    """String with a time to live: when it was found (Unix s) that this Redis has no snapshot."""
+    """Name the expiring string: when this Redis was found without a snapshot (Unix s)."""
     return "{policy}:lost-at"
 
 
@@ -80,13 +80,14 @@ def policy_lost_at() -> str:
 
 
 def policy_key_uses() -> str:
-    """Hash: public key id -> "<Unix ms of its last use>", written at most once a minute a key."""
+    """Name the hash: public key id -> Unix ms of its last use, written at most once a minute."""
     return "{uses}:keys"
 
 
 def policy_new_digests() -> str:
-    """Hash: public key id -> the digest of a key under the earlier pepper that it proved itself
-    under, then under the current one, 32 bytes each; of a rotated key only the one that stays."""
+    """Name the hash: public key id -> two digests of 32 bytes of a key that authenticated under the
+    earlier pepper: under that one, then under the current one. Of a rotated key, only the secret
+    that stays."""
     return "{uses}:digests"
 
 
@@ -94,12 +95,13 @@ def policy_new_digests() -> str:
 
 
 def tenant_prefix(tenant_id: str) -> str:
-    """The hash tag of a tenant; functions take it as their one key."""
+    """Return the hash tag of a tenant; functions take it as their one key."""
     return f"{{t:{tenant_id}}}"
 
 
 def tenant_reservations(tenant_id: str) -> str:
-    """Hash: request id -> msgpack of each open reservation, see `reservations.Reservation`."""
+    """Name the hash: request id -> msgpack of each open reservation, see
+    `reservations.Reservation`."""
     return f"{tenant_prefix(tenant_id)}:reservations"
 
 
@@ -107,51 +109,53 @@ def tenant_reservations(tenant_id: str) -> str:
 
 
 def tenant_open(tenant_id: str) -> str:
-    """Hash: owner -> requests that are open now."""
+    """Name the hash: owner -> requests that are open now."""
     return f"{tenant_prefix(tenant_id)}:open"
 
 
 def tenant_request_window(tenant_id: str, owner: str) -> str:
-    """Sorted set: request id scored by admission time in ms, one sliding minute; what is older goes
-    now and then."""
+    """Name the sorted set: request id scored by admission time in ms, over one sliding minute;
+    older ones are removed now and then."""
     return f"{tenant_prefix(tenant_id)}:requests:{owner}"
 
 
 def tenant_token_window(tenant_id: str, owner: str) -> str:
-    """Hash: second -> tokens of a sliding minute, `sum` of them, `from` which second on."""
+    """Name the hash: second -> tokens of a sliding minute, their `sum` and first second, `from`."""
     return f"{tenant_prefix(tenant_id)}:tokens:{owner}"
 
 
 def tenant_day(tenant_id: str, day: int) -> str:
-    """Hash: owner -> tokens of a UTC day, counted in days since the Unix epoch; `<owner>:nanos`."""
+    """Name the hash: owner -> tokens, `<owner>:nanos` -> nano-dollars, of one UTC day, counted in
+    days since the Unix epoch."""
     return f"{tenant_prefix(tenant_id)}:day:{day}"
 
 
 def tenant_month(tenant_id: str, month: int) -> str:
-    """Hash: `<owner>:tokens` and `<owner>:nanos` of a UTC month such as 202611."""
+    """Name the hash: `<owner>:tokens` and `<owner>:nanos` of a UTC month such as 202611."""
     return f"{tenant_prefix(tenant_id)}:month:{month}"
 
 
 def tenant_balance(tenant_id: str) -> str:
-    """Hash of all that the tenant ever spent, in nano-dollars: `settled`, by requests that have
-    ended, and `reserved`, by open ones and by withdrawals (`withdrawal:<id>`) until they are
-    booked. Never expires; of credit that is all that Redis knows."""
+    """Name the hash of all that the tenant ever spent, in nano-dollars: `settled`, by requests that
+    have ended, and `reserved`, by open ones and by withdrawals (`withdrawal:<id>`) until they are
+    booked. Never expires. Redis knows nothing else of credit."""
     return f"{tenant_prefix(tenant_id)}:balance"
 
 
 def tenant_overcounted(tenant_id: str) -> str:
-    """Hash with a time to live: by how much, at least, `settled` was seen to be above the ledger
-    (`nanos`) since when (`since`, Unix ms)."""
+    """Name the expiring hash: by how much at least `settled` exceeds the ledger (`nanos`), and
+    since when (`since`, Unix ms)."""
     return f"{tenant_prefix(tenant_id)}:overcounted"
 
 
 def tenant_restored(tenant_id: str) -> str:
-    """String with a time to live: the counters of day and month were rebuilt from the records."""
+    """Name the expiring string: present once the counters of day and month were rebuilt from the
+    usage records."""
     return f"{tenant_prefix(tenant_id)}:restored"
 
 
 def tenants_with_reservations() -> str:
-    """Set of tenant ids, a hint for the sweeper; it may name a tenant with nothing open."""
+    """Name the set of tenant ids, a hint for the sweeper: some may have nothing open."""
     return "tenants-with-reservations"
 
 
@@ -159,19 +163,19 @@ def tenants_with_reservations() -> str:
 
 
 def pool_prefix(pool: str) -> str:
-    """The hash tag of a pool and the prefix of all its keys; functions take it as their one key."""
+    """Return a pool's hash tag, the prefix of its keys; functions take it as their one key."""
     return f"{{m:{pool}}}"
 
 
 def pool_queue(pool: str) -> str:
-    """Sorted set: id of each request that waits, scored by the time in ms at which it is withdrawn.
-    Who is next is decided by the sorted sets below."""
+    """Name the sorted set: id of each waiting request, scored by the time in ms at which it is
+    withdrawn. The sorted sets below decide which is next."""
     return f"{pool_prefix(pool)}:queue"
 
 
 def pool_scheduler(pool: str) -> str:
-    """Hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of the
-    active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
+    """Name the hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of
+    the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
     headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
     `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`. Of each worker `kv:<id>` and
     `kv_used:<id>` (tokens), `step_us:<id>`, `load:<id>` (its requests when that was measured)."""
@@ -179,143 +183,145 @@ def pool_scheduler(pool: str) -> str:
 
 
 def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
-    """Hash of what one tenant has in one class: counter, weight, share, running, waiting, tokens
-    (of what runs, as charged), output and ratio (its history), floor; of its projects and keys
-    `project:<id>`, `floor:<id>` and `key:<project>:<key>`."""
+    """Name the hash of what one tenant has in one class: counter, weight, share, running, waiting,
+    tokens (of what runs, as charged), output and ratio (its history), floor; of its projects and
+    keys `project:<id>`, `floor:<id>` and `key:<project>:<key>`."""
     return f"{pool_prefix(pool)}:flow:{service_class}:{tenant_id}"
 
 
 def pool_active_flows(pool: str) -> str:
-    """Sorted set: `<class>:<tenant>` of each flow that slots are shared out to, scored by the time
-    in ms of its last request."""
+    """Name the sorted set: `<class>:<tenant>` of each flow that shares the slots, scored by the
+    time in ms of its last request."""
     return f"{pool_prefix(pool)}:active"
 
 
 def pool_waiting_tenants(pool: str, service_class: str) -> str:
-    """Sorted set: the tenants that have requests waiting in a class, scored by counter."""
+    """Name the sorted set: the tenants that have requests waiting in a class, scored by counter."""
     return f"{pool_prefix(pool)}:tenants:{service_class}"
 
 
 def pool_waiting_projects(pool: str, service_class: str, tenant_id: str) -> str:
-    """Sorted set: a flow's projects that have requests waiting, scored by counter."""
+    """Name the sorted set: a flow's projects that have requests waiting, scored by counter."""
     return f"{pool_prefix(pool)}:projects:{service_class}:{tenant_id}"
 
 
 def pool_waiting_keys(pool: str, service_class: str, tenant_id: str, project_id: str) -> str:
-    """Sorted set: a project's API keys that have requests waiting, scored by counter."""
+    """Name the sorted set: a project's API keys that have requests waiting, scored by counter."""
     return f"{pool_prefix(pool)}:keys:{service_class}:{tenant_id}:{project_id}"
 
 
 def pool_waiting_requests(
     pool: str, service_class: str, tenant_id: str, project_id: str, api_key_id: str
 ) -> str:
-    """Sorted set: an API key's waiting requests, scored by deadline in ms."""
+    """Name the sorted set: an API key's waiting requests, scored by deadline in ms."""
     path = f"{service_class}:{tenant_id}:{project_id}:{api_key_id}"
     return f"{pool_prefix(pool)}:requests:{path}"
 
 
 def pool_withdrawn(pool: str) -> str:
-    """Sorted set: id of each request that left the queue and was not ended yet, as it was cancelled
-    or no worker took it in time; scored by that time in ms."""
+    """Name the sorted set: id of each request that has left the queue without having ended yet, as
+    it was cancelled or no worker took it in time; scored by that time in ms."""
     return f"{pool_prefix(pool)}:withdrawn"
 
 
 def pool_request(pool: str, request_id: str) -> str:
-    """Hash: state, attempt, worker, gateway, path (class, tenant, project, key), deadline_ms (until
-    when its first token is promised), expires_ms (when it is withdrawn), wait_ms (how long it may
-    wait), prompt and output (bounds), resumable, adapter, started_ms, cancelled (while it ran),
-    charged_input and charged_output; tries, preemptions and excluded (workers that died with it);
-    resumed (tokens that its envelope resumes from); of each attempt that is over `after:<attempt>`,
-    how many of its tokens are counted elsewhere and why it is over; envelope until the request is
-    terminal, then record, its encoded `messages.UsageEntry`, and stream_id, where that went."""
+    """Name the hash: state, attempt, worker, gateway, path (class, tenant, project, key),
+    deadline_ms (until when its first token is promised), expires_ms (when it is withdrawn), wait_ms
+    (how long it may wait), prompt and output (bounds), resumable, adapter, started_ms, cancelled
+    (while it ran), charged_input and charged_output; tries, preemptions and excluded (workers that
+    died with it); resumed (tokens that its envelope resumes from); of each attempt that is over
+    `after:<attempt>`, how many of its tokens are counted elsewhere and why it is over; envelope
+    until the request is terminal, then record, its encoded `messages.UsageEntry`, and stream_id,
+    where that went."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 
 def pool_open_requests(pool: str) -> str:
-    """Sorted set: request id of each request that is not terminal, scored by arrival in ms."""
+    """Name the sorted set: id of each request that is not terminal, scored by arrival in ms."""
     return f"{pool_prefix(pool)}:open"
 
 
 def pool_workers(pool: str) -> str:
-    """Hash: worker id -> encoded `messages.WorkerInfo`."""
+    """Name the hash: worker id -> encoded `messages.WorkerInfo`."""
     return f"{pool_prefix(pool)}:workers"
 
 
 def pool_worker_names(pool: str) -> str:
-    """Hash: worker name -> id of the process that holds it; any earlier one is fenced."""
+    """Name the hash: worker name -> id of the process that holds it; any earlier one is fenced."""
     return f"{pool_prefix(pool)}:names"
 
 
 def pool_heartbeats(pool: str) -> str:
-    """Sorted set: worker id scored by its last heartbeat in ms of Redis TIME; of a fenced worker,
-    minus the time of its fencing."""
+    """Name the sorted set: worker id scored by its last heartbeat in ms of Redis TIME; of a fenced
+    worker, minus the time of its fencing."""
     return f"{pool_prefix(pool)}:heartbeats"
 
 
 def pool_free_slots(pool: str) -> str:
-    """Sorted set: worker id scored by the slots it may still be given (its credit)."""
+    """Name the sorted set: worker id scored by the slots it may still be given (its credit)."""
     return f"{pool_prefix(pool)}:free-slots"
 
 
 def pool_slots(pool: str) -> str:
-    """Sorted set: worker id scored by all its slots, while it is ready and alive."""
+    """Name the sorted set: worker id scored by all its slots, while it is ready and alive."""
     return f"{pool_prefix(pool)}:slots"
 
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
-    """Hash: `slots` (adapters at once), `resident` (those it has posted, between commas),
-    `draining` (those that it starts no more), and `run:<adapter>`, the running requests of each."""
+    """Name the hash: `slots` (adapters at once), `resident` (loaded adapters, separated by commas),
+    `draining` (those that get no new requests) and `run:<adapter>`, the running requests of
+    each."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 
 def pool_worker_requests(pool: str, worker_id: str) -> str:
-    """Set of the request ids that a worker holds."""
+    """Name the set of the request ids that a worker holds."""
     return f"{pool_prefix(pool)}:running:{worker_id}"
 
 
 def pool_inbox(pool: str, worker_id: str) -> str:
-    """List of inbox messages for one worker, in the text form of `codec.decode_inbox`."""
+    """Name the list of inbox messages for one worker, in the text form of `codec.decode_inbox`."""
     return f"{pool_prefix(pool)}:inbox:{worker_id}"
 
 
 def pool_usage(pool: str) -> str:
-    """Stream of terminal records, field `record` = encoded `messages.UsageEntry`, of attempts that
-    ended no request, field `waste` = encoded `messages.WasteEntry`, and of engines' own counts,
-    field `tally` = encoded `messages.EngineTokenCounter`. What comes from a worker's outbox has a
-    field `outbox` = `<outbox id> <sequence number>`."""
+    """Name the stream of usage: field `record` = encoded `messages.UsageEntry` of a request's end,
+    `waste` = encoded `messages.WasteEntry` of an attempt that ended no request, `tally` = encoded
+    `messages.EngineTokenCounter`. Entries from a worker's outbox have a field `outbox` = `<outbox
+    id> <sequence number>`."""
     return f"{pool_prefix(pool)}:usage"
 
 
 def pool_receipts(pool: str, outbox_id: str) -> str:
-    """Set with a time to live: sequence numbers of an outbox that are in PostgreSQL by now; the
-    worker takes them out."""
+    """Name the expiring set: sequence numbers of an outbox that are in PostgreSQL by now; the
+    worker removes them."""
     return f"{pool_prefix(pool)}:receipts:{outbox_id}"
 
 
 def pool_workers_resynced(pool: str) -> str:
-    """Set: names of the workers whose outboxes this Redis has been brought up to date with."""
+    """Name the set of the workers, by name, whose outboxes this Redis is up to date with."""
     return f"{pool_prefix(pool)}:workers-resynced"
 
 
 def pool_preemptible(pool: str) -> str:
-    """Sorted set: id of each running batch request that can be resumed elsewhere, scored by the
-    time in ms at which its attempt began."""
+    """Name the sorted set: id of each running batch request that can be resumed elsewhere, scored
+    by the time in ms at which its attempt began."""
     return f"{pool_prefix(pool)}:preemptible"
 
 
 def pool_dead_letters(pool: str) -> str:
-    """Stream of requests that three workers died with, of a day at most: fields `request` (id),
-    `envelope` and `record`, encoded as on the wire."""
+    """Name the stream of requests that three workers died with, kept for a day at most: fields
+    `request` (id), `envelope` and `record`, encoded as on the wire."""
     return f"{pool_prefix(pool)}:dead-letters"
 
 
 def pool_epoch(pool: str) -> str:
-    """String: distinguishes this Redis from one that has lost everything since."""
+    """Name the string that tells this Redis from one that has since lost everything."""
     return f"{pool_prefix(pool)}:epoch"
 
 
 def known_pools() -> str:
-    """Set of the pools that a worker has ever registered for."""
+    """Name the set of the pools that a worker has ever registered for."""
     return "pools"
 
 
@@ -330,26 +336,26 @@ OUTBOX_FIELD = "outbox"
 
 
 def known_gateways() -> str:
-    """Set of ids of gateway processes; the control plane takes out who died without a word."""
+    """Name the set of ids of gateway processes; the control plane removes those that died."""
     return "{gateways}:known"
 
 
 def gateways_resynced() -> str:
-    """Set with a time to live: ids of the gateways that have put back what their open requests
-    reserved, and what they ended lately, since this Redis was found without a snapshot."""
+    """Name the expiring set: ids of the gateways that have restored what their open requests
+    reserved, and what lately ended, since this Redis was found without a snapshot."""
     return "{gateways}:resynced"
 
 
 def gateway_frames(gateway_id: str) -> str:
-    """List of encoded `messages.FrameBatch` on their way to one gateway process."""
+    """Name the list of encoded `messages.FrameBatch` on their way to one gateway process."""
     return f"{{g:{gateway_id}}}:frames"
 
 
 def gateway_heartbeat(gateway_id: str) -> str:
-    """String with a time to live: present while the gateway process lives."""
+    """Name the expiring string: present while the gateway process lives."""
     return f"{{g:{gateway_id}}}:alive"
 
 
 def stream_ticket(ticket_digest: str) -> str:
-    """String with a time to live: the encoded caller behind a one-time websocket ticket."""
+    """Name the expiring string: the encoded caller behind a one-time websocket ticket."""
     return f"{{ticket:{ticket_digest}}}"

@@ -58,7 +58,7 @@ class WasteReason(StrEnum):
 
 
 class Requeued(StrEnum):
-    """What became of an attempt that is to be tried again."""
+    """The answer to handing an attempt's request back to the queue."""
 
     REQUEUED = "requeued"
     EXHAUSTED = "exhausted"  # it has been tried often enough, and is its caller's to finish
@@ -66,8 +66,9 @@ class Requeued(StrEnum):
 
 
 class Prices(msgspec.Struct, frozen=True, array_like=True):
-    """Pico-dollars a token (micro-dollars a million), and a multiplier in permille: what a request
-    was admitted at. Whoever ends it says so again, so that it is charged what was reserved."""
+    """Pico-dollars a token (micro-dollars a million), and a multiplier in permille, at which a
+    request was admitted. Whoever ends the request repeats them, so that it is charged at the rates
+    that were reserved."""
 
     prompt: int
     cached: int

@@ -39,7 +39,7 @@ QUOTA_NAMES = tuple(name for name in LimitName if name is not LimitName.BALANCE)
 
 
 class OnSaturation(StrEnum):
-    """What becomes of a project's request when the expected wait breaks its tier's TTFT target."""
+    """What happens to a project's request when the expected wait exceeds its tier's TTFT target."""
 
     WAIT = "wait"  # it is queued all the same, and its answer says so
     REFUSE = "refuse"  # a 429 that says when to come back
@@ -203,7 +203,7 @@ class Caller(Message, frozen=True, tag="caller-2"):
 
 
 def is_visible_to(model: ModelPolicy, caller: Caller) -> bool:
-    """Whether a caller may know of a model. Unknown and forbidden are the same 404 to it."""
+    """Tell whether a caller may know of a model. Unknown and forbidden are the same 404 to it."""
     if model.tenant_ids is not None and caller.tenant_id not in model.tenant_ids:
         return False
     return caller.key.models is None or model.name in caller.key.models

@@ -17,15 +17,15 @@ REDIS_AWAY: Final = (
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether a call may be repeated until it succeeds: the Redis is away or being filled."""
+    """Tell whether a call may be repeated until it succeeds: Redis is away or being filled."""
     return isinstance(error, REDIS_AWAY) or is_function_missing(error) or is_demoted(error)
 
 
 def is_function_missing(error: BaseException) -> bool:
-    """A Redis that came back empty, and has not been given our functions again yet."""
+    """Tell whether a Redis has come back empty and our functions are not loaded into it yet."""
     return isinstance(error, ResponseError) and "Function not found" in str(error)
 
 
 def is_demoted(error: BaseException) -> bool:
-    """What a blocked call and a stale replica answer in a failover."""
+    """Tell whether this is how a blocked call or a stale replica answers during a failover."""
     return isinstance(error, ResponseError) and str(error).startswith(("UNBLOCKED", "MASTERDOWN"))

@@ -30,7 +30,7 @@ _SENTINEL_SECONDS: Final = 1.0
 
 
 class RedisUrlError(ValueError):
-    """A URL that is none of a Redis. The message repeats nothing of it, as it has a password."""
+    """Not a valid Redis URL. The message repeats nothing of the URL, as that holds a password."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def is_sentinel(url: str) -> bool:
 
 
 def parse_sentinel(url: str) -> SentinelUrl:
-    """Read a `redis+sentinel://` URL. Raises `RedisUrlError`.
+    """Parse a `redis+sentinel://` URL. Raises `RedisUrlError` if it is malformed.
 
     Written here because the standard library knows no URL with several hosts.
     """
@@ -73,7 +73,8 @@ def parse_sentinel(url: str) -> SentinelUrl:
 
 
 def connect(url: str, **options: Any) -> Redis:
-    """A client; `options` are redis-py's."""
+    """Return a client; `options` are redis-py's. Raises `RedisUrlError` if the Sentinel URL is
+    malformed, `ValueError` if another URL is."""
     if not is_sentinel(url):
         return Redis.from_url(url, **options)
     parts = parse_sentinel(url)
@@ -90,7 +91,7 @@ def connect(url: str, **options: Any) -> Redis:
 
 
 def connect_async(url: str, **options: Any) -> AsyncRedis:
-    """The same for asyncio."""
+    """Return an asyncio client; otherwise as `connect`."""
     if not is_sentinel(url):
         return AsyncRedis.from_url(url, **options)
     parts = parse_sentinel(url)
@@ -104,7 +105,8 @@ def connect_async(url: str, **options: Any) -> AsyncRedis:
 def connect_async_bounded(
     url: str, *, max_connections: int, wait_seconds: float, **options: Any
 ) -> AsyncRedis:
-    """A client that waits for one of its connections to be free, where the ordinary one fails."""
+    """Return an asyncio client that waits up to `wait_seconds` for a free connection, where the
+    ordinary one fails at once. Raises as `connect` does."""
     options |= {"max_connections": max_connections, "timeout": wait_seconds}
     if not is_sentinel(url):
         return AsyncRedis.from_pool(BlockingConnectionPool.from_url(url, **options))

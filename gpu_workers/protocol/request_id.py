@@ -10,7 +10,7 @@ class InvalidRequestId(ValueError):
 
 
 def new_request_id(now_ms: int | None = None) -> str:
-    """A fresh UUIDv7 (RFC 9562, section 5.7) as 32 hex digits. Ours alone: never a caller's."""
+    """Make a UUIDv7 (RFC 9562, section 5.7) as 32 hex digits. Ours alone: never a caller's."""
     timestamp_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     random = int.from_bytes(os.urandom(10), "big")
     value = (timestamp_ms & (1 << 48) - 1) << 80
@@ -22,12 +22,12 @@ def new_request_id(now_ms: int | None = None) -> str:
 
 
 def made_at_ms(request_id: uuid.UUID) -> int:
-    """Return when an id was made, in Unix milliseconds. Raises `InvalidRequestId`."""
+    """Return an id's creation in Unix ms. Raises `InvalidRequestId` if it is no UUIDv7."""
     if request_id.version != 7:
         raise InvalidRequestId(f"{request_id} is no UUID of version 7")
     return request_id.int >> 80
 
 
 def lowest_request_id(at_ms: int) -> uuid.UUID:
-    """Below every id made at that millisecond or later, above all earlier ones."""
+    """Return the UUID below every id made at that ms or later, and above all earlier ones."""
     return uuid.UUID(int=at_ms << 80)

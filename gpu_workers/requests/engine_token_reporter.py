@@ -25,7 +25,7 @@ _log = structlog.get_logger("gpu_workers.requests.engine_token_reporter")
 
 
 class EngineTokenReporter:
-    """Of one worker's life. `run` for as long as the engine serves, `report` at its orderly end."""
+    """One worker's reporter. `run` while the engine serves, `report` at its orderly end."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class EngineTokenReporter:
                 reported_at = time.monotonic()
 
     async def report(self, *, is_final: bool = False) -> bool:
-        """Put the count into the outbox, unless a request is open or in doubt, or the disk takes
-        nothing; return whether it did. A final count is reported although nothing has changed: it
-        says that the life had an end in order."""
+        """Put the count into the outbox, unless a request is open or in doubt, or the disk refuses;
+        return whether it did. A final count is reported even if nothing has changed: it shows that
+        the worker ended in order."""
         load = self._engine.load()
         if self._requests or load.running or load.waiting:
             return False

@@ -26,8 +26,8 @@ _log = structlog.get_logger("gpu_workers.requests.finisher")
 
 
 class Finisher:
-    """Puts every token of every attempt on record once. `on_lost_by_redis` is called when Redis
-    turns out to have lost a request, to return when the worker is known there again."""
+    """Puts every token of every attempt on record once. `on_lost_by_redis` is called when Redis has
+    lost a request; it returns once the worker is registered again."""
 
     def __init__(
         self,
@@ -94,15 +94,16 @@ class Finisher:
             self._settle_refused(request, entry, seq, answer)
 
     def _entry_of(self, request: OpenRequest, result: Result) -> UsageEntry:
-        """Made once of each attempt."""
+        """Build the usage entry; once per attempt, as this counts unbilled tokens."""
         entry = request.usage_entry(result, self._worker_id)
         if not entry.is_billed:
             self.unbilled_tokens += entry.generated_tokens or 0
         return entry
 
     async def _put(self, request: OpenRequest, entry: UsageEntry) -> int | None:
-        """On disk before anybody else hears of it. A disk that takes nothing costs no client its
-        answer: Redis alone bears the record then, and the worker takes nothing new."""
+        """Write the record to disk before anybody else hears of it; return its number. If the disk
+        refuses, return None: no client loses its answer, Redis alone has the record, and the worker
+        takes no new requests."""
         try:
             return await self._outbox.put(
                 keys.USAGE_FIELD,
@@ -116,7 +117,8 @@ class Finisher:
     async def _decide(
         self, request: OpenRequest, entry: UsageEntry, seq: int | None, *, is_dead_letter: bool
     ) -> Accepted | Refused | None:
-        """None: Redis does not know the request, although it knows this worker again."""
+        """Ask Redis whether the attempt ends its request; None if it still does not know the
+        request after this worker has registered again."""
         origin = "" if seq is None else self._outbox.origin(seq)
         for has_registered_again in (False, True):
             try:
@@ -132,7 +134,8 @@ class Finisher:
     def _settle_refused(
         self, request: OpenRequest, entry: UsageEntry, seq: int, answer: Refused | None
     ) -> None:
-        """Another attempt has ended the request, or will: what this one made besides is waste."""
+        """Record as waste what this attempt generated besides: another one has ended the request,
+        or will. Without an answer, leave the row in doubt."""
         if answer is None:
             self._outbox.mark_in_doubt(seq)
             return
@@ -147,7 +150,7 @@ class Finisher:
     async def _record_waste(
         self, request: OpenRequest, result: Result, counted_elsewhere: int, reason: str
     ) -> None:
-        """Of an attempt whose request goes on in another one."""
+        """Record the waste of an attempt whose request continues in another one."""
         entry = self._entry_of(request, result)
         waste = waste_entry(entry, counted_elsewhere, reason)
         if waste is not None:
@@ -156,7 +159,7 @@ class Finisher:
                 await self._outbox.put_settled(keys.WASTE_FIELD, codec.encode(waste))
 
     async def _leave_in_doubt(self, request: OpenRequest, entry: UsageEntry) -> None:
-        """What becomes of its tokens is found out later, by whoever holds the outbox then."""
+        """Leave the attempt's tokens to whoever relays the outbox, to find out who counts them."""
         if not entry.generated_tokens:
             return
         with suppress(OutboxUnwritable):

@@ -89,14 +89,14 @@ class OpenRequest:
         )
 
     def mark_cancelled(self) -> None:
-        """Note that its client has left, or its gateway is gone, and what a stream had got."""
+        """Note that its client or gateway has gone, and what a stream had delivered by then."""
         self.is_cancelled = True
         if self.tokens_at_cancellation is None and self.envelope.stream:
             self.tokens_at_cancellation = self.completion_tokens
 
     def final_result(self, result: Result) -> Result:
-        """Return the engine's result, or the worker's own where it was the worker that aborted.
-        What was generated for a client that had left is not its to pay."""
+        """Return the engine's result, or the worker's own if it was the worker that aborted. A
+        client that has left does not pay for what was generated afterwards."""
         if self.first_token_at_ms is None:
             self.first_token_at_ms = result.first_token_at_ms
         if result.outcome is not Outcome.CANCELLED:
@@ -110,7 +110,7 @@ class OpenRequest:
         return replace(result, usage=usage, wasted_tokens=generated - usage.completion_tokens)
 
     def retry_reason(self, result: Result) -> RetryReason | None:
-        """Return why another attempt takes the place of this one's end, None if that is final."""
+        """Return why another attempt should follow this one; None if its result is final."""
         if not self._can_be_retried():
             return None
         if result.outcome is Outcome.FAILED and self.stopped_by_worker is not None:
@@ -129,7 +129,7 @@ class OpenRequest:
 
     @property
     def resumed(self) -> int:
-        """Tokens that this attempt resumed from."""
+        """Return how many tokens this attempt resumed from."""
         return len(self.envelope.resumed_token_ids)
 
     def failed(self, error: WireError, usage: TokenUsage | None = None) -> Result:
@@ -204,7 +204,7 @@ class OpenRequest:
         return (self.last_token_at_ms - self.first_token_at_ms) / (self.completion_tokens - 1) / 1e3
 
     def _can_be_retried(self) -> bool:
-        """Whether its client would not notice: it has no output, or another worker can resume."""
+        """Tell whether the client would not notice: no output yet, or another worker can resume."""
         envelope = self.envelope
         is_unseen = not envelope.stream or not self.completion_tokens
         return not self.is_cancelled and (is_unseen or envelope.is_resumable)

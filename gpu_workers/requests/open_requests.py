@@ -38,9 +38,9 @@ _log = structlog.get_logger("gpu_workers.requests.open_requests")
 
 
 class OpenRequests:
-    """`on_engine_died` is called when the engine says so in the middle of a request,
-    `on_lost_by_redis` when Redis turns out to have lost one, to return when the worker is known
-    there again."""
+    """The requests that a worker holds. `on_engine_died` is called when the engine dies during a
+    request; `on_lost_by_redis` when Redis has lost one, and returns once the worker is registered
+    again."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class OpenRequests:
 
     @property
     def unbilled_tokens(self) -> int:
-        """Tokens generated for requests that leave no record."""
+        """Return how many tokens were generated for requests that leave no record."""
         return self._finisher.unbilled_tokens
 
     def progress(self) -> list[Progress]:
-        """Return how far each request is that has any output yet."""
+        """Return the progress of each request that has any output yet."""
         return [
             Progress(
                 request_id=request_id,
@@ -119,7 +119,7 @@ class OpenRequests:
             self._abort(request)
 
     def disown(self, attempts: Iterable[tuple[str, int]]) -> None:
-        """Abort attempts whose requests are another worker's by now, and report it to nobody."""
+        """Abort attempts whose requests another worker has by now; report no end of theirs."""
         for request_id, attempt in attempts:
             request = self._open.get(request_id)
             if request is not None and request.attempt == attempt:
@@ -164,11 +164,11 @@ class OpenRequests:
             await self._finisher.end(request, request.failed(ENGINE_FAILED))
 
     async def flush(self, seconds: float) -> None:
-        """Wait until the gateways' frames are written; raises TimeoutError."""
+        """Wait until the gateways' frames are written. Raises `TimeoutError` after `seconds`."""
         await self._frames.drain(seconds)
 
     async def close(self) -> None:
-        """Abort what is still open: it is another worker's by now, or will be."""
+        """Abort what is still open: it belongs to another worker by now, or will."""
         for request in self._open.values():
             self._disown(request)
         try:

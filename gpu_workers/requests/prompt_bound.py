@@ -1,7 +1,8 @@
-"""A prompt that has more tokens than its gateway has reserved for is refused before it is run.
+"""Refuses a prompt that has more tokens than its gateway has reserved for, before it is run.
 
-The gateway bounds the count by the text's bytes and by what workers say that their templates add;
-only the worker knows it. So nothing is charged above what was reserved, whatever a template does.
+The gateway bounds the count by the text's bytes and by what workers report that their templates
+add; only the worker knows the exact count. So nothing is charged above what was reserved, whatever
+a template does.
 """
 
 from gpu_workers.protocol.messages import Envelope, WireError
@@ -16,8 +17,8 @@ class PromptBeyondReservation(Exception):
 
 
 def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
-    """Return None if the tokens of all prompts, without output that an attempt resumes from, are
-    within the bound. A bound of 0 is none."""
+    """Return the error if all prompts together exceed the envelope's bound in tokens, output that
+    the attempt resumes from aside; None if they do not. A bound of 0 is none."""
     if not envelope.prompt_bound or prompt_tokens <= envelope.prompt_bound:
         return None
     return WireError(

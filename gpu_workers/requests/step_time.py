@@ -1,4 +1,4 @@
-"""How long a step of the engine takes, from outside: by what its quickest request gained."""
+"""The duration of an engine step, measured from outside by what its fastest request gained."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,8 @@ class StepTime:
         self._tokens: dict[tuple[str, int], int] = {}
 
     def measure(self, progress: Iterable[Progress], now: float) -> int:
-        """Microseconds a step since the last look; 0 where nothing has decoded all the time.
+        """Return the microseconds per step since the last call; 0 if no request decoded all the
+        time.
 
         `now` is in seconds of a monotonic clock.
         """

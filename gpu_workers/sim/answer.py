@@ -109,7 +109,7 @@ class SimAnswer:
         )
 
     def _resumed_output(self) -> Output:
-        """All that earlier attempts have generated, at once."""
+        """Return all that earlier attempts have generated, at once."""
         (sequence,) = self._sequences
         finish_reason = sequence.finish_reason if sequence.is_ended else None
         chunks = self._json.opening_chunks(1)
@@ -124,13 +124,13 @@ class SimAnswer:
         )
 
     def _generated_ids(self) -> list[int]:
-        """None where there are several choices."""
+        """Return the token ids generated so far; none if there are several choices."""
         return self._sequences[0].token_ids if len(self._sequences) == 1 else []
 
 
 def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -> SimAnswer:
     """Plan the whole answer; a template adds `overhead_tokens` to each message. Raises `SimRefusal`
-    where vLLM would refuse before generating."""
+    if vLLM would refuse before generating."""
     endpoint = ENDPOINTS[envelope.api]
     request = endpoint.parse(envelope.body)
     overhead = overhead_tokens * request.messages

@@ -70,7 +70,7 @@ class SimEngine:
     async def generate(
         self, envelope: Envelope, emit: Emit | None = None
     ) -> AsyncIterator[Output | Result]:
-        """See `Engine.generate`."""
+        """Generate as `Engine.generate` says. Raises `EngineDied` once the engine has failed."""
         await self.check_health()
         try:
             answer = plan_answer(envelope, self._context_tokens, TEMPLATE_OVERHEAD_TOKENS)
@@ -104,7 +104,7 @@ class SimEngine:
             raise self._failure
 
     def fail(self, reason: str) -> None:
-        """Die as vLLM does when its engine process is killed: a drill, and the tests' lever."""
+        """Die as vLLM does when its engine process is killed; for drills and tests."""
         self._failure = EngineDied(reason)
         for answer in (*self._running.values(), *self._waiting.values()):
             answer.changed.set()

@@ -63,7 +63,7 @@ def plan_sequence(prompt: bytes, choice: int, fields: SharedFields, limit: int) 
 
 
 def _tokens(token_ids: list[int]) -> list[tuple[int, str]]:
-    """The ids with their texts: all but the first begin with a space."""
+    """Return the ids with their texts: all but the first begin with a space."""
     return [
         (token_id, f" {WORDS[token_id]}" if position else WORDS[token_id])
         for position, token_id in enumerate(token_ids)
@@ -71,7 +71,8 @@ def _tokens(token_ids: list[int]) -> list[tuple[int, str]]:
 
 
 def _cut_at_stop(tokens: list[tuple[int, str]], stops: list[str]) -> SimSequence | None:
-    """Up to the token that completes a stop string, whose text is left out, as vLLM does."""
+    """Return the tokens up to the one that completes a stop string, whose text is left out as vLLM
+    does; None if there is no stop string."""
     text = ""
     for count, (_, piece) in enumerate(tokens, start=1):
         text += piece

@@ -1,7 +1,7 @@
 """A worker's settings as vLLM's own command line and environment.
 
-Going through vLLM's parser gives every argument that we do not name the value it has in vLLM's
-own server, so that the two answer alike. Imports no vLLM: the environment must be set before.
+Going through vLLM's parser gives every argument that we do not name the default of vLLM's own
+server, so that the two answer alike. Imports no vLLM: the environment must be set before.
 """
 
 import json
@@ -18,7 +18,8 @@ CPU_INFO: Final = Path("/proc/cpuinfo")
 
 
 def set_environment(config: WorkerConfig, environ: MutableMapping[str, str]) -> None:
-    """What vLLM reads from the environment when it is imported; the operator's own values win."""
+    """Set what vLLM reads from the environment when it is imported; the operator's own values win,
+    except for the start method of its processes."""
     environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # children must import; see process_tree
     environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     environ.setdefault("DO_NOT_TRACK", "1")
@@ -29,7 +30,7 @@ def set_environment(config: WorkerConfig, environ: MutableMapping[str, str]) -> 
 
 
 def command_line(config: WorkerConfig) -> list[str]:
-    """The arguments of vLLM's server that bring up the same engine."""
+    """Return the arguments of vLLM's server that start the same engine."""
     arguments = {
         "model": config.model_path,
         "served-model-name": config.model,
@@ -57,13 +58,14 @@ def command_line(config: WorkerConfig) -> list[str]:
 
 
 def weights_type(config: WorkerConfig, cpu_info: Path = CPU_INFO) -> str:
-    """vLLM's --dtype. A CPU that cannot compute in bfloat16 makes a step of 64 sequences of the
-    demo model four times faster in float32 (91 against 24 ms on two cores with AVX2)."""
+    """Return vLLM's --dtype. On a CPU without bfloat16 instructions, float32 makes a step of 64
+    sequences of the demo model four times faster (24 against 91 ms on two cores with AVX2)."""
     if config.dtype != "auto" or _has_gpu() or not cpu_info.is_file():
         return config.dtype
     return "auto" if "bf16" in cpu_info.read_text() else "float32"
 
 
 def _has_gpu() -> bool:
-    """Without importing torch. Compilation costs a CPU worker half a minute and gains little."""
+    """Look for a GPU without importing torch. On a CPU, compilation takes half a minute and gains
+    little."""
     return bool(shutil.which("nvidia-smi")) and os.environ.get("CUDA_VISIBLE_DEVICES") != ""

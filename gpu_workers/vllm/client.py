@@ -29,7 +29,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     generations: dict[str, Generation]
 
     def __del__(self) -> None:
-        """The engine is shut down by name; AsyncLLM's own attempt fails when Python is ending."""
+        """Do nothing: we shut the engine down; AsyncLLM's attempt fails when Python exits."""
 
     def generate(
         self,
@@ -38,7 +38,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         request_id: str,
         **options: Any,
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Called for each prompt of a request before the first of them is begun."""
+        """Count a prompt, then generate. vLLM calls this for all prompts before it begins one."""
         generation = self.generation_of(request_id)
         generation.rendered_tokens += len(prompt["prompt_token_ids"])
         return self._generate(generation, prompt, sampling_params, request_id, **options)
@@ -79,7 +79,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             raise
 
     async def add_request(self, request_id: str, *arguments: Any, **options: Any) -> Any:
-        """Notes the queue of a request's outputs, for `Generation.divert`."""
+        """Note the queue of a request's outputs, for `Generation.divert`."""
         queue = await super().add_request(request_id, *arguments, **options)
         self.generation_of(request_id).queue = queue
         return queue
@@ -92,7 +92,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         index: int,
         queue: RequestOutputCollector,
     ) -> None:
-        """Where vLLM hands a request to its output processor and its engine."""
+        """Resume a request here, where vLLM hands it to its output processor and its engine."""
         generation = self.generation_of(request.external_req_id)
         token_ids = generation.envelope.resumed_token_ids
         if not token_ids:
@@ -108,7 +108,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         await self.engine_core.add_request_async(resumption.rest)
 
     def generation_of(self, request_id: str) -> Generation:
-        """By the id that a serving object gave it."""
+        """Find a generation by the id that a serving object gave it."""
         return self.generations[request_id.split("-", 2)[1]]
 
     async def abort_generation(self, generation: Generation) -> None:
@@ -119,7 +119,8 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
 
 
 def _room(prompt: Any, envelope: Envelope) -> int:
-    """The output that was reserved, less what the tier's context has no room for."""
+    """Return the output tokens that were reserved, or fewer if the tier's context has less room.
+    Raises `VLLMValidationError` if the prompt alone fills it."""
     if envelope.max_context_tokens is None:
         return envelope.max_output_tokens
     prompt_tokens = len(prompt["prompt_token_ids"])
@@ -132,7 +133,8 @@ def _room(prompt: Any, envelope: Envelope) -> int:
 
 
 def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
-    """Enforce the bound that was reserved. `min_tokens` above it would never let a request end."""
+    """Enforce the reserved bound. Raises `VLLMValidationError` for `min_tokens` above it, which
+    would never let a request end."""
     wanted = sampling_params.max_tokens
     bound = max_output_tokens if wanted is None else min(wanted, max_output_tokens)
     if sampling_params.min_tokens > bound:

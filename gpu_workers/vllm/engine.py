@@ -73,7 +73,7 @@ def _load(config: WorkerConfig) -> "VllmServing":
 
 
 def _end(loading: "Future[VllmServing]", thread: ThreadPoolExecutor) -> None:
-    """Shut a running engine down; of one that is still loading, end the processes under it."""
+    """Shut a running engine down; if it is still loading, end the processes under it."""
     while not loading.done():
         for child in multiprocessing.active_children():
             child.kill()

@@ -1,4 +1,4 @@
-"""vLLM's errors in our terms: what the request's author can mend is REFUSED, the rest FAILED."""
+"""vLLM's errors in our terms: what the client can fix is REFUSED, the rest FAILED."""
 
 import re
 from typing import Final
@@ -33,7 +33,8 @@ _log = structlog.get_logger("gpu_workers.vllm.errors")
 
 
 def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
-    """The result for a request whose serving raised; raises `EngineDied` if that was the engine."""
+    """Return the result for a request whose serving raised. Raises `EngineDied` if the engine
+    died."""
     if isinstance(error, EngineDeadError):
         raise EngineDied("vLLM's engine process has died", usage) from error
     if isinstance(error, EngineGenerateError) and error.__cause__ is not None:
@@ -51,7 +52,7 @@ def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
 def result_of_response(
     error: ErrorInfo, usage: TokenUsage, *, cause: BaseException | None = None
 ) -> Result:
-    """The result for an error that vLLM's serving objects answered or that it would answer."""
+    """Return the result for an error that vLLM's serving objects answered or would answer."""
     if error.code < 500:
         return _refused(_REPORTED_ALREADY.sub("", error.message), error.param, usage)
     # The message is vLLM's own affair: it may name paths, or another's request.
@@ -84,7 +85,7 @@ def _refused(message: str, param: str | None, usage: TokenUsage) -> Result:
 
 
 def _validation_message(error: pydantic.ValidationError) -> str:
-    """Where and why, without the input itself, which may be a prompt."""
+    """Return where and why, without the input itself, which may be a prompt."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}" if place else str(first["msg"])

@@ -65,15 +65,17 @@ class Generation:
         )
 
     def take_token_ids(self) -> list[int]:
-        """The ids since the last call."""
+        """Return the ids generated since the last call."""
         taken, self.new_token_ids = self.new_token_ids, []
         return taken
 
     def divert(self, chunk_of: Callable[[str], bytes | None]) -> bool:
-        """From now on the engine's outputs go to `emit` as they are made, without waking the
-        task that asked for them. `chunk_of` makes the event of a text. The last output still goes
-        through the queue, as does everything that finds it filled, so that the order stays. False
-        while an output is under way that would be overtaken: ask again.
+        """Send the engine's outputs to `emit` as they are made, without waking the task that asked
+        for them; `chunk_of` makes the event of a text.
+
+        The last output still goes through the queue, as does every output that finds the queue
+        filled, so that the order stays. Return False while an output that would be overtaken is
+        under way: call again.
         """
         queue, emit = self.queue, self.emit
         if self.replay is not None:
@@ -104,7 +106,7 @@ class Generation:
         return True
 
     def record(self, output: RequestOutput) -> None:
-        """Count one output; of a request with several choices it may hold several of them."""
+        """Count one output; with several choices it may hold several of them."""
         for choice in output.outputs:
             token_ids = choice.token_ids
             self.completion_tokens += len(token_ids)

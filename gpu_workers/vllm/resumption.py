@@ -42,7 +42,8 @@ def resume(
 def _end_of(
     request: EngineCoreRequest, token_ids: list[int], context: int
 ) -> tuple[FinishReason | None, int | str | None]:
-    """Whether the last of these tokens ended the request, by vLLM's own judgement."""
+    """Return finish and stop reason if the last of these tokens ended the request by vLLM's own
+    rules, else None for both."""
     done = Request.from_engine_core_request(request, None)
     done.append_output_token_ids(token_ids)
     if not check_stop(done, context):

@@ -76,7 +76,8 @@ class VllmServing:
         return cls(llm, arguments, stats)
 
     async def open(self) -> EngineDescription:
-        """Make the serving objects, exactly as vLLM's own server does."""
+        """Make the serving objects, exactly as vLLM's own server does. Raises `ValueError` if the
+        model does not generate text."""
         tasks = await self._llm.get_supported_tasks()
         if "generate" not in tasks:
             raise ValueError("this model does not generate text")
@@ -105,7 +106,7 @@ class VllmServing:
     async def generate(
         self, envelope: Envelope, emit: Emit | None = None
     ) -> AsyncIterator[Output | Result]:
-        """See `Engine.generate`."""
+        """Generate as `Engine.generate` says. Raises `EngineDied` if the engine has died."""
         generation = Generation(envelope, emit)
         self._llm.generations[envelope.request_id] = generation
         try:
@@ -156,6 +157,7 @@ class VllmServing:
         )
 
     def check_health(self) -> None:
+        """Check that the engine process lives. Raises `EngineDied` if it does not."""
         if self._llm.errored:
             raise EngineDied("vLLM's engine process has died")
 
@@ -164,7 +166,7 @@ class VllmServing:
         self._llm.shutdown(timeout=SHUTDOWN_SECONDS)
 
     async def _ask(self, endpoint: Endpoint, generation: Generation) -> Any:
-        """A stream of events, an answer, or vLLM's error. The request is rebuilt under our id."""
+        """Ask vLLM under our request id; return a stream of events, an answer or vLLM's error."""
         envelope = generation.envelope
         body = self._decode(envelope.body)
         body |= {
@@ -190,12 +192,12 @@ class VllmServing:
             )
 
     def _has_own_penalty(self) -> bool:
-        """Whether the model's own configuration has tokens depend on which were output before."""
+        """Tell whether the model's own configuration penalises tokens by earlier output."""
         defaults = self._llm.vllm_config.model_config.get_diff_sampling_param()
         return bool(defaults.get("repetition_penalty", 1.0) != 1.0)
 
     def _longest_token(self) -> int:
-        """In bytes, an upper bound: byte-level vocabularies spell some bytes with two."""
+        """Return an upper bound on a token's bytes: byte-level vocabularies double some."""
         vocabulary = self._llm.renderer.get_tokenizer().get_vocab()
         return max(len(token.encode()) for token in vocabulary)
 

@@ -19,7 +19,7 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
 
     @property
     def waiting(self) -> int:
-        """Requests that the scheduler has had no room for in any of the last steps."""
+        """Return how many requests the scheduler has had no room for in each of the last steps."""
         return min(self._waiting) if len(self._waiting) == STEPS_KEPT else 0
 
     def record(
@@ -38,4 +38,4 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
             )
 
     def log_engine_initialized(self) -> None:
-        """Called by vLLM; there is nothing to log."""
+        """Do nothing: vLLM calls this, and there is nothing to log."""

@@ -1,4 +1,4 @@
-"""What the simulated engine asks of an API, and all that it knows of it."""
+"""What the simulated engine needs from an API, and all that it knows of it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class SharedFields(msgspec.Struct):
 
     @property
     def stops(self) -> list[str]:
-        """The strings that end the text."""
+        """Return the strings that end the text."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return [stop for stop in stops if stop]
 
@@ -60,7 +60,7 @@ class SimEndpoint(ABC):
 
     @abstractmethod
     def parse(self, body: bytes) -> SimRequest:
-        """Read the JSON of a request. Raises `msgspec.ValidationError`."""
+        """Parse the JSON of a request. Raises `msgspec.ValidationError` if it is invalid."""
 
     @abstractmethod
     def chunk_content(self, text: str) -> Content:

@@ -37,7 +37,8 @@ class ChatEndpoint(Endpoint):
         return state.openai_serving_chat
 
     def parse(self, body: dict[str, Any]) -> ParsedRequest:
-        """Reasoning is counted in a stream's usage alone, so that is asked for in any case."""
+        """Parse a request; always ask for a stream's usage if the model reasons, as only that
+        counts reasoning tokens. Raises `pydantic.ValidationError`."""
         request = ChatCompletionRequest.model_validate(body)
         options = request.stream_options
         hides_usage = bool(
@@ -53,8 +54,8 @@ class ChatEndpoint(Endpoint):
         return await self._serving_object.create_chat_completion(vllm_request)
 
     async def prompt_overhead(self) -> int:
-        """What the template adds to one message, also where there are tools, which add their part
-        themselves. 0 of a base model, which has no template."""
+        """Return the most tokens that the template adds to one message, with a tool in the request
+        or without; 0 for a base model, which has no template."""
         overheads = [0]
         for options in ({}, {"tools": [_PROBE_TOOL]}):
             try:
@@ -92,7 +93,7 @@ class ChatEndpoint(Endpoint):
 
 
 def _reasoning_tokens(event: str) -> int:
-    """Of a stream's usage event."""
+    """Return the reasoning tokens of a stream's usage event."""
     usage = _decode_event(event_json(event)).get("usage") or {}
     details = usage.get("completion_tokens_details") or {}
     return details.get("reasoning_tokens") or 0

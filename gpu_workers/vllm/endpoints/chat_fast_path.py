@@ -36,7 +36,7 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
 
     @classmethod
     def over(cls, chat: OpenAIServingChat) -> "PlainTextChat":
-        """The same object, set up by vLLM, under this class."""
+        """Return the same object, set up by vLLM, under this class."""
         plain = cls.__new__(cls)
         plain.__dict__.update(chat.__dict__)
         return plain
@@ -76,7 +76,7 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         )
 
     def _leaves_text_alone(self, request: ChatCompletionRequest) -> bool:
-        """Without tools in play a tool parser passes text on, if it is not one that rewrites it."""
+        """Tell whether the tool parser passes text on unchanged: no tools, and no rewriting one."""
         if self.parser_cls is None:
             return True
         tool_parser = self.parser_cls.tool_parser_cls
@@ -91,8 +91,8 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         request_id: str,
         model_name: str,
     ) -> AsyncGenerator[str, None]:
-        """`data: ` events like vLLM's. An error of the engine is the caller's: `Generation` has it,
-        and no event says so."""
+        """Yield `data: ` events like vLLM's. An engine error makes no event: `Generation` has it,
+        and the caller handles it."""
         head = {
             "id": request_id,
             "object": "chat.completion.chunk",
@@ -142,7 +142,7 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
 
 
 def _delta_chunk(head: dict[str, Any]) -> tuple[bytes, bytes]:
-    """What stands before and after the text of a delta's JSON, as vLLM itself writes it."""
+    """Return what precedes and follows the text in a delta's JSON, as vLLM itself writes it."""
     choice = ChatCompletionResponseStreamChoice(
         index=0,
         delta=DeltaMessage(content=_PLACE),

@@ -29,11 +29,11 @@ class CompletionsEndpoint(Endpoint):
         return await self._serving_object.create_completion(vllm_request)
 
     async def prompt_overhead(self) -> int:
-        """Special tokens, and one for how a text begins."""
+        """Return the special tokens, plus one for how a text begins."""
         return len(self._tokenizer.encode("x"))
 
 
 def _count_prompts(prompt: Any) -> int:
-    """A list of token ids is one prompt; a list of anything else, as many as it is long."""
+    """Count the prompts: a list of token ids is one; of any other list, each item is one."""
     is_batch = isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
     return len(prompt) if is_batch else 1

@@ -1,4 +1,4 @@
-"""What serving asks of an API of vLLM's server, and all that it knows of it."""
+"""What serving needs from an API of vLLM's server, and all that it knows of it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -61,8 +61,8 @@ class Endpoint(ABC):
 
     @abstractmethod
     def parse(self, body: dict[str, Any]) -> ParsedRequest:
-        """Read the JSON of a request. Raises `pydantic.ValidationError`, or what else vLLM's own
-        server would turn into an answer."""
+        """Parse the JSON of a request. Raises `pydantic.ValidationError`, or anything else that
+        vLLM's own server would turn into an error response."""
 
     @abstractmethod
     async def ask(self, vllm_request: Any) -> Any:
@@ -74,12 +74,12 @@ class Endpoint(ABC):
         """Measure the most tokens that a prompt may have beyond those of its text."""
 
     def render_event(self, generation: Generation, event: str) -> bytes | None:
-        """Return the JSON of a stream's event, None of one that its client did not ask for, and
+        """Return the JSON of a stream's event, None for one that its client did not ask for, and
         note in `generation` what nothing else says. Runs for each token off the fast path."""
         return event_json(event)
 
     def render_answer(self, answer: Any) -> RenderedAnswer:
-        """Return the JSON of a whole answer. As completions of both kinds have it, by default."""
+        """Return the JSON of a whole answer, by default as both completions APIs have it."""
         return RenderedAnswer(
             body=answer.model_dump_json().encode(), finish_reason=answer.choices[0].finish_reason
         )
