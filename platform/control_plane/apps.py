@@ -3,7 +3,7 @@ from django.contrib.admin.apps import AdminConfig
 
 
 class ControlPlaneConfig(AppConfig):
-    """Bears the commands and static files of the whole."""
+    """Holds the commands and static files of the whole project."""
 
     name = "control_plane"
 

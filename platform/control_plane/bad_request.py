@@ -1,4 +1,4 @@
-"""What Django refuses before a view is asked, told as the door in question tells things."""
+"""What Django refuses before a view runs, rendered as the API in question renders errors."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views import defaults

@@ -110,4 +110,4 @@ app.conf.beat_schedule = {
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _keep_our_logging(**_: Any) -> None:
-    """Celery configures no logging where this is connected: Django's stands."""
+    """Do nothing: while this is connected, Celery leaves Django's logging alone."""

@@ -40,7 +40,7 @@ DEMO_PRICE = {
 class DemoSecrets:
     """What an earlier run may have left, and what the next one needs. Holds secrets: no repr.
 
-    `operator_password` is None where the account has a password that is not ours to know.
+    `operator_password` is None if the account already has one that we do not know.
     """
 
     operator_email: str | None = None
@@ -50,7 +50,7 @@ class DemoSecrets:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
-        """From the variables of var/demo.env."""
+        """Read the variables of var/demo.env; an empty or missing one is None."""
         return cls(
             operator_email=environ.get("PENSTOCK_OPERATOR_EMAIL") or None,
             operator_password=environ.get("PENSTOCK_OPERATOR_PASSWORD") or None,
@@ -63,7 +63,7 @@ class DemoSecrets:
 def seed_demo(existing: DemoSecrets, *, models: tuple[str, ...] = ()) -> DemoSecrets:
     """Make what is missing and keep what is there; keys that still work stay as they are.
 
-    `models` come into the catalogue beside the demo's own, each with a pool of its name.
+    `models` are added to the catalogue beside the demo's own, each with a pool of its name.
     """
     ensure_default_tiers()
     for name in (*DEMO_MODELS, *models):
@@ -122,7 +122,7 @@ def _seed_tenant(name: str, tier: str, key: str | None) -> str:
 
 
 def _bring_back(project: Project, key: str | None) -> str | None:
-    """Take a key of an earlier database in again, so that what was pasted goes on working."""
+    """Restore a key of an earlier database, so that clients configured with it keep working."""
     if key is None:
         return None
     try:

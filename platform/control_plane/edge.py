@@ -23,7 +23,7 @@ _SECURE_SCHEMES: Final = frozenset(_SECURE.values())
 
 
 class Edge:
-    """Reads what trusted proxies say of a connection, and tells which ones others can read."""
+    """Reads what trusted proxies say of a connection, and detects requests that others can read."""
 
     def __init__(
         self, *, trusted_proxies: Iterable[Network] = (), allow_clear_text: bool = False

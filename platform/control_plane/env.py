@@ -183,7 +183,7 @@ def _gateway_values(reader: "_Reader") -> dict[str, object]:
 
 
 def _payment_values(reader: "_Reader") -> dict[str, object]:
-    """Stripe's secrets are needed where Stripe collects, and nowhere else."""
+    """Read the payment settings; Stripe's secrets are required only if Stripe collects."""
     provider = reader.choice("PENSTOCK_PAYMENT_PROVIDER", PAYMENT_PROVIDERS, default="manual")
     names = {
         "stripe_api_key": "PENSTOCK_STRIPE_API_KEY",
@@ -202,13 +202,14 @@ def _payment_values(reader: "_Reader") -> dict[str, object]:
 
 
 class _Reader:
-    """Reads typed values and gathers what is wrong, so that all of it can be told at once."""
+    """Reads typed values and collects every problem, to be reported all at once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._problems: list[str] = []
 
     def raise_if_bad(self) -> None:
+        """Raise `InvalidSettings` with every problem found, if there is any."""
         if self._problems:
             raise InvalidSettings(self._problems)
 
@@ -216,7 +217,7 @@ class _Reader:
         return bool(self._text(name) or self._text(f"{name}_FILE"))
 
     def secret(self, name: str, *, is_needed: bool) -> str:
-        """Of a length that somebody else decides."""
+        """Read a secret of a third party, so of any length; empty if not given and not needed."""
         return self._secret(name) if is_needed or self.is_given(name) else ""
 
     def file(self, name: str) -> str:
@@ -235,7 +236,7 @@ class _Reader:
         return secret
 
     def strong_secrets(self, name: str) -> list[str]:
-        """Any number of them, separated by commas or lines."""
+        """Read any number of secrets, separated by commas or newlines."""
         if not self.is_given(name):
             return []
         secrets = [part.strip() for part in self._secret(name).replace("\n", ",").split(",")]
@@ -313,7 +314,7 @@ class _Reader:
         return origins
 
     def networks(self, name: str) -> tuple[Network, ...]:
-        """Addresses and networks. One of all addresses is refused: everybody could be anybody."""
+        """Read addresses and networks; refuse /0, as then anybody could pose as anybody."""
         networks: list[Network] = []
         for word in self.words(name):
             try:

@@ -2,7 +2,7 @@
 
 uvicorn control_plane.gateway:application --no-proxy-headers
 
-Who is calling is the edge's to tell, so uvicorn's own reading of X-Forwarded-* is switched off.
+Only the edge decides who is calling, so uvicorn's own reading of X-Forwarded-* is switched off.
 """
 
 import hashlib
@@ -59,7 +59,8 @@ def _start() -> Dispatcher:
 
 
 def __getattr__(name: str) -> Dispatcher:
-    """`application` is made when a server asks for it, so that others may import this module."""
+    """Create `application` when a server asks for it, so that others may import this module. Raises
+    `SystemExit` for invalid settings."""
     if name != "application":
         raise AttributeError(name)
     application = globals()["application"] = _start()

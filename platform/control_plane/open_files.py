@@ -1,11 +1,11 @@
-"""How many connections a process may hold: each is an open file."""
+"""Raises the limit on open files, since each connection is one."""
 
 import resource
 
 
 def allow_as_many_as_may_be() -> int:
     """Raise this process' soft limit on open files, often 1,024, to the hard one, which is what the
-    system really allows. Children inherit it. Returns the limit."""
+    system really allows. Children inherit it. Return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard

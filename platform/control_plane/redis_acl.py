@@ -48,7 +48,7 @@ class RedisUser:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """All that ACL SETUSER is told after the name; bears the password's digest only."""
+        """Return what follows the name in ACL SETUSER; it holds only the password's digest."""
         digest = hashlib.sha256(self.password.encode()).hexdigest()
         return ("reset", "on", f"#{digest}", *self.permissions)
 
@@ -65,7 +65,7 @@ def control_plane(password: str) -> RedisUser:
 
 
 def gateway(password: str) -> RedisUser:
-    """Admits, queues, reads frames; policy is for reading, `{uses}` aside."""
+    """Return the user that admits, queues and reads frames, and cannot write policy."""
     owned = (
         *_family(keys.tenant_prefix("*")),
         *_family(keys.pool_prefix("*")),
@@ -88,7 +88,8 @@ def gateway(password: str) -> RedisUser:
 
 
 def worker(pool: str, password: str) -> RedisUser:
-    """Return the user of one pool's workers: it writes frames to any gateway and reads none."""
+    """Return the user of one pool's workers: it writes frames to any gateway and reads none. Raises
+    `ValueError` for a pool name that would widen its key pattern."""
     rules = (
         *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
         *_COMMANDS,
@@ -116,7 +117,7 @@ def _family(prefix: str) -> tuple[str, str]:
 
 
 def _checked(pool: str) -> str:
-    """Refuse a pool name that would widen the key pattern it becomes part of."""
+    """Return the pool name. Raises `ValueError` if it would widen the key pattern it goes into."""
     if not _POOL_NAME.fullmatch(pool):
         raise ValueError(f"expected a pool's name (letters, digits and ._:/@+-), got: {pool!r}")
     return pool

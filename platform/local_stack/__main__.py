@@ -18,7 +18,7 @@ from local_stack.stack import Stack
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what a word of the Makefile asks for; returns the exit status."""
+    """Run a command of the Makefile; return the exit status."""
     parser = argparse.ArgumentParser(prog="local_stack", description="Penstock on this machine.")
     parser.add_argument("word", choices=["up", "down", "status", "env", "shell"])
     word = parser.parse_args(arguments).word
@@ -83,7 +83,7 @@ def _shell(stack: Stack) -> int:
 
 
 def accounts(demo_env: Mapping[str, str]) -> list[str]:
-    """Return what `make up` prints at its end: address, accounts, a line to paste."""
+    """Return what `make up` prints last: address, accounts and a command to paste."""
     body = {
         "model": demo_env["PENSTOCK_MODEL"],
         "stream": True,

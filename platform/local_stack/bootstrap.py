@@ -1,8 +1,8 @@
 """Makes the two environments: `.venv` for the control plane, `.venv-engine` for the GPU worker.
 
-Run by whichever Python is there, before anything is installed: so standard library only.
-A stamp, written last, says which lock an environment was made from; without it, or with another,
-the environment is completed. Whatever goes wrong is told in one sentence that says how to mend it.
+Run by whichever Python is there, before anything is installed: so standard library only. A stamp,
+written last, records which lock an environment was made from; without it, or with another, the
+environment is completed. Every failure is reported in one sentence that says how to fix it.
 """
 
 import sys
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make what the command line asks for; returns the exit status."""
+    """Make what the command line asks for; return the exit status."""
     parser = argparse.ArgumentParser(description="Make Penstock's environments.")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--control-plane-only", action="store_true")
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def make(root: Path, environments: Sequence[Environment], progress: Progress) -> None:
-    """Make those that are not made yet, all at once; raises `InstallError`."""
+    """Make the missing environments, in parallel. Raises `InstallError` if one cannot be made."""
     began = time.monotonic()
     with installing(root, environments, progress) as installs:
         _wait_for(installs, installs, progress)
@@ -64,9 +64,9 @@ def make(root: Path, environments: Sequence[Environment], progress: Progress) ->
 
 
 def make_and_start(root: Path, engine: Environment, progress: Progress) -> int:
-    """Start Penstock as soon as its control plane can be, while the engine is still installed.
+    """Start Penstock as soon as its control plane is installed, while the engine still installs.
 
-    Returns the exit status of its start; raises `InstallError`.
+    Return the exit status of its start. Raises `InstallError` if an environment cannot be made.
     """
     began = time.monotonic()
     with installing(root, [CONTROL_PLANE, engine], progress) as installs:
@@ -92,10 +92,10 @@ def make_and_start(root: Path, engine: Environment, progress: Progress) -> int:
 def installing(
     root: Path, environments: Sequence[Environment], progress: Progress
 ) -> Iterator[list[Install]]:
-    """Begin to make those that are not made, and stop what is not done at the end of the block.
+    """Start making the missing environments; stop unfinished ones at the end of the block.
 
-    Raises `InstallError` where the machine lacks something or uv cannot be had, and in place of
-    what the disk says within the block.
+    Raises `InstallError` if the machine lacks something or uv cannot be had, and in place of any
+    `OSError` within the block.
     """
     wanted = [each for each in environments if not each.is_made(root)]
     installs: list[Install] = []
@@ -119,7 +119,7 @@ def installing(
 
 
 def _wait_for(wanted: Sequence[Install], installs: Sequence[Install], progress: Progress) -> None:
-    """Wait until the wanted ones of the installs are made, and show how far all are."""
+    """Wait until the wanted installs are done, showing the progress of all."""
     began = time.monotonic()
     while any(install in wanted for install in _unmade(installs)):
         status = ", ".join(install.describe() for install in installs)

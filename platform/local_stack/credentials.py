@@ -20,7 +20,7 @@ NOT_FOR_WORKERS = (
 
 
 def load_or_create(file: Path) -> dict[str, str]:
-    """Return the secrets by variable name; what the file lacks is made and added to it."""
+    """Return the secrets by variable name; create those that the file lacks and add them to it."""
     kept = read_env_file(file) if file.exists() else {}
     made = {
         "PENSTOCK_SECRET_KEY": secrets.token_urlsafe(48),

@@ -1,4 +1,4 @@
-"""What a stack's servers hold before anything uses them: functions, tables, the demo's tenants."""
+"""The initial data of a stack's servers: functions, tables, the demo's tenants."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ class Data:
     """Fills the servers that `environ` names, by manage.py of the checkout at `root`.
 
     Each method can be called again at any time, calls `meanwhile` while it waits, and raises
-    `ServiceError` where it fails.
+    `ServiceError` if it fails.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class Environment:
             return False
 
     def was_made(self, root: Path) -> bool:
-        """Return whether it was complete once, here, if from another lock."""
+        """Return whether it was complete once at this place, if from another lock."""
         try:
             return self.stamp_path(root).read_text().endswith(f" {self.path(root)}\n")
         except OSError:
@@ -83,9 +83,9 @@ ENGINE_CUDA = Environment(
 
 
 def engine_environment(environ: Mapping[str, str] = os.environ) -> Environment:
-    """Return vLLM's CUDA build where there is a GPU, else its CPU build.
+    """Return vLLM's CUDA build if there is a GPU, else its CPU build.
 
-    PENSTOCK_ENGINE overrides; raises `InstallError` if it is neither `cpu` nor `cuda`.
+    PENSTOCK_ENGINE overrides this. Raises `InstallError` if it is neither `cpu` nor `cuda`.
     """
     wanted = environ.get("PENSTOCK_ENGINE", "")
     if wanted not in ("", "cpu", "cuda"):

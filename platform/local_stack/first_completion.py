@@ -1,4 +1,4 @@
-"""Waiting until a completion has really come back through the whole path, and saying so."""
+"""Waits until a completion has really come back through the whole path."""
 
 import http.client
 import json
@@ -37,7 +37,8 @@ class FirstCompletion:
         self._began = time.monotonic()
 
     def wait(self, progress: Progress) -> None:
-        """Return when it came; raises `ServiceError` with the last lines of a failing log."""
+        """Wait until a completion has come back. Raises `ServiceError` with the last lines of a
+        failing log, or when the time is over."""
         self._until(lambda: is_healthy(self._web_port), "the web process", progress)
         self._until(self.has_ready_worker, "the worker to load the model", progress)
         self._until(self._completes, "the first completion", progress)

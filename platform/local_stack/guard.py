@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Become the command; raises `OSError` if it cannot be run."""
+    """Become the command. Raises `OSError` if it cannot be run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--user", type=_parse_user, help="UID:GID to run the command as")
     parser.add_argument("--signal", default="TERM", help="sent when the parent dies")
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def become(uid: int, gid: int) -> None:
-    """Give up root for good, groups included."""
+    """Give up root permanently, groups included."""
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
@@ -39,7 +39,8 @@ def become(uid: int, gid: int) -> None:
 
 
 def die_with_parent(death_signal: signal.Signals, parent: int) -> None:
-    """Ask the kernel for a signal at the parent's death; exits if the parent has died already."""
+    """Ask the kernel for a signal at the parent's death; exit if the parent has died already.
+    Raises `OSError` if the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")

@@ -1,4 +1,4 @@
-"""The making of one environment by uv, which runs beside us. Standard library only."""
+"""Makes one environment with uv, which runs beside us. Standard library only."""
 
 import fcntl
 import os
@@ -45,7 +45,7 @@ class Install:
         self._is_done = False
 
     def start(self) -> None:
-        """Begin. Raises `InstallError` where another process is at work on the environment."""
+        """Start. Raises `InstallError` if another process is at work on the environment."""
         self._hold_lock()
         can_be_changed = self.environment.was_made(self._root) and self._is_usable()
         self.environment.stamp_path(self._root).unlink(missing_ok=True)
@@ -54,7 +54,7 @@ class Install:
         self._sync()
 
     def poll(self) -> bool:
-        """Return whether it is made; raises `InstallError` where packages cannot be installed."""
+        """Return whether it is made. Raises `InstallError` if packages cannot be installed."""
         if self._is_done or self._process is None:
             return self._is_done
         status = self._process.poll()
@@ -80,7 +80,7 @@ class Install:
             self._lock_descriptor = None
 
     def describe(self) -> str:
-        """Return in some words how far it is."""
+        """Describe its progress in a few words."""
         phase = "done" if self._is_done else _phase(self._log)
         return f"{self.environment.folder}: {phase}"
 
@@ -139,7 +139,7 @@ class Install:
 
 
 def wait_until_made(root: Path, environment: Environment, progress: Progress) -> None:
-    """Wait for an environment that another process makes; raises `InstallError` if none does."""
+    """Wait for an environment that another process makes. Raises `InstallError` if none does."""
     began = time.monotonic()
     while not environment.is_made(root):
         descriptor = _try_lock(root, environment)

@@ -1,4 +1,4 @@
-"""One sentence for what uv, pip or the disk said at length. Standard library only."""
+"""One sentence in place of the long output of uv, pip or the disk. Standard library only."""
 
 import errno
 import re
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class InstallError(Exception):
-    """What keeps an environment from being made; one sentence that says what, and what to do."""
+    """An environment cannot be made; the message is one sentence that says why, and what to do."""
 
 
 def explain(output: str, log: Path) -> str:
-    """Return what went wrong and how to mend it, from uv's or pip's whole output in `log`."""
+    """Return what went wrong and how to fix it, from uv's or pip's whole output in `log`."""
     details = f"details are in {log}"
     if re.search(r"No space left on device|Disk quota exceeded", output):
         return f"The disk became full while installing: free some space, run it again; {details}."
@@ -58,12 +58,12 @@ def explain(output: str, log: Path) -> str:
 
 
 def has_no_cpu_torch(output: str) -> bool:
-    """Return whether uv found no CPU build of torch in the indexes that it was told of."""
+    """Return whether uv found no CPU build of torch in the indexes it was given."""
     return re.search(r"no version of torch==\S+\+cpu|torch was not found in", output) is not None
 
 
 def explain_os_error(error: OSError, root: Path) -> str:
-    """Return the same for a file that could not be written."""
+    """Return what went wrong and how to fix it, for a file that could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"The disk of {root} is full: free some space and run it again."
     if isinstance(error, PermissionError):

@@ -4,7 +4,7 @@ import re
 
 
 def excerpt(lock: str, package: str) -> str:
-    """Return the lines of one package, hashes included; raises `LookupError` if not pinned."""
+    """Return a package's lines, hashes included. Raises `LookupError` if it is not pinned."""
     found = re.search(rf"(?m)^{re.escape(package)}==[^\n]*(?:\n[ \t]+[^\n]*)*", lock)
     if found is None:
         raise LookupError(f"the lock file does not pin {package}")

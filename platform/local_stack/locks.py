@@ -1,6 +1,6 @@
 """`make lock`: resolves pyproject.toml and writes the hashed requirement files.
 
-uv resolves, from wherever pip is told to look. The files hold names, versions and hashes,
+uv resolves, from the indexes that pip is configured for. The files hold names, versions and hashes,
 never an address: a lock must mean the same wherever packages are fetched from.
 """
 
@@ -24,7 +24,7 @@ HEADER = "# Written by `make lock` from pyproject.toml; do not edit.\n"
 
 
 def main() -> None:
-    """Write all lock files; exits with a sentence where one cannot be resolved."""
+    """Write all lock files; exit with a message if one cannot be resolved."""
     tool = uv.obtain(ROOT)
     _lock(tool, "control-plane", ["--universal", "--extra=web", "--extra=local", "--extra=dev"])
     _lock(tool, "web", ["--universal", "--extra=web"])

@@ -11,7 +11,7 @@ from local_stack.install_errors import InstallError
 
 
 def check_disk(root: Path, needed_bytes: int) -> None:
-    """Raise `InstallError` if the disk of the checkout has less room than that."""
+    """Raise `InstallError` if the disk of the checkout has less than `needed_bytes` free."""
     free = shutil.disk_usage(root).free
     if free < needed_bytes:
         raise InstallError(
@@ -33,7 +33,7 @@ def check_library(name: str) -> None:
 
 
 def find_python(environment: Environment) -> str:
-    """Return a Python that the environment's lock is for; raises `InstallError` without one."""
+    """Return a Python that the environment's lock is for. Raises `InstallError` without one."""
     candidates = [base_python()]
     for version in environment.pythons:
         found = shutil.which("python{}.{}".format(*version))

@@ -41,7 +41,7 @@ class OwnServers:
 
     @cached_property
     def by_name(self) -> dict[str, PostgresServer | RedisServer]:
-        """Those that we start."""
+        """Return the servers that we start, by name."""
         return {
             name: self._postgres() if name == POSTGRES else self._redis(name)
             for name, url in self._given.items()
@@ -59,33 +59,33 @@ class OwnServers:
         return urls
 
     def worker_redis_url(self) -> str:
-        """Return our GPU workers' URL of the dispatch Redis: their pool's user's if it is ours."""
+        """Return our workers' URL of the dispatch Redis, as their pool's user if it is ours."""
         dispatch = self._own_dispatch_redis()
         if dispatch is None:
             return str(self._given[DISPATCH_REDIS])
         return dispatch.url_of(redis_acl.worker_name(self._settings.pool))
 
     def rules(self) -> list[str]:
-        """Return the users' rules that our dispatch Redis is started with."""
+        """Return the ACL rules that our dispatch Redis is started with."""
         dispatch = self._own_dispatch_redis()
         return [] if dispatch is None else redis_acl.acl_file(dispatch.users).splitlines()
 
     def owner_database_url(self) -> str | None:
-        """Return what `migrate` signs in with: ours, or the one that was given."""
+        """Return the URL that `migrate` signs in with: ours, or the given one."""
         server = self.by_name.get(POSTGRES)
         if isinstance(server, PostgresServer):
             return server.owner_url
         return self._settings.owner_database_url
 
     def programs(self) -> list[Program]:
-        """Return how supervisord runs ours."""
+        """Return our servers as programs of supervisord."""
         return [
             server_program(name, server, Ports.variable(_setting(name)))
             for name, server in self.by_name.items()
         ]
 
     def wait(self, kind: type[PostgresServer] | type[RedisServer]) -> None:
-        """Wait until all of a kind answer; raises `ServiceError` if one does not in time."""
+        """Wait until all of a kind answer. Raises `ServiceError` if one does not in time."""
         for server in self.by_name.values():
             if isinstance(server, kind):
                 server.wait()
@@ -125,7 +125,7 @@ class OwnServers:
         )
 
     def _dispatch_users(self) -> tuple[redis_acl.RedisUser, ...]:
-        """Return the users; people's own workers join as the first one, by demo.env."""
+        """Return the users; workers started by hand sign in as the first one, by demo.env."""
         return (
             redis_acl.control_plane(self._password(DISPATCH_REDIS)),
             redis_acl.gateway(self._password("gateway_redis")),

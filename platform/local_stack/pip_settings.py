@@ -1,4 +1,4 @@
-"""What pip was told about package indexes, handed on to uv, which does not read pip's settings.
+"""pip's settings for package indexes, passed on to uv, which does not read them.
 
 Standard library only.
 """
@@ -63,5 +63,5 @@ def as_uv_options(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_there(link: str) -> bool:
-    """Return whether uv will take it: where pip passes over a missing folder, uv stops."""
+    """Return whether uv accepts a link: where pip skips a missing folder, uv stops."""
     return "://" in link or Path(link).expanduser().exists()

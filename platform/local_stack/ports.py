@@ -1,4 +1,4 @@
-"""Loopback ports: which are free, and who has the others."""
+"""Loopback ports: which are free, and which process holds the others."""
 
 import socket
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ PROC = Path("/proc")
 
 
 def check_free(programs: Iterable[Program]) -> None:
-    """Raise `ServiceError` if a program's port is taken, with who has it and what to set."""
+    """Raise `ServiceError` if a program's port is taken, with who holds it and what to set."""
     for program in programs:
         if program.port is None or is_free(program.port):
             continue

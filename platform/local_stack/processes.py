@@ -16,7 +16,7 @@ PROC = Path("/proc")
 
 
 def marker_environ(stack_id: str) -> dict[str, str]:
-    """Return what each process of a stack has in its environment."""
+    """Return the variables that mark each process of a stack."""
     return {MARKER: stack_id, "SPT_NOENV": "1"}
 
 
@@ -41,7 +41,7 @@ def belonging_to(stack_id: str, folders: Iterable[Path], proc: Path = PROC) -> l
 
 
 def end_all(stack_id: str, folders: Iterable[Path], grace_seconds: float = 10.0) -> list[int]:
-    """Send TERM, then KILL, until none is left; returns the ids of those there were.
+    """Send TERM, then KILL, until none is left; return the ids of those there were.
 
     Raises `RuntimeError` if one survives.
     """
@@ -71,7 +71,7 @@ def _is_zombie(process: Path) -> bool:
 
 
 def _ancestors(proc: Path) -> set[int]:
-    """Return us and our ancestors: a `make shell` bears the mark, and may run `make down`."""
+    """Return us and our ancestors: a `make shell` has the marker, and may run `make down`."""
     ours = set()
     pid = os.getpid()
     while pid > 1 and pid not in ours:

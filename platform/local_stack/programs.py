@@ -1,4 +1,4 @@
-"""What runs in a stack, as data: a command line, its environment, how it is stopped."""
+"""The programs of a stack, as data: a command line, its environment, how it is stopped."""
 
 import sys
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Program:
 
 
 def server_program(name: str, server: PostgresServer | RedisServer, port_variable: str) -> Program:
-    """Return how supervisord runs a server."""
+    """Return a server as a program of supervisord."""
     return Program(
         name=name,
         command=server.command,
@@ -62,7 +62,7 @@ def web_program(port: int) -> Program:
 
 
 def celery_programs(schedule_file: Path) -> list[Program]:
-    """Return the workers of periodic jobs and of webhooks, and the clock that asks for them."""
+    """Return the workers of periodic jobs and of webhooks, and the beat that schedules them."""
     celery = [sys.executable, "-m", "celery", "--app", "control_plane.celery"]
     worker = [*celery, "worker", "--concurrency", "1", "--loglevel", "INFO", "--without-gossip"]
     worker += ["--without-mingle", "--hostname", "local@penstock"]
@@ -88,7 +88,7 @@ def celery_programs(schedule_file: Path) -> list[Program]:
 
 
 def collector_program(root: Path) -> Program:
-    """Return what moves usage from the dispatch Redis to PostgreSQL."""
+    """Return the collector, which moves usage from the dispatch Redis to PostgreSQL."""
     manage = [sys.executable, str(root / "manage.py"), "collect_usage"]
     return Program(name="collector", command=guarded(manage))
 
@@ -106,7 +106,7 @@ def worker_programs(
 
     Its name is that of its slot, so a restarted worker fences the incarnation before it. It ends
     its engine's processes itself, in order. It signs in to the dispatch Redis as its pool's user,
-    and is not told the control plane's secrets.
+    and does not get the control plane's secrets.
     """
     programs = []
     for number, devices in enumerate(groups):

@@ -1,4 +1,4 @@
-"""Progress on standard output: one line that is written over. Standard library only."""
+"""Progress on standard output: one line that is overwritten. Standard library only."""
 
 import os
 import shutil
@@ -10,10 +10,10 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """Lines that stay, and what goes on at the moment.
+    """Lines that stay, and one for the current activity.
 
-    On a terminal what goes on is one line that is written over; elsewhere (a log, a pipe) it is a
-    line of its own at most every fifteen seconds. At the end of a `with` block it is removed.
+    On a terminal the activity is one line that is overwritten; elsewhere (a log, a pipe) it is a
+    new line at most every fifteen seconds. At the end of a `with` block it is removed.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -34,7 +34,7 @@ class Progress:
         self._write(f"{line}\n")
 
     def show(self, text: str) -> None:
-        """Replace what is said to go on."""
+        """Replace the line of the current activity."""
         now = time.monotonic()
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
@@ -47,7 +47,7 @@ class Progress:
             self._write(f"{text}\n")
 
     def clear(self) -> None:
-        """Remove what is said to go on, so that others can write."""
+        """Remove the line of the current activity, so that others can write."""
         if self._shown:
             self._shown = ""
             self._write(_CLEAR_LINE)

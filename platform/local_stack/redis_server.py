@@ -25,8 +25,8 @@ MINIMUM_REDIS = (7, 0)
 class RedisServer:
     """A Redis or Valkey server of our own, loopback only, that keeps nothing on disk.
 
-    Without `users` it has the default one alone, with the password; with users the first of them
-    is who `url` names, and the default one is off.
+    Without `users` it has only the default user, with the password; with users, `url` signs in as
+    the first of them, and the default one is off.
     """
 
     binary: Path
@@ -70,7 +70,7 @@ class RedisServer:
         self._config.write_text("\n".join(lines) + "\n")
 
     def wait(self, timeout_seconds: float = 20.0) -> None:
-        """Wait until it answers; raises `ServiceError` if it does not, or has another password."""
+        """Wait until it answers. Raises `ServiceError` if it does not, or has another password."""
         deadline = time.monotonic() + timeout_seconds
         with redis.Redis.from_url(self.url, socket_timeout=2) as client:
             while True:

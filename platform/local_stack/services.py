@@ -20,13 +20,13 @@ LOOPBACK = "127.0.0.1"
 
 
 class ServiceError(RuntimeError):
-    """A server that cannot be had or started; the message says in one sentence how to mend it."""
+    """A server cannot be found or started; the message is one sentence that says how to fix it."""
 
 
 def guarded(
     command: Sequence[str], *, user: "ServiceUser | None" = None, death_signal: str = "TERM"
 ) -> list[str]:
-    """Return the command line that runs `command` so that it ends with whoever started it."""
+    """Return the command line that runs `command` and ends it when its parent process ends."""
     options = ["--signal", death_signal]
     if user is not None:
         options += ["--user", f"{user.uid}:{user.gid}"]
@@ -86,5 +86,5 @@ def wheel_folder(name: str) -> Path | None:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of what a server said."""
+    """Return the first line of a server's output."""
     return text.strip().splitlines()[0] if text.strip() else "no reason given"

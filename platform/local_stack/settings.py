@@ -1,4 +1,4 @@
-"""What `make up` may be told, from the environment and an `.env` file in the checkout."""
+"""The settings of `make up`, from the environment and an `.env` file in the checkout."""
 
 import shutil
 import subprocess
@@ -28,7 +28,7 @@ class Ports:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
-        """Read the ports; raises `ServiceError` for what is none."""
+        """Read the ports. Raises `ServiceError` for a value that is no port."""
         return cls(**{each.name: _port(environ, each.name) for each in fields(cls)})
 
     @staticmethod
@@ -39,7 +39,7 @@ class Ports:
 
 @dataclass(frozen=True, kw_only=True)
 class StackSettings:
-    """A stack on one machine. A URL that is given means: use that server, start none."""
+    """A stack on one machine. A given URL means: use that server instead of starting one."""
 
     ports: Ports
     # PENSTOCK_DATABASE_URL, PENSTOCK_DISPATCH_REDIS_URL, PENSTOCK_REDIS_URL
@@ -63,7 +63,7 @@ class StackSettings:
 
     @classmethod
     def read(cls, root: Path, environ: Mapping[str, str]) -> Self:
-        """Read `environ` over the checkout's `.env`; raises `ServiceError` for what is wrong."""
+        """Read `environ` over the checkout's `.env`. Raises `ServiceError` for an invalid value."""
         dotenv = root / ".env"
         merged = (read_env_file(dotenv) if dotenv.exists() else {}) | dict(environ)
         merged = _with_files_read(merged)
@@ -81,7 +81,7 @@ class StackSettings:
 
 
 def _with_files_read(environ: Mapping[str, str]) -> dict[str, str]:
-    """Replace each PENSTOCK_..._FILE by what its file holds; what is not given we make ourselves.
+    """Replace each PENSTOCK_..._FILE by what its file holds.
 
     Raises `ServiceError` if a file cannot be read, or its variable is given as well.
     """

@@ -1,8 +1,8 @@
 """One whole Penstock on one machine: `make up` has one, a test run may have another.
 
-A stack is told by its `var` folder: secrets, logs, data and the supervisor's socket lie there, and
-every process of it bears the folder's mark. `up` repairs whatever it finds; `down` leaves nothing
-running, also when the supervisor was killed.
+A stack is identified by its `var` folder, which holds its secrets, logs, data and the supervisor's
+socket; the folder marks every process of the stack. `up` repairs whatever it finds; `down` leaves
+nothing running, also when the supervisor was killed.
 """
 
 import fcntl
@@ -72,12 +72,12 @@ class Stack:
 
     @property
     def demo_env_file(self) -> Path:
-        """Addresses, keys and the operator's account, for people and for further workers."""
+        """Return the file of addresses, keys and operator account, for people and workers."""
         return self.var / "demo.env"
 
     @property
     def env_file(self) -> Path:
-        """What the control plane was told, for manage.py."""
+        """Return the file of the control plane's settings, for manage.py."""
         return self.var / stack_env.NAME
 
     @property
@@ -86,7 +86,7 @@ class Stack:
 
     @cached_property
     def environ(self) -> dict[str, str]:
-        """What every service of the stack has in its environment."""
+        """Return the environment of every service of the stack."""
         secrets = {name: self._secrets[name] for name in credentials.OF_THE_CONTROL_PLANE}
         defaults = secrets | {
             "PENSTOCK_PUBLIC_URL": self.url,
@@ -112,7 +112,8 @@ class Stack:
 
     @cached_property
     def data_folder(self) -> Path:
-        """In `var`, or, for root, where PostgreSQL's unprivileged user can reach; recorded."""
+        """Return the folder of the servers' data: in `var` or, for root, where PostgreSQL's
+        unprivileged user can reach it. The choice is recorded."""
         if self._given_data_folder is not None:
             return self._given_data_folder
         record = self.var / "data-folder"
@@ -128,10 +129,11 @@ class Stack:
     # Up and down ---------------------------------------------------------------------------------
 
     def up(self, progress: Progress, engine: Environment | None = None) -> bool:
-        """Start or repair everything; returns whether anything had to be done.
+        """Start or repair everything; return whether anything had to be done.
 
         `engine` is the workers' environment, where another process may still be making it: workers
-        start once it is made. Raises `ServiceError`, and `InstallError` if nobody makes it.
+        start once it is made. Raises `ServiceError` if something does not start, and `InstallError`
+        if nobody makes `engine`.
         """
         with self._alone():
             if self._is_up() and (engine is None or engine.is_made(self.root)):
@@ -162,7 +164,8 @@ class Stack:
             return True
 
     def down(self, progress: Progress) -> bool:
-        """Stop everything, keep the data; returns whether anything ran."""
+        """Stop everything, keep the data; return whether anything ran. Raises `ServiceError` if
+        another `make up` or `make down` runs."""
         if not self.var.exists():
             return False
         with self._alone():
@@ -194,7 +197,7 @@ class Stack:
         )
 
     def _make_way(self, progress: Progress) -> None:
-        """Leave only what can be kept: a supervisor that runs with the same settings."""
+        """Stop everything, unless supervisord already runs with the same settings."""
         self._ready_file.unlink(missing_ok=True)
         if self.supervisor.is_running():
             if self._recorded_fingerprint() == self._fingerprint:
@@ -203,7 +206,7 @@ class Stack:
         self._stop(progress)
 
     def _start_servers(self, servers: list[Program], others: list[Program]) -> None:
-        """Start supervisord if it does not run, then the servers; returns when Redis answers."""
+        """Start supervisord if it does not run, then the servers; wait until Redis answers."""
         write_private_text(self._worker_redis_url_file, self._servers.worker_redis_url())
         if not self.supervisor.is_running():
             everything = [*servers, *others]
@@ -219,7 +222,7 @@ class Stack:
         self._servers.wait(RedisServer)
 
     def _start_workers(self, workers: list[Program], engine: Environment | None) -> None:
-        """Start those that do not run; stop them instead while their packages are replaced."""
+        """Start the workers that do not run, or stop them while their packages are replaced."""
         if engine is None or engine.is_made(self.root):
             self.supervisor.start_programs(workers)
         else:
@@ -266,7 +269,7 @@ class Stack:
         return self._servers.programs(), apps, workers
 
     def _facts(self) -> dict[str, str]:
-        """Return what demo.env says beside keys and accounts."""
+        """Return the values of demo.env other than keys and accounts."""
         return {
             "PENSTOCK_URL": self.url,
             "PENSTOCK_DISPATCH_REDIS_URL": self.environ["PENSTOCK_DISPATCH_REDIS_URL"],
@@ -280,12 +283,12 @@ class Stack:
 
     @property
     def _ready_file(self) -> Path:
-        """Present while a completion has come back and nothing was stopped since."""
+        """Return the file that exists from the first completion until anything is stopped."""
         return self.var / "run" / "ready"
 
     @property
     def _worker_redis_url_file(self) -> Path:
-        """A file, as the supervisor's configuration bears no secret."""
+        """Return the file of the workers' Redis URL, a secret: supervisord's settings hold none."""
         return self.var / "run" / "worker-redis-url"
 
     @property
@@ -294,7 +297,7 @@ class Stack:
 
     @cached_property
     def _fingerprint(self) -> str:
-        """Changes with everything that running processes were told at their start."""
+        """Return a hash of every setting that running processes were started with."""
         ours = {name: value for name, value in self.environ.items() if _is_told(name)}
         everything = [sorted(ours.items()), repr(self.settings.ports), self.settings.gpu_groups]
         everything.append(self._servers.rules())

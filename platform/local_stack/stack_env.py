@@ -1,7 +1,7 @@
-"""`var/stack.env`: what the control plane of `make up` was told, so that manage.py has it too.
+"""`var/stack.env`: the control plane settings of `make up`, so that manage.py has them too.
 
-They are used where the environment has none at all: an environment that is set, and be it in part,
-is never mixed with them.
+They are used only if the environment has none at all: one that sets any of them, even in part, is
+never mixed with these.
 """
 
 import logging
@@ -32,7 +32,7 @@ _CONNECT_SECONDS = 1.0
 
 
 def write(file: Path, environ: Mapping[str, str], owner_database_url: str) -> None:
-    """Keep what the control plane reads of `environ`, and with it who may migrate."""
+    """Write the control plane's settings in `environ`, and the URL of `migrate`, to `file`."""
     told = {**environ, "PENSTOCK_OWNER_DATABASE_URL": owner_database_url}
     write_private(file, {name: told[name] for name in VARIABLES if told.get(name)})
 
@@ -41,8 +41,8 @@ def write(file: Path, environ: Mapping[str, str], owner_database_url: str) -> No
 def local_stack(root: Path) -> Iterator[None]:
     """Run the block with the settings of the checkout's stack, unless the environment has some.
 
-    Says so on standard error, and exits with a sentence if the block fails while a server of the
-    stack is down.
+    Say so on standard error, and exit with a message if the block fails while a server of the stack
+    is down.
     """
     file = root / "var" / NAME
     is_for_checks = os.environ.get("DJANGO_SETTINGS_MODULE", SETTINGS_MODULE) != SETTINGS_MODULE
@@ -68,13 +68,13 @@ def local_stack(root: Path) -> Iterator[None]:
 
 
 def has_settings(environ: Mapping[str, str]) -> bool:
-    """Return whether an environment says anything to the control plane."""
+    """Return whether an environment has any setting of the control plane."""
     names = (*VARIABLES, *(f"{name}_FILE" for name in VARIABLES))
     return any(environ.get(name) for name in names)
 
 
 def servers_down(environ: Mapping[str, str]) -> list[str]:
-    """Return which servers of the settings take no connection, as `PostgreSQL at host:port`."""
+    """Return which servers of the settings accept no connection, as `PostgreSQL at host:port`."""
     down = []
     for variable, name in _SERVERS.items():
         place = urlsplit(environ[variable])

@@ -1,7 +1,7 @@
-"""supervisord (supervisord.org) as the one supervisor: its configuration, its start, its orders.
+"""supervisord (supervisord.org) as the one supervisor: its configuration, start and commands.
 
-Everything is asked over a UNIX socket that only we may open. Programs inherit supervisord's own
-environment, so the configuration file bears no secret.
+All commands go over a UNIX socket that only we may open. Programs inherit supervisord's own
+environment, so the configuration file holds no secret.
 """
 
 import os
@@ -27,7 +27,7 @@ _GONE = (OSError, ConnectionError)
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramState:
-    """What supervisord says of a program: RUNNING, STARTING, BACKOFF, STOPPED, EXITED, FATAL."""
+    """supervisord's state of a program: RUNNING, STARTING, BACKOFF, STOPPED, EXITED, FATAL."""
 
     name: str
     state: str
@@ -122,7 +122,7 @@ class Supervisor:
         }
 
     def start_programs(self, programs: Iterable[Program]) -> None:
-        """Start those that do not run, in order, without waiting; raises `ServiceError`."""
+        """Start those that do not run, in order. Raises `ServiceError` if one cannot start."""
         states = self.states()
         for program in programs:
             if program.name in states and states[program.name].is_down:
@@ -134,7 +134,7 @@ class Supervisor:
                     ) from fault
 
     def stop_programs(self, names: Iterable[str], timeout_seconds: float) -> None:
-        """Stop all at once; returns when they are down or the time is over."""
+        """Stop all at once; return when they are down or the time is over."""
         wanted = set(names)
         for name, state in self.states().items():
             if name in wanted and not state.is_down:
@@ -149,7 +149,7 @@ class Supervisor:
             time.sleep(0.1)
 
     def shut_down(self, timeout_seconds: float = 20.0) -> None:
-        """End supervisord itself; does nothing if it does not run."""
+        """End supervisord itself; do nothing if it does not run."""
         try:
             self._call("shutdown")
         except (*_GONE, Fault):

@@ -19,7 +19,7 @@ from local_stack.machine import base_python
 
 @dataclass(frozen=True, kw_only=True)
 class Uv:
-    """A uv, and the environment that it is run in, which may hold the passwords of indexes."""
+    """A uv and its environment variables, which may hold the passwords of indexes."""
 
     program: Path
     environ: Mapping[str, str] = field(repr=False)
@@ -30,7 +30,7 @@ class Uv:
 def obtain(root: Path) -> Uv:
     """Return the uv of the lock, fetched by pip if it is not there yet.
 
-    Raises `InstallError` where this Python has neither pip nor venv, or uv cannot be fetched.
+    Raises `InstallError` if this Python has neither pip nor venv, or uv cannot be fetched.
     """
     pinned = lock_files.excerpt((root / CONTROL_PLANE.lock).read_text(), "uv")
     version = pinned.split()[0].partition("==")[2]
@@ -54,7 +54,7 @@ def obtain(root: Path) -> Uv:
 
 
 def _fetch(pinned: str, folder: Path, log: Path) -> None:
-    """Install uv, alone, into a folder of its own; half of one is never left under its name."""
+    """Install uv, alone, into a folder of its own; a partial one never remains under its name."""
     half = folder.with_name(f"{folder.name}.fetching")
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)

@@ -45,7 +45,7 @@ def _public_workers(report: HealthReport) -> list[object]:
 
 
 def _curl(report: HealthReport) -> str:
-    """Return a line that works when pasted, once PENSTOCK_API_KEY holds a key. Never a real key."""
+    """Return a curl command that works once PENSTOCK_API_KEY holds a key. Never a real key."""
     public = [model for model in report.models if model.is_public]
     served = [model for model in public if model.is_served] or public
     model = served[0].policy.name if served else "<model>"

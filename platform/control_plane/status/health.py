@@ -73,7 +73,7 @@ class ModelState:
 
 @dataclass(frozen=True, kw_only=True)
 class HealthReport:
-    """All parts at one moment. Ready means that a request sent now would be answered by a model."""
+    """All parts at one moment. Ready means that a model would answer a request sent now."""
 
     parts: tuple[Part, ...]
     pools: tuple[PoolState, ...] = ()
@@ -85,7 +85,7 @@ class HealthReport:
 
 
 class Health:
-    """Checks the parts. Without `database_url` PostgreSQL is not one, as for a gateway alone."""
+    """Checks the parts: PostgreSQL only with a `database_url`, which a gateway alone has not."""
 
     def __init__(
         self,
