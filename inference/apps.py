@@ -53,7 +53,8 @@ class InferenceConfig(AppConfig):
 
 
 def _make_partitions_ahead(*, using: str, **_: Any) -> None:
-    """At the end of each `migrate`, so that a new deployment has somewhere to write."""
+    """Make partitions at the end of each `migrate`, so that a new deployment has somewhere to
+    write."""
     from inference.usage.partitions import is_partitioned, make_partitions_ahead
 
     if is_partitioned(using=using):

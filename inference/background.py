@@ -20,18 +20,18 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Runs something that ends by itself; an exception is logged."""
+        """Run something that ends by itself; an exception is logged."""
         self._keep(asyncio.create_task(_logged(work, name), name=name))
 
     def supervise(self, run: Callable[[], Awaitable[None]], *, name: str) -> None:
-        """Runs something that never ends by itself; starts it again, after a growing pause,
-        whenever it raises or returns."""
+        """Run something that never ends by itself; start it again, after a growing pause, whenever
+        it raises or returns."""
         self._keep(asyncio.create_task(_supervised(run, name), name=name))
 
     async def stop(self) -> None:
-        """Cancels what is left until all of it has ended. Once is not enough: Python 3.11's
-        `wait_for`, which redis-py sends with, swallows a cancellation that meets the end of what
-        it waits for, and a supervised task would go on for ever."""
+        """Cancel what is left until all of it has ended. Once is not enough: Python 3.11's
+        `wait_for`, which redis-py sends with, swallows a cancellation that meets the end of what it
+        waits for, and a supervised task would go on for ever."""
         while self._tasks:
             for task in self._tasks:
                 task.cancel()

@@ -40,7 +40,8 @@ NOTHING: Final = Charge(tokens=0, nanos=0)
 
 
 def prices_of(model: ModelPolicy, tier: TierPolicy, *, adapter: str = "", at_ms: int) -> Prices:
-    """What a request that arrives then is admitted at. What the model says nothing of is free."""
+    """Return what a request that arrives then is admitted at. What the model says nothing of is
+    free."""
     return tier_prices(
         model.prices,
         tier=tier.name,
@@ -60,8 +61,9 @@ def tier_prices(
     adapter: str,
     at_ms: int,
 ) -> Prices:
-    """The most specific price that holds: for adapter and tier, adapter, tier, all. The multiplier
-    is for prices that are not the tier's own; with a batch discount it comes to whole permille."""
+    """Return the most specific price that holds: for adapter and tier, adapter, tier, all. The
+    multiplier is for prices that are not the tier's own; with a batch discount it comes to whole
+    permille."""
     holding = [price for price in prices if price.holds(tier, adapter, at_ms)]
     if not holding:
         return FREE
@@ -73,7 +75,7 @@ def tier_prices(
 
 
 def worst_case(prompt_tokens: int, output_tokens: int, prices: Prices) -> Charge:
-    """What a request may cost at most: bounds or counts of all its prompts and choices."""
+    """Return what a request may cost at most: bounds or counts of all its prompts and choices."""
     highest_prompt = max(prices.prompt, prices.cached)
     picos = prompt_tokens * highest_prompt + output_tokens * prices.completion
     return Charge(tokens=prompt_tokens + output_tokens, nanos=_nanos(picos, prices))
@@ -88,7 +90,7 @@ def upper_bound(charges: Iterable[Charge]) -> Charge:
 
 
 def actual(outcome: Outcome, usage: TokenUsage, prices: Prices) -> Charge:
-    """What a request has cost, by its terminal record."""
+    """Return what a request has cost, by its terminal record."""
     if outcome in _NEVER_RUN:
         return NOTHING
     cached = min(usage.cached_tokens, usage.prompt_tokens)
@@ -101,7 +103,8 @@ def actual(outcome: Outcome, usage: TokenUsage, prices: Prices) -> Charge:
 
 
 def half_even(numerator: int, denominator: int) -> int:
-    """The quotient to the nearest whole number, halves to the even one; both are positive."""
+    """Return the quotient to the nearest whole number, halves to the even one; both are
+    positive."""
     quotient, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
     return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))

@@ -38,7 +38,7 @@ class InferenceError(Exception):
         self._code = code
 
     def to_wire(self) -> WireError:
-        """The error as it travels: the one form that doors render."""
+        """Return the error as it travels: the one form that doors render."""
         return WireError(
             status=self.status,
             message=self.message,
@@ -213,7 +213,7 @@ class Cancelled(InferenceError):
 
 
 def as_inference_error(error: Exception) -> InferenceError:
-    """What a caller is told of any failure; what is not its business is logged instead."""
+    """Return the error that the caller gets of any failure; internals are logged instead."""
     if isinstance(error, InferenceError):
         return error
     if isinstance(error, RedisError | OSError):

@@ -49,7 +49,7 @@ class Histogram:
 
     @classmethod
     def from_number(cls, number: Decimal | int | None) -> "Histogram":
-        """As PostgreSQL has it; None, a sum over no rows, is empty."""
+        """Read a histogram as PostgreSQL has it; None, a sum over no rows, is empty."""
         text = f"{Decimal(number or 0):f}"
         text = text.zfill(-(-len(text) // _DIGITS) * _DIGITS)
         last = len(text)
@@ -61,7 +61,7 @@ class Histogram:
         )
 
     def as_number(self) -> str:
-        """Text of the whole number, in scientific notation."""
+        """Return text of the whole number, in scientific notation."""
         return as_number(self.counts)
 
     def __add__(self, other: "Histogram") -> "Histogram":
@@ -84,7 +84,7 @@ class Histogram:
         return sum(self.counts.values())
 
     def quantile_ms(self, quantile: float) -> float | None:
-        """What this share of all is not above, by the nearest rank; None of nothing."""
+        """Return what this share of all is not above, by the nearest rank; None of nothing."""
         if not self.counts:
             return None
         rank = max(1, math.ceil(quantile * self.total))
@@ -97,7 +97,8 @@ class Histogram:
 
 
 def as_number(counts: Mapping[int, int]) -> str:
-    """Text of the number of a histogram with these counts by bucket, in scientific notation."""
+    """Return text of the number of a histogram with these counts by bucket, in scientific
+    notation."""
     if len(counts) == 1:
         ((bucket, count),) = counts.items()
         return f"{count}e{bucket * _DIGITS}"
@@ -109,7 +110,8 @@ def as_number(counts: Mapping[int, int]) -> str:
 
 
 def bucket_of(value_ms: float) -> int:
-    """Bucket i > 0 holds what is above LOWEST_MS * GROWTH^(i-1), up to GROWTH times that."""
+    """Return the bucket of a value: i > 0 holds what is above LOWEST_MS * GROWTH^(i-1), up to
+    GROWTH times that."""
     if value_ms <= LOWEST_MS:
         return 0
     bucket = math.ceil(math.log(value_ms / LOWEST_MS) / _LOG_GROWTH)
@@ -117,14 +119,14 @@ def bucket_of(value_ms: float) -> int:
 
 
 def value_of(bucket: int) -> float:
-    """What is at most `ERROR` off from everything in the bucket, in ms."""
+    """Return what is at most `ERROR` off from everything in the bucket, in ms."""
     if bucket == 0:
         return LOWEST_MS
     return float(2 * LOWEST_MS * GROWTH**bucket / (GROWTH + 1))
 
 
 def number_sql(milliseconds: str) -> str:
-    """SQL for the number of a histogram of one value, an expression that is not null."""
+    """Return SQL for the number of a histogram of one value, an expression that is not null."""
     steps = f"ceil(ln(greatest({milliseconds}, {LOWEST_MS}) / {LOWEST_MS}) / ln({GROWTH}))"
     bucket = f"least({BUCKETS - 1}, greatest(0, {steps}))::integer"
     return f"('1e' || {_DIGITS} * {bucket})::numeric"

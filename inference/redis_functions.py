@@ -38,7 +38,7 @@ LIBRARIES: Final = (ADMISSION, DISPATCH)
 
 
 def library_text(files: Sequence[str]) -> str:
-    """What Redis is given to load."""
+    """Return the text of a library that Redis loads."""
     folder = Path(__file__).parent
     return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
 
@@ -51,8 +51,8 @@ class FunctionLibrary:
         self._files = files
 
     async def load(self) -> bool:
-        """Puts the library into Redis, in place of an earlier one of the same name. False: this
-        user may not; the control plane does it."""
+        """Put the library into Redis, in place of an earlier one of the same name. False: this user
+        may not; the control plane does it."""
         try:
             await self._redis.function_load(library_text(self._files), replace=True)
         except NoPermissionError:
@@ -60,15 +60,16 @@ class FunctionLibrary:
         return True
 
     async def call(self, function: str, key: str, *arguments: str | bytes | int) -> Any:
-        """The function's answer. A Redis that restarted empty is given the library again, once;
-        where this user may not, the first error stands until the control plane has done it."""
+        """Return the function's answer. A Redis that restarted empty is given the library again,
+        once; where this user may not, the first error stands until the control plane has done
+        it."""
         return await self._call_reloading(lambda: self._redis.fcall(function, 1, key, *arguments))
 
     async def call_with(
         self, read: str, function: str, key: str, *arguments: str | bytes | int
     ) -> tuple[bytes | None, Any]:
-        """What the string at the key `read` is just before the function runs, and then the answer
-        of `call`; in one round trip."""
+        """Return what the string at the key `read` is just before the function runs, and then the
+        answer of `call`; in one round trip."""
 
         async def read_and_call() -> tuple[bytes | None, Any]:
             pipeline = self._redis.pipeline(transaction=False)
@@ -92,7 +93,7 @@ class FunctionLibrary:
         await self._call_reloading(send)
 
     async def _call_reloading(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Where the functions are missing, once more after they were brought back."""
+        """Call, and where the functions are missing call once more after they were loaded."""
         try:
             return await work()
         except ResponseError as error:

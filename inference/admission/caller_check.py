@@ -15,7 +15,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def bearer_token(authorization: str | None) -> str:
-    """The key of an Authorization header."""
+    """Return the key of an Authorization header."""
     scheme, _, token = (authorization or "").partition(" ")
     if not authorization or not token.strip():
         raise Unauthenticated(
@@ -77,8 +77,8 @@ def check_scope(caller: Caller, needed: Scope | None) -> None:
 def matching(
     digests: list[KeyDigest] | tuple[KeyDigest, ...], proofs: list[bytes]
 ) -> KeyDigest | None:
-    """The digest that a proof equals, of several the one that works longest. Compares all of them,
-    each in constant time."""
+    """Return the digest that a proof equals, of several the one that works longest. Compares all of
+    them, each in constant time."""
     found = [
         digest
         for digest in digests

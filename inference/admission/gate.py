@@ -88,7 +88,7 @@ class Admission:
         )
 
     async def start(self) -> None:
-        """Loads the functions, reads the snapshot's version and follows it from now on."""
+        """Load the functions, read the snapshot's version and follow it from now on."""
         try:
             await self._reservations.load_functions()
         except (RedisError, OSError) as error:
@@ -102,7 +102,7 @@ class Admission:
 
     @property
     def has_policy(self) -> bool:
-        """Whether there is a snapshot to check keys against."""
+        """Return whether there is a snapshot to check keys against."""
         return self._snapshot.version is not None
 
     # who ----------------------------------------------------------------------------------------
@@ -127,14 +127,14 @@ class Admission:
         return await self._check.refusal_of(caller)
 
     async def issue_ticket(self, caller: Caller) -> str:
-        """A word that stands for the caller once, within `TICKET_SECONDS`: browsers cannot set
-        headers on a websocket. Redis holds only its digest."""
+        """Return a token that stands for the caller once, within `TICKET_SECONDS`: browsers cannot
+        set headers on a websocket. Redis holds only its digest."""
         ticket = secrets.token_urlsafe(32)
         await self._redis.set(_ticket_key(ticket), codec.encode(caller), ex=TICKET_SECONDS)
         return ticket
 
     async def redeem_ticket(self, ticket: str, *, address: str | None, scope: Scope) -> Caller:
-        """Whom a ticket stood for; it is void from now on."""
+        """Return the caller that a ticket stood for; the ticket is spent."""
         data = await self._redis.getdel(_ticket_key(ticket))
         if not isinstance(data, bytes):
             raise Unauthenticated("This ticket is unknown, used or too old; ask for another.")
@@ -147,7 +147,7 @@ class Admission:
         return [model for model in models.values() if is_visible_to(model, caller)]
 
     async def model(self, name: str, caller: Caller) -> ModelPolicy:
-        """The model, if the caller may know of it."""
+        """Return the model, if the caller may know of it."""
         model = (await self._snapshot.models()).get(name)
         if model is None or not is_visible_to(model, caller):
             raise ModelNotFound(
@@ -170,8 +170,8 @@ class Admission:
         fallback: PoolTarget | None = None,
         is_retry: bool = False,
     ) -> Admitted:
-        """Counts the request against every limit of its key, project, tenant and tier, or raises
-        `LimitReached` and counts it against none. Raises `PolicyLost`, which may be waited out, in
+        """Count the request against every limit of its key, project, tenant and tier, or raise
+        `LimitReached` and count it against none. Raises `PolicyLost`, which may be waited out, in
         a Redis that has lost what is used. `fallback`: where else it may run; `is_retry`: an
         earlier try may have reserved it, its answer was lost."""
         limits, packed_limits = self._limits_of(caller)
@@ -205,13 +205,13 @@ class Admission:
         raise refusal(caller, statuses[refusing], charge, answer.wait_ms, headers)
 
     async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
-        """Reserves once more for a request that was admitted before Redis lost it: no limit
-        refuses, and the sliding minutes have begun anew."""
+        """Reserve once more for a request that was admitted before Redis lost it: no limit refuses,
+        and the sliding minutes have begun anew."""
         request = _reservation_request(caller, pool, admitted.charge, admitted.prices)
         await self._reservations.reserve(caller.tenant_id, request_id, request, _NO_LIMITS)
 
     async def wait_for_policy(self) -> None:
-        """Returns as soon as `has_policy`."""
+        """Wait until `has_policy`."""
         await self._snapshot.wait()
 
     async def is_policy_in_redis(self) -> bool:
@@ -227,7 +227,7 @@ class Admission:
         await self._reservations.settle(corrections)
 
     async def limit_statuses(self, caller: Caller) -> list[LimitStatus]:
-        """How the caller stands against each of its limits."""
+        """Return how the caller stands against each of its limits."""
         limits, packed_limits = self._limits_of(caller)
         key = caller.key
         now_ms, uses = await self._reservations.limit_usage(
@@ -239,7 +239,8 @@ class Admission:
         ]
 
     def _limits_of(self, caller: Caller) -> tuple[list[ScopedLimit], bytes]:
-        """Kept for as long as the key check gives out the same caller."""
+        """Return the caller's limits, packed; cached while the key check returns the same
+        caller."""
         kept = self._limits.get(id(caller))
         if kept is None or kept[0] is not caller:
             if len(self._limits) >= _LIMITS_KEPT:

@@ -34,7 +34,7 @@ class KeyActivity:
         self._background.supervise(self._flush_regularly, name="key-uses")
 
     async def stop(self) -> None:
-        """Tells the rest, if Redis is there to hear it."""
+        """Report the rest, if Redis is there to hear it."""
         await self._background.stop()
         try:
             await self.flush()
@@ -54,7 +54,7 @@ class KeyActivity:
         self._digests[public_id] = digests
 
     async def flush(self) -> None:
-        """Writes what has gathered; keeps it where that fails."""
+        """Write what has gathered; keep it where that fails."""
         uses, digests = dict(self._uses), dict(self._digests)
         if not uses and not digests:
             return

@@ -50,9 +50,9 @@ class ApiKeyCheck:
     async def authenticate(
         self, authorization: str | None, address: str | None, scope: Scope | None
     ) -> Caller:
-        """Who an Authorization header speaks for, if its key works from this address and has the
-        scope (None: any will do). Raises `Unauthenticated`, `Forbidden`, and `Unavailable` while
-        there is no snapshot to tell."""
+        """Return who an Authorization header speaks for, if its key works from this address and has
+        the scope (None: any will do). Raises `Unauthenticated`, `Forbidden`, and `Unavailable`
+        while there is no snapshot to tell."""
         key = bearer_token(authorization)
         fingerprint = hashlib.sha256(key.encode()).digest()
         version = self._snapshot.version
@@ -81,7 +81,7 @@ class ApiKeyCheck:
         return caller
 
     async def refusal_of(self, caller: Caller) -> InferenceError | None:
-        """Why what this caller has open has to end, if it has. A snapshot that is gone ends
+        """Return why the caller's open requests must end, or None. A snapshot that is gone ends
         nothing."""
         try:
             check_active(await self._current(caller))
@@ -114,7 +114,7 @@ class ApiKeyCheck:
         return await self._caller(public_id, row, proofs)
 
     def _proofs(self, key: str, public_id: str, row: ApiKeyPolicy | None) -> list[bytes]:
-        """Digests of the key, if one of them is on its row; else nothing."""
+        """Return the key's digests if one of them is on its row, else none."""
         digests = row.digests if row is not None else _NO_DIGESTS
         current = key_format.digest(key, self._pepper)
         if matching(digests, [current]) is not None:

@@ -93,7 +93,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
 
 
 def limits_of(caller: Caller) -> list[ScopedLimit]:
-    """Every limit that a request of this caller has to pass."""
+    """Return every limit that a request of this caller has to pass."""
     tier = caller.tenant.tier
     limits = [
         ScopedLimit(LimitScope.TIER, LimitName.REQUESTS_PER_MINUTE, tier.requests_per_minute),
@@ -113,8 +113,8 @@ def limits_of(caller: Caller) -> list[ScopedLimit]:
 
 
 def packed(limits: Sequence[ScopedLimit]) -> bytes:
-    """The limits as admission.lua takes them, in one list: of each its place in the use, its value
-    and 1 if it is hard."""
+    """Return the limits as admission.lua takes them, in one list: of each its place in the use, its
+    value and 1 if it is hard."""
     numbers: list[int] = []
     for limit in limits:
         place = _USE[limit.name] + _OWNERS[limit.scope]
@@ -126,15 +126,16 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def cost(name: LimitName, charge: Charge) -> int:
-    """What a request takes of a limit."""
+    """Return what a request takes of a limit."""
     if name in _OF_REQUESTS:
         return 1
     return charge.nanos if name in IN_NANOS else charge.tokens
 
 
 def rate_limit_headers(statuses: Sequence[LimitStatus], now_ms: int) -> Headers:
-    """OpenAI's `x-ratelimit-*`, of the scope with least left. The reset is when the limit is back
-    at its initial state; of the limit that refuses, when it has room for the request."""
+    """Return Return OpenAI's `x-ratelimit-*`, of the scope with least left. The reset is when the
+    limit is back at its initial state; of the limit that refuses, when it has room for the
+    request."""
     return (
         *_headers_of("requests", LimitName.REQUESTS_PER_MINUTE, statuses, now_ms),
         *_headers_of("tokens", LimitName.TOKENS_PER_MINUTE, statuses, now_ms),
@@ -157,7 +158,7 @@ def _headers_of(
 
 
 def duration(ms: int) -> str:
-    """As OpenAI writes it: 6ms, 1s, 2m3s."""
+    """Format a duration as OpenAI does: 6ms, 1s, 2m3s."""
     if ms < 1000:
         return f"{max(0, ms)}ms"
     minutes, seconds = divmod(math.ceil(ms / 1000), 60)
@@ -170,7 +171,7 @@ def duration(ms: int) -> str:
 def refusal(
     caller: Caller, status: LimitStatus, charge: Charge, wait_ms: int | None, headers: Headers
 ) -> LimitReached:
-    """The error of a request that a limit keeps out; `wait_ms` None: it can never fit."""
+    """Return the error of a request that a limit keeps out; `wait_ms` None: it can never fit."""
     limit = status.limit
     REFUSED.labels(limit.name.value, limit.scope.value).inc()
     if limit.name is LimitName.BALANCE:
@@ -215,8 +216,8 @@ def refusal(
 def _no_credit(
     caller: Caller, status: LimitStatus, charge: Charge, headers: Headers
 ) -> QuotaExhausted:
-    """Waiting helps only where open requests take less than they reserved, so clients that retry by
-    themselves are told not to."""
+    """Refuse for lack of credit. Waiting helps only where open requests take less than they
+    reserved, so clients that retry by themselves are told not to."""
     who = caller.tenant.name or "Your organisation"
     return QuotaExhausted(
         f"{who} has {dollars(status.remaining)} of credit left that no open request has "

@@ -38,7 +38,7 @@ class PolicySnapshot:
         self._models: dict[str, ModelPolicy] | None = None
 
     async def start(self) -> None:
-        """Reads the version and follows it from now on."""
+        """Read the version and follow it from now on."""
         try:
             await self._read_version()
         except (RedisError, OSError) as error:
@@ -50,11 +50,11 @@ class PolicySnapshot:
 
     @property
     def version(self) -> bytes | None:
-        """None while there is no snapshot."""
+        """Return the snapshot's version, None while there is none."""
         return self._version
 
     def require(self) -> bytes:
-        """The version; `PolicyUnavailable` while there is no snapshot."""
+        """Return the version. Raises `PolicyUnavailable` while there is no snapshot."""
         if self._version is None:
             error = PolicyLost if self._was_there else PolicyUnavailable
             raise error(
@@ -64,11 +64,11 @@ class PolicySnapshot:
         return self._version
 
     async def wait(self) -> None:
-        """Until there is a snapshot."""
+        """Wait until there is a snapshot."""
         await self._has_version.wait()
 
     async def is_in_redis(self) -> bool:
-        """Whether the snapshot is there at this moment, whatever is kept of it here."""
+        """Return whether the snapshot is there at this moment, whatever is kept of it here."""
         return bool(await self._redis.exists(keys.policy_version()))
 
     async def api_key(self, public_id: str) -> ApiKeyPolicy | None:
@@ -78,7 +78,7 @@ class PolicySnapshot:
         return await self._row(self._tenants, keys.policy_tenants(), tenant_id, codec.decode_tenant)
 
     async def models(self) -> dict[str, ModelPolicy]:
-        """Every served model by its name, in the order of names."""
+        """Return every served model by its name, in the order of names."""
         if self._models is not None:
             return self._models
         version = self.require()

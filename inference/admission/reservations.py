@@ -97,7 +97,7 @@ class Reservations:
     async def reserve(
         self, tenant_id: str, request_id: str, request: ReservationRequest, limits: bytes
     ) -> Answer:
-        """All limits, `packed`, are checked, then all taken, or nothing is. Repeating is free."""
+        """Check all limits, `packed`, then take all of them or none. Idempotent by request id."""
         await self._hint(tenant_id)
         answer = await self._functions.call(
             keys.FUNCTION_RESERVE,
@@ -115,9 +115,10 @@ class Reservations:
         *,
         is_retry: bool = False,
     ) -> Answer | None:
-        """As `reserve`. None, and nothing stays reserved, while Redis has not been given back what
-        the tenant has used by now; that is there as soon as the policy snapshot is. `is_retry`:
-        what an earlier try may have left, perhaps in such a Redis, counts for nothing."""
+        """Reserve as `reserve` does. Return None, with nothing reserved, while Redis has not been
+        given back what the tenant has used by now; that is there as soon as the policy snapshot is.
+        `is_retry`: what an earlier try may have left, perhaps in such a Redis, counts for
+        nothing."""
         nothing = Correction(tenant_id=tenant_id, request_id=request_id, charge=NOTHING)
         if is_retry:
             await self.settle([nothing])
@@ -148,18 +149,18 @@ class Reservations:
         )
 
     async def true_down(self, corrections: Iterable[Correction]) -> None:
-        """The reservations stay open, and become smaller; never larger."""
+        """Shrink reservations that stay open; they never grow."""
         await self._correct(keys.FUNCTION_TRUE_DOWN, corrections)
 
     async def settle(self, corrections: Iterable[Correction]) -> None:
-        """The reservations end; what is not there is fine."""
+        """End reservations; unknown ones are ignored."""
         await self._correct(keys.FUNCTION_SETTLE, corrections)
 
     async def limit_usage(
         self, tenant_id: str, key_id: str, project_id: str, limits: bytes
     ) -> tuple[int, list[tuple[int, int]]]:
-        """Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms it is
-        all free again (0: nothing is used, or nobody knows)."""
+        """Return Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms
+        it is all free again (0: nothing is used, or nobody knows)."""
         now_ms, *numbers = await self._functions.call(
             keys.FUNCTION_STANDING,
             keys.tenant_prefix(tenant_id),
@@ -186,7 +187,7 @@ class Reservations:
         )
 
     async def _hint(self, tenant_id: str) -> None:
-        """Tells the sweeper where to look."""
+        """Record for the sweeper where to look."""
         now = time.monotonic()
         if now - self._hinted_at.get(tenant_id, -_HINT_SECONDS) < _HINT_SECONDS:
             return
@@ -210,8 +211,8 @@ def _answer(numbers: list[int]) -> Answer:
 
 
 async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None = None) -> int:
-    """Settles reservations that outlived their request: a gateway died between two calls. Never
-    one whose request the pool still holds open. Returns how many it settled."""
+    """Settle reservations that outlived their request: a gateway died between two calls. Never one
+    whose request the pool still holds open. Return how many it settled."""
     reservations = Reservations(redis, clock=clock)
     oldest_ms = (clock() if clock else await _redis_ms(redis)) - age_ms
     swept = 0
@@ -240,8 +241,8 @@ async def _is_open(redis: Redis, request_id: str, targets: list[PoolTarget]) -> 
 
 
 async def _charge_on_record(redis: Redis, request_id: str, targets: list[PoolTarget]) -> Charge:
-    """What the request's terminal record says, as long as its pool remembers it; a request that
-    no pool knows was never run."""
+    """Return what the request's terminal record says, as long as its pool remembers it; a request
+    that no pool knows was never run."""
     for target in targets:
         record = await redis.hget(keys.pool_request(target.pool, request_id), "record")
         if isinstance(record, bytes):
@@ -256,7 +257,7 @@ async def _redis_ms(redis: Redis) -> int:
 
 
 def read_reservation(value: bytes) -> Reservation | None:
-    """None of what is none, as by another version."""
+    """Decode a reservation; None for bytes of another version."""
     try:
         return _decode(value)
     except msgspec.MsgspecError:

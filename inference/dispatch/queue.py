@@ -124,7 +124,7 @@ class Dispatch:
     async def enqueue(
         self, envelope: Envelope, *, max_queue_length: int, attempts: int = 0
     ) -> Enqueued:
-        """Hands the request to a free worker at once, else to its pool's queue. Of a queue of
+        """Hand the request to a free worker at once, else to its pool's queue. Of a queue of
         `max_queue_length` each tenant has its share: refused is who already fills it. `attempts`:
         how many the request had in a Redis that has lost it."""
         answer = await self._functions.call(
@@ -148,7 +148,7 @@ class Dispatch:
         raise codec.WireFormatError(f"expected an answer of enqueue, got: {answer!r}")
 
     async def forecast(self, pool: str, service_class: str, tenant_id: str) -> QueueForecast:
-        """What one more request of this tenant and class would find."""
+        """Return what one more request of this tenant and class would find."""
         position, wait_ms, waiting, length = await self._functions.call(
             keys.FUNCTION_OUTLOOK, keys.pool_prefix(pool), service_class, tenant_id
         )
@@ -165,8 +165,8 @@ class Dispatch:
         *,
         reason: RetryReason = "worker_lost",
     ) -> Requeued:
-        """Another attempt gets the request, with this envelope if one is given. A worker that still
-        holds it is told to stop."""
+        """Give the request to another attempt, with this envelope if one is given. A worker that
+        still holds it is told to stop."""
         answer = await self._functions.call(
             keys.FUNCTION_REQUEUE,
             keys.pool_prefix(pool),
@@ -175,25 +175,25 @@ class Dispatch:
         return Requeued(answer[0].decode())
 
     async def epoch(self, pool: str, candidate: str) -> str:
-        """What tells this Redis from one that has lost everything since."""
+        """Return what tells this Redis from one that has lost everything since."""
         answer = await self._functions.call(keys.FUNCTION_EPOCH, keys.pool_prefix(pool), candidate)
         return str(answer.decode())
 
     async def has_resynced(self, gateway_id: str) -> bool:
-        """Whether `note_resynced` was called in this Redis, since it lost everything."""
+        """Return whether `note_resynced` was called in this Redis, since it lost everything."""
         return bool(await self._redis.sismember(keys.gateways_resynced(), gateway_id))
 
     async def note_resynced(self, gateway_id: str) -> None:
-        """What the gateway's open requests may cost is reserved again, and what it ended is on
-        record: as far as it goes, others may be admitted."""
+        """Note that the gateway has reserved its open requests again and put on record what it
+        ended: as far as it is concerned, others may be admitted."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.sadd(keys.gateways_resynced(), gateway_id)
         pipeline.expire(keys.gateways_resynced(), _RESYNC_TTL_SECONDS)
         await pipeline.execute()
 
     async def cancel(self, pool: str, request_id: str) -> RequestState:
-        """Asks the worker to abort a running request; takes a queued one out of the queue, which
-        its caller then has to `finish`."""
+        """Ask the worker to abort a running request; take a queued one out of the queue, which its
+        caller then has to `finish`."""
         answer = await self._functions.call(
             keys.FUNCTION_CANCEL, keys.pool_prefix(pool), request_id
         )
@@ -202,9 +202,9 @@ class Dispatch:
     async def finish(
         self, entry: UsageEntry, *, is_dead_letter: bool = False, may_be_lost: bool = False
     ) -> bool:
-        """The one point of truth. False: another attempt, or somebody else, has ended it, or Redis
-        has lost the request; one that `may_be_lost` is put on record then. A dead letter is kept
-        for operators, with its payload."""
+        """Record the end of a request, once: the one point of truth. False: another attempt, or
+        somebody else, has ended it, or Redis has lost the request; one that `may_be_lost` is put on
+        record then. A dead letter is kept for operators, with its payload."""
         answer = await self._functions.call(
             keys.FUNCTION_FINISH,
             keys.pool_prefix(entry.pool),
@@ -215,7 +215,7 @@ class Dispatch:
         return bool(answer[0] == 1)
 
     async def record_of(self, pool: str, request_id: str) -> UsageEntry | None:
-        """How a request ended, as long as its pool remembers it."""
+        """Return how a request ended, as long as its pool remembers it."""
         record = await self._redis.hget(keys.pool_request(pool, request_id), "record")
         return codec.decode_usage_entry(record) if isinstance(record, bytes) else None
 
@@ -228,7 +228,7 @@ class Dispatch:
         limit: int = _REAP_LIMIT,
         gateway_id: str | None = None,
     ) -> list[Stranded]:
-        """What somebody has to end; with a gateway id, only that gateway's requests."""
+        """Return what somebody has to end; with a gateway id, only that gateway's requests."""
         rows = await self._functions.call(
             keys.FUNCTION_REAP,
             keys.pool_prefix(pool),
@@ -250,8 +250,8 @@ class Dispatch:
         ]
 
     async def end_unread(self, stranded: Stranded) -> bool:
-        """Finishes a request whose output nobody reads. What was delivered is unknown by now:
-        nothing is billed."""
+        """Finish a request whose output nobody reads. What was delivered is unknown by now: nothing
+        is billed."""
         was_queued = stranded.state is RequestState.QUEUED
         envelope = codec.decode_envelope(stranded.envelope)
         return await self.finish(
@@ -266,12 +266,13 @@ class Dispatch:
         )
 
     async def resumed_of(self, pool: str, request_id: str) -> int:
-        """How many tokens the next attempt would go on from, or the current one went on from."""
+        """Return how many tokens the next attempt would go on from, or the current one went on
+        from."""
         resumed = await self._redis.hget(keys.pool_request(pool, request_id), "resumed")
         return int(resumed or 0)
 
     async def states(self, pool: str, request_ids: list[str]) -> dict[str, RequestState]:
-        """What the pool knows of each of these requests."""
+        """Return what the pool knows of each of these requests."""
         pipeline = self._redis.pipeline(transaction=False)
         for request_id in request_ids:
             pipeline.hget(keys.pool_request(pool, request_id), "state")
@@ -281,7 +282,7 @@ class Dispatch:
         }
 
     async def worker_of(self, pool: str, request_id: str) -> str | None:
-        """The worker that had the request last, also after its end; None if none had it."""
+        """Return the worker that had the request last, also after its end; None if none had it."""
         worker_id = await self._redis.hget(keys.pool_request(pool, request_id), "worker")
         return worker_id.decode() if isinstance(worker_id, bytes) and worker_id else None
 
@@ -304,8 +305,8 @@ def usage_entry(
     ttft_ms: int | None = None,
     resumed: int = 0,
 ) -> UsageEntry:
-    """The terminal record of a request that no worker finished. What `resumed` tokens were to be
-    gone on from, and are not billed, is waste."""
+    """Return the terminal record of a request that no worker finished. What `resumed` tokens were
+    to be gone on from, and are not billed, is waste."""
     usage = usage or TokenUsage()
     wasted = max(0, resumed - usage.completion_tokens)
     return UsageEntry(
@@ -339,8 +340,8 @@ def usage_entry(
 
 
 async def end_abandoned(redis: Redis) -> int:
-    """Ends the requests whose gateway is gone and that no worker will end. For the sweeper;
-    returns how many it ended."""
+    """End the requests whose gateway is gone and that no worker will end. For the sweeper; returns
+    how many it ended."""
     dispatch = Dispatch(redis)
     ended = 0
     for pool in await _all_pools(redis):
@@ -358,7 +359,8 @@ async def end_abandoned(redis: Redis) -> int:
 
 
 async def _all_pools(redis: Redis) -> list[str]:
-    """Pools that workers registered for, and pools that models name but no worker ever served."""
+    """Return pools that workers registered for, and pools that models name but no worker ever
+    served."""
     pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
     models = cast(list[bytes], await redis.hvals(keys.policy_models()))
     return sorted(pools | {codec.decode_model(model).pool for model in models})

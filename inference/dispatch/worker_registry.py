@@ -34,12 +34,13 @@ class WorkerRegistry:
         self._cache: dict[str, tuple[float, tuple[PoolWorker, ...]]] = {}
 
     async def pools(self) -> list[str]:
-        """Every pool that a worker has ever registered for."""
+        """Return every pool that a worker has ever registered for."""
         members = await self._redis.smembers(keys.known_pools())
         return sorted(pool.decode() if isinstance(pool, bytes) else pool for pool in members)
 
     async def workers(self, pool: str) -> tuple[PoolWorker, ...]:
-        """The pool's workers, dead ones included until they are forgotten; up to a second old."""
+        """Return the pool's workers, dead ones included until they are forgotten; up to a second
+        old."""
         read_at, workers = self._cache.get(pool, (-CACHE_SECONDS, ()))
         now = time.monotonic()
         if now - read_at >= CACHE_SECONDS:
@@ -48,7 +49,7 @@ class WorkerRegistry:
         return workers
 
     async def is_ready(self, pool: str) -> bool:
-        """Whether a worker of the pool would take a request now."""
+        """Return whether a worker of the pool would take a request now."""
         return any(worker.is_ready for worker in await self.workers(pool))
 
     async def _read(self, pool: str) -> tuple[PoolWorker, ...]:

@@ -51,7 +51,7 @@ class Cancellations:
         self._background.spawn(self._tell_pool(request), name="cancel")
 
     async def _tell_pool(self, request: InflightRequest) -> None:
-        """Until the pool has heard it. A running request's end then comes from its worker."""
+        """Retry until the pool has heard it. A running request's end then comes from its worker."""
         envelope, pause = request.envelope, FIRST_PAUSE_SECONDS
         while request.is_open:
             try:

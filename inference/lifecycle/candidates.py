@@ -172,7 +172,7 @@ class CandidateBuilder:
 
 
 def _engine_priority(tier: TierPolicy) -> int:
-    """vLLM's priority, smaller runs first: by class, within one by the tier's."""
+    """Return vLLM's priority, smaller runs first: by class, within one by the tier's."""
     return _CLASSES.index(tier.service_class) * _PRIORITIES + tier.priority
 
 

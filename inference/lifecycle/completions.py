@@ -102,7 +102,7 @@ class Completions:
     # the life of the process --------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Comes up also while Redis is away: requests get 503 until it answers."""
+        """Start, also while Redis is away: requests get 503 until it answers."""
         try:
             await self.dispatch.load_functions()
         except (RedisError, OSError) as error:
@@ -112,7 +112,7 @@ class Completions:
         self.settlement.start()
 
     async def stop(self) -> None:
-        """Cancels what is still open, waits for its end within the drain time, and lets go."""
+        """Cancel what is still open, wait for its end within the drain time, and disconnect."""
         self._is_stopping = True
         await self.settlement.stop(drain_seconds=self._settings.drain_seconds)
         await self.admission.stop()
@@ -123,8 +123,8 @@ class Completions:
     async def forecasts(
         self, caller: Caller, models: list[ModelPolicy]
     ) -> dict[str, QueueForecast]:
-        """What one more request would find in each model's queue, by the model's name; of the
-        first `MAX_FORECASTS` pools only."""
+        """Return what one more request would find in each model's queue, by the model's name; of
+        the first `MAX_FORECASTS` pools only."""
         pools = list(dict.fromkeys(model.pool for model in models))[:MAX_FORECASTS]
         found = await asyncio.gather(
             *(
@@ -140,7 +140,7 @@ class Completions:
     async def begin(
         self, caller: Caller, request: InferenceRequest, *, request_id: str | None = None
     ) -> Generation:
-        """Admits and queues a request; raises an `InferenceError` if that may not be."""
+        """Admit and enqueue a request. Raises an `InferenceError` if it is refused."""
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
         until = time.monotonic() + caller.tier.max_queue_seconds
@@ -162,7 +162,7 @@ class Completions:
         return Generation(inflight, self.settlement.cancellations)
 
     async def _reserve(self, caller: Caller, candidates: Candidates, until: float) -> Admitted:
-        """Whichever of them it will be, it is covered."""
+        """Reserve what covers whichever candidate runs."""
         envelope, fallback = candidates.primary.envelope, candidates.fallback
         tries = itertools.count()
         try:

@@ -38,7 +38,8 @@ class Generation:
 
     @property
     def headers(self) -> Headers:
-        """What an HTTP answer tells of the caller's limits, and of what it did not ask for."""
+        """Return what an HTTP answer tells of the caller's limits, and of what it did not ask
+        for."""
         return self._request.admitted.headers + self._request.notice.headers
 
     async def next(self) -> Progress:

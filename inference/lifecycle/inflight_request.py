@@ -40,12 +40,12 @@ class InflightRequest:
 
     @property
     def is_running(self) -> bool:
-        """Whether a worker has it, as far as is known here."""
+        """Return whether a worker has it, as far as is known here."""
         return self.is_assigned or self.stream.has_begun
 
     @property
     def has_one_prompt(self) -> bool:
-        """Whether the count of a prompt is that of the whole request."""
+        """Return whether the count of a prompt is that of the whole request."""
         return self._bounds.is_one_prompt
 
     def move(self, candidate: Candidate, stream: TokenStream) -> None:

@@ -38,7 +38,7 @@ class InflightRequests:
 
     @property
     def pools(self) -> list[str]:
-        """Every one that a request of this gateway has gone to."""
+        """Return every pool that a request of this gateway has gone to."""
         return list(self._pools)
 
     def all(self) -> list[InflightRequest]:
@@ -91,7 +91,7 @@ class InflightRequests:
         )
 
     def _end(self, terminal: Terminal) -> None:
-        """The end has come, from a worker or from this gateway in its place."""
+        """Settle a request whose end has come, from a worker or from this gateway in its place."""
         ENDED.labels(terminal.outcome.value).inc()
         request = self._open.get(terminal.request_id)
         if request is not None:

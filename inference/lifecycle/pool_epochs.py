@@ -31,7 +31,7 @@ class PoolEpochs:
 
     @contextmanager
     def recovery_of(self, pool: str) -> Iterator[None]:
-        """Where the block raises, because Redis is lost once more, recovery is due again."""
+        """Mark a pool as recovering for the block. If it raises, recovery is due again."""
         try:
             yield
         except BaseException:

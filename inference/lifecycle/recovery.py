@@ -58,7 +58,7 @@ class Recovery:
         self._background = background
 
     async def resync(self, gateway_id: str) -> None:
-        """While there is no snapshot, once: put back whatever of this gateway has to be counted
+        """Put back, once while there is no snapshot, whatever of this gateway has to be counted
         before the next request is admitted, by any gateway."""
         if self._admission.has_policy or await self._dispatch.has_resynced(gateway_id):
             return
@@ -81,8 +81,8 @@ class Recovery:
             await self._enqueue_again(pool)
 
     async def _resync(self, pool: str) -> None:
-        """What is open is reserved, what may not have been collected is on record; both may be so
-        already."""
+        """Reserve again what is open and record again what may not have been collected.
+        Idempotent."""
         await self._reservations.restore(self._requests.in_pool(pool))
         await self._finisher.record_again(pool)
 
@@ -121,8 +121,8 @@ class Recovery:
         await asyncio.gather(*(self._enqueue(each) for each in requests))
 
     async def _enqueue(self, request: InflightRequest) -> None:
-        """As an attempt that none before was: a frame of an earlier one, which may be on its way,
-        is never taken for one of this. Nothing comes that this attempt is not told of."""
+        """Enqueue it as an attempt that none before was: a frame of an earlier one, which may be on
+        its way, is never taken for one of this. Nothing comes that this attempt is not told of."""
         stream, next_attempt = request.stream, 0
         attempts = stream.attempt + ATTEMPT_GAP
         stream.hold()

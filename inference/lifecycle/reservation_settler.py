@@ -85,7 +85,7 @@ class ReservationSettler:
                     self._to_settle.task_done()
 
     async def _true_down_all(self) -> None:
-        """What is lost here is only made up for at the end of the request."""
+        """True down what has gathered; what is lost here is made up for at the request's end."""
         while True:
             await asyncio.sleep(TRUE_DOWN_SECONDS)
             counted, self._to_true_down = self._to_true_down, {}

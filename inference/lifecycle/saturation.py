@@ -44,7 +44,7 @@ class Notice:
 
 
 def notice_of(answer: Enqueued, *, instead_of: str | None = None) -> Notice:
-    """Of a request that was taken."""
+    """Return the notice of a request that was accepted."""
     if isinstance(answer, Queued) and answer.is_relaxed:
         return Notice(relaxed_wait_ms=answer.wait_ms, instead_of=instead_of)
     return Notice(instead_of=instead_of)
@@ -53,7 +53,8 @@ def notice_of(answer: Enqueued, *, instead_of: str | None = None) -> Notice:
 def refusal(
     caller: Caller, model: str, answer: QueueFull | Saturated, *, because: str = ""
 ) -> InferenceError:
-    """The error of a request that was not taken. `because`: why no smaller model answers it."""
+    """Return the error of a request that was not taken. `because`: why no smaller model answers
+    it."""
     because = f" {because}" if because else ""
     if isinstance(answer, Saturated):
         return _saturated(caller, model, answer.wait_ms, because)

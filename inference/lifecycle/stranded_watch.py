@@ -102,7 +102,7 @@ class StrandedWatch:
                 await self._finisher.finish_as_recorded(request)
 
     async def _request_end(self, request: InflightRequest) -> None:
-        """Its last frames may be lost: the worker that sent them still has them for a while."""
+        """Ask the worker for its last frames, which it keeps for a while and may have been lost."""
         envelope, stream = request.envelope, request.stream
         worker_id = stream.worker_id or await self._dispatch.worker_of(
             envelope.pool, envelope.request_id

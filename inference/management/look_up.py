@@ -16,5 +16,5 @@ def model_named(name: str) -> ServedModel:
 
 
 def visible_to(names: list[str] | None) -> list[Tenant]:
-    """Nobody named means everybody."""
+    """Look up the tenants that are named; none means everybody."""
     return [tenant_named(name) for name in names or []]

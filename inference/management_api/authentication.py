@@ -40,7 +40,7 @@ def signed_in(request: Request) -> User | None:
 
 
 def check_csrf(request: Request) -> None:
-    """As Django does for pages: its middleware leaves DRF's views to do so themselves."""
+    """Check the CSRF token as Django does for pages: its middleware leaves that to DRF's views."""
     SessionAuthentication().enforce_csrf(request)
 
 

@@ -26,7 +26,7 @@ class Nothing(Fields):
 
 
 def check_content_type(request: Request) -> None:
-    """Before anything reads the body, as Django would if it were a form."""
+    """Check the content type before anything reads the body, as Django would if it were a form."""
     if not _has_body(request):
         return
     if request._request.content_type != "application/json":
@@ -72,7 +72,8 @@ def _has_body(request: Request) -> bool:
 
 
 def _decoded(data: bytes) -> Any:
-    """Stricter than Python's: no field twice, no NaN, no text that PostgreSQL cannot hold."""
+    """Decode JSON more strictly than Python does: no field twice, no NaN, no text that PostgreSQL
+    cannot hold."""
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_object, parse_constant=_refuse_constant
@@ -103,7 +104,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _check_texts(value: Any) -> None:
-    """No NUL, which PostgreSQL cannot hold, and no half of a surrogate pair, which is no text."""
+    """Refuse NUL, which PostgreSQL cannot hold, and half a surrogate pair, which is no text."""
     if isinstance(value, str):
         if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             raise InvalidRequest("A text holds a NUL or half of a surrogate pair.")

@@ -61,7 +61,7 @@ class ManagementView(APIView):
         return handler(**ids)
 
     def identify(self) -> None:
-        """Who asks, once the request is one that can be read."""
+        """Authenticate the caller, once the request can be read."""
         self.perform_content_negotiation(self.request)
         check_content_type(self.request)
         self.caller = authenticate(self.request)

@@ -108,7 +108,7 @@ class ServedModel(_InCatalogue):
         )
 
     def _tenant_ids(self) -> list[str] | None:
-        """Who may see the model and is served by its pool; None for everybody."""
+        """Return who may see the model and is served by its pool; None for everybody."""
         named = [{row.tenant_id for row in self.visibilities.all()}]
         named.append({row.tenant_id for row in self.pool.dedications.all()})
         named = [tenants for tenants in named if tenants]
@@ -156,7 +156,7 @@ class PoolTenant(_InCatalogue):
 
 
 def visible_models() -> Iterator[ModelPolicy]:
-    """The catalogue as the policy snapshot shows it."""
+    """Return the catalogue as the policy snapshot shows it."""
     prices = Price.objects.in_policy()
     enabled = ServedModel.objects.filter(is_enabled=True).select_related("pool")
     for model in enabled.prefetch_related("visibilities", "pool__dedications"):
@@ -164,7 +164,7 @@ def visible_models() -> Iterator[ModelPolicy]:
 
 
 def models_visible_to(tenant_id: uuid.UUID) -> list[ModelPolicy]:
-    """Those of the catalogue that a tenant may know of."""
+    """Return those of the catalogue that a tenant may know of."""
     # Behind its walls a tenant sees no other's visibility: a model for another would look as if it
     # were for everybody.
     with operator_scope("model catalogue"):

@@ -30,8 +30,8 @@ class WorkerManager(models.Manager["Worker"]):
         self.filter(last_seen_at__lt=now - RETENTION).delete()
 
     def _lived(self, rows: Iterable["Worker"], now: datetime) -> dict[str, int]:
-        """By pool, for how many ms its workers have lived since they were last seen. A gap that is
-        longer than a lease and a copy counts as no more than that: nobody saw it."""
+        """Return by pool for how many ms its workers have lived since they were last seen. A gap
+        that is longer than a lease and a copy counts as no more than that: nobody saw it."""
         by_id = {row.worker_id: row for row in rows}
         seen = dict(
             self.select_for_update()
@@ -79,14 +79,14 @@ class Worker(models.Model):
         return self.worker_id
 
     def is_live(self, now: datetime | None = None) -> bool:
-        """Whether it held its lease when the registry was last copied."""
+        """Return whether it held its lease when the registry was last copied."""
         return self.last_seen_at > (now or timezone.now()) - SEEN_RECENTLY
 
 
 class GatewayManager(models.Manager["Gateway"]):
     @transaction.atomic
     def sync(self, live: Iterable[str], now: datetime | None = None) -> None:
-        """These run, and no others."""
+        """Record which gateways run; no others do."""
         now = now or timezone.now()
         rows = [Gateway(gateway_id=gateway_id, last_seen_at=now) for gateway_id in live]
         self.bulk_create(

@@ -20,8 +20,8 @@ ID_TOLERANCE: Final = timedelta(minutes=5)
 
 class UsageQuerySet(models.QuerySet["UsageRecord"]):
     def arrived_between(self, begin: datetime, end: datetime) -> "models.QuerySet[UsageRecord]":
-        """Of what arrived from `begin` on and before `end`. Only the partitions that may hold it
-        are read."""
+        """Filter what arrived from `begin` on and before `end`. Only the partitions that may hold
+        it are read."""
         return self.filter(
             arrived_at__gte=begin,
             arrived_at__lt=end,
@@ -30,7 +30,7 @@ class UsageQuerySet(models.QuerySet["UsageRecord"]):
         )
 
     def of_tenant(self, tenant_id: uuid.UUID) -> "Iterator[UsageRecord]":
-        """All of them, oldest first, a page at a time."""
+        """Return all of them, oldest first, a page at a time."""
         records = self.filter(tenant_id=tenant_id).order_by("arrived_at", "request_id")
         return records.iterator(chunk_size=2000)
 
@@ -147,7 +147,7 @@ class WastedAttempt(models.Model):
 
 
 def wasted_attempts_of(tenant_id: uuid.UUID) -> Iterator[WastedAttempt]:
-    """All of a tenant's, oldest first, a page at a time."""
+    """Return all of a tenant's, oldest first, a page at a time."""
     attempts = WastedAttempt.objects.filter(tenant_id=tenant_id)
     return attempts.order_by("request_id", "attempt").iterator(chunk_size=2000)
 
@@ -201,5 +201,5 @@ class UsageQuarantine(models.Model):
 
 
 def _ms(moment: datetime) -> int:
-    """Unix milliseconds that an id can hold."""
+    """Return Unix milliseconds, clamped to what an id can hold."""
     return max(0, min(int(moment.timestamp() * 1000), (1 << 48) - 1))

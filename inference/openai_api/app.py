@@ -78,7 +78,7 @@ class OpenAIApi:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The method of every address that there is."""
+        """Return the method of every address that there is."""
         addresses = {path: method for path, (method, _) in self._routes.items()}
         return addresses | {f"{_MODELS}/<model>": "GET"}
 
@@ -192,7 +192,8 @@ class _Exchange:
         await send_part(self.send, body, is_last=is_last)
 
     async def fail(self, error: Any) -> None:
-        """A status while that is still possible, else an error event and the end."""
+        """Answer with a status while that is still possible, else with an error event and the
+        end."""
         headers = self.headers
         if isinstance(error, InferenceError):
             headers = headers or error.headers
@@ -218,7 +219,7 @@ class _Ended(Exception):
 
 
 async def _stream(exchange: _Exchange, generation: Generation) -> None:
-    """Chunks as they come, all that has gathered in one send. What comes first decides whether
+    """Send chunks as they come, all that has gathered in one send. What comes first decides whether
     the answer is a stream or an error status."""
     while True:
         progress = await generation.next()
@@ -236,7 +237,7 @@ async def _stream(exchange: _Exchange, generation: Generation) -> None:
 
 
 def client_address(scope: Any) -> str | None:
-    """The peer's, or what a trusted proxy said it is: the server sees to that."""
+    """Return the peer's address, or the one that a trusted proxy named; the edge decides."""
     client = scope.get("client")
     return client[0] if client else None
 

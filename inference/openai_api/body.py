@@ -13,7 +13,7 @@ class ClientGone(Exception):
 
 
 async def read_body(scope: Any, receive: Any, *, max_bytes: int) -> bytes:
-    """The whole body. One that says it is too large is refused before any of it is read."""
+    """Return the whole body. One that says it is too large is refused before any of it is read."""
     headers = dict(scope["headers"])
     if headers.get(b"content-encoding", b"identity") != b"identity":
         raise InvalidRequest("The body must not be compressed; leave content-encoding away.")

@@ -222,7 +222,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def parse_chat(data: bytes) -> InferenceRequest:
-    """The validated request; raises `InvalidRequest`."""
+    """Return the validated request. Raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
     refuse_unsupported(body, _REFUSED)
     clear_fields(body, _INERT)
@@ -287,8 +287,8 @@ def _checked_text_bytes(message: Message, index: int) -> int:
 
 
 def _prompt_bound(body: ChatBody) -> int:
-    """All that a template may render, in tokens at most: the messages with names, ids, tool calls
-    and reasoning, tools, documents, and arguments of the template."""
+    """Return all that a template may render, in tokens at most: the messages with names, ids, tool
+    calls and reasoning, tools, documents, and arguments of the template."""
     total = 0
     for message in body.messages:
         if type(message.content) is str and not isinstance(message, AssistantMessage):

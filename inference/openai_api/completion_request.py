@@ -50,7 +50,7 @@ _decoder: Final = msgspec.json.Decoder(CompletionBody)
 
 
 def parse_completion(data: bytes) -> InferenceRequest:
-    """The validated request; raises `InvalidRequest`."""
+    """Return the validated request. Raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
     refuse_unsupported(body, _REFUSED)
     clear_fields(body, INERT)
@@ -94,7 +94,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
 
 
 def _prompts(prompt: str | list[Any]) -> list[Any]:
-    """The prompts, one item each: text, or a list of token ids."""
+    """Return the prompts, one item each: text, or a list of token ids."""
     if isinstance(prompt, str):
         prompts: list[Any] = [prompt]
     elif prompt and all(isinstance(item, int) for item in prompt):

@@ -22,7 +22,7 @@ class Gateway:
 
 
 def create_gateway(settings: GatewaySettings) -> Gateway:
-    """Connects to nothing yet; may be called at import."""
+    """Create the gateway. Opens no connection yet, so it may be called at import."""
     completions = Completions(settings)
     return Gateway(
         settings=settings,

@@ -20,8 +20,8 @@ def limits_json(
     statuses: Iterable[LimitStatus],
     forecasts: Mapping[str, QueueForecast],
 ) -> dict[str, Any]:
-    """Everything that bounds the caller, and what it would wait for. Times are Unix seconds, as
-    OpenAI has them; a wait is null where nobody can tell."""
+    """Return everything that bounds the caller, and what it would wait for. Times are Unix seconds,
+    as OpenAI has them; a wait is null where nobody can tell."""
     key, tenant = caller.key, caller.tenant
     names = [model.name for model in models]
     return {
@@ -49,8 +49,8 @@ def limits_json(
 
 
 def _queue_json(model: str, forecast: QueueForecast) -> dict[str, Any]:
-    """What one more request would find; position 0 need not wait. `waiting` are the tenant's own:
-    how many others there are is not its business."""
+    """Return what one more request would find; position 0 need not wait. `waiting` are the tenant's
+    own: how many others there are is not its business."""
     return {
         "object": "queue",
         "model": model,

@@ -33,8 +33,8 @@ _EXPECTED_AT: Final = (
 
 
 def max_tokens_in(text: str) -> int:
-    """A token has a byte or more of a text in UTF-8, or of its composed form, which some tokenizers
-    make first and which can be longer."""
+    """Return the most tokens that a text can have: a token covers a byte or more of it in UTF-8, or
+    of its composed form, which some tokenizers make first and which can be longer."""
     if text.isascii():
         return len(text)
     length = len(text.encode())
@@ -44,7 +44,8 @@ def max_tokens_in(text: str) -> int:
 
 
 def decode(data: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
-    """The struct, or `InvalidRequest` that names the field, what it takes and what it got."""
+    """Return the struct. Raises `InvalidRequest`, which names the field, what it takes and what it
+    got."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -56,7 +57,8 @@ def decode(data: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
 
 
 def encode(value: Any, param: str | None = None) -> bytes:
-    """JSON for the engine. A number that JSON could name but no engine can take is refused."""
+    """Encode JSON for the engine. A number that JSON could name but no engine can take is
+    refused."""
     try:
         return msgspec.json.encode(value)
     except (OverflowError, UnicodeEncodeError, ValueError, RecursionError) as error:
@@ -64,7 +66,7 @@ def encode(value: Any, param: str | None = None) -> bytes:
 
 
 def as_invalid_request(text: str, data: bytes) -> InvalidRequest:
-    """What msgspec said of these bytes, as the API says it."""
+    """Return what msgspec said of these bytes, as the API says it."""
     match = _AT_PATH.match(text)
     what, path = (match["what"], match["path"].removesuffix("[...]")) if match else (text, "")
     if named := _NAMED.search(what):
@@ -89,7 +91,8 @@ def as_invalid_request(text: str, data: bytes) -> InvalidRequest:
 
 
 def _value_at(path: str, data: bytes) -> str | None:
-    """The value that stands there, cut short. Only on the way to a refusal, so it may cost."""
+    """Return the value that stands there, cut short. Only on the way to a refusal, so it may
+    cost."""
     try:
         value: Any = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError):

@@ -22,7 +22,7 @@ _STREAM_HEADERS: Final[Headers] = [
 
 
 def error_json(error: WireError) -> bytes:
-    """OpenAI's error envelope; where a limit refuses, `penstock` says which, for machines."""
+    """Render OpenAI's error envelope; where a limit refuses, `penstock` names it for programs."""
     body: dict[str, Any] = {
         "message": error.message,
         "type": error.type,
@@ -39,7 +39,8 @@ def event(data: bytes) -> bytes:
 
 
 def events(chunks: Iterable[bytes]) -> bytes:
-    """Chunks, which are JSON without line breaks, as server-sent events in one piece of bytes."""
+    """Return chunks, which are JSON without line breaks, as server-sent events in one piece of
+    bytes."""
     return b"data: " + b"\n\ndata: ".join(chunks) + b"\n\n"
 
 
@@ -80,7 +81,7 @@ async def send_error(
 
 
 def retry_headers(error: WireError) -> Headers:
-    """Both forms that OpenAI's clients read, and whether to retry at all."""
+    """Return both forms that OpenAI's clients read, and whether to retry at all."""
     headers: Headers = []
     if error.retry_after_seconds is not None:
         seconds = error.retry_after_seconds

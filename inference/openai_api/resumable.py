@@ -66,7 +66,8 @@ _HARMLESS: Final[dict[str, Any]] = {
 
 
 def is_resumable(body: SamplingFields, *, choices: int) -> bool:
-    """Of a validated body. `choices` counts the outputs over all its prompts."""
+    """Return whether another worker may resume a validated body. `choices` counts the outputs over
+    all its prompts."""
     if choices != 1 or (body.seed is not None and body.temperature != 0):
         return False
     for name in _to_look_at(type(body)):

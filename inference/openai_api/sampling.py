@@ -197,7 +197,7 @@ REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
 def refuse_unsupported(
     body: msgspec.Struct, refused: dict[str, tuple[tuple[Any, ...], str]]
 ) -> None:
-    """Raises for a field whose meaning would be lost; clears those that ask for nothing."""
+    """Raise for a field whose meaning would be lost; clear those that ask for nothing."""
     for name, (harmless, reason) in refused.items():
         value = getattr(body, name)
         if value is None:
@@ -210,13 +210,13 @@ def refuse_unsupported(
 
 
 def clear_fields(body: msgspec.Struct, names: tuple[str, ...]) -> None:
-    """Clears fields that are taken but mean nothing to the engine."""
+    """Clear fields that are taken but mean nothing to the engine."""
     for name in names:
         setattr(body, name, None)
 
 
 def check_sampling(body: SamplingFields, output_tokens: int | None, output_param: str) -> None:
-    """What one field says about another."""
+    """Check fields against one another. Raises `InvalidRequest`."""
     if body.stream_options is not None:
         if not body.stream:
             raise InvalidRequest(

@@ -46,8 +46,8 @@ class _Used:
 
 
 def rebuild_budgets(redis: Redis, now: datetime | None = None) -> int:
-    """Adds what is on record to the counters of day and month, and what the ledger says was ever
-    spent to the balance; returns for how many tenants. Runs in an `operator_scope`. Safe to repeat:
+    """Add what is on record to the counters of day and month, and what the ledger says was ever
+    spent to the balance; return for how many tenants. Runs in an `operator_scope`. Safe to repeat:
     a tenant is done once."""
     now = (now or timezone.now()).astimezone(UTC)
     counters: dict[str, _Counters] = defaultdict(lambda: defaultdict(int))
@@ -92,7 +92,8 @@ def _add(counters: _Counters, used: _Used, now: datetime) -> None:
 
 
 def _raise_spend(redis: Redis, tenant_id: str, nanos: int) -> None:
-    """As `penstock_raise_spend` does, which a Redis that has just lost everything may not have."""
+    """Raise spend as `penstock_raise_spend` does, which a Redis that has just lost everything may
+    not have."""
     balance = keys.tenant_balance(tenant_id)
     settled = cast(bytes | None, redis.hget(balance, "settled"))
     if int(settled or 0) < nanos:
@@ -100,7 +101,7 @@ def _raise_spend(redis: Redis, tenant_id: str, nanos: int) -> None:
 
 
 def _write(redis: Redis, tenant_id: str, counters: _Counters) -> bool:
-    """All of a tenant's counters or none. False: they were written before."""
+    """Write all of a tenant's counters or none. False: they were written before."""
     mark = keys.tenant_restored(tenant_id)
     if redis.exists(mark):
         return False

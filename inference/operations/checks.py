@@ -70,7 +70,7 @@ _SOURCES: Final = ("records", "hourly rollups", "daily rollups", "ledger")
 
 
 def sum_problems() -> Iterator[str]:
-    """Records, rollups and ledger differ for a tenant, model and day."""
+    """Find tenants, models and days for which records, rollups and ledger differ."""
     pairs = [
         (name, source)
         for name in COUNTERS
@@ -108,7 +108,7 @@ def sum_problems() -> Iterator[str]:
 
 
 def attempt_problems(now: datetime | None = None) -> Iterator[str]:
-    """An attempt was wasted of a request that never ended, or that had ended before it began."""
+    """Find wasted attempts of requests that never ended, or had ended before they began."""
     for row in _rows(
         """
         SELECT waste.request_id, waste.attempt, record.attempt AS ended_by, record.outcome
@@ -150,7 +150,7 @@ ORDER BY life.pool, life.worker_id
 
 
 def token_counter_problems() -> Iterator[str]:
-    """An engine counted other tokens than the attempts of its worker have reported."""
+    """Find engines that counted other tokens than their workers' attempts reported."""
     # Of an earlier life some records may be gone with their month.
     first = min(months_present(), default=month_of(timezone.now()))
     for row in _rows(_BY_LIFE, {"from": datetime(first.year, first.month, 1, tzinfo=UTC)}):
@@ -204,8 +204,8 @@ ORDER BY request_id
 
 
 def generated_problems(now: datetime | None = None) -> Iterator[str]:
-    """The attempts of a request generated other tokens than are billed and wasted of it. Tokens of
-    an attempt that may have died with its worker are not known."""
+    """Find requests whose attempts generated other tokens than are billed and wasted.
+    Tokens of an attempt that may have died with its worker are not known."""
     bounds = {
         "gap": ATTEMPT_GAP,
         "remembered": (now or timezone.now()) - RETENTION + _UNSEEN,
@@ -219,7 +219,7 @@ def generated_problems(now: datetime | None = None) -> Iterator[str]:
 
 
 def partition_problems(now: datetime | None = None) -> Iterator[str]:
-    """A month that is here, or comes next, has nowhere to go."""
+    """Find a current or next month without a partition."""
     this_month = month_of(now or timezone.now())
     for month in sorted({this_month, months_later(this_month, 1)} - months_present()):
         yield (
@@ -229,7 +229,7 @@ def partition_problems(now: datetime | None = None) -> Iterator[str]:
 
 
 def quarantine_problems() -> Iterator[str]:
-    """Usage that nobody is charged for until a person has looked at it."""
+    """Find usage in quarantine: nobody is charged for it until somebody looks at it."""
     reasons = Counter(UsageQuarantine.objects.values_list("reason", flat=True))
     for reason, count in reasons.most_common():
         yield (
@@ -239,7 +239,7 @@ def quarantine_problems() -> Iterator[str]:
 
 
 def open_request_problems() -> Iterator[str]:
-    """A request is on record as ended and open in its pool all the same."""
+    """Find requests that are on record as ended and still open in their pool."""
     with dispatch_redis() as redis:
         before_ms = _redis_ms(redis) - _RESOLVED_AFTER_MS
         for pool in sorted(redis.smembers(keys.known_pools())):
@@ -250,7 +250,7 @@ def open_request_problems() -> Iterator[str]:
 
 
 def reservation_problems() -> Iterator[str]:
-    """A reservation has outlived its request, and no sweeper has settled it, or can read it."""
+    """Find reservations that outlived their request and that no sweeper settled or can read."""
     with dispatch_redis() as redis:
         before_ms = _redis_ms(redis) - _RESOLVED_AFTER_MS
         for tenant in sorted(redis.smembers(keys.tenants_with_reservations())):

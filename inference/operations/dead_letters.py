@@ -52,7 +52,7 @@ class Letter:
         return datetime.fromtimestamp(self.record.finished_at_ms / 1000, UTC)
 
     def facts(self) -> DeadLetterFacts:
-        """What may be told of it."""
+        """Return what operators may see of it."""
         record = self.record
         return DeadLetterFacts(
             request_id=record.request_id,
@@ -66,25 +66,25 @@ class Letter:
 
 
 def kept_letters(redis: Redis) -> list[Letter]:
-    """Those of every pool, the latest first."""
+    """Return those of every pool, the latest first."""
     pools = cast("set[bytes]", redis.smembers(keys.known_pools()))
     found = [letter for pool in pools for letter in _of_pool(redis, pool.decode())]
     return sorted(found, key=lambda letter: letter.died_at, reverse=True)
 
 
 def letter_of(redis: Redis, request_id: str) -> Letter | None:
-    """That of one request, if it is kept."""
+    """Return the dead letter of one request, or None."""
     found = (letter for letter in kept_letters(redis) if letter.request_id == request_id)
     return next(found, None)
 
 
 def discard(redis: Redis, letter: Letter) -> bool:
-    """Deletes it with its payload; False if somebody has before."""
+    """Delete it with its payload; False if somebody has before."""
     return bool(redis.xdel(keys.pool_dead_letters(letter.pool), letter.entry_id))
 
 
 async def run_again(redis_url: str, letter: Letter) -> Terminal:
-    """Runs the request once more and answers how that ended. Raises `Unavailable` if its pool's
+    """Run the request once more and return how that ended. Raises `Unavailable` if its pool's
     queue is full."""
     async with (
         connect_async(redis_url, socket_timeout=10) as redis,
@@ -127,7 +127,7 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
 
 
 async def _end(dispatch: Dispatch, envelope: Envelope, stranded: Stranded) -> Terminal | None:
-    """What no worker will end: held by a dead one, or taken by none in time."""
+    """Return what no worker will end: held by a dead one, or taken by none in time."""
     outcome, code = Outcome.EXPIRED, "queue_timeout"
     if stranded.state is RequestState.RUNNING:
         answer = await dispatch.requeue(envelope.pool, envelope.request_id, stranded.attempt)

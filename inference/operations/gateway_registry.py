@@ -8,8 +8,8 @@ from gpu_workers.protocol import keys
 
 
 def live_gateways(redis: Redis) -> list[str] | None:
-    """Their ids; forgets those whose heartbeat has ended. None: Redis has lost everything, and not
-    all of them may have found it again."""
+    """Return the ids of live gateways and forget those whose heartbeat has ended. None: Redis has
+    lost everything, and not all of them may have found it again."""
     known = sorted(
         each.decode() for each in cast(set[bytes], redis.smembers(keys.known_gateways()))
     )

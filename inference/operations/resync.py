@@ -76,6 +76,6 @@ def _members(redis: Redis, key: str) -> set[str]:
 
 
 def _seconds_since_loss(redis: Redis) -> float:
-    """Since this was first asked of this Redis, by whichever process."""
+    """Return the seconds since any process first asked this of this Redis."""
     redis.set(keys.policy_lost_at(), str(time.time()), nx=True, ex=600)
     return time.time() - float(cast(bytes, redis.get(keys.policy_lost_at())))

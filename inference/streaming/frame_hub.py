@@ -47,7 +47,7 @@ class FrameHub:
         self._background.supervise(self._read, name="frame-hub")
 
     async def stop(self) -> None:
-        """Ends the reader; the heartbeat goes too, so that workers abort what is left at once."""
+        """End the reader; the heartbeat goes too, so that workers abort what is left at once."""
         await self._background.stop()
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(keys.gateway_heartbeat(self.gateway_id))
@@ -68,7 +68,7 @@ class FrameHub:
         on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
     ) -> TokenStream:
-        """A stream for a request that is about to be enqueued; kept until `close`."""
+        """Open a stream for a request that is about to be enqueued; kept until `close`."""
         stream = TokenStream(
             request_id,
             on_end,
@@ -86,7 +86,7 @@ class FrameHub:
         OPEN.set(len(self._streams))
 
     async def request_resend(self, pool: str, worker_id: str, stream: TokenStream) -> None:
-        """Has the worker send the stream's frames again, from the next one on."""
+        """Have the worker send the stream's frames again, from the next one on."""
         resend = Resend(
             request_id=stream.request_id, attempt=stream.attempt, from_seq=stream.next_seq
         )

@@ -18,8 +18,8 @@ class Replay:
         self._is_due = bool(token_ids)
 
     def covers(self, delta: Delta) -> bool:
-        """Whether all that the frame says has been taken before. Raises `StreamBroken` if the
-        attempt goes on from anything else."""
+        """Return whether all that the frame says has been taken before. Raises `StreamBroken` if
+        the attempt goes on from anything else."""
         count = len(self._token_ids)
         if self._is_due and delta.token_ids:
             if delta.token_ids != self._token_ids or delta.completion_tokens != count:

@@ -23,7 +23,7 @@ class Stalled(OSError):
 
 
 async def send_unless_stalled(send: Any, seconds: float, message: Any) -> None:
-    """An ASGI `send`, which waits while the server's buffer of the connection is full. Raises
+    """Send as ASGI does, which waits while the server's buffer of the connection is full. Raises
     `Stalled` when the client has not taken one byte in this time.
 
     uvicorn waits before it writes, so what was interrupted there may be sent again.
@@ -51,8 +51,8 @@ async def send_unless_stalled(send: Any, seconds: float, message: Any) -> None:
 
 
 def _unread_bytes(transport: Any) -> int:
-    """What the client has not taken in yet: in the server's buffer, and in the kernel's, which
-    takes more only when a good part of it is free."""
+    """Return what the client has not taken in yet: in the server's buffer, and in the kernel's,
+    which takes more only when a good part of it is free."""
     if transport is None:
         return _UNKNOWN
     unread = int(transport.get_write_buffer_size())

@@ -111,27 +111,27 @@ class TokenStream:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any output of the request has come."""
+        """Return whether any output of the request has come."""
         return self.first_frame_at is not None
 
     @property
     def is_broken(self) -> bool:
-        """Whether the output cannot be given whole any more."""
+        """Return whether the output cannot be given whole any more."""
         return self._broken is not None
 
     @property
     def can_resume(self) -> bool:
-        """Whether another attempt can go on where this one is."""
+        """Return whether another attempt can go on where this one is."""
         known = self._keeps_token_ids and len(self.token_ids) == self.completion_tokens
         return not self.is_broken and (known or not self.completion_tokens)
 
     @property
     def next_seq(self) -> int:
-        """The number of the frame that has to come next in this attempt."""
+        """Return the number of the frame that has to come next in this attempt."""
         return self._next_seq
 
     async def next(self) -> Progress:
-        """Waits for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
+        """Wait for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
         where the output cannot be given whole; what came before the break has been given."""
         while not (self._chunks or self._terminal or self._broken or self._is_silent):
             self._waiter = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ class TokenStream:
         return Progress(chunks, None if self._broken else self._terminal)
 
     def feed(self, frame: Frame, worker_id: str) -> None:
-        """Takes a frame in; never blocks."""
+        """Accept a frame. Never blocks."""
         if self._held is not None:
             self._held.append((frame, worker_id))
             return
@@ -168,11 +168,11 @@ class TokenStream:
             self._accept(held)
 
     def hold(self) -> None:
-        """Takes in nothing until `release`: what has come is being told to another worker."""
+        """Hold frames back until `release`: what has come is being sent to another worker."""
         self._held = self._held or []
 
     def release(self, attempt: int = 0) -> None:
-        """Takes in what has been held back, as far as it is of this attempt or a later one."""
+        """Feed what was held back, as far as it is of this attempt or a later one."""
         held, self._held = self._held or [], None
         if attempt > self.attempt:
             self._begin_attempt(attempt)
@@ -180,7 +180,7 @@ class TokenStream:
             self.feed(frame, worker_id)
 
     def end(self, terminal: Terminal) -> None:
-        """Nothing comes after this. Told once to the owner, whether or not somebody reads."""
+        """End the stream: nothing comes after this. The owner hears it once, read or not."""
         if self._terminal is not None:
             return
         self._reorder.flush()
@@ -190,7 +190,7 @@ class TokenStream:
         self._wake()
 
     def break_off(self, error: InferenceError) -> None:
-        """Gives the reader this error once it has read what is there; the end is still awaited."""
+        """Give the reader this error once it has read what is there; the end is still awaited."""
         if self._broken is None:
             self._broken = error
             self._wake()
@@ -213,8 +213,8 @@ class TokenStream:
         self._reorder.put(frame)
 
     def _give_gap_up(self) -> None:
-        """Nobody has what is missing. Another worker may make it again, unless the end has come
-        behind it; otherwise what came counts, and the reader is told."""
+        """Give up a gap that nobody can fill. Another worker may make it again, unless the end has
+        come behind it; otherwise what came counts, and the reader is told."""
         held = self._reorder.flush()
         if self.can_resume and not any(isinstance(frame, Terminal) for frame in held):
             self.hold()

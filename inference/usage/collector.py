@@ -52,7 +52,7 @@ MAX_BACKOFF_SECONDS: Final = 5.0
 
 
 def run_collectors(stop: threading.Event) -> None:
-    """Some beside each other, each with a connection of its own, until told to stop: while
+    """Run several collectors, each with a connection of its own, until told to stop: while
     PostgreSQL records a batch of one, another reads the next. Raises what ends any of them."""
     with (
         dispatch_redis() as redis,
@@ -111,8 +111,8 @@ class UsageCollector:
         return total
 
     def has_ingested(self, *, within_seconds: float) -> bool:
-        """Whether what is in the streams by now has left them within that time, whatever comes
-        meanwhile."""
+        """Return whether what is in the streams by now has left them within that time, whatever
+        comes meanwhile."""
         waiting = {pool: last for pool in self.pools() if (last := self._newest(pool))}
         until = time.monotonic() + within_seconds
         while waiting := {pool: last for pool, last in waiting.items() if self._has(pool, last)}:
@@ -129,12 +129,12 @@ class UsageCollector:
         return bool(self._redis.xrange(keys.pool_usage(pool), max=until, count=1))
 
     def has_backlog(self) -> bool:
-        """Whether any stream holds an entry: each leaves it only after its commit."""
+        """Return whether any stream holds an entry: each leaves it only after its commit."""
         return any(self._redis.xlen(keys.pool_usage(pool)) for pool in self.pools())
 
     def pools(self) -> list[str]:
-        """Pools that a worker registered for, and those of models that no worker ever served:
-        their requests expire, and that is on record too."""
+        """Return pools that a worker registered for, and those of models that no worker ever
+        served: their requests expire, and that is on record too."""
         pools = cast(set[bytes], self._redis.smembers(keys.known_pools()))
         models = cast(list[bytes], self._redis.hvals(keys.policy_models()))
         return sorted(
@@ -146,8 +146,8 @@ class UsageCollector:
         return sum(self._collect(pool) for pool in self.pools())
 
     def _collect(self, pool: str) -> int:
-        """One batch of what this consumer read before and could not record, what a dead one left,
-        or what is new."""
+        """Return one batch of what this consumer read before and could not record, what a dead one
+        left, or what is new."""
         self._ensure_group(pool)
         pages = [self._take_over(pool) or self._read(pool, since=">")]
         while len(pages[-1]) == PAGE and len(pages) < PAGES_OF_A_BATCH:
@@ -223,7 +223,7 @@ class UsageCollector:
                 self._redis.xgroup_delconsumer(stream, keys.USAGE_CONSUMER_GROUP, consumer["name"])
 
     def _forget_connections(self) -> None:
-        """A Redis that came back empty has no groups; a broken connection is no use."""
+        """Forget groups and connections: a Redis that came back empty has none of them."""
         self._groups.clear()
         self._last_claim.clear()
         connection.close()
@@ -233,7 +233,7 @@ _Row = tuple[bytes, dict[bytes, bytes] | None]
 
 
 def _streams(answer: object) -> list[tuple[bytes, list[_Row]]]:
-    """RESP2 answers with a list of streams, RESP3 with a map of them."""
+    """Read the streams of an answer: RESP2 gives a list, RESP3 a map."""
     if isinstance(answer, dict):
         return [(name, pages[0] if pages else []) for name, pages in answer.items()]
     return list(answer) if isinstance(answer, list) else []
@@ -263,10 +263,10 @@ def _origin(fields: dict[bytes, bytes] | None) -> str:
 
 
 def is_all_usage_posted() -> bool:
-    """Whether all usage that was sent to Redis so far is in the ledger: it has left its stream, as
-    an entry does only after its commit, and none is in quarantine, whence it may yet be billed.
-    Read the ledger afterwards. What an outbox alone holds is not seen. Needs the `operator_scope`.
-    """
+    """Return whether all usage that was sent to Redis so far is in the ledger: it has left its
+    stream, as an entry does only after its commit, and none is in quarantine, whence it may yet be
+    billed. Read the ledger afterwards. What an outbox alone holds is not seen. Needs the
+    `operator_scope`."""
     with dispatch_redis() as redis:
         if not UsageCollector(redis).has_ingested(within_seconds=POSTING_TIMEOUT_SECONDS):
             return False
@@ -274,5 +274,5 @@ def is_all_usage_posted() -> bool:
 
 
 def dispatch_redis() -> Redis:
-    """A client for a collector, which reads without blocking."""
+    """Open a client for a collector, which reads without blocking."""
     return connect(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10)

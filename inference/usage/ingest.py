@@ -47,7 +47,7 @@ class _Table:
         self._key = key
 
     def insert_of(self, read: Iterable[Read]) -> tuple[list[Row], list[Refused]]:
-        """The rows of this table among all that were read. Answers those that were not there
+        """Return the rows of this table among all that were read. Return those that were not there
         before, and those that the table cannot hold."""
         # In one order, so that collectors that insert the same rows wait, and none for ever.
         own = sorted((each for each in read if isinstance(each[1], self.row)), key=_key)
@@ -98,7 +98,7 @@ _WASTE: Final = _Table(WastedAttempt, WasteRow, ["request_id", "attempt"])
 
 
 def record_entries(entries: Iterable[StreamEntry]) -> None:
-    """Entries to rows, in one transaction; those that cannot be are quarantined in it."""
+    """Record entries as rows in one transaction; invalid ones are quarantined in it."""
     with operator_scope("usage collector"):
         refused = sorted(ingest(entries), key=lambda each: each.entry.stream_id)
         UsageQuarantine.objects.bulk_create(map(_quarantined, refused), ignore_conflicts=True)
@@ -112,14 +112,15 @@ def record_entries(entries: Iterable[StreamEntry]) -> None:
 
 
 def ingest(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
-    """Records, charges and sums up what can be, within an operator's scope; answers the rest."""
+    """Record, charge and sum up what can be, in an operator's scope; return the rest."""
     return _ingest_or_split(list(entries), now or record_time())
 
 
 def _ingest_or_split(entries: Sequence[StreamEntry], now: datetime) -> list[Refused]:
-    """The last resort: whatever one entry breaks, the others are ingested. What is wrong with the
-    database is raised, as it is wrong for all of them and passes. So is a deadlock, which two that
-    ingest halves may come to: tenants are in order within a half only."""
+    """Ingest entries by halves, the last resort: whatever one entry breaks, the others are
+    ingested. What is wrong with the database is raised, as it is wrong for all of them and passes.
+    So is a deadlock, which two that ingest halves may come to: tenants are in order within a half
+    only."""
     try:
         with transaction.atomic():
             return _ingest_batch(entries, now)
@@ -134,7 +135,7 @@ def _ingest_or_split(entries: Sequence[StreamEntry], now: datetime) -> list[Refu
 
 
 def _unforeseen(error: Exception) -> str:
-    """What was raised, and where; not its message, which may quote the entry."""
+    """Return what was raised, and where; not its message, which may quote the entry."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"unforeseen {type(error).__name__} in {place.name}, line {place.lineno}"
 
@@ -151,7 +152,7 @@ def _ingest_batch(entries: Iterable[StreamEntry], now: datetime) -> list[Refused
 
 
 def _of_known_keys(read: list[Read]) -> tuple[list[Read], list[Refused]]:
-    """A key proves its project and tenant: no entry is charged to another's."""
+    """Check that a key proves its project and tenant: no entry is charged to another's."""
     with connection.cursor() as cursor:
         cursor.execute(_OWNERS, [list({row.api_key_id for _entry, row in read})])
         owners = {api_key: (project, tenant) for api_key, project, tenant in cursor.fetchall()}
@@ -172,7 +173,7 @@ SELECT id::text, project_id::text, tenant_id::text FROM tenants_apikey WHERE id 
 
 
 def _make_missing_partitions(read: list[Read]) -> None:
-    """Those of entries that come long after their month, as from an outbox."""
+    """Make partitions for entries that come long after their month, as from an outbox."""
     hours = {int(row.request_id[:8], 16) for _, row in read if isinstance(row, RecordRow)}
     # The first 32 bits of an id count 65,536 ms: no month ends within, but for its last minute.
     edges = {edge for hour in hours for edge in (hour << 16, (hour << 16) + 0xFFFF)}
@@ -183,7 +184,7 @@ def _make_missing_partitions(read: list[Read]) -> None:
 
 
 def _charges(records: Iterable[Row]) -> list[UsageCharge]:
-    """Summed by tenant, model and day of arrival (UTC)."""
+    """Sum charges by tenant, model and day of arrival (UTC)."""
     sums: defaultdict[tuple[str, str, date], list[int]] = defaultdict(lambda: [0, 0])
     for row in records:
         if isinstance(row, RecordRow) and row.cost_nanos:

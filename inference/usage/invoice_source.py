@@ -78,9 +78,9 @@ class RolledUpUsage:
     def attainment(
         self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
     ) -> Iterable[Attainment]:
-        """The time to first token of each request that had one; the 95th percentile of each
-        request's inter-token latency; of uptime, each hour's share of requests that did not fail,
-        an hour without any counting as up."""
+        """Return the time to first token of each request that had one, and the 95th percentile of
+        each request's inter-token latency; of uptime, each hour's share of requests that did not
+        fail, an hour without any counting as up."""
         first, end = start_of(period), end_of(period)
         hours = (end - first).total_seconds() / 3600
         down = {
@@ -113,7 +113,7 @@ class RolledUpUsage:
 
 
 def records_behind(wanted: UsageFilter) -> QuerySet[UsageRecord]:
-    """Exactly the records that a line of an invoice is the sum of."""
+    """Return exactly the records that a line of an invoice sums up."""
     found = UsageRecord.objects.arrived_between(wanted.first, wanted.end).filter(
         tenant=wanted.tenant_id,
         project=wanted.project_id,

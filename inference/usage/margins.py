@@ -25,13 +25,13 @@ class Margin:
 
     @property
     def cost_nanos_per_1k_tokens(self) -> int | None:
-        """None where nothing was used: there is nothing to divide the cost among."""
+        """Return the cost of 1,000 tokens in nano-dollars, None where none were used."""
         return self.cost_nanos * 1000 // self.tokens if self.tokens else None
 
 
 def margins(first: date, last: date) -> list[Margin]:
-    """Of every pool that was used, or cost something, on these days, both included. Runs in an
-    `operator_scope`."""
+    """Return the margin of every pool that was used or cost something on these days, both included.
+    Runs in an `operator_scope`."""
     begin = datetime.combine(first, time.min, UTC)
     end = datetime.combine(last, time.min, UTC) + timedelta(days=1)
     used = {

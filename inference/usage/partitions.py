@@ -14,7 +14,8 @@ MONTHS_BACK: Final = 12
 
 
 def make_partitions_ahead(*, now: datetime | None = None, using: str = DEFAULT_DB_ALIAS) -> int:
-    """Those of this month and the next three; returns how many were missing. For operators."""
+    """Make the partitions of this month and the next three; return how many were missing. For
+    operators."""
     this_month = month_of(now or timezone.now())
     return make_partitions(
         (months_later(this_month, ahead) for ahead in range(MONTHS_AHEAD + 1)), using=using
@@ -22,7 +23,7 @@ def make_partitions_ahead(*, now: datetime | None = None, using: str = DEFAULT_D
 
 
 def make_partitions(months: Iterable[date], *, using: str = DEFAULT_DB_ALIAS) -> int:
-    """Those of these months; returns how many were missing. For operators."""
+    """Make the partitions of these months; return how many were missing. For operators."""
     with connections[using].cursor() as cursor:
         made = 0
         for month in sorted(months):
@@ -32,7 +33,7 @@ def make_partitions(months: Iterable[date], *, using: str = DEFAULT_DB_ALIAS) ->
 
 
 def months_present(*, using: str = DEFAULT_DB_ALIAS) -> set[date]:
-    """The months that have a partition."""
+    """Return the months that have a partition."""
     with connections[using].cursor() as cursor:
         cursor.execute(
             "SELECT to_date(right(relname, 7), 'YYYY\"m\"MM') FROM pg_class"
@@ -43,18 +44,18 @@ def months_present(*, using: str = DEFAULT_DB_ALIAS) -> set[date]:
 
 
 def is_partitioned(*, using: str = DEFAULT_DB_ALIAS) -> bool:
-    """False before the migration that does it."""
+    """Return whether the table is partitioned yet."""
     with connections[using].cursor() as cursor:
         cursor.execute("SELECT to_regproc('penstock_make_usage_partition') IS NOT NULL")
         return bool(cursor.fetchone()[0])
 
 
 def month_of(moment: datetime) -> date:
-    """The first day of its month, in UTC."""
+    """Return the first day of its month, in UTC."""
     return moment.astimezone(UTC).date().replace(day=1)
 
 
 def months_later(month: date, count: int) -> date:
-    """A first of month so many months later, or earlier."""
+    """Return the first of the month so many months later, or earlier."""
     years, month_index = divmod(month.year * 12 + month.month - 1 + count, 12)
     return date(years, month_index + 1, 1)

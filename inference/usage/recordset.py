@@ -11,13 +11,13 @@ _encoder = msgspec.json.Encoder()
 
 
 def as_json(rows: Iterable[Any]) -> str:
-    """The parameter: objects whose fields are columns."""
+    """Return the parameter: objects whose fields are columns."""
     return _encoder.encode(list(rows)).decode()
 
 
 def recordset(model: type[models.Model], columns: Sequence[str]) -> str:
-    """What to select from: a table of one parameter, with these columns of the model's, named
-    `given`. A value that its column cannot hold fails the statement."""
+    """Return what to select from: a table of one parameter, with these columns of the model's,
+    named `given`. A value that its column cannot hold fails the statement."""
     types = ", ".join(
         f'"{column}" {model._meta.get_field(column).db_type(connection)}' for column in columns
     )

@@ -62,7 +62,7 @@ class UsageQuery:
 
 
 def aggregate(query: UsageQuery, *, with_latencies: bool) -> "models.QuerySet[Any, Any]":
-    """A row for each group, of its columns, `COUNTERS` and, if wanted, `HISTOGRAMS`."""
+    """Return a row for each group, of its columns, `COUNTERS` and, if wanted, `HISTOGRAMS`."""
     histograms = HISTOGRAMS if with_latencies else ()
     groups: models.QuerySet[Any, Any] = (
         query.rows()
@@ -81,7 +81,7 @@ def total_cost_nanos(query: UsageQuery) -> int:
 
 
 def dollars(nanos: int) -> str:
-    """Exact, as a decimal number."""
+    """Format nano-dollars as exact decimal dollars."""
     return f"{Decimal(nanos) / _NANOS_PER_DOLLAR:.9f}"
 
 
@@ -91,7 +91,7 @@ def counts(row: Mapping[str, Any], names: Iterable[str] = COUNTERS) -> dict[str,
 
 
 def quantiles(histogram: Histogram) -> dict[str, float | None]:
-    """In ms, to three digits: the error of a histogram is larger."""
+    """Return quantiles in ms, to three digits: the error of a histogram is larger."""
     return {
         name: None if (value := histogram.quantile_ms(quantile)) is None else float(f"{value:.3g}")
         for name, quantile in QUANTILES.items()

@@ -77,7 +77,7 @@ class PriceBook:
     def prices(
         self, *, model: str, adapter: str, tier: str, service_class: str, at: datetime
     ) -> Prices:
-        """What a request is to be charged at that arrived then."""
+        """Return what a request is to be charged at that arrived then."""
         at_ms = (at - _EPOCH) // timedelta(milliseconds=1)
         return tier_prices(
             self._holding(model, tier, adapter, at_ms),
@@ -89,8 +89,8 @@ class PriceBook:
         )
 
     def _holding(self, model: str, tier: str, adapter: str, at_ms: int) -> list[PricePolicy]:
-        """The corrections that cover the moment, of each place the newest, and the prices of the
-        places that none covers."""
+        """Return the corrections that cover the moment, of each place the newest, and the prices of
+        the places that none covers."""
         holding: dict[tuple[str, str], PricePolicy] = {}
         for price in (*self._corrections[model], *self._prices[model]):
             if price.holds(tier, adapter, at_ms):
@@ -106,7 +106,8 @@ class PriceBook:
 
 
 def adjustments(tenant_id: uuid.UUID, first: date, last: date, book: PriceBook) -> list[Adjustment]:
-    """What is still to be adjusted of a tenant's usage of these days (UTC), both included."""
+    """Return what is still to be adjusted of a tenant's usage of these days (UTC), both
+    included."""
     rated: defaultdict[tuple[str, date], int] = defaultdict(int)
     for row in _records(tenant_id, first, last):
         usage = TokenUsage(
@@ -133,7 +134,7 @@ def adjustments(tenant_id: uuid.UUID, first: date, last: date, book: PriceBook) 
 
 
 def rerate(tenant_id: uuid.UUID, first: date, last: date, book: PriceBook) -> list[Adjustment]:
-    """Posts what is still to be adjusted, in one transaction of the ledger; returns it. Runs in an
+    """Post what is still to be adjusted, in one transaction of the ledger; return it. Runs in an
     `operator_scope`. More is owed; less pays what is owed and is credit then."""
     with transaction.atomic():
         # Held first: two who rate the same days post once.
@@ -176,7 +177,7 @@ def _entries(due: Sequence[Adjustment], held: Balances) -> list[Entry]:
 
 
 def _adjusted(tenant_id: uuid.UUID, first: date, last: date) -> _Sums:
-    """What earlier ratings have charged more."""
+    """Return what earlier ratings have charged more."""
     entries = (
         LedgerEntry.objects.filter(
             tenant=tenant_id,

@@ -85,7 +85,7 @@ class _Sum:
 
 
 def add_to_rollups(uses: Iterable[Use]) -> None:
-    """Adds to the rows of both tables, in the transaction of what is added. For operators."""
+    """Add to the rows of both tables, in the transaction of what is added. For operators."""
     sums: dict[_Key, _Sum] = {}
     for use in uses:
         key = (
@@ -107,7 +107,8 @@ def add_to_rollups(uses: Iterable[Use]) -> None:
 
 
 def _rows(sums: dict[_Key, _Sum]) -> Iterator[dict[str, object]]:
-    """In the order of the key: collectors that add at the same time lock rows in the same order."""
+    """Return rows in the order of the key: collectors that add at the same time lock rows in the
+    same order."""
     for (tenant_id, hour, project_id, api_key_id, model, adapter, tier), row in sorted(
         sums.items(), key=itemgetter(0)
     ):
@@ -134,8 +135,8 @@ def _upsert() -> str:
 
 
 def upsert_sql(hours: str) -> str:
-    """The statement that adds these rows to the hours, and their sums by day to the days. `hours`
-    is SQL for what can stand in a FROM, with the columns of `UsageRollup`."""
+    """Return the statement that adds these rows to the hours, and their sums by day to the days.
+    `hours` is SQL for what can stand in a FROM, with the columns of `UsageRollup`."""
     tenant, *others = OWNERS
     hour_key, day_key = (", ".join((tenant, period, *others)) for period in ("hour", "day"))
     measures = ", ".join(MEASURES)

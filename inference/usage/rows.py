@@ -46,7 +46,7 @@ class Refused:
 
     @property
     def shown_reason(self) -> str:
-        """As the quarantine can hold it."""
+        """Shorten a reason to what the quarantine can hold."""
         return self.reason.replace("\0", "")[:500]
 
 
@@ -179,7 +179,7 @@ class _Clock:
         self._oldest_ms = int(datetime(oldest.year, oldest.month, 1, tzinfo=UTC).timestamp()) * 1000
 
     def check(self, made_ms: int, begun_ms: int, ended_ms: int) -> None:
-        """Raises `ValueError`. `made_ms`: the time in the request id."""
+        """Raise `ValueError`. `made_ms`: the time in the request id."""
         if abs(begun_ms - made_ms) > _ID_TOLERANCE_MS:
             raise ValueError(
                 f"the request id was made at {_text(made_ms)}, far from the arrival at "
@@ -197,7 +197,7 @@ class _Clock:
 def read_entries(
     entries: Iterable[StreamEntry], now: datetime
 ) -> tuple[list[Read], list[ReadCounter], list[Refused]]:
-    """Rows as of now, of usage and of token counters, and what can be none."""
+    """Return rows as of now, of usage and of token counters, and what can be none."""
     clock = _Clock(now)
     read: list[Read] = []
     counters: list[ReadCounter] = []
@@ -218,7 +218,7 @@ def read_entries(
 
 
 def _row(pool: str, data: bytes, clock: _Clock) -> Row | CounterRow | None:
-    """None: nobody's usage. Raises `ValueError`."""
+    """Read an entry; None is nobody's usage. Raises `ValueError` for an invalid one."""
     entry = decode_usage(data)
     if entry.pool != pool:
         raise ValueError(f"the entry names the pool {entry.pool!r}, not its stream's")
@@ -320,7 +320,7 @@ def _counter_row(entry: EngineTokenCounter, now: datetime) -> CounterRow:
 
 @lru_cache(maxsize=65_536)
 def _id(text: str) -> str:
-    """As PostgreSQL writes it; the same few come again and again. Raises `ValueError`."""
+    """Normalize an id as PostgreSQL writes it, cached. Raises `ValueError`."""
     return str(uuid.UUID(text))
 
 

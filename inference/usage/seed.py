@@ -39,8 +39,8 @@ class UsageSeed:
 
 
 def seed_usage(*, rows: int, tenants: int, days: int, now: datetime | None = None) -> UsageSeed:
-    """Adds that many records of the last so many days, to the first so many tenants of
-    `seed_load`, which it adds where they are missing."""
+    """Add that many records of the last so many days, to the first so many tenants of `seed_load`,
+    which are added where they are missing."""
     started = time.monotonic()
     added = seed_load(tenants=tenants, keys=tenants * KEYS_OF_A_TENANT)
     today = (now or timezone.now()).astimezone(UTC).date()
@@ -131,7 +131,7 @@ FROM seeded WHERE cost_nanos > 0 GROUP BY 1, 2, 3
 
 
 def _hours() -> str:
-    """What was seeded, as rows of `UsageRollup`."""
+    """Return what was seeded, as rows of `UsageRollup`."""
     tenant, *others = OWNERS
     key = ", ".join((tenant, "hour", *others))
     sums = {

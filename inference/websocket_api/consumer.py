@@ -93,7 +93,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._has_no_request = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """However the connection ends, also by the server's own shutdown, its requests end too."""
+        """Serve a connection. However it ends, also by the server's shutdown, its requests end
+        too."""
         send = partial(send_unless_stalled, send, self._settings.stall_seconds)
         try:
             await super().__call__(scope, receive, send)
@@ -101,7 +102,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._close()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Channels' own looks for database connections to close; there are none here."""
+        """Dispatch without Channels' own look for database connections to close: none are open."""
         match message["type"]:
             case "websocket.connect":
                 await self.connect()
@@ -186,7 +187,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self._send(last)
 
     async def _complete(self, frame: RequestFrame, request: _Request, writer: FrameWriter) -> str:
-        """Sends the chunks; returns the frame that ends the request."""
+        """Send the chunks; return the frame that ends the request."""
         assert self._caller is not None  # noqa: S101 - frames come after the handshake
         caller = await self._completions.admission.revalidate(
             self._caller, address=self._address, scope=Scope.INFERENCE
@@ -232,7 +233,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return client[0] if client else None
 
     async def _watch_access(self) -> None:
-        """Ends the connection of a caller that may not go on."""
+        """End the connection of a caller that may not go on."""
         assert self._caller is not None  # noqa: S101 - begins after the handshake
         while not await _is_set_within(ACCESS_SECONDS, self._is_closed):
             try:
@@ -260,7 +261,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     # handshake ----------------------------------------------------------------------------------
 
     def _check_origin(self) -> None:
-        """Browsers always send it, and only they can be made to connect by another site."""
+        """Check Origin. Browsers always send it, and only they can be made to connect by another
+        site."""
         origin = self._header(b"origin")
         if origin is not None and origin not in self._settings.allowed_origins:
             raise Forbidden(f"Websockets may not be opened from the origin {origin[:200]!r}.")
@@ -284,7 +286,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return None
 
     async def _refuse(self, error: InferenceError) -> None:
-        """The handshake's answer: the error itself where the server can send one, else a 403."""
+        """Answer the handshake with the error itself where the server can send one, else a 403."""
         wire = error.to_wire()
         if "websocket.http.response" not in self.scope.get("extensions", {}):
             await self.base_send({"type": "websocket.close", "code": _close_code(error)})

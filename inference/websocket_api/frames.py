@@ -63,7 +63,7 @@ _EXPECTED: Final = (
 
 
 def decode_frame(text: str | None) -> RequestFrame | CancelFrame:
-    """The client's frame; raises `InvalidRequest` that names what was expected."""
+    """Return the client's frame. Raises `InvalidRequest`, which names what was expected."""
     if text is None:
         raise InvalidRequest(f"Binary frames are not taken: {_EXPECTED}.", code="invalid_frame")
     data = text.encode("utf-8", "surrogatepass")

@@ -160,7 +160,7 @@ def _table(rows: Iterable[tuple[Any, ...]]) -> bytes:
 
 
 def _rendered(invoice: Invoice) -> dict[str, Any]:
-    """Amounts are nano-dollars; `amount_due` is dollars to the cent."""
+    """Render an invoice. Amounts are nano-dollars; `amount_due` is dollars to the cent."""
     return {
         "object": "invoice",
         "id": invoice.id,

@@ -52,7 +52,7 @@ class OneTransactionView(TenantView):
 
 
 def _rendered(transaction: LedgerTransaction) -> dict[str, Any]:
-    """Who booked it is the operator's affair."""
+    """Render a transaction; who booked it is left out."""
     return {
         "object": "transaction",
         "id": transaction.id,

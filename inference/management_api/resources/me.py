@@ -22,7 +22,7 @@ class MeView(ManagementView):
 
 
 def _of_person(caller: Person) -> dict[str, Any]:
-    """With the first tenants of many; GET /tenants has them all."""
+    """Render a person with the first of their tenants; GET /tenants lists all."""
     page = tenants_of(caller.user, limit=MAX_ROWS)
     return {
         "object": "person",

@@ -78,7 +78,7 @@ class OneMemberView(TenantView):
 
 
 def _rendered(membership: Membership) -> dict[str, Any]:
-    """Without the user's name: it is theirs to tell, and whoever invites knows but the address."""
+    """Render a member without the user's name, which is theirs to disclose."""
     return {
         "object": "member",
         "id": membership.id,

@@ -17,7 +17,7 @@ _MAX_BYTES: Final = 256 * 1024
 
 class StripeEventsView(ManagementView):
     def identify(self) -> None:
-        """Whoever can sign is Stripe."""
+        """Trust the signature: whoever can sign is Stripe."""
         self.query = read_query(self.request, Nothing)
 
     def post(self) -> Response:

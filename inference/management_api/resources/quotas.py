@@ -116,7 +116,7 @@ def _rendered(quota: Quota) -> dict[str, Any]:
 
 
 def _tier(tier: Tier) -> dict[str, Any]:
-    """Limits that hold for the whole tenant because of what it bought; None is no limit."""
+    """Render the tier's limits, which hold for the whole tenant; None is no limit."""
     return {
         "name": tier.name,
         "limits": {

@@ -30,7 +30,7 @@ class ModelsView(TenantView):
 
 
 def _rendered(model: ModelPolicy, tier: TierPolicy) -> dict[str, Any]:
-    """Prices are those of the tenant's tier, at this moment, without an adapter."""
+    """Render a model with the current prices of the tenant's tier, without an adapter."""
     prices = prices_of(model, tier, at_ms=time.time_ns() // 1_000_000)
     return {
         "object": "model",

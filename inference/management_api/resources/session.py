@@ -28,7 +28,7 @@ class Credentials(Fields):
 
 class SessionView(ManagementView):
     def identify(self) -> None:
-        """Nobody needs to be known here; a stranger's page may not sign anybody in all the same."""
+        """Require no caller, but a CSRF token: another site may not sign anybody in."""
         self.perform_content_negotiation(self.request)
         check_content_type(self.request)
         check_csrf(self.request)
