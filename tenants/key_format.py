@@ -55,9 +55,9 @@ def parse(key: str) -> ParsedApiKey:
     """Take a key apart; raises `MalformedApiKey`, whose text never repeats the key."""
     match = PATTERN.fullmatch(key)
     if match is None:
-        raise MalformedApiKey("an API key looks like pk-<16 characters>-<38 characters>")
+        raise MalformedApiKey("Penstock keys look like pk-<16 characters>-<38 characters>")
     if not hmac.compare_digest(_checksum(key[:-CHECKSUM_LENGTH]), match[3]):
-        raise MalformedApiKey("the API key's checksum does not match; it may be mistyped")
+        raise MalformedApiKey("its checksum does not match, so it may be mistyped")
     return ParsedApiKey(public_id=match[1], last_four=key[-4:])
 
 

@@ -137,7 +137,7 @@ class Admission:
         """Return the caller that a ticket stood for; the ticket is spent."""
         data = await self._redis.getdel(_ticket_key(ticket))
         if not isinstance(data, bytes):
-            raise Unauthenticated("This ticket is unknown, used or too old; ask for another.")
+            raise Unauthenticated("Ticket is invalid, already used or expired; request a new one.")
         return await self.revalidate(codec.decode_caller(data), address=address, scope=scope)
 
     # what ---------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Admission:
         )
         if answer is None:
             raise PolicyLost(
-                "The service has lost what is used of the limits and counts it again; ask again.",
+                "The service is restoring its usage counters; try again.",
                 retry_after_seconds=1,
             )
         now_ms, refusing = answer.now_ms, answer.refusing

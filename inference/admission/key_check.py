@@ -104,7 +104,7 @@ class ApiKeyCheck:
         try:
             public_id = key_format.parse(key).public_id
         except key_format.MalformedApiKey as error:
-            raise Unauthenticated(f"This is no API key of ours: {error}.") from None
+            raise Unauthenticated(f"Invalid API key: {error}.") from None
         self._snapshot.require()
         row = await self._snapshot.api_key(public_id)
         proofs = self._proofs(key, public_id, row)
@@ -132,7 +132,7 @@ class ApiKeyCheck:
         tenant = await self._snapshot.tenant(row.tenant_id)
         if tenant is None:
             raise Unavailable(
-                "The service is reading a change of its policy; ask again.",
+                "The service is loading a policy change; try again.",
                 code="policy_unavailable",
                 retry_after_seconds=1,
             )

@@ -37,7 +37,7 @@ _USE: Final = {
 _WHAT: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests a minute",
     LimitName.TOKENS_PER_MINUTE: "tokens a minute",
-    LimitName.CONCURRENT_REQUESTS: "requests at once",
+    LimitName.CONCURRENT_REQUESTS: "concurrent requests",
     LimitName.TOKENS_PER_DAY: "tokens a day",
     LimitName.TOKENS_PER_MONTH: "tokens a month",
     LimitName.SPEND_PER_MONTH: "a month",
@@ -133,7 +133,7 @@ def cost(name: LimitName, charge: Charge) -> int:
 
 
 def rate_limit_headers(statuses: Sequence[LimitStatus], now_ms: int) -> Headers:
-    """Return Return OpenAI's `x-ratelimit-*`, of the scope with least left. The reset is when the
+    """Return OpenAI's `x-ratelimit-*`, of the scope with least left. The reset is when the
     limit is back at its initial state; of the limit that refuses, when it has room for the
     request."""
     return (
@@ -177,7 +177,10 @@ def refusal(
     if limit.name is LimitName.BALANCE:
         return _no_credit(caller, status, charge, headers)
     needed = _needed(limit.name, cost(limit.name, charge))
-    allowed = f"{_amount(limit.name, limit.value)} {_WHAT[limit.name]}"
+    what = _WHAT[limit.name]
+    if limit.value == 1:
+        what = what.replace("requests", "request")
+    allowed = f"{_amount(limit.name, limit.value)} {what}"
     seconds = None if wait_ms is None else max(1, math.ceil(wait_ms / 1000))
     detail = LimitDetail(
         limit=limit.name.value,
@@ -189,13 +192,15 @@ def refusal(
     if wait_ms is None or seconds is None:
         return LimitReached(
             f"This request {needed}, which {_whose(caller, limit)} limit of {allowed}"
-            f"{_of_tier(caller, limit)} can never admit; asking again does not help.",
+            f"{_of_tier(caller, limit)} can never admit; retrying does not help.",
             code="request_exceeds_limit",
             limit=detail,
             should_retry=False,
             headers=headers,
         )
     spent = f"{_amount(limit.name, status.used)} {_are(limit.name, status.used)} used"
+    if limit.name is LimitName.CONCURRENT_REQUESTS:
+        spent = f"{status.used} in use"
     if limit.name not in _OF_REQUESTS:
         spent = f"{spent} and this request {needed}"
     error = QuotaExhausted if limit.name in IN_NANOS else LimitReached
@@ -203,7 +208,7 @@ def refusal(
     return error(
         f"{_who(caller, limit)} has reached its limit of {allowed}"
         f"{_of_tier(caller, limit)}: {spent}; "
-        f"{'it is free again' if is_exhausted else 'ask again'} in {_time(seconds)}.",
+        f"{'it resets' if is_exhausted else 'try again'} in {_time(seconds)}.",
         code=None if is_exhausted else f"{limit.name.value}_exceeded",
         retry_after_seconds=seconds,
         retry_after_ms=max(1, wait_ms),
@@ -221,7 +226,7 @@ def _no_credit(
     who = caller.tenant.name or "Your organisation"
     return QuotaExhausted(
         f"{who} has {dollars(status.remaining)} of credit left that no open request has "
-        f"reserved, and this request may cost up to {dollars(charge.nanos)}; top up to go on.",
+        f"reserved, and this request may cost up to {dollars(charge.nanos)}; top up to continue.",
         limit=LimitDetail(
             limit=status.limit.name.value,
             scope=status.limit.scope.value,

@@ -142,7 +142,7 @@ class Completions:
     ) -> Generation:
         """Admit and enqueue a request. Raises an `InferenceError` if it is refused."""
         if self._is_stopping:
-            raise Unavailable("This gateway is shutting down; ask again.", retry_after_seconds=1)
+            raise Unavailable("This gateway is shutting down; try again.", retry_after_seconds=1)
         until = time.monotonic() + caller.tier.max_queue_seconds
         candidates = await retry_until(
             lambda: self._candidates.build(caller, request, request_id or new_request_id()),

@@ -63,7 +63,7 @@ def refusal(
         seconds = max(1, math.ceil(answer.wait_ms / 1000))
     return Unavailable(
         f"The queue of {model} is full: {answer.length} requests wait.{because} "
-        f"Ask again in {seconds} s.",
+        f"Try again in {seconds} s.",
         code="queue_full",
         retry_after_seconds=seconds,
     )
@@ -78,7 +78,7 @@ def _saturated(caller: Caller, model: str, wait_ms: int, because: str) -> LimitR
         f"{model} is saturated: a worker is expected to be free in {_seconds(wait_ms)}, the first "
         f"token is promised within {_seconds(tier.ttft_target_ms)} (tier {tier.name}), and the "
         f"project {caller.key.project_name or caller.key.project_id} does not wait for longer."
-        f"{because} Ask again in {seconds} s.",
+        f"{because} Try again in {seconds} s.",
         code="saturated",
         retry_after_seconds=seconds,
         retry_after_ms=retry_ms,

@@ -13,7 +13,7 @@ _EXPIRED_RETRY_SECONDS: Final = 5
 
 
 def worker_lost() -> WorkerLost:
-    return WorkerLost("The worker that held this request died; ask again.", retry_after_seconds=1)
+    return WorkerLost("The worker that ran this request died; try again.", retry_after_seconds=1)
 
 
 def attempts_exhausted() -> AttemptsExhausted:

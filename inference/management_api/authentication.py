@@ -53,7 +53,7 @@ def address_of(request: Request) -> str | None:
 def _check(request: Request, authorization: str, address: str | None) -> ApiKey:
     if is_guessing_keys(request._request):
         raise TooManyAttempts(
-            f"Too many wrong API keys from this address; ask again in {RETRY_SECONDS} s.",
+            f"Too many invalid API keys from this address; try again in {RETRY_SECONDS} s.",
             retry_after_seconds=RETRY_SECONDS,
         )
     try:

@@ -33,7 +33,7 @@ from tenants.pagination import BadCursor
 _Answer = TypeVar("_Answer", bound=HttpResponse)
 
 # One sentence for what does not exist and what is not the caller's to see.
-NOTHING_HERE: Final = "There is nothing here, or nothing that you may see."
+NOTHING_HERE: Final = "Not found, or you do not have access."
 
 
 class Conflict(InferenceError):

@@ -26,7 +26,7 @@ def check_key(key: str, address: str | None) -> ApiKey:
     try:
         public_id = key_format.parse(key).public_id
     except key_format.MalformedApiKey as error:
-        raise Unauthenticated(f"This is no API key of ours: {error}.") from None
+        raise Unauthenticated(f"Invalid API key: {error}.") from None
     known = _look_up(public_id, ApiKey.possible_digests(key))
     # Unknown and wrong keys are told the same.
     if known is None or matching(known.caller.key.digests, known.caller.proofs) is None:

@@ -82,6 +82,9 @@ class OpenAIApi:
         addresses = {path: method for path, (method, _) in self._routes.items()}
         return addresses | {f"{_MODELS}/<model>": "GET"}
 
+    def _endpoints(self) -> list[str]:
+        return [f"{method} {path}" for path, method in self.addresses.items()]
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"].rstrip("/")
         is_model = path.startswith(f"{_MODELS}/")
@@ -93,7 +96,7 @@ class OpenAIApi:
         exchange = _Exchange(scope, receive, send, route if handler else "unknown")
         try:
             if handler is None:
-                raise NotFound(f"There is nothing at {scope['path'][:200]}; see /v1/models.")
+                raise NotFound(f"Unknown endpoint. Available: {', '.join(self._endpoints())}.")
             if scope["method"] != method:
                 exchange.allow = method
                 raise MethodNotAllowed(f"{route} takes {method}, got {scope['method'][:20]}.")
@@ -104,7 +107,7 @@ class OpenAIApi:
             # The server's time to shut down is over: the last moment to tell the client.
             await exchange.fail(
                 Unavailable(
-                    "The gateway shut down before the end; ask again.", retry_after_seconds=1
+                    "The gateway shut down before the end; try again.", retry_after_seconds=1
                 )
             )
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest

@@ -268,7 +268,7 @@ def _checked_text_bytes(message: Message, index: int) -> int:
             if getattr(message, name) is not None:
                 param = f"messages[{index}].{name}"
                 raise InvalidRequest(
-                    f"{param!r} is not taken: use text and tool_calls.", param=param
+                    f"{param!r} is not supported: use text and tool_calls.", param=param
                 )
         message.annotations = None
     content = message.content
@@ -333,4 +333,4 @@ def _check_template(body: ChatBody) -> None:
     for name in body.chat_template_kwargs or ():
         if name in _TEMPLATE_RESERVED:
             param = f"chat_template_kwargs.{name}"
-            raise InvalidRequest(f"{param!r} is not taken: it is set by the service.", param=param)
+            raise InvalidRequest(f"{param!r} is not supported: the service sets it.", param=param)

@@ -56,7 +56,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
     clear_fields(body, INERT)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidRequest(
-            "'best_of' is not taken: every choice that is generated is returned; use 'n'.",
+            "'best_of' is not supported: every generated choice is returned; use 'n'.",
             param="best_of",
             code="unsupported_field",
         )

@@ -73,19 +73,17 @@ def as_invalid_request(text: str, data: bytes) -> InvalidRequest:
         param = _shortened(f"{path}.{named['name']}" if path else named["name"])
         if named[1] == "unknown":
             return InvalidRequest(
-                f"Unknown field {param!r}: this API does not take it.",
+                f"Unknown parameter {param!r}.",
                 param=param,
                 code="unknown_field",
             )
-        return InvalidRequest(
-            f"{param!r} is required, and missing.", param=param, code="missing_field"
-        )
+        return InvalidRequest(f"{param!r} is required.", param=param, code="missing_field")
     expected = next((text for place, text in _EXPECTED_AT if place.search(path)), None)
     if expected is not None and not what.startswith("Object"):
         what = f"expected {expected}"
     what = what[0].lower() + what[1:].replace("`", "")
     if not path:
-        return InvalidRequest(f"The body is not what this API takes: {what}.")
+        return InvalidRequest(f"The body is invalid: {what}.")
     got = None if ", got" in what else _value_at(path, data)
     return InvalidRequest(f"{path!r}: {what}{f', got {got}' if got else ''}.", param=path)
 

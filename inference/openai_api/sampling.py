@@ -171,18 +171,18 @@ _OURS: Final = "it is set by the service"
 _USE_STRUCTURED: Final = "use response_format or structured_outputs"
 # Field -> (values that ask for nothing, why any other is refused).
 REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
-    "use_beam_search": ((False,), "beam search is not served"),
-    "length_penalty": ((1, 1.0), "it has a meaning for beam search only, which is not served"),
-    "watermarking": ((False,), "watermarking is not served"),
-    "prompt_logprobs": ((), "log probabilities of the prompt are not served"),
+    "use_beam_search": ((False,), "beam search is not available"),
+    "length_penalty": ((1, 1.0), "it applies to beam search only, which is not available"),
+    "watermarking": ((False,), "watermarking is not available"),
+    "prompt_logprobs": ((), "log probabilities of the prompt are not available"),
     "logprob_token_ids": (([],), "use logprobs"),
     "priority": ((), f"{_OURS} according to the tier"),
     "request_id": ((), f"{_OURS}; the answer's x-request-id has it"),
     "cache_salt": ((), _OURS),
     "kv_transfer_params": ((), _OURS),
     "ec_transfer_params": ((), _OURS),
-    "vllm_xargs": (({},), "extensions of the engine are not served"),
-    "routed_experts_prompt_start": ((0,), "routing data is not served"),
+    "vllm_xargs": (({},), "engine extensions are not available"),
+    "routed_experts_prompt_start": ((0,), "routing data is not available"),
     "return_token_offsets": ((False,), "it has a meaning for vLLM's render endpoints only"),
     "mm_payload": (("tensors",), "only text is served"),
     "return_mm_kwargs": ((False, True), "only text is served"),
@@ -204,7 +204,7 @@ def refuse_unsupported(
             continue
         if not any(value == each and type(value) is type(each) for each in harmless):
             raise InvalidRequest(
-                f"{name!r} is not taken: {reason}.", param=name, code="unsupported_field"
+                f"{name!r} is not supported: {reason}.", param=name, code="unsupported_field"
             )
         setattr(body, name, None)
 

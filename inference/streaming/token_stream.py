@@ -280,4 +280,4 @@ class TokenStream:
 
 
 def frames_lost() -> StreamBroken:
-    return StreamBroken("Part of the output was lost on its way; ask again.")
+    return StreamBroken("Part of the output was lost in transit; try again.")

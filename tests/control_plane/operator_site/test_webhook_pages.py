@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from tenants.isolation.scoping import operator_scope
 from tenants.models import User
-from tenants.webhooks.retention import delete_events
 from tenants.webhooks.models import Delivery, EmailNotice, Endpoint, Event
+from tenants.webhooks.retention import delete_events
 from tests.support.two_tenants import House, two_tenants
 
 pytestmark = pytest.mark.django_db
