@@ -136,9 +136,11 @@ def test_a_bad_secret_file_is_told_with_its_path(tmp_path: Path) -> None:
     }
     with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ(environ)
-    assert sorted(caught.value.variables) == [
-        *("PENSTOCK_REDIS_URL_FILE", "PENSTOCK_SECRET_KEY", "PENSTOCK_SECRET_KEY_FILE")
-    ]
+    # Each is given twice, and its file is no good.
+    assert set(caught.value.variables) == {
+        *("PENSTOCK_SECRET_KEY", "PENSTOCK_SECRET_KEY_FILE"),
+        *("PENSTOCK_REDIS_URL", "PENSTOCK_REDIS_URL_FILE"),
+    }
     assert str(tmp_path / "empty") in str(caught.value)
     assert str(tmp_path / "none") in str(caught.value)
 
