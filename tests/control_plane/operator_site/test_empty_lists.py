@@ -7,15 +7,9 @@ from django.test import Client
 from django.urls import reverse
 
 from inference.models import DeadLetter, Pool
-from tenants.models import AuditEvent, User
+from tenants.models import AuditEvent
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ops@example.org", "correct horse battery"))
-    return client
 
 
 def page(client: Client, model: type, **query: str) -> str:

@@ -25,12 +25,6 @@ IN_SEPTEMBER = datetime(2026, 9, 15, tzinfo=UTC)
 
 
 @pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ops@example.org", "correct horse battery"))
-    return client
-
-
-@pytest.fixture
 def acme() -> Project:
     with operator_scope("test"):
         Seller.objects.create(name="Penstock Ltd", address="Leeds")

@@ -14,16 +14,10 @@ from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.models import Price
 from tenants.billing.pricing import price_book
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Project, Tenant, Tier, User
+from tenants.models import ApiKey, Project, Tenant, Tier
 
 pytestmark = pytest.mark.django_db
 PAST = {"expires_at_0": "2020-01-31", "expires_at_1": "12:00"}
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ops@example.org", "correct horse battery"))
-    return client
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Operators' pages of what tenants are told: they look, switch an endpoint off and on, send a test,
 and set a delivery going again."""
 
-from collections.abc import Iterator
-
 import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
@@ -12,20 +10,14 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import User
 from tenants.webhooks.models import Delivery, EmailNotice, Endpoint, Event
 from tenants.webhooks.retention import delete_events
-from tests.support.two_tenants import House, two_tenants
+from tests.support.two_tenants import House, TwoTenants
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ops@example.org", "correct horse battery"))
-    return client
-
-
-@pytest.fixture
-def acme() -> Iterator[House]:
-    house = two_tenants().acme
+def acme(houses: TwoTenants) -> House:
+    house = houses.acme
     with operator_scope("test"):
         EmailNotice.objects.create(
             tenant=house.tenant,
@@ -33,7 +25,7 @@ def acme() -> Iterator[House]:
             membership=house.members["owner"],
             problem="SMTPServerDisconnected",
         )
-    yield house
+    return house
 
 
 @pytest.mark.parametrize("model", ["endpoint", "event", "delivery", "emailnotice"])

@@ -1,0 +1,95 @@
+"""Who gets in, what they may do there, and what is noted of it."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tenants.audit.log import seal_now
+from tenants.isolation.scoping import operator_scope
+from tenants.models import (
+    ApiKey,
+    AuditEvent,
+    Tenant,
+    User,
+)
+from tests.control_plane.operator_site.records import somebody_who_may
+
+pytestmark = pytest.mark.django_db
+
+
+def test_somebody_who_is_no_operator_sees_nothing(client: Client) -> None:
+    client.force_login(User.objects.create_user("alice@acme.example", "correct horse battery"))
+    answer = client.get(reverse("admin:tenants_apikey_changelist"))
+    assert answer.status_code == 302 and "/admin/login/" in answer["Location"]
+
+
+def test_an_operator_signs_in_by_email_in_any_case(client: Client) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    answer = client.post(
+        reverse("admin:login"), {"username": "Ops@Example.org", "password": "correct horse battery"}
+    )
+    assert answer.status_code == 302
+
+
+def test_signing_in_and_failing_to_is_recorded(client: Client) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    for password in ("wrong", "correct horse battery"):
+        client.post("/admin/login/", {"username": "Ops@example.org", "password": password})
+    client.post("/admin/login/", {"username": "a password by mistake", "password": "x"})
+    client.post(reverse("admin:logout"))
+    with operator_scope("test"):
+        seal_now()
+        events = AuditEvent.objects.exclude(verb="created").order_by("sequence")
+        assert [event.verb for event in events] == ["sign_in_failed", "signed_in", "signed_out"]
+        assert {event.personal.address for event in events} == {"127.0.0.1"}
+
+
+@pytest.mark.usefixtures("one_window")
+def test_guessing_an_operators_password_is_stopped_with_a_page_that_says_when_to_return(
+    client: Client,
+) -> None:
+    User.objects.create_superuser("ops@example.org", "correct horse battery")
+    form = {"username": "ops@example.org", "password": "wrong"}
+    answers = [client.post("/admin/login/", form) for _ in range(11)]
+    assert {answer.status_code for answer in answers[:10]} == {200}
+    assert answers[10].status_code == 429
+    assert answers[10]["Retry-After"] == "60"
+    assert b"try again" in answers[10].content
+    assert client.get("/admin/login/").status_code == 200
+
+
+def test_the_sidebar_shows_what_its_reader_may_see(client: Client) -> None:
+    client.force_login(somebody_who_may("view_tenant"))
+    page = client.get(reverse("admin:index")).content.decode()
+    assert reverse("admin:tenants_tenant_changelist") in page
+    assert reverse("admin:tenants_apikey_changelist") not in page
+
+
+@pytest.mark.usefixtures("one_of_each")
+@pytest.mark.parametrize(
+    ("model", "action"), [("tenant", "suspend"), ("tenant", "resume"), ("apikey", "revoke")]
+)
+def test_who_may_only_look_may_not_act(client: Client, model: str, action: str) -> None:
+    client.force_login(somebody_who_may("view_tenant", "view_apikey"))
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=action == "resume")
+        record = (Tenant.objects if model == "tenant" else ApiKey.objects).get()
+    listing = reverse(f"admin:tenants_{model}_changelist")
+    assert client.get(listing).status_code == 200
+    client.post(listing, {"action": action, "_selected_action": [str(record.pk)]})
+    with operator_scope("test"):
+        assert Tenant.objects.get().is_suspended is (action == "resume")
+        assert not ApiKey.objects.get().is_revoked
+
+
+def test_nobody_but_a_superuser_changes_accounts(client: Client) -> None:
+    user = somebody_who_may("view_user", "add_user", "change_user", "delete_user")
+    client.force_login(user)
+    page = reverse("admin:tenants_user_change", args=[user.pk])
+    assert client.get(page).status_code == 200
+    promoted = {"email": user.email, "is_active": "on", "is_staff": "on", "is_superuser": "on"}
+    assert client.post(page, promoted).status_code == 403
+    assert client.get(reverse("admin:tenants_user_add")).status_code == 403
+    password = reverse("admin:auth_user_password_change", args=[user.pk])
+    assert client.get(password).status_code == 403
+    assert not User.objects.get().is_superuser

@@ -1,0 +1,116 @@
+"""Operators suspend, move and close tenants, and set up their projects."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from redis import Redis
+
+from gpu_workers.protocol import keys
+from inference.models import (
+    Pool,
+    ServedModel,
+)
+from tenants.audit.log import seal_now
+from tenants.isolation.scoping import operator_scope
+from tenants.models import (
+    AuditEvent,
+    Project,
+    Tenant,
+    Tier,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(("action", "is_suspended"), [("suspend", True), ("resume", False)])
+def test_tenants_are_suspended_and_resumed_from_the_list(
+    operator: Client, acme: Project, action: str, is_suspended: bool
+) -> None:
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=not is_suspended)
+    listing = reverse("admin:tenants_tenant_changelist")
+    operator.post(listing, {"action": action, "_selected_action": [str(acme.tenant_id)]})
+    with operator_scope("test"):
+        assert Tenant.objects.get().is_suspended is is_suspended
+
+
+def test_tenants_move_to_a_tier_that_is_asked_for_on_the_way(
+    operator: Client, acme: Project
+) -> None:
+    listing = reverse("admin:tenants_tenant_changelist")
+    chosen = {"action": "move_to_tier", "_selected_action": [str(acme.tenant_id)]}
+    question = operator.post(listing, chosen).content.decode()
+    assert "batch" in question and str(acme.tenant_id) in question
+    with operator_scope("test"):
+        batch = Tier.objects.get(name="batch")
+    operator.post(listing, chosen | {"sure": "yes", "tier": str(batch.pk)})
+    with operator_scope("test"):
+        seal_now()
+        assert Tenant.objects.get().tier == batch
+        assert AuditEvent.objects.filter(verb="moved").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "form", "verb"),
+    [
+        ("suspend_one", {}, "suspended"),
+        ("resume_one", {}, "resumed"),
+        ("move_one", {"tier": "batch"}, "moved"),
+        ("close_one", {"name": "Acme"}, "closed"),
+    ],
+)
+def test_a_tenants_page_asks_before_it_does_something(
+    operator: Client, acme: Project, action: str, form: dict[str, str], verb: str
+) -> None:
+    with operator_scope("test"):
+        Tenant.objects.update(is_suspended=action == "resume_one")
+        tiers = {tier.name: str(tier.pk) for tier in Tier.objects.all()}
+    page = reverse(f"admin:tenants_tenant_{action}", args=[acme.tenant_id])
+    form = {name: tiers.get(value, value) for name, value in form.items()}
+    assert operator.get(page).status_code == 200
+    operator.post(page, form)
+    with operator_scope("test"):
+        seal_now()
+        assert not AuditEvent.objects.filter(verb=verb).exists()
+    operator.post(page, form | {"sure": "yes"})
+    with operator_scope("test"):
+        seal_now()
+        assert AuditEvent.objects.filter(verb=verb, record_kind="tenants.Tenant").exists()
+
+
+def test_a_tenant_is_not_closed_under_another_name_and_never_deleted(
+    operator: Client, acme: Project
+) -> None:
+    page = reverse("admin:tenants_tenant_close_one", args=[acme.tenant_id])
+    answer = operator.post(page, {"sure": "yes", "name": "Globex"}).content.decode()
+    assert "not the tenant&#x27;s name" in answer
+    delete = reverse("admin:tenants_tenant_delete", args=[acme.tenant_id])
+    assert operator.post(delete, {"post": "yes"}).status_code == 403
+    with operator_scope("test"):
+        assert Tenant.objects.get().closed_at is None
+
+
+def test_an_operator_names_the_model_that_answers_instead(operator: Client, acme: Project) -> None:
+    with operator_scope("test"):
+        pool = Pool.objects.create(name="demo")
+        ServedModel.objects.create(name="small", pool=pool, context_tokens=1)
+    page = reverse("admin:tenants_project_change", args=[acme.id])
+    form = {"name": "default", "on_saturation": "smaller_model"}
+    refused = operator.post(page, form | {"smaller_model": "nonesuch"})
+    assert "There is no model &#x27;nonesuch&#x27; for this tenant." in refused.content.decode()
+    operator.post(page, form | {"smaller_model": "small"})
+    with operator_scope("test"):
+        acme.refresh_from_db()
+        assert (acme.on_saturation, acme.smaller_model) == ("smaller_model", "small")
+    listing = operator.get(reverse("admin:tenants_project_changelist"))
+    assert "small" in listing.content.decode()
+
+
+def test_the_policy_snapshot_is_rebuilt_from_its_page(
+    operator: Client, acme: Project, empty_redis: Redis
+) -> None:
+    page = reverse("admin:tenants_policyversion_rebuild")
+    operator.get(page)
+    assert empty_redis.get(keys.policy_version()) is None
+    operator.post(page, {"sure": "yes"})
+    assert empty_redis.get(keys.policy_version()) is not None
