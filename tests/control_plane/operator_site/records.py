@@ -1,9 +1,13 @@
-"""What operators find: Acme, a record of every model, and colleagues with fewer rights."""
+"""What operators find: Acme, a record of every model, colleagues with fewer rights; and what their
+pages refuse."""
 
 import uuid
 from datetime import UTC, datetime
+from typing import Any
 
+from django.contrib import messages
 from django.contrib.auth.models import Permission
+from django.test import Client
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import (
@@ -100,3 +104,16 @@ def somebody_who_may(*codenames: str) -> User:
     user = User.objects.create_user("aide@example.org", "correct horse battery", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
     return user
+
+
+def wrong_fields(client: Client, page: str, form: dict[str, Any]) -> set[str]:
+    """The fields that the page complains of; none where it took the form."""
+    answer = client.post(page, form)
+    if answer.context is None or "adminform" not in answer.context:
+        return set()
+    return set(answer.context["adminform"].form.errors)
+
+
+def refusals(answer: Any) -> list[str]:
+    """What the page that follows a refused action says on its red lines."""
+    return [str(each) for each in answer.context["messages"] if each.level == messages.ERROR]

@@ -17,6 +17,7 @@ from tenants.models import (
     AuditEvent,
     Project,
 )
+from tests.control_plane.operator_site.records import wrong_fields
 
 pytestmark = pytest.mark.django_db
 NEW_KEY = {"name": "web", "scopes": "inference"}
@@ -97,15 +98,13 @@ def test_a_key_is_made_with_all_its_bounds(operator: Client, acme: Project) -> N
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "complaint"),
-    [("allowed_networks", "192.0.2.1/24", "host bits"), ("scopes", "everything", "valid choice")],
+    ("field", "value"), [("allowed_networks", "192.0.2.1/24"), ("scopes", "everything")]
 )
 def test_a_key_with_bad_bounds_is_not_made(
-    operator: Client, acme: Project, field: str, value: str, complaint: str
+    operator: Client, acme: Project, field: str, value: str
 ) -> None:
     form = NEW_KEY | {"project": str(acme.id), field: value}
-    page = operator.post(reverse("admin:tenants_apikey_add"), form).content.decode()
-    assert complaint in page
+    assert wrong_fields(operator, reverse("admin:tenants_apikey_add"), form) == {field}
     with operator_scope("test"):
         assert not ApiKey.objects.exists()
 

@@ -10,6 +10,7 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     Tier,
 )
+from tests.control_plane.operator_site.records import wrong_fields
 
 pytestmark = pytest.mark.django_db
 
@@ -25,9 +26,9 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
     fields = ("prompt", "cached", "completion")
     form = {f"{field}_micros_per_million_tokens": "7" for field in fields}
     form |= {"model": "demo", "batch_discount_permille": "0"}
-    refused = operator.post(reverse("admin:billing_price_add"), form | {"tier": "nonesuch"})
-    assert "There is no tier" in refused.content.decode()
-    assert operator.post(reverse("admin:billing_price_add"), form).status_code == 302
+    add = reverse("admin:billing_price_add")
+    assert wrong_fields(operator, add, form | {"tier": "nonesuch"}) == {"tier"}
+    assert operator.post(add, form).status_code == 302
     with operator_scope("test"):
         assert [each.prompt for each in Price.objects.in_policy()["demo"]] == [1, 7]
 
@@ -40,8 +41,7 @@ def test_a_tier_that_a_price_names_cannot_be_renamed_or_deleted(operator: Client
         Price.objects.create(model="demo", tier="batch", **dict.fromkeys(micros, 7))
     change = reverse("admin:tenants_tier_change", args=[tier.pk])
     form = {name: value for name, value in model_to_dict(tier).items() if value is not None}
-    renamed = operator.post(change, form | {"name": "cheap"})
-    assert "Prices name the tier batch: demo, tier batch from" in renamed.content.decode()
+    assert wrong_fields(operator, change, form | {"name": "cheap"}) == {"name"}
     listing = reverse("admin:tenants_tier_changelist")
     selected = {"action": "delete_selected", "_selected_action": [str(tier.pk)], "post": "yes"}
     for page, answers in (
@@ -49,7 +49,8 @@ def test_a_tier_that_a_price_names_cannot_be_renamed_or_deleted(operator: Client
         (listing, selected),
     ):
         refused = operator.post(page, answers)
-        assert "Price: demo, tier batch from" in refused.content.decode()
+        assert "demo, tier batch" in refused.content.decode()
+        assert Tier.objects.filter(pk=tier.pk).exists()
     assert operator.post(change, form | {"weight": "9"}).status_code == 302
     tier.refresh_from_db()
     assert (tier.name, tier.weight) == ("batch", 9)

@@ -15,6 +15,7 @@ from tenants.billing.models import Price
 from tenants.billing.pricing import price_book
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, Tenant, Tier
+from tests.control_plane.operator_site.records import wrong_fields
 
 pytestmark = pytest.mark.django_db
 PAST = {"expires_at_0": "2020-01-31", "expires_at_1": "12:00"}
@@ -35,14 +36,6 @@ def acme() -> Project:
 def api_key(acme: Project) -> ApiKey:
     with operator_scope("test"):
         return issue_api_key(acme, name="web", allowed_models=["small"]).record
-
-
-def wrong_fields(client: Client, page: str, form: dict[str, Any]) -> set[str]:
-    """The fields that the page complains of; none where it took the form."""
-    answer = client.post(page, form)
-    if answer.context is None or "adminform" not in answer.context:
-        return set()
-    return set(answer.context["adminform"].form.errors)
 
 
 @pytest.mark.parametrize(

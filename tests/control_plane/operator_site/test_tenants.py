@@ -18,6 +18,7 @@ from tenants.models import (
     Tenant,
     Tier,
 )
+from tests.control_plane.operator_site.records import wrong_fields
 
 pytestmark = pytest.mark.django_db
 
@@ -82,8 +83,7 @@ def test_a_tenant_is_not_closed_under_another_name_and_never_deleted(
     operator: Client, acme: Project
 ) -> None:
     page = reverse("admin:tenants_tenant_close_one", args=[acme.tenant_id])
-    answer = operator.post(page, {"sure": "yes", "name": "Globex"}).content.decode()
-    assert "not the tenant&#x27;s name" in answer
+    operator.post(page, {"sure": "yes", "name": "Globex"})
     delete = reverse("admin:tenants_tenant_delete", args=[acme.tenant_id])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
     with operator_scope("test"):
@@ -96,8 +96,7 @@ def test_an_operator_names_the_model_that_answers_instead(operator: Client, acme
         ServedModel.objects.create(name="small", pool=pool, context_tokens=1)
     page = reverse("admin:tenants_project_change", args=[acme.id])
     form = {"name": "default", "on_saturation": "smaller_model"}
-    refused = operator.post(page, form | {"smaller_model": "nonesuch"})
-    assert "There is no model &#x27;nonesuch&#x27; for this tenant." in refused.content.decode()
+    assert wrong_fields(operator, page, form | {"smaller_model": "nonesuch"}) == {"smaller_model"}
     operator.post(page, form | {"smaller_model": "small"})
     with operator_scope("test"):
         acme.refresh_from_db()
