@@ -7,24 +7,34 @@ NANOS_PER_CENT: Final = 10_000_000
 
 
 def whole_cents(nanos: int) -> int:
-    """What of an amount can be asked for: whole cents, rounded down, nothing below zero; in
-    nano-dollars."""
+    """Return what can be asked for of an amount, in nano-dollars: whole cents, rounded down,
+    nothing below zero."""
     return max(0, nanos // NANOS_PER_CENT * NANOS_PER_CENT)
 
 
 def dollars(nanos: int) -> str:
-    """All that there is of it: whole cents, and more digits only where they say something:
-    `$12.50`, `-$0.000125`."""
+    """Return dollars as people read them, exact: whole cents, and more digits only where they say
+    something: `$12.50`, `-$0.000125`."""
     whole, fraction = divmod(abs(nanos), NANOS_PER_DOLLAR)
-    digits = f"{fraction:09d}".rstrip("0").ljust(2, "0")
-    return _signed(nanos, f"{whole:,}.{digits}")
+    return _signed(nanos, f"${whole:,}.{_digits(fraction, at_least=2)}")
+
+
+def decimal_dollars(nanos: int, *, digits: int = 2) -> str:
+    """Return dollars as a decimal number that programs read, exact, with at least so many digits
+    after the point: `1234.56`."""
+    whole, fraction = divmod(abs(nanos), NANOS_PER_DOLLAR)
+    return _signed(nanos, f"{whole}.{_digits(fraction, at_least=digits)}")
 
 
 def dollars_and_cents(nanos: int) -> str:
-    """To the cent, for an amount that is whole cents: `$1,234.56`."""
+    """Return dollars to the cent, for an amount that is whole cents: `$1,234.56`."""
     whole, cents = divmod(abs(nanos) // NANOS_PER_CENT, 100)
-    return _signed(nanos, f"{whole:,}.{cents:02d}")
+    return _signed(nanos, f"${whole:,}.{cents:02d}")
 
 
 def _signed(nanos: int, text: str) -> str:
-    return f"-${text}" if nanos < 0 else f"${text}"
+    return f"-{text}" if nanos < 0 else text
+
+
+def _digits(nanos: int, *, at_least: int) -> str:
+    return f"{nanos:09d}".rstrip("0").ljust(at_least, "0")

@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from inference.histograms import Histogram, HistogramField
 from inference.models.rollup import DailyUsage
 from inference.usage.rollups import COUNTERS, HISTOGRAMS
 
-_NANOS_PER_DOLLAR: Final = Decimal(10**9)
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -78,11 +76,6 @@ def aggregate(query: UsageQuery, *, with_latencies: bool) -> "models.QuerySet[An
 
 def total_cost_nanos(query: UsageQuery) -> int:
     return int(query.rows().aggregate(nanos=Sum("cost_nanos"))["nanos"] or 0)
-
-
-def dollars(nanos: int) -> str:
-    """Format nano-dollars as exact decimal dollars."""
-    return f"{Decimal(nanos) / _NANOS_PER_DOLLAR:.9f}"
 
 
 def counts(row: Mapping[str, Any], names: Iterable[str] = COUNTERS) -> dict[str, int]:

@@ -45,7 +45,7 @@ def day(text: str) -> date:
         raise ArgumentTypeError(f"expected a day such as 2026-11-30, got {text!r}") from None
 
 
-def dollars(text: str) -> Decimal:
+def dollar_amount(text: str) -> Decimal:
     """Exact to the nano-dollar."""
     try:
         amount = Decimal(text.strip().removeprefix("$"))

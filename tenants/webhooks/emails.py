@@ -16,6 +16,7 @@ from django.core.mail import EmailMessage, get_connection
 from django.db.models import F
 
 from tenants.isolation.scoping import operator_scope
+from tenants.money import dollars
 from tenants.webhooks.event_types import KINDS, EventType
 from tenants.webhooks.models import EmailNotice, EmailState, Event
 
@@ -27,7 +28,6 @@ FIRST_DELAY: Final = timedelta(minutes=1)
 DELAY_FACTOR: Final = 4
 LEASE: Final = timedelta(minutes=10)
 _SENT_AT_ONCE: Final = 20
-_NANOS: Final = 1_000_000_000
 
 
 def send_due(now: datetime | None = None) -> int:
@@ -138,10 +138,7 @@ def _facts(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _fact(name: str, value: object) -> tuple[str, str]:
     if name.endswith("_nanos") and isinstance(value, int):
-        sign = "-" if value < 0 else ""
-        dollars, rest = divmod(abs(value), _NANOS)
-        decimals = f"{rest:09}".rstrip("0").ljust(2, "0")
-        return _words(name.removesuffix("_nanos")), f"{sign}${dollars:,}.{decimals}"
+        return _words(name.removesuffix("_nanos")), dollars(value)
     if isinstance(value, bool):
         return _words(name), "yes" if value else "no"
     if isinstance(value, int):

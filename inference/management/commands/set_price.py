@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from inference.management.look_up import model_named
 from tenants.billing.models import Price
 from tenants.billing.pricing import price_book
-from tenants.management.arguments import dollars, moment
+from tenants.management.arguments import dollar_amount, moment
 from tenants.management.reporting import ReportingCommand
 
 
@@ -54,9 +54,9 @@ class Command(ReportingCommand):
 
 def add_price_arguments(parser: CommandParser) -> None:
     parser.add_argument("model")
-    parser.add_argument("--prompt", type=dollars, required=True)
-    parser.add_argument("--completion", type=dollars, required=True)
-    parser.add_argument("--cached", type=dollars, help="default: the prompt price")
+    parser.add_argument("--prompt", type=dollar_amount, required=True)
+    parser.add_argument("--completion", type=dollar_amount, required=True)
+    parser.add_argument("--cached", type=dollar_amount, help="default: the prompt price")
     parser.add_argument(
         "--tier", default="", help="only for this tier; the tier multiplier is not applied"
     )

@@ -21,7 +21,7 @@ from inference.usage.invoice_source import records_behind
 from tenants.billing.invoicing.pages import csv_text, lines_of
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
-from tenants.money import dollars
+from tenants.money import decimal_dollars
 from tenants.pagination import Order, page
 from tenants.permissions import Permission
 from tenants.spreadsheet import spreadsheet_cell
@@ -174,7 +174,7 @@ def _rendered(invoice: Invoice) -> dict[str, Any]:
         "brought_forward_nanos": invoice.brought_forward_nanos,
         "carried_nanos": invoice.carried_nanos,
         "payable_nanos": invoice.payable_nanos,
-        "amount_due": dollars(invoice.payable_nanos).replace("$", "").replace(",", ""),
+        "amount_due": decimal_dollars(invoice.payable_nanos),
         "issued_at": invoice.issued_at,
         "due_on": invoice.due_on,
         "paid_at": invoice.paid_at,

@@ -22,7 +22,6 @@ from inference.usage.reports import (
     UsageQuery,
     aggregate,
     counts,
-    dollars,
     quantiles,
     total_cost_nanos,
 )
@@ -30,6 +29,7 @@ from inference.usage.rollups import COUNTERS
 from tenants.access.people import tenants_of
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import current_scope, operator_scope
+from tenants.money import decimal_dollars
 from tenants.pagination import Order, page
 from tenants.permissions import Permission
 from tenants.spreadsheet import spreadsheet_cell
@@ -203,11 +203,14 @@ class CostsView(_ReportView):
     with_latencies = False
 
     def rendered(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {**counts(row, _COSTS), "cost_dollars": dollars(int(row["cost_nanos"]))}
+        return {
+            **counts(row, _COSTS),
+            "cost_dollars": decimal_dollars(int(row["cost_nanos"]), digits=9),
+        }
 
     def of_all(self, query: UsageQuery) -> dict[str, Any]:
         nanos = total_cost_nanos(query)
-        return {"total_cost_nanos": nanos, "total_cost_dollars": dollars(nanos)}
+        return {"total_cost_nanos": nanos, "total_cost_dollars": decimal_dollars(nanos, digits=9)}
 
 
 class AnyTenantsUsageView(_AnyTenantsReport, UsageView):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.billing.periods import last_day
-from tenants.money import dollars, dollars_and_cents
+from tenants.money import decimal_dollars, dollars, dollars_and_cents
 from tenants.spreadsheet import spreadsheet_cell
 
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -93,12 +93,12 @@ def _rows(invoice: Invoice) -> Iterator[dict[str, object]]:
         row: dict[str, object] = {name: getattr(line, name) for name in _OF_LINES}
         row |= {name: getattr(line, name) for name in _COUNTS} if line.is_usage else {}
         if line.kind == LineKind.SLA_CREDIT:
-            row["granted_dollars"] = _plain(line.granted_nanos)
+            row["granted_dollars"] = decimal_dollars(line.granted_nanos)
         yield row | {
             "invoice": number,
             "month": f"{line.period:%Y-%m}",
             "project": line.project_name,
-            "amount_dollars": _plain(line.amount_nanos),
+            "amount_dollars": decimal_dollars(line.amount_nanos),
             "line_id": line.id,
         }
     for total in sums(invoice):
@@ -107,11 +107,6 @@ def _rows(invoice: Invoice) -> Iterator[dict[str, object]]:
             "kind": "sum",
             "month": invoice.month,
             "description": total.label,
-            "amount_dollars": _plain(total.nanos),
+            "amount_dollars": decimal_dollars(total.nanos),
             "amount_nanos": total.nanos,
         }
-
-
-def _plain(nanos: int) -> str:
-    """Dollars as a number that spreadsheets read."""
-    return dollars(nanos).replace("$", "").replace(",", "")

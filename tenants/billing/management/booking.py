@@ -8,10 +8,10 @@ from django.core.management.base import CommandError, CommandParser
 from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import LedgerTransaction
 from tenants.errors import TenantsError
-from tenants.management.arguments import dollars
+from tenants.management.arguments import dollar_amount
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import ReportingCommand
-from tenants.money import dollars as shown
+from tenants.money import dollars
 
 
 class BookingCommand(ReportingCommand):
@@ -22,7 +22,7 @@ class BookingCommand(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="id or name")
-        parser.add_argument("amount", type=dollars, help="in dollars")
+        parser.add_argument("amount", type=dollar_amount, help="in dollars")
         parser.add_argument(
             "--reference",
             required=True,
@@ -51,6 +51,6 @@ class BookingCommand(ReportingCommand):
             tenant=tenant.name,
             kind=booked.kind,
             reference=booked.reference,
-            credit=shown(held.credit_nanos),
-            owed=shown(held.owed_nanos),
+            credit=dollars(held.credit_nanos),
+            owed=dollars(held.owed_nanos),
         )

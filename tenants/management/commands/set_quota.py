@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
-from tenants.management.arguments import dollars
+from tenants.management.arguments import dollar_amount
 from tenants.management.look_up import place_named, tenant_named
 from tenants.management.reporting import ReportingCommand
 from tenants.models import Quota
@@ -64,7 +64,7 @@ def _value_of(limit: LimitName, text: str) -> int:
     """Read a limit's value: nano-dollars for spend, else a count."""
     if limit in _IN_DOLLARS:
         try:
-            return int(dollars(text) * 10**9)
+            return int(dollar_amount(text) * 10**9)
         except ArgumentTypeError as error:
             raise CommandError(f"{limit}: {error}.") from None
     if not text.isdecimal():

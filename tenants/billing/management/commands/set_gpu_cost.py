@@ -6,7 +6,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from tenants.billing.models import PoolCost
 from tenants.billing.pricing import price_book
-from tenants.management.arguments import dollars, moment
+from tenants.management.arguments import dollar_amount, moment
 from tenants.management.reporting import ReportingCommand
 
 
@@ -16,7 +16,7 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("pool")
-        parser.add_argument("--per-gpu-hour", type=dollars, required=True)
+        parser.add_argument("--per-gpu-hour", type=dollar_amount, required=True)
         parser.add_argument("--gpus-per-worker", type=int, default=1)
         parser.add_argument("--from", dest="begin", type=moment, help="default: now")
 
