@@ -26,8 +26,7 @@ from inference.errors import (
     as_inference_error,
 )
 from inference.openai_api.responses import error_json
-from tenants.errors import Conflict as TenantsConflict
-from tenants.errors import NotPermitted
+from tenants.errors import Conflict, NotPermitted
 from tenants.pagination import BadCursor
 
 _Answer = TypeVar("_Answer", bound=HttpResponse)
@@ -36,7 +35,7 @@ _Answer = TypeVar("_Answer", bound=HttpResponse)
 NOTHING_HERE: Final = "Not found, or you do not have access."
 
 
-class Conflict(InferenceError):
+class ResourceConflict(InferenceError):
     """It cannot be, given what is there already."""
 
     status = 409
@@ -66,7 +65,7 @@ class TooManyAttempts(LimitReached):
     code = "too_many_attempts"
 
 
-def explained(error: Exception) -> InferenceError:
+def api_error(error: Exception) -> InferenceError:
     """Return the error that the caller gets; what is not its business is logged instead."""
     match error:
         case Http404() | drf.NotFound() | ObjectDoesNotExist():
@@ -79,14 +78,14 @@ def explained(error: Exception) -> InferenceError:
             return Forbidden(str(error.detail), code="csrf_failed")
         case NotPermitted():
             return Forbidden(error.message, param=error.param)
-        case TenantsConflict():
-            return Conflict(error.message, param=error.param)
+        case Conflict():
+            return ResourceConflict(error.message, param=error.param)
         case BadCursor():
             return InvalidRequest(str(error), param="cursor", code="bad_cursor")
         case ValidationError():
             return _of_validation(error)
         case IntegrityError():
-            return Conflict("This conflicts with what is there already.")
+            return ResourceConflict("This conflicts with what is there already.")
         case RequestDataTooBig():
             return BodyTooLarge("The body is too large.")
         case DataError() | SuspiciousOperation():
@@ -130,7 +129,7 @@ def _of_validation(error: ValidationError) -> InferenceError:
     param = None if field == NON_FIELD_ERRORS else field
     text = " ".join(first.messages)
     if first.code in {"unique", "unique_together"}:
-        return Conflict(text, param=param)
+        return ResourceConflict(text, param=param)
     return InvalidRequest(f"{param!r}: {text}" if param else text, param=param)
 
 
