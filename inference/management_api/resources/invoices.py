@@ -18,7 +18,8 @@ from inference.management_api.lists import ListQuery, listed
 from inference.management_api.view import TenantView
 from inference.models import UsageRecord
 from inference.usage.invoice_source import records_behind
-from tenants.billing.invoicing.pages import csv_text, lines_of
+from tenants.billing.invoicing.contents import lines_of
+from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.money import decimal_dollars

@@ -21,8 +21,9 @@ from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.contents import lines_of, sums
+from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.month_end import issue_drafts
-from tenants.billing.invoicing.pages import csv_text, lines_of, sums
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
 from tenants.errors import Conflict

@@ -6,23 +6,25 @@ TrueType font that is embedded instead, for names in other scripts.
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-import structlog
-from django.conf import settings
-from reportlab.lib import colors
 from reportlab.lib.enums import TA_RIGHT
 from reportlab.lib.pagesizes import A4
-from reportlab.lib.styles import ParagraphStyle
 from reportlab.lib.units import mm
-from reportlab.pdfbase import pdfmetrics
-from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import KeepTogether, Paragraph, SimpleDocTemplate, Spacer, Table
 
-from tenants.billing.invoicing.pages import lines_of, period_words, sums
+from tenants.billing.invoicing.contents import lines_of, period_words, sums
+from tenants.billing.invoicing.pdf_style import (
+    INK,
+    MARGIN,
+    PLAIN,
+    ROWS,
+    WIDTH,
+    Face,
+    NumberedCanvas,
+)
 from tenants.billing.models import (
     CREDIT_LINE_KINDS,
     Invoice,
@@ -30,29 +32,19 @@ from tenants.billing.models import (
     InvoiceState,
     LineKind,
 )
-from tenants.money import dollars, dollars_and_cents
-
-log = structlog.get_logger(__name__)
-
-INK: Final = colors.HexColor("#10272e")
-QUIET: Final = colors.HexColor("#6b7f86")
-RULE: Final = colors.HexColor("#d5dfe2")
-ACCENT: Final = colors.HexColor("#0b6e86")
-ALARM: Final = colors.HexColor("#b42318")
-_MARGIN: Final = 20 * mm
-_WIDTH: Final = A4[0] - 2 * _MARGIN
+from tenants.money import dollars_and_cents
 
 
 def pdf_bytes(invoice: Invoice) -> bytes:
     """A4, as many pages as it takes."""
     out = io.BytesIO()
-    face = _Face()
+    face = Face()
     document = SimpleDocTemplate(
         out,
         pagesize=A4,
         # A frame keeps six points to itself on each side.
-        leftMargin=_MARGIN - 6,
-        rightMargin=_MARGIN - 6,
+        leftMargin=MARGIN - 6,
+        rightMargin=MARGIN - 6,
         topMargin=18 * mm,
         bottomMargin=22 * mm,
         title=f"Invoice {invoice}",
@@ -74,103 +66,11 @@ def pdf_bytes(invoice: Invoice) -> bytes:
     ]
 
     def canvas(*args: Any, **options: Any) -> Canvas:
-        return _NumberedCanvas(*args, foot=f"{_seller(invoice)['name']}  ·  {invoice}", face=face,
+        return NumberedCanvas(*args, foot=f"{_seller(invoice)['name']}  ·  {invoice}", face=face,
                                **options)  # fmt: skip
 
     document.build(parts, canvasmaker=canvas)
     return out.getvalue()
-
-
-# Type --------------------------------------------------------------------------------------------
-
-
-class _Face:
-    """The fonts of one document, and text in them."""
-
-    def __init__(self) -> None:
-        path = Path(settings.PENSTOCK_INVOICE_FONT) if settings.PENSTOCK_INVOICE_FONT else None
-        self.is_embedded = path is not None
-        self.regular, self.bold = "Helvetica", "Helvetica-Bold"
-        if path is not None:
-            stem = path.stem.removesuffix("-Regular")
-            bold = path.with_name(f"{stem}-Bold{path.suffix}")
-            self.regular, self.bold = path.stem, bold.stem if bold.exists() else path.stem
-            for name, file in ((self.regular, path), (self.bold, bold)):
-                if file.exists() and name not in pdfmetrics.getRegisteredFontNames():
-                    pdfmetrics.registerFont(TTFont(name, str(file)))
-
-    def paragraph(self, text: str, *, style: str = "body", **changes: Any) -> Paragraph:
-        """`text` is plain; each of its lines is one."""
-        markup = "<br/>".join(escape(self.fit(line)) for line in text.splitlines())
-        return self.marked(markup, style=style, **changes)
-
-    def marked(self, markup: str, *, style: str = "body", **changes: Any) -> Paragraph:
-        size, bold, color = _STYLES[style]
-        options = {
-            "fontName": self.bold if bold else self.regular,
-            "fontSize": size,
-            "leading": size * 1.35,
-            "textColor": color,
-            **changes,
-        }
-        return Paragraph(markup, ParagraphStyle(style, **options))
-
-    def amount(self, nanos: int) -> Paragraph:
-        """All nine digits, so that columns align; what is below a cent is quiet."""
-        text = dollars(nanos)
-        whole, _, fraction = text.partition(".")
-        fraction = fraction.ljust(9, "0")
-        quiet = f'<font color="#9aabb1" size="6.5">{fraction[2:]}</font>'
-        return self.marked(f"{whole}.{fraction[:2]}{quiet}", style="cell", alignment=TA_RIGHT)
-
-    def fit(self, text: str) -> str:
-        """Helvetica has no other letters than these."""
-        if self.is_embedded:
-            return text
-        fitting = text.encode("cp1252", errors="replace").decode("cp1252")
-        if fitting != text:
-            log.warning("invoice_text_needs_a_font", setting="PENSTOCK_INVOICE_FONT")
-        return fitting
-
-
-_STYLES: Final[dict[str, tuple[float, bool, colors.Color]]] = {
-    "title": (24, True, INK),
-    "name": (11, True, INK),
-    "body": (9, False, INK),
-    "small": (8, False, QUIET),
-    "label": (7.5, False, QUIET),
-    "cell": (8.5, False, INK),
-    "strong": (8.5, True, INK),
-    "due": (13, True, ACCENT),
-    "alarm": (11, True, ALARM),
-}
-
-
-class _NumberedCanvas(Canvas):  # type: ignore[misc]
-    """Writes the foot of each page when it is known how many there are."""
-
-    def __init__(self, *args: Any, foot: str, face: _Face, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._foot, self._face = foot, face
-        self._pages: list[dict[str, Any]] = []
-
-    def showPage(self) -> None:  # noqa: N802 - reportlab's name
-        self._pages.append(dict(self.__dict__))
-        self._startPage()
-
-    def save(self) -> None:
-        pages = self._pages
-        for number, page in enumerate(pages, 1):
-            self.__dict__.update(page)
-            self.setStrokeColor(RULE)
-            self.setLineWidth(0.5)
-            self.line(_MARGIN, 16 * mm, A4[0] - _MARGIN, 16 * mm)
-            self.setFont(self._face.regular, 7.5)
-            self.setFillColor(QUIET)
-            self.drawString(_MARGIN, 11.5 * mm, self._face.fit(self._foot))
-            self.drawRightString(A4[0] - _MARGIN, 11.5 * mm, f"Page {number} of {len(pages)}")
-            super().showPage()
-        super().save()
 
 
 # Parts, in the order of the page -----------------------------------------------------------------
@@ -195,7 +95,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _head(invoice: Invoice, face: _Face) -> Table:
+def _head(invoice: Invoice, face: Face) -> Table:
     seller = _seller(invoice)
     facts = [seller["address"]]
     facts += [f"Tax ID {seller['tax_id']}"] if seller["tax_id"] else []
@@ -214,10 +114,10 @@ def _head(invoice: Invoice, face: _Face) -> Table:
         right += [Spacer(1, 2 * mm), face.paragraph(mark, style="alarm", alignment=TA_RIGHT)]
     if invoice.state == InvoiceState.VOID and invoice.void_reason:
         right.append(face.paragraph(invoice.void_reason, style="small", alignment=TA_RIGHT))
-    return Table([[left, right]], colWidths=[_WIDTH * 0.55, _WIDTH * 0.45], style=_PLAIN)
+    return Table([[left, right]], colWidths=[WIDTH * 0.55, WIDTH * 0.45], style=PLAIN)
 
 
-def _parties(invoice: Invoice, face: _Face) -> Table:
+def _parties(invoice: Invoice, face: Face) -> Table:
     facts = [("Number", invoice.number or "–"), ("Period", period_words(invoice))]
     if invoice.issued_at is not None:
         facts.append(("Issued", f"{invoice.issued_at:%-d %B %Y}"))
@@ -225,9 +125,9 @@ def _parties(invoice: Invoice, face: _Face) -> Table:
         facts.append(("Due", f"{invoice.due_on:%-d %B %Y}"))
     table = Table(
         [[face.paragraph(n, style="label"), face.paragraph(v)] for n, v in facts],
-        colWidths=[18 * mm, _WIDTH * 0.5 - 18 * mm],
+        colWidths=[18 * mm, WIDTH * 0.5 - 18 * mm],
         style=[
-            *_PLAIN,
+            *PLAIN,
             ("BOTTOMPADDING", (0, 0), (-1, -1), 1.5),
             ("VALIGN", (0, 0), (-1, -1), "MIDDLE"),
         ],
@@ -240,32 +140,14 @@ def _parties(invoice: Invoice, face: _Face) -> Table:
         face.paragraph("Amount due", style="label"),
         face.marked(dollars_and_cents(invoice.payable_nanos), style="due", fontSize=18, leading=23),
     ]
-    return Table([[left, table]], colWidths=[_WIDTH * 0.5, _WIDTH * 0.5], style=_PLAIN)
+    return Table([[left, table]], colWidths=[WIDTH * 0.5, WIDTH * 0.5], style=PLAIN)
 
 
-_PLAIN: Final[list[Any]] = [
-    ("LEFTPADDING", (0, 0), (-1, -1), 0),
-    ("RIGHTPADDING", (0, 0), (-1, -1), 0),
-    ("TOPPADDING", (0, 0), (-1, -1), 0),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 0),
-    ("VALIGN", (0, 0), (-1, -1), "TOP"),
-]
-_ROWS: Final[list[Any]] = [
-    ("LEFTPADDING", (0, 0), (0, -1), 0),
-    ("RIGHTPADDING", (-1, 0), (-1, -1), 0),
-    ("TOPPADDING", (0, 0), (-1, -1), 3),
-    ("BOTTOMPADDING", (0, 0), (-1, -1), 3),
-    ("VALIGN", (0, 0), (-1, -1), "TOP"),
-    ("LINEBELOW", (0, 0), (-1, 0), 0.8, INK),
-    ("LINEBELOW", (0, 1), (-1, -1), 0.4, RULE),
-]
-
-
-def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
+def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     """Usage by project, then what came late, then adjustments."""
     heads = ["Usage", "Requests", "Prompt", "Cached", "Completion", "Amount"]
     rows: list[list[Any]] = [_heads(heads, face)]
-    style = list(_ROWS)
+    style = list(ROWS)
     title = None
     for line in lines:
         if line.kind not in {LineKind.USAGE, LineKind.LATE_USAGE, LineKind.ADJUSTMENT}:
@@ -292,7 +174,7 @@ def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: _Face) -> lis
         )
     if len(rows) == 1:
         return []
-    widths = [_WIDTH - 112 * mm, 16 * mm, 22 * mm, 20 * mm, 22 * mm, 32 * mm]
+    widths = [WIDTH - 112 * mm, 16 * mm, 22 * mm, 20 * mm, 22 * mm, 32 * mm]
     return [Table(rows, colWidths=widths, repeatRows=1, style=style), Spacer(1, 5 * mm)]
 
 
@@ -305,7 +187,7 @@ def _title(invoice: Invoice, line: InvoiceLine) -> str:
     return project
 
 
-def _what(line: InvoiceLine, face: _Face) -> Paragraph:
+def _what(line: InvoiceLine, face: Face) -> Paragraph:
     more = " · ".join(filter(None, [line.tier, line.adapter and f"adapter {line.adapter}"]))
     return face.marked(
         f'{escape(face.fit(line.model))}<br/><font size="7.5" color="#6b7f86">'
@@ -314,7 +196,7 @@ def _what(line: InvoiceLine, face: _Face) -> Paragraph:
     )
 
 
-def _credits(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
+def _credits(lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     paid = [line for line in lines if line.kind in CREDIT_LINE_KINDS]
     if not paid:
         return []
@@ -323,11 +205,11 @@ def _credits(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
         [face.paragraph(_one_line(line.description), style="cell"), face.amount(line.amount_nanos)]
         for line in paid
     ]
-    table = Table(rows, colWidths=[_WIDTH - 34 * mm, 34 * mm], repeatRows=1, style=_ROWS)
+    table = Table(rows, colWidths=[WIDTH - 34 * mm, 34 * mm], repeatRows=1, style=ROWS)
     return [table, Spacer(1, 5 * mm)]
 
 
-def _heads(names: Sequence[str], face: _Face) -> list[Any]:
+def _heads(names: Sequence[str], face: Face) -> list[Any]:
     first, *others = names
     return [
         face.paragraph(first, style="label"),
@@ -335,7 +217,7 @@ def _heads(names: Sequence[str], face: _Face) -> list[Any]:
     ]
 
 
-def _sums(invoice: Invoice, face: _Face) -> KeepTogether:
+def _sums(invoice: Invoice, face: Face) -> KeepTogether:
     *parts, due = sums(invoice)
     rows = [[face.paragraph(part.label, style="cell"), face.amount(part.nanos)] for part in parts]
     rows.append(
@@ -349,7 +231,7 @@ def _sums(invoice: Invoice, face: _Face) -> KeepTogether:
         colWidths=[62 * mm, 34 * mm],
         hAlign="RIGHT",
         style=[
-            *_PLAIN,
+            *PLAIN,
             ("TOPPADDING", (0, 0), (-1, -1), 2.5),
             ("BOTTOMPADDING", (0, 0), (-1, -1), 2.5),
             ("LINEABOVE", (0, -1), (-1, -1), 0.8, INK),
@@ -359,7 +241,7 @@ def _sums(invoice: Invoice, face: _Face) -> KeepTogether:
     return KeepTogether([table])
 
 
-def _service_levels(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
+def _service_levels(lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     broken = [line for line in lines if line.kind == LineKind.SLA_CREDIT]
     if not broken:
         return []
@@ -375,8 +257,8 @@ def _service_levels(lines: Sequence[InvoiceLine], face: _Face) -> list[Any]:
                 face.amount(line.granted_nanos),
             ]
         )
-    widths = [_WIDTH - 92 * mm, 20 * mm, 20 * mm, 18 * mm, 34 * mm]
-    table = Table(rows, colWidths=widths, style=_ROWS)
+    widths = [WIDTH - 92 * mm, 20 * mm, 20 * mm, 18 * mm, 34 * mm]
+    table = Table(rows, colWidths=widths, style=ROWS)
     note = "Credit is a share of what the month's usage in that tier cost. What exceeds what "
     note += "was owed stays as credit for usage to come."
     return [Spacer(1, 9 * mm), KeepTogether([table, Spacer(1, 2 * mm),
@@ -390,7 +272,7 @@ _PROMISES: Final = (
 )
 
 
-def _how_to_pay(invoice: Invoice, face: _Face) -> list[Any]:
+def _how_to_pay(invoice: Invoice, face: Face) -> list[Any]:
     if not invoice.payable_nanos:
         return [Spacer(1, 9 * mm), face.paragraph("There is nothing to pay.", style="small")]
     text = _seller(invoice)["payment_instructions"]

@@ -10,9 +10,9 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.drafts import draft_invoice, draft_invoices, last_month
 from tenants.billing.invoicing.month_end import issue_drafts
-from tenants.billing.invoicing.pages import csv_text
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceState
 from tenants.billing.periods import BadPeriod, parse_month

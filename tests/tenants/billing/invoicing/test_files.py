@@ -9,8 +9,8 @@ import pytest
 from pytest_django import Settings
 
 from tenants.billing.invoicing import invoices
+from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.drafts import draft_invoice
-from tenants.billing.invoicing.pages import csv_text
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, Seller
 from tenants.models import Project, Tenant

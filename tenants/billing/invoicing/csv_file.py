@@ -1,13 +1,12 @@
-"""An invoice as both its files tell it: the same rows, words and sums, in CSV and in PDF."""
+"""An invoice as CSV: a row for each line, and one for each sum."""
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from tenants.billing.models import Invoice, InvoiceLine, LineKind
-from tenants.billing.periods import last_day
-from tenants.money import decimal_dollars, dollars, dollars_and_cents
+from tenants.billing.invoicing.contents import lines_of, sums
+from tenants.billing.models import Invoice, LineKind
+from tenants.money import decimal_dollars
 from tenants.spreadsheet import spreadsheet_cell
 
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -40,41 +39,6 @@ COLUMNS = (
     "amount_nanos",
     "line_id",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sum:
-    """One line of what an invoice comes to. The last is what is to be paid."""
-
-    label: str
-    text: str
-    nanos: int
-
-
-def lines_of(invoice: Invoice) -> Sequence[InvoiceLine]:
-    """With the invoice on each, for their filters."""
-    lines = list(invoice.lines.order_by("position"))
-    for line in lines:
-        line.invoice = invoice
-    return lines
-
-
-def period_words(invoice: Invoice) -> str:
-    return f"1 – {last_day(invoice.period):%-d %B %Y}"
-
-
-def sums(invoice: Invoice) -> list[Sum]:
-    """Exact but for the last: whole cents, and what they leave over is told before."""
-    parts = [("Charges", invoice.charges_nanos)]
-    if invoice.credits_nanos:
-        parts.append(("Credits", invoice.credits_nanos))
-    if invoice.brought_forward_nanos:
-        parts.append(("Brought forward from the last invoice", invoice.brought_forward_nanos))
-    if invoice.carried_nanos:
-        parts.append(("Carried to the next invoice", -invoice.carried_nanos))
-    shown = [Sum(label=label, text=dollars(nanos), nanos=nanos) for label, nanos in parts]
-    nanos = invoice.payable_nanos
-    return [*shown, Sum(label="Amount due", text=dollars_and_cents(nanos), nanos=nanos)]
 
 
 def csv_text(invoice: Invoice) -> str:
