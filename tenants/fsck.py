@@ -16,7 +16,7 @@ Check = Callable[[], Iterable[str]]
 
 _checks: dict[str, Check] = {}
 # Those that compare what several statements read.
-_of_one_moment: set[str] = set()
+_need_snapshot: set[str] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +27,15 @@ class Finding:
     problem: str
 
 
-def register_check(name: str, check: Check, *, is_of_one_moment: bool = False) -> None:
+def register_check(name: str, check: Check, *, needs_snapshot: bool = False) -> None:
     """Add a check, or replace the one of this name. It runs inside an `operator_scope`. All that
-    one `is_of_one_moment` reads of PostgreSQL is as it was when it began, whatever is written
+    one that `needs_snapshot` reads of PostgreSQL is as it was when it began, whatever is written
     meanwhile."""
     _checks[name] = check
-    if is_of_one_moment:
-        _of_one_moment.add(name)
+    if needs_snapshot:
+        _need_snapshot.add(name)
     else:
-        _of_one_moment.discard(name)
+        _need_snapshot.discard(name)
 
 
 def check_names() -> list[str]:
@@ -53,7 +53,7 @@ def run_checks() -> Iterator[Finding]:
 @contextmanager
 def _view(name: str) -> Iterator[None]:
     """Within a transaction that is open already its view holds."""
-    if name not in _of_one_moment or connection.in_atomic_block:
+    if name not in _need_snapshot or connection.in_atomic_block:
         yield
         return
     with transaction.atomic(), connection.cursor() as cursor:

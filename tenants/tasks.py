@@ -17,9 +17,9 @@ def reconcile_policy() -> bool:
     return writer.reconcile_policy()
 
 
-@shared_task(name="tenants.forget_old_changes", expires=600)  # type: ignore[untyped-decorator]
-def forget_old_changes() -> int:
-    return writer.forget_old_changes()
+@shared_task(name="tenants.delete_old_changes", expires=600)  # type: ignore[untyped-decorator]
+def delete_old_changes() -> int:
+    return writer.delete_old_changes()
 
 
 @shared_task(name="tenants.collect_key_uses", expires=20)  # type: ignore[untyped-decorator]
@@ -27,9 +27,9 @@ def collect_key_uses() -> int:
     return key_activity.collect_key_uses()
 
 
-@shared_task(name="tenants.take_new_digests", expires=20)  # type: ignore[untyped-decorator]
-def take_new_digests() -> int:
-    return key_activity.take_new_digests()
+@shared_task(name="tenants.adopt_new_digests", expires=20)  # type: ignore[untyped-decorator]
+def adopt_new_digests() -> int:
+    return key_activity.adopt_new_digests()
 
 
 @shared_task(name="tenants.raise_quota_alerts", expires=60)  # type: ignore[untyped-decorator]

@@ -9,7 +9,7 @@ from inference.errors import Unauthenticated
 from inference.management_api.callers import Caller, KeyBearer, Person
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.key_check import check_key
-from tenants.access.sign_in import RETRY_SECONDS, is_guessing_keys, note_wrong_key
+from tenants.access.sign_in import RETRY_SECONDS, count_wrong_key, is_guessing_keys
 from tenants.models import ApiKey, User
 
 
@@ -59,5 +59,5 @@ def _check(request: Request, authorization: str, address: str | None) -> ApiKey:
     try:
         return check_key(bearer_token(authorization), address)
     except Unauthenticated:
-        note_wrong_key(request._request)
+        count_wrong_key(request._request)
         raise

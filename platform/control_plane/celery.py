@@ -29,7 +29,7 @@ app.conf.beat_schedule = {
         "schedule": 20.0,
     },
     "keys move to a new pepper": {
-        "task": "tenants.take_new_digests",
+        "task": "tenants.adopt_new_digests",
         "schedule": 20.0,
     },
     "quotas that are nearly used up are told": {
@@ -64,8 +64,8 @@ app.conf.beat_schedule = {
         "task": "billing.release_stale_holds",
         "schedule": 300.0,
     },
-    "old notes of policy changes go": {
-        "task": "tenants.forget_old_changes",
+    "old policy changes are deleted": {
+        "task": "tenants.delete_old_changes",
         "schedule": 3600.0,
     },
     "the months to come have their partitions": {

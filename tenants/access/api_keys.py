@@ -56,7 +56,7 @@ def issue_api_key(
     """
     record = ApiKey(project=project, tenant_id=project.tenant_id)
     record.created_by_id = getattr(by, "user_id", None)
-    key = record.take(key_format.generate() if key is None else key)
+    key = record.set_key(key_format.generate() if key is None else key)
     _set(record, {"name": name, "scopes": record.scopes, **_inherited(by), **fields})
     _check_width(record, by)
     with transaction.atomic():

@@ -1,5 +1,5 @@
-"""What gateways tell of keys, taken from Redis into PostgreSQL: last uses, and digests under a new
-pepper. What is lost on the way is told again with the next use."""
+"""What gateways report of keys, moved from Redis into PostgreSQL: last uses, and digests under a
+new pepper. What is lost on the way is reported again with the next use."""
 
 from datetime import UTC, datetime
 from typing import Final, cast
@@ -20,33 +20,33 @@ _LATEST_MS: Final = 253_402_300_799_000  # the end of the year 9999
 
 def collect_key_uses() -> int:
     """Returns of how many keys the last use is news."""
-    told = _take(keys.policy_key_uses())
-    uses = {key: at for key, text in told.items() if (at := _moment(text)) is not None}
+    reported = _drain(keys.policy_key_uses())
+    uses = {key: at for key, text in reported.items() if (at := _moment(text)) is not None}
     if not uses:
         return 0
     # A plain statement, not the manager's: the last use is no change of the policy.
     with operator_scope("key uses"), connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE tenants_apikey SET last_used_at = told.at"
-            " FROM unnest(%s::text[], %s::timestamptz[]) AS told (public_id, at)"
-            " WHERE tenants_apikey.public_id = told.public_id"
-            " AND (last_used_at IS NULL OR last_used_at < told.at)",
+            "UPDATE tenants_apikey SET last_used_at = reported.at"
+            " FROM unnest(%s::text[], %s::timestamptz[]) AS reported (public_id, at)"
+            " WHERE tenants_apikey.public_id = reported.public_id"
+            " AND (last_used_at IS NULL OR last_used_at < reported.at)",
             [list(uses), list(uses.values())],
         )
         updated: int = cursor.rowcount
     return updated
 
 
-def take_new_digests() -> int:
+def adopt_new_digests() -> int:
     """Move keys that proved themselves under an earlier pepper to the current one; returns how
     many. One that was rotated meanwhile stays as it is."""
-    told = _take(keys.policy_new_digests())
-    if not told:
+    reported = _drain(keys.policy_new_digests())
+    if not reported:
         return 0
     moved = []
     with operator_scope("new pepper"):
-        for record in ApiKey.objects.filter(public_id__in=told).select_for_update():
-            earlier, current = _halves(told[record.public_id])
+        for record in ApiKey.objects.filter(public_id__in=reported).select_for_update():
+            earlier, current = _halves(reported[record.public_id])
             if bytes(record.secret_digest) == earlier and len(current) == _DIGEST_BYTES:
                 record.secret_digest = current
                 moved.append(record)
@@ -55,8 +55,8 @@ def take_new_digests() -> int:
     return len(moved)
 
 
-def _take(key: str) -> dict[str, bytes]:
-    """Reads and empties a hash, so that nothing told in between is lost."""
+def _drain(key: str) -> dict[str, bytes]:
+    """Reads and empties a hash, so that nothing that is reported in between is lost."""
     with policy_redis().pipeline(transaction=True) as pipeline:
         pipeline.hgetall(key)
         pipeline.delete(key)

@@ -84,7 +84,7 @@ def _add_keys(count: int) -> int:
         for number in chunk:
             project = projects[number % len(projects)]
             record = ApiKey(project=project, tenant_id=project.tenant_id, name=f"load {number}")
-            record.take(load_key(number))
+            record.set_key(load_key(number))
             records.append(record)
         ApiKey.objects.bulk_create(records)
     return len(missing)

@@ -21,25 +21,25 @@ _ORDER: Final = Order(name="memberships", fields=NEWEST_FIRST, is_descending=Tru
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A tenant that a user belongs to."""
+class TenantRole:
+    """A tenant that a user belongs to, and as what."""
 
     tenant: Tenant
     role: Role
 
 
-def tenants_of(user: User, *, limit: int, cursor: str | None = None) -> Page[Place]:
+def tenants_of(user: User, *, limit: int, cursor: str | None = None) -> Page[TenantRole]:
     """Needs no scope. Closed tenants are left out of their page. Raises `BadCursor`."""
     with user_scope(user.id):
         memberships = page(Membership.objects.all(), _ORDER, limit=limit, cursor=cursor)
-    places = []
+    roles = []
     for membership in memberships.rows:
         # Each behind its own walls: a user's are around their memberships alone.
         with tenant_scope(membership.tenant_id):
             tenant = Tenant.objects.filter(id=membership.tenant_id, closed_at=None).first()
         if tenant is not None:
-            places.append(Place(tenant=tenant, role=Role(membership.role)))
-    return Page(rows=places, next_cursor=memberships.next_cursor)
+            roles.append(TenantRole(tenant=tenant, role=Role(membership.role)))
+    return Page(rows=roles, next_cursor=memberships.next_cursor)
 
 
 def membership_of(user: User, tenant_id: uuid.UUID) -> Membership | None:

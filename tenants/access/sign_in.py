@@ -50,7 +50,7 @@ def is_guessing_keys(request: HttpRequest) -> bool:
     return _wrong_keys(request, increment=False)
 
 
-def note_wrong_key(request: HttpRequest) -> None:
+def count_wrong_key(request: HttpRequest) -> None:
     _wrong_keys(request, increment=True)
 
 

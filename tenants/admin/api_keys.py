@@ -147,7 +147,7 @@ class ApiKeyAdmin(NeverDeleted):
         if not change:
             obj.tenant_id = obj.project.tenant_id
             obj.created_by_id = request.user.pk
-            obj.shown_once = obj.take(key_format.generate())
+            obj.shown_once = obj.set_key(key_format.generate())
         super().save_model(request, obj, form, change)
 
     def response_add(

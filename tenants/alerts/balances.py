@@ -39,7 +39,7 @@ def raise_balance_alerts(now: datetime | None = None) -> int:
             alert.is_low = is_low
             alert.save(update_fields=["is_low"])
             if is_low:
-                _tell(alert, nanos, now)
+                _publish_alert(alert, nanos, now)
                 raised += 1
     return raised
 
@@ -71,7 +71,7 @@ def _credit_of_prepaid() -> dict[uuid.UUID, int]:
     return credit | {row["tenant_id"]: int(row["nanos"]) for row in sums}
 
 
-def _tell(alert: BalanceAlert, nanos: int, now: datetime) -> None:
+def _publish_alert(alert: BalanceAlert, nanos: int, now: datetime) -> None:
     publish(
         alert.tenant_id,
         EventType.BALANCE_LOW,

@@ -63,7 +63,7 @@ def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
     # Another process may be at it at the same time: the table holds each of them once.
     QuotaAlert.objects.bulk_create(new, ignore_conflicts=True)
     for alert in new:
-        _tell(alert, now)
+        _publish_alert(alert, now)
         log.warning(
             "quota_used_up_to",
             percent=alert.percent,
@@ -75,7 +75,7 @@ def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
     return len(new)
 
 
-def _tell(alert: QuotaAlert, now: datetime) -> None:
+def _publish_alert(alert: QuotaAlert, now: datetime) -> None:
     quota = alert.quota
     is_spend = quota.limit in (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH)
     unit = "_nanos" if is_spend else "_tokens"

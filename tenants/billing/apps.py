@@ -15,8 +15,8 @@ class BillingConfig(AppConfig):
         from tenants.fsck import register_check
         from tenants.offboarding.export import register_export
 
-        register_check("invoices", invoice_problems, is_of_one_moment=True)
-        register_check("ledger", ledger_problems, is_of_one_moment=True)
+        register_check("invoices", invoice_problems, needs_snapshot=True)
+        register_check("ledger", ledger_problems, needs_snapshot=True)
         register_check("prepaid spend", spend_problems)
         register_export(
             "invoice", lambda tenant_id: Invoice.objects.for_tenants().filter(tenant=tenant_id)

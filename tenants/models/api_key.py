@@ -157,8 +157,9 @@ class ApiKey(AffectsPolicy):
         self._take_tenant()
         super().save(*args, **kwargs)
 
-    def take(self, key: str) -> str:
-        """Become the record of a key: keep what may be kept of it, and hand it back."""
+    def set_key(self, key: str) -> str:
+        """Become the record of a key: keep what may be stored of it. Return the key. Raises
+        `MalformedApiKey`."""
         parsed = key_format.parse(key)
         self.public_id = parsed.public_id
         self.last_four = parsed.last_four
@@ -195,7 +196,7 @@ class ApiKey(AffectsPolicy):
         self.previous_digest = bytes(self.secret_digest)
         self.rotated_at = timezone.now()
         self.previous_expires_at = self.rotated_at + overlap
-        key = self.take(key_format.generate(self.public_id))
+        key = self.set_key(key_format.generate(self.public_id))
         self.save(
             update_fields=[
                 "secret_digest",

@@ -14,7 +14,7 @@ from tenants.models.policy_version import version_text
 _Row = TypeVar("_Row", bound="AffectsPolicy")
 
 # A change of more rows than this has the whole snapshot written anew.
-MOST_ROWS: Final = 5000
+MAX_ROWS: Final = 5000
 
 
 _publishers: list[Callable[[], None]] = []
@@ -82,7 +82,7 @@ class PolicyChange(models.Model):
             rows[part].add(row_id)
         if not rows:
             return
-        if sum(map(len, rows.values())) > MOST_ROWS:
+        if sum(map(len, rows.values())) > MAX_ROWS:
             rows = defaultdict(set, {PolicyPart.EVERYTHING: {""}})
         cls.objects.bulk_create(
             cls(part=part, row_ids=sorted(row_ids - {""})) for part, row_ids in rows.items()

@@ -79,7 +79,7 @@ class Tenant(AffectsPolicy):
         """Give it the limits and promises of another tier, for requests from now on."""
         self._set(Verb.MOVED, tier=tier)
 
-    def bill(self, mode: BillingMode) -> None:
+    def set_billing_mode(self, mode: BillingMode) -> None:
         """Have it pay beforehand or afterwards, for requests from now on."""
         self._set(Verb.CHANGED, billing_mode=mode)
 

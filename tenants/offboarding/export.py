@@ -22,7 +22,7 @@ def register_export(kind: str, source: Source) -> None:
 
 def tenant_records(tenant: Tenant) -> Iterator[Record]:
     """One record after the other, each with its `kind`; within an operator's or its own scope."""
-    yield told("tenant", tenant)
+    yield exported_record("tenant", tenant)
     rows: list[tuple[str, Iterable[models.Model]]] = [
         ("project", Project.objects.filter(tenant=tenant)),
         ("quota", Quota.objects.filter(tenant=tenant)),
@@ -30,17 +30,20 @@ def tenant_records(tenant: Tenant) -> Iterator[Record]:
         *((kind, source(tenant.id)) for kind, source in sorted(_sources.items())),
     ]
     for key in ApiKey.objects.filter(tenant=tenant):
-        yield told("api_key", key) | {"masked": key.masked}
+        yield exported_record("api_key", key) | {"masked": key.masked}
     for member in Membership.objects.filter(tenant=tenant).select_related("user"):
-        yield told("member", member) | {"email": member.user.email, "name": member.user.name}
+        yield exported_record("member", member) | {
+            "email": member.user.email,
+            "name": member.user.name,
+        }
     for kind, source in rows:
         for row in source:
-            yield told(kind, row)
+            yield exported_record(kind, row)
     for event in exported_events(AuditEvent.objects.filter(tenant=tenant)):
         yield {"kind": "audit_event", **event}
 
 
-def told(kind: str, row: models.Model) -> Record:
+def exported_record(kind: str, row: models.Model) -> Record:
     """The columns of a record, but for digests."""
     fields = (field for field in row._meta.concrete_fields if not _is_binary(field))
     return {"kind": kind, **{field.attname: getattr(row, field.attname) for field in fields}}

@@ -101,7 +101,7 @@ def reconcile_policy() -> bool:
         return _catch_up()
 
 
-def forget_old_changes() -> int:
+def delete_old_changes() -> int:
     """Delete the notes of changes that every snapshot in use has long had; returns how many."""
     with operator_scope("policy snapshot"):
         oldest = PolicyVersion.current().version - CHANGES_KEPT

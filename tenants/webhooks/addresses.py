@@ -23,7 +23,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_ADDRESSES: Final = 16
 _RESOLVE_SECONDS: Final = 5.0
 # The resolver cannot be told to give up sooner than it does.
-_LOOK_UPS: Final = ThreadPoolExecutor(16, thread_name_prefix="look-up")
+_RESOLVERS: Final = ThreadPoolExecutor(16, thread_name_prefix="resolver")
 _HTTPS_PORT: Final = 443
 _LOWEST_OTHER_PORT: Final = 1024
 
@@ -89,7 +89,7 @@ class Target:
             return None
 
 
-def parsed(url: str) -> Target:
+def parse_url(url: str) -> Target:
     """Raises `UrlRefused`."""
     if not _PRINTABLE.fullmatch(url) or any(letter in url for letter in '\\"<>^`{|}'):
         raise UrlRefused("A URL has no spaces, and other letters than ASCII's are written %xx.")
@@ -120,21 +120,21 @@ def parsed(url: str) -> Target:
 def check_reachable(url: str) -> Target:
     """What can be known of a URL now: its text, and where its host's addresses lie. Asks the DNS.
     Raises `UrlRefused`, `AddressRefused` and `Unresolvable`."""
-    target = parsed(url)
+    target = parse_url(url)
     if target.literal is not None:
         check_addresses(target, [target.literal])
         return target
     try:
-        check_addresses(target, looked_up(target).result(_RESOLVE_SECONDS))
+        check_addresses(target, resolve(target).result(_RESOLVE_SECONDS))
     except FutureTimeout:
         raise Unresolvable("The DNS did not answer in time; try again.") from None
     return target
 
 
-def looked_up(target: Target) -> Future[list[Address]]:
+def resolve(target: Target) -> Future[list[Address]]:
     """All addresses of a target's host, at least one, asked for in a thread that nobody has to wait
     for. `Unresolvable` where there is none."""
-    return _LOOK_UPS.submit(_looked_up, target)
+    return _RESOLVERS.submit(_resolve, target)
 
 
 def check_addresses(target: Target, addresses: Sequence[Address]) -> None:
@@ -167,7 +167,7 @@ def is_public(address: Address) -> bool:
     )
 
 
-def _looked_up(target: Target) -> list[Address]:
+def _resolve(target: Target) -> list[Address]:
     if target.literal is not None:
         return [target.literal]
     try:

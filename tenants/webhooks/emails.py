@@ -33,7 +33,7 @@ _SENT_AT_ONCE: Final = 20
 def send_due(now: datetime | None = None) -> int:
     """Send the notices that are due, at most `_SENT_AT_ONCE`; return how many were sent."""
     now = now or datetime.now(UTC)
-    notices = _take_due(now)
+    notices = claim_due(now)
     sent = 0
     for notice in notices:
         problem = _send(notice)
@@ -42,7 +42,8 @@ def send_due(now: datetime | None = None) -> int:
     return sent
 
 
-def _take_due(now: datetime) -> list[EmailNotice]:
+def claim_due(now: datetime) -> list[EmailNotice]:
+    """Return a few notices that are due; nobody else sends these before the lease runs out."""
     with operator_scope("e-mail notices"):
         due = EmailNotice.objects.filter(state=EmailState.PENDING, next_try_at__lte=now)
         taken = list(
@@ -83,8 +84,8 @@ def _record(notice: EmailNotice, problem: str | None, now: datetime) -> None:
         changes |= {"next_try_at": now + delay}
     with operator_scope("e-mail notices"):
         EmailNotice.objects.filter(pk=notice.pk).update(**changes)
-    told = log.info if problem is None else log.warning
-    told(
+    log_line = log.info if problem is None else log.warning
+    log_line(
         "email_notice",
         notice_id=str(notice.pk),
         tenant_id=str(notice.tenant_id),

@@ -57,7 +57,7 @@ def add_endpoint(
         event_types=None if event_types is None else sorted(set(event_types)),
         description=description.strip(),
     )
-    secret = signing.made(endpoint.pk, bytes(endpoint.salt))
+    secret = signing.new_secret(endpoint.pk, bytes(endpoint.salt))
     endpoint.check_digest = secret.check_digest
     endpoint.full_clean(validate_unique=False, validate_constraints=False)
     endpoint.save(force_insert=True)
@@ -107,7 +107,7 @@ def rotate_secret(endpoint: Endpoint, *, overlap: timedelta) -> NewSecret:
         endpoint.previous_check_digest = bytes(endpoint.check_digest)
         endpoint.previous_expires_at = now + overlap
         endpoint.salt = signing.new_salt()
-        secret = signing.made(endpoint.pk, endpoint.salt)
+        secret = signing.new_secret(endpoint.pk, endpoint.salt)
         endpoint.check_digest = secret.check_digest
         endpoint.rotated_at = now
         endpoint.save()

@@ -58,8 +58,8 @@ def send(
     started_at, started = datetime.now(UTC), time.monotonic()
     answer: _Answer | _Refusal
     try:
-        target = addresses.parsed(url)
-        answer = asyncio.run(_posted(target, headers, body, ssl_context, total_seconds))
+        target = addresses.parse_url(url)
+        answer = asyncio.run(_post(target, headers, body, ssl_context, total_seconds))
     except UrlRefused as error:
         answer = _Refusal(Problem.ADDRESS_REFUSED, str(error))
     duration_ms = int((time.monotonic() - started) * 1000)
@@ -93,7 +93,7 @@ class _Refusal:
     detail: str = ""
 
 
-async def _posted(
+async def _post(
     target: Target,
     headers: Mapping[str, str],
     body: str,
@@ -173,7 +173,7 @@ class _CheckedNetwork(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> AsyncNetworkStream:
-        found = await asyncio.wrap_future(addresses.looked_up(self._target))
+        found = await asyncio.wrap_future(addresses.resolve(self._target))
         addresses.check_addresses(self._target, found)
         problem: Exception = httpcore2.ConnectError()
         for address in found[:_TRIED_ADDRESSES]:

@@ -47,15 +47,15 @@ def new_salt() -> bytes:
     return secrets.token_bytes(SALT_BYTES)
 
 
-def made(endpoint_id: uuid.UUID, salt: bytes) -> Secret:
+def new_secret(endpoint_id: uuid.UUID, salt: bytes) -> Secret:
     """Under the service's present secret."""
-    return _under(settings.SECRET_KEY, endpoint_id, salt)
+    return _derive(settings.SECRET_KEY, endpoint_id, salt)
 
 
-def derived(endpoint_id: uuid.UUID, salt: bytes, check_digest: bytes) -> Secret:
+def derive_secret(endpoint_id: uuid.UUID, salt: bytes, check_digest: bytes) -> Secret:
     """The one that was made, maybe under an earlier secret of the service. Raises `SecretLost`."""
     for master in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
-        secret = _under(master, endpoint_id, salt)
+        secret = _derive(master, endpoint_id, salt)
         if hmac.compare_digest(secret.check_digest, check_digest):
             return secret
     raise SecretLost(
@@ -77,6 +77,6 @@ def signed_headers(
     }
 
 
-def _under(master: str, endpoint_id: uuid.UUID, salt: bytes) -> Secret:
-    told = b"penstock webhook secret\x00" + endpoint_id.bytes + salt
-    return Secret(hmac.digest(master.encode(), told, "sha256"))
+def _derive(master: str, endpoint_id: uuid.UUID, salt: bytes) -> Secret:
+    message = b"penstock webhook secret\x00" + endpoint_id.bytes + salt
+    return Secret(hmac.digest(master.encode(), message, "sha256"))

@@ -26,7 +26,7 @@ def give_credit(tenant_id: str, nanos: int) -> None:
     with operator_scope("chaos drills"):
         tenant = Tenant.objects.get(id=tenant_id)
         credit.top_up(tenant.id, nanos, reference="drill")
-        tenant.bill(BillingMode.PREPAID)
+        tenant.set_billing_mode(BillingMode.PREPAID)
 
 
 @dataclass(kw_only=True)

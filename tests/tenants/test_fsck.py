@@ -87,6 +87,6 @@ def test_an_app_adds_its_own_check(
     policy_redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenants.fsck._checks", {})
-    monkeypatch.setattr("tenants.fsck._of_one_moment", set())
+    monkeypatch.setattr("tenants.fsck._need_snapshot", set())
     register_check("ledger", lambda: ["Account 7 does not balance."])
     assert list(run_checks()) == [Finding(check="ledger", problem="Account 7 does not balance.")]

@@ -17,7 +17,7 @@ from django.core.exceptions import ValidationError
 from tenants.billing.invoicing.ledger_lines import CREDIT_NAMES
 from tenants.billing.invoicing.sla_credits import Schedule
 from tenants.billing.invoicing.uninvoiced import Uninvoiced, uninvoiced
-from tenants.billing.invoicing.usage_source import Attainment, cut_usage, usage_source
+from tenants.billing.invoicing.usage_source import Attainment, usage_cutoff, usage_source
 from tenants.billing.models import (
     CREDITS,
     AccountName,
@@ -59,10 +59,10 @@ def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) 
     _check_over(period, now)
     seller, schedule = current_seller(), Schedule.read()
     attained = _attained([tenant.id], period, schedule)
-    usage_until = cut_usage()
+    usage_until = usage_cutoff()
     newest = Invoice.objects.newest_of(tenant.id)
     if newest is not None and newest.period >= period:
-        raise Conflict(_standing_in_the_way(tenant, newest, period))
+        raise Conflict(_conflict_text(tenant, newest, period))
     drafts = _draft([tenant.id], period, seller, schedule, attained, usage_until, now)
     return drafts[0] if drafts else None
 
@@ -80,7 +80,7 @@ def draft_invoices(period: date, *, now: datetime | None = None) -> int:
     drafted = 0
     for chunk in _chunks(tenant_ids):
         with operator_scope("invoices draft"):
-            usage_until = cut_usage()
+            usage_until = usage_cutoff()
             taken = Invoice.objects.standing().filter(tenant__in=chunk, period__gte=period)
             invoiced = set(taken.values_list("tenant_id", flat=True))
             free = [tenant_id for tenant_id in chunk if tenant_id not in invoiced]
@@ -107,7 +107,7 @@ def _check_over(period: date, now: datetime) -> None:
         )
 
 
-def _standing_in_the_way(tenant: Tenant, newest: Invoice, period: date) -> str:
+def _conflict_text(tenant: Tenant, newest: Invoice, period: date) -> str:
     if newest.period == period:
         if newest.is_draft:
             return f"{tenant.name} has a draft for {period:%Y-%m}; discard it to draft it anew."

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from tenants.billing.invoicing.usage_source import cut_usage
+from tenants.billing.invoicing.usage_source import usage_cutoff
 from tenants.billing.ledger.credit import INVOICE_REFERENCES, payment_entries
 from tenants.billing.ledger.posting import Entry, Posting, lock_balances, post
 from tenants.billing.models import (
@@ -59,14 +59,14 @@ def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
         if not invoice.tenant.is_closed:
             invoice.buyer_name = invoice.tenant.name
         invoice.blocked_reason = ""
-        _lessen_what_is_owed(invoice)
+        _apply_sla_credits(invoice)
         invoice.save()
         _post_sla_credits(invoice, is_reversed=False)
-        _tell(invoice, EventType.INVOICE_ISSUED, now)
+        _publish(invoice, EventType.INVOICE_ISSUED, now)
         if invoice.payable_nanos == 0:
             invoice.state, invoice.paid_at = InvoiceState.PAID, now
             invoice.save(update_fields=["state", "paid_at"])
-            _tell(invoice, EventType.INVOICE_PAID, now)
+            _publish(invoice, EventType.INVOICE_PAID, now)
     return invoice
 
 
@@ -88,7 +88,7 @@ def pay(
     if not reference:
         raise ValidationError({"reference": "Say what the bank or the provider calls the payment."})
     with transaction.atomic(), audited_as(Verb.PAID):
-        cut_usage()  # nobody drafts meanwhile an invoice that the same money lessens
+        usage_cutoff()  # nobody drafts meanwhile an invoice that the same money lessens
         invoice = _locked(invoice_id)
         paid = Payment.objects.filter(invoice=invoice).first()
         if paid is not None and (paid.provider, paid.reference) == (provider, reference):
@@ -115,7 +115,7 @@ def pay(
             _post_payment(invoice)
         invoice.state, invoice.paid_at = InvoiceState.PAID, payment.received_at
         invoice.save(update_fields=["state", "paid_at"])
-        _tell(invoice, EventType.INVOICE_PAID, payment.received_at)
+        _publish(invoice, EventType.INVOICE_PAID, payment.received_at)
     return payment
 
 
@@ -127,7 +127,7 @@ def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
     if not reason:
         raise ValidationError({"void_reason": "Say why it is void."})
     with transaction.atomic(), audited_as(Verb.VOIDED):
-        cut_usage()  # nobody drafts on top of it meanwhile
+        usage_cutoff()  # nobody drafts on top of it meanwhile
         invoice = _locked(invoice_id)
         if invoice.state != InvoiceState.ISSUED:
             raise Conflict(f"{invoice} is {invoice.state}; only an issued invoice can be void.")
@@ -142,7 +142,7 @@ def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
 def discard(invoice_id: uuid.UUID) -> None:
     """Throw a draft away. Raises `Conflict` where it is none, or not the newest of its tenant."""
     with transaction.atomic():
-        cut_usage()
+        usage_cutoff()
         invoice = _locked(invoice_id)
         if not invoice.is_draft:
             raise Conflict(f"{invoice} is {invoice.state}; only a draft can be discarded.")
@@ -174,7 +174,7 @@ def _check_newest(invoice: Invoice, what: str) -> None:
         )
 
 
-def _tell(invoice: Invoice, kind: EventType, at: datetime) -> None:
+def _publish(invoice: Invoice, kind: EventType, at: datetime) -> None:
     """The tenant, once this is committed; each once for an invoice."""
     publish(
         invoice.tenant_id,
@@ -241,10 +241,10 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
         ]
     )
     if granted > lessened:
-        _tell_gateways(invoice)
+        _note_policy_change(invoice)
 
 
-def _lessen_what_is_owed(invoice: Invoice) -> None:
+def _apply_sla_credits(invoice: Invoice) -> None:
     """SLA credits lessen what is owed, which may be less than when they were drafted: it was paid
     early, or given up. What does not lessen it stays as credit, and their lines say so."""
     owed_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][AccountName.RECEIVABLE]
@@ -306,10 +306,10 @@ def _post_payment(invoice: Invoice) -> None:
         ]
     )
     if any(entry.account == AccountName.PREPAID_CREDIT for entry in entries):
-        _tell_gateways(invoice)
+        _note_policy_change(invoice)
 
 
-def _tell_gateways(invoice: Invoice) -> None:
+def _note_policy_change(invoice: Invoice) -> None:
     """What a prepaid tenant may spend stands in the policy snapshot."""
     PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(invoice.tenant_id))])
 

@@ -65,20 +65,20 @@ def issue_drafts(invoice_ids: Iterable[uuid.UUID], *, now: datetime | None = Non
         except SoftTimeLimitExceeded:
             raise
         except Exception as error:  # noqa: BLE001 - the draft says what it was, and is tried again
-            _keep_waiting(invoice_id, error)
+            _record_blocked(invoice_id, error)
         else:
             issued += 1
     return issued
 
 
-def _keep_waiting(invoice_id: uuid.UUID, error: Exception) -> None:
-    is_told = isinstance(error, Conflict | Invoice.DoesNotExist)
-    problem = str(error) if is_told else f"{type(error).__name__}: {error}"
+def _record_blocked(invoice_id: uuid.UUID, error: Exception) -> None:
+    is_expected = isinstance(error, Conflict | Invoice.DoesNotExist)
+    problem = str(error) if is_expected else f"{type(error).__name__}: {error}"
     log.warning(
         "invoice_not_issued",
         invoice_id=str(invoice_id),
         problem=problem,
-        exc_info=None if is_told else error,
+        exc_info=None if is_expected else error,
     )
     with operator_scope("invoices issue"):
         drafts = Invoice.objects.filter(id=invoice_id, state=InvoiceState.DRAFT)

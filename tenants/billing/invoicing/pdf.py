@@ -62,7 +62,7 @@ def pdf_bytes(invoice: Invoice) -> bytes:
         *_credits(lines, face),
         _sums(invoice, face),
         *_service_levels(lines, face),
-        *_how_to_pay(invoice, face),
+        *_payment_instructions(invoice, face),
     ]
 
     def canvas(*args: Any, **options: Any) -> Canvas:
@@ -146,7 +146,7 @@ def _parties(invoice: Invoice, face: Face) -> Table:
 def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     """Usage by project, then what came late, then adjustments."""
     heads = ["Usage", "Requests", "Prompt", "Cached", "Completion", "Amount"]
-    rows: list[list[Any]] = [_heads(heads, face)]
+    rows: list[list[Any]] = [_header(heads, face)]
     style = list(ROWS)
     title = None
     for line in lines:
@@ -200,7 +200,7 @@ def _credits(lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     paid = [line for line in lines if line.kind in CREDIT_LINE_KINDS]
     if not paid:
         return []
-    rows = [_heads(["Credits", "Amount"], face)]
+    rows = [_header(["Credits", "Amount"], face)]
     rows += [
         [face.paragraph(_one_line(line.description), style="cell"), face.amount(line.amount_nanos)]
         for line in paid
@@ -209,7 +209,7 @@ def _credits(lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     return [table, Spacer(1, 5 * mm)]
 
 
-def _heads(names: Sequence[str], face: Face) -> list[Any]:
+def _header(names: Sequence[str], face: Face) -> list[Any]:
     first, *others = names
     return [
         face.paragraph(first, style="label"),
@@ -245,7 +245,7 @@ def _service_levels(lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
     broken = [line for line in lines if line.kind == LineKind.SLA_CREDIT]
     if not broken:
         return []
-    rows = [_heads(["Service levels", "Promised", "Measured", "Credit", "Credited"], face)]
+    rows = [_header(["Service levels", "Promised", "Measured", "Credit", "Credited"], face)]
     for line in broken:
         promise = dict(_PROMISES).get(line.promise, line.promise)
         cells = [f"{line.promised_percent:.3f} %", f"{line.measured_percent:.3f} %",
@@ -272,7 +272,7 @@ _PROMISES: Final = (
 )
 
 
-def _how_to_pay(invoice: Invoice, face: Face) -> list[Any]:
+def _payment_instructions(invoice: Invoice, face: Face) -> list[Any]:
     if not invoice.payable_nanos:
         return [Spacer(1, 9 * mm), face.paragraph("There is nothing to pay.", style="small")]
     text = _seller(invoice)["payment_instructions"]

@@ -54,9 +54,9 @@ def uninvoiced(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID,
             found[line.tenant_id].used.append(left)
     for booked in ledger_lines(tenant_ids, period):
         found[booked.tenant_id].booked.append(booked)
-    told = _credit_told(tenant_ids, first)
+    invoiced_credit = _credit_invoiced(tenant_ids, first)
     for (tenant_id, account, month), nanos in credit_used(tenant_ids, first, last).items():
-        left_nanos = nanos - told.get((tenant_id, account, month), 0)
+        left_nanos = nanos - invoiced_credit.get((tenant_id, account, month), 0)
         if left_nanos:
             found[tenant_id].credit[account, month] = left_nanos
     standing = Invoice.objects.standing().filter(tenant__in=tenant_ids)
@@ -115,7 +115,7 @@ def _less(line: UsageLine, invoiced: list[int] | None) -> UsageLine:
     )
 
 
-def _credit_told(
+def _credit_invoiced(
     tenant_ids: Sequence[uuid.UUID], first: date
 ) -> dict[tuple[uuid.UUID, AccountName, date], int]:
     """What standing invoices say that credit has paid of usage, by month."""

@@ -126,7 +126,7 @@ def usage_source() -> UsageSource:
 
 def record_time() -> datetime:
     """For whoever writes usage, before all else in its transaction: the `recorded_at` of what it
-    writes. A cut (`cut_usage`) sees all records up to it, and has none before it come later.
+    writes. A cutoff (`usage_cutoff`) sees all records up to it, and has none before it come later.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [_USAGE_LOCK])
@@ -135,9 +135,9 @@ def record_time() -> datetime:
     return moment  # type: ignore[no-any-return]
 
 
-def cut_usage() -> datetime:
-    """A moment such that all records with `recorded_at` up to it are seen from here on, and none
-    after it until this transaction ends. Whoever writes usage waits for that."""
+def usage_cutoff() -> datetime:
+    """Return a moment such that all records with `recorded_at` up to it are seen from here on, and
+    none after it until this transaction ends. Whoever writes usage waits for that."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_USAGE_LOCK])
         cursor.execute("SELECT clock_timestamp()")

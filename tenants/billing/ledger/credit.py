@@ -39,10 +39,10 @@ _Entries = Callable[[Balances], Sequence[Entry]]
 # What was used before a promotion ended may be on its way to the ledger for so long.
 EXPIRY_GRACE: Final = timedelta(hours=1)
 # Sums must hold a great many.
-MOST_NANOS: Final = 10**17
+MAX_NANOS: Final = 10**17
 # Under which invoices, and with them usage and expiry, book by themselves.
 INVOICE_REFERENCES: Final = "invoice:"
-_OWN_REFERENCES: Final = ("usage:", "re-rating:", INVOICE_REFERENCES, "expiry:")
+_RESERVED_REFERENCES: Final = ("usage:", "re-rating:", INVOICE_REFERENCES, "expiry:")
 _EXPIRY: Final = "expiry of promotions"
 
 
@@ -59,7 +59,7 @@ def top_up(
     )
 
 
-def promote(
+def grant_promotion(
     tenant_id: uuid.UUID,
     nanos: int,
     *,
@@ -80,7 +80,7 @@ def promote(
     )
 
 
-def give_sla_credit(
+def grant_sla_credit(
     tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
 ) -> LedgerTransaction:
     """A promise was not kept."""
@@ -109,7 +109,7 @@ def pay(
     with transaction.atomic():
         lock_balances([tenant_id])
         if not is_on_account and _booked(tenant_id, reference) is None:
-            _check_no_invoice_waits(tenant_id)
+            _check_no_open_invoice(tenant_id)
         return _book(
             tenant_id,
             TransactionKind.PAYMENT,
@@ -294,7 +294,7 @@ def _check_paid_no_invoice(tenant_id: uuid.UUID, reference: str) -> None:
         )
 
 
-def _check_no_invoice_waits(tenant_id: uuid.UUID) -> None:
+def _check_no_open_invoice(tenant_id: uuid.UUID) -> None:
     waiting = Invoice.objects.filter(tenant=tenant_id, state=InvoiceState.ISSUED)
     named = [
         f"{invoice} ({dollars_and_cents(invoice.payable_nanos)})"
@@ -327,16 +327,16 @@ def _check_floors(entries: Sequence[Entry], held: Mapping[AccountName, int]) -> 
 def _check_amount(nanos: int) -> None:
     if nanos <= 0:
         raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
-    if nanos > MOST_NANOS:
+    if nanos > MAX_NANOS:
         raise ValidationError(
-            f"An amount is at most {dollars(MOST_NANOS)}, got {dollars(nanos)}; book it in parts."
+            f"An amount is at most {dollars(MAX_NANOS)}, got {dollars(nanos)}; book it in parts."
         )
 
 
 def _check_texts(kind: TransactionKind, reference: str, memo: str) -> None:
     if not reference.strip() or len(reference) > 200:
         raise ValidationError("A reference has 1 to 200 characters, e.g. a payment's number.")
-    if kind is not TransactionKind.EXPIRY and reference.startswith(_OWN_REFERENCES):
+    if kind is not TransactionKind.EXPIRY and reference.startswith(_RESERVED_REFERENCES):
         raise ValidationError(
             f"The reference {reference!r} begins like one of the service's own; say another one."
         )

@@ -132,7 +132,7 @@ class TokenPrices(models.Model):
 
 
 class PriceQuerySet(PolicyQuerySet["Price"]):
-    def keeping(self, tier: str) -> "PriceQuerySet":
+    def naming_tier(self, tier: str) -> "PriceQuerySet":
         """Those that name a tier and have not ended: it keeps its name and stays until they do."""
         not_ended = Q(effective_until=None) | Q(effective_until__gt=timezone.now())
         return self.filter(not_ended, tier=tier)

@@ -41,7 +41,7 @@ class Stripe:
 
     def request_payment(self, invoice: Invoice) -> PaymentRequest:
         customer = self._customer_of(invoice)
-        made = _told(
+        made = _call(
             lambda: self._client.invoices.create(
                 params={
                     "customer": customer,
@@ -56,10 +56,10 @@ class Stripe:
                         "penstock_number": str(invoice.number),
                     },
                 },
-                options=_once(invoice.id, "invoice"),
+                options=_idempotent(invoice.id, "invoice"),
             )
         )
-        _told(
+        _call(
             lambda: self._client.invoice_items.create(
                 params={
                     "customer": customer,
@@ -68,22 +68,22 @@ class Stripe:
                     "amount": invoice.payable_nanos // NANOS_PER_CENT,
                     "description": f"Invoice {invoice.number}",
                 },
-                options=_once(invoice.id, "item"),
+                options=_idempotent(invoice.id, "item"),
             )
         )
-        final = _told(
+        final = _call(
             lambda: self._client.invoices.finalize_invoice(
                 str(made.id),
                 params={"auto_advance": False},
-                options=_once(invoice.id, "finalize"),
+                options=_idempotent(invoice.id, "finalize"),
             )
         )
         return PaymentRequest(reference=str(final.id), url=final.hosted_invoice_url or "")
 
     def withdraw(self, invoice: Invoice) -> None:
-        _told(
+        _call(
             lambda: self._client.invoices.void_invoice(
-                invoice.provider_reference, options=_once(invoice.id, "void")
+                invoice.provider_reference, options=_idempotent(invoice.id, "void")
             )
         )
 
@@ -94,13 +94,13 @@ class Stripe:
             ).first()
         if known is not None:
             return known.reference
-        made = _told(
+        made = _call(
             lambda: self._client.customers.create(
                 params=CustomerCreateParams(
                     name=invoice.buyer_name,
                     metadata={"penstock_tenant": str(invoice.tenant_id)},
                 ),
-                options=_once(invoice.tenant_id, "customer"),
+                options=_idempotent(invoice.tenant_id, "customer"),
             )
         )
         with operator_scope("payment requests"):
@@ -112,11 +112,11 @@ class Stripe:
         return customer.reference
 
 
-def _once(record_id: uuid.UUID, what: str) -> Any:
+def _idempotent(record_id: uuid.UUID, what: str) -> Any:
     return {"idempotency_key": f"penstock-{record_id}-{what}"}
 
 
-def _told(call: Callable[[], _T]) -> _T:
+def _call(call: Callable[[], _T]) -> _T:
     try:
         return call()
     except stripe.StripeError as error:

@@ -9,7 +9,7 @@ from tenants.models import Tier
 
 def prices_naming(tier: Tier) -> list[str]:
     """Return the names of the prices that keep the tier, by the name that it has in the table."""
-    return [str(price) for price in Price.objects.keeping(tier.name)]
+    return [str(price) for price in Price.objects.naming_tier(tier.name)]
 
 
 def check_rename(tier: Tier, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from tenants.management.confirming import add_yes, confirm
+from tenants.management.confirmation import add_yes, confirm
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import ReportingCommand
 from tenants.offboarding.closing import close_tenant

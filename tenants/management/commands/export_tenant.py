@@ -10,7 +10,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from tenants.audit.log import record
 from tenants.isolation.audit_actor import Verb
 from tenants.isolation.scoping import operator_scope
-from tenants.management.confirming import add_yes, confirm
+from tenants.management.confirmation import add_yes, confirm
 from tenants.management.look_up import tenant_named
 from tenants.management.output import opened_output
 from tenants.management.reporting import ReportingCommand

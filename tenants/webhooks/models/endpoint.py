@@ -90,7 +90,7 @@ class Endpoint(models.Model):
     @property
     def secret(self) -> signing.Secret:
         """Raises `signing.SecretLost`."""
-        return signing.derived(self.id, bytes(self.salt), bytes(self.check_digest))
+        return signing.derive_secret(self.id, bytes(self.salt), bytes(self.check_digest))
 
     def secrets_at(self, now: datetime) -> list[signing.Secret]:
         """What a delivery is signed with: the secret, and while both work the one before it.
@@ -103,7 +103,7 @@ class Endpoint(models.Model):
             and now < self.previous_expires_at
         ):
             secrets.append(
-                signing.derived(
+                signing.derive_secret(
                     self.id, bytes(self.previous_salt), bytes(self.previous_check_digest)
                 )
             )

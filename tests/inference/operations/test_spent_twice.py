@@ -34,7 +34,7 @@ def redis(redis: Redis) -> Redis:
 @pytest.fixture
 def api_key(redis: Redis, operators_session: None) -> ApiKey:
     key = make_key("Acme")
-    key.project.tenant.bill(BillingMode.PREPAID)
+    key.project.tenant.set_billing_mode(BillingMode.PREPAID)
     return key
 
 

@@ -10,7 +10,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key
 from tenants import key_format
 from tenants.access.api_keys import issue_api_key, rotate_api_key
-from tenants.access.key_activity import collect_key_uses, take_new_digests
+from tenants.access.key_activity import adopt_new_digests, collect_key_uses
 from tenants.models import ApiKey, PolicyVersion, Project
 
 pytestmark = [
@@ -55,12 +55,12 @@ def test_a_key_moves_to_the_new_pepper_once_it_was_used(
     before, settings.PENSTOCK_API_KEY_PEPPER = settings.PENSTOCK_API_KEY_PEPPER, NEW_PEPPER
     digests = key_format.digest(issued.key, before) + key_format.digest(issued.key, NEW_PEPPER)
     policy_redis.hset(keys.policy_new_digests(), issued.record.public_id, digests)
-    assert take_new_digests() == 1
+    assert adopt_new_digests() == 1
     assert ApiKey.objects.find(issued.key) == issued.record
     row = policy_redis.hget(keys.policy_api_keys(), issued.record.public_id)
     assert isinstance(row, bytes)
     assert decode_api_key(row).digests[0].digest == key_format.digest(issued.key, NEW_PEPPER)
-    assert take_new_digests() == 0
+    assert adopt_new_digests() == 0
 
 
 def test_a_digest_from_before_a_rotation_changes_nothing(
@@ -72,5 +72,5 @@ def test_a_digest_from_before_a_rotation_changes_nothing(
     new = rotate_api_key(issued.record, overlap=timedelta(0))
     for value in (stale, b"short", b""):
         policy_redis.hset(keys.policy_new_digests(), issued.record.public_id, value)
-        assert take_new_digests() == 0
+        assert adopt_new_digests() == 0
     assert ApiKey.objects.find(new) == issued.record

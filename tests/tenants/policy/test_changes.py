@@ -15,7 +15,7 @@ from tenants.access.api_keys import issue_api_key
 from tenants.fsck import run_checks
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
-from tenants.models.policy_change import MOST_ROWS
+from tenants.models.policy_change import MAX_ROWS
 from tenants.policy import writer
 from tenants.policy.rows import AffectedRows, affected_rows
 
@@ -112,9 +112,9 @@ def test_a_tenants_own_change_is_written_too(policy_redis: Redis, acme: Project)
 def test_a_change_of_very_many_rows_writes_the_whole(policy_redis: Redis, acme: Project) -> None:
     tier = acme.tenant.tier
     Tenant.objects.bulk_create(
-        [Tenant(name=f"t{number}", tier=tier) for number in range(MOST_ROWS + 1)]
+        [Tenant(name=f"t{number}", tier=tier) for number in range(MAX_ROWS + 1)]
     )
-    assert policy_redis.hlen(keys.policy_tenants()) == MOST_ROWS + 2
+    assert policy_redis.hlen(keys.policy_tenants()) == MAX_ROWS + 2
     assert problems() == []
 
 
@@ -255,7 +255,7 @@ def test_old_notes_are_forgotten_and_the_snapshot_is_then_written_whole(
     for _ in range(3):
         issue_api_key(acme)
     monkeypatch.setattr(writer, "CHANGES_KEPT", 1)
-    assert writer.forget_old_changes() > 0
+    assert writer.delete_old_changes() > 0
     policy_redis.set(keys.policy_version(), first)
     policy_redis.hset(keys.policy_api_keys(), "lost", JUNK)
     assert writer.reconcile_policy() is True

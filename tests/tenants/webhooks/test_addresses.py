@@ -14,7 +14,7 @@ from tenants.webhooks.addresses import (
     UrlRefused,
     check_reachable,
     is_public,
-    parsed,
+    parse_url,
 )
 
 Resolve = Callable[..., list[str]]
@@ -36,14 +36,14 @@ V6 = ipaddress.IPv6Address
     ],
 )
 def test_a_plain_url_is_taken(url: str) -> None:
-    target = parsed(url)
+    target = parse_url(url)
     assert target.is_https and target.path.startswith("/")
 
 
 def test_a_url_is_sent_in_the_parts_that_were_checked() -> None:
-    target = parsed("https://Hooks.Example.com./a?b=c")
+    target = parse_url("https://Hooks.Example.com./a?b=c")
     assert (target.host, target.port, target.path) == ("hooks.example.com", 443, "/a?b=c")
-    assert parsed("https://hooks.example.com?b").path == "/?b"
+    assert parse_url("https://hooks.example.com?b").path == "/?b"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_url_is_sent_in_the_parts_that_were_checked() -> None:
 )
 def test_what_could_mean_something_else_is_no_url(url: str, reason: str) -> None:
     with pytest.raises(UrlRefused, match=reason):
-        parsed(url)
+        parse_url(url)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Command(BookingCommand):
         parser.add_argument("--expires", type=moment, help="e.g. 30d; default: never")
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
-        return credit.promote(
+        return credit.grant_promotion(
             tenant_id,
             nanos,
             reference=options["reference"],

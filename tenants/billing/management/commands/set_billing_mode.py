@@ -19,5 +19,5 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
-        tenant.bill(BillingMode(options["mode"]))
+        tenant.set_billing_mode(BillingMode(options["mode"]))
         self.report(options, tenant=tenant.name, billing_mode=tenant.billing_mode)

@@ -41,7 +41,7 @@ def redis(policy_redis: Redis) -> Redis:
 
 @pytest.fixture
 def tenant_id(redis: Redis, acme: Project) -> uuid.UUID:
-    acme.tenant.bill(BillingMode.PREPAID)
+    acme.tenant.set_billing_mode(BillingMode.PREPAID)
     return acme.tenant_id
 
 
@@ -80,7 +80,7 @@ def test_gateways_are_told_of_credit_as_it_comes_and_usage_changes_nothing_of_it
 ) -> None:
     assert told(redis, tenant_id) == [0]
     credit.top_up(tenant_id, 100, reference="payment 1")
-    credit.promote(tenant_id, 10, reference="welcome")
+    credit.grant_promotion(tenant_id, 10, reference="welcome")
     assert told(redis, tenant_id) == [110]
     use(tenant_id, 30)
     assert balances.spendable([tenant_id]) == {tenant_id: 110}
@@ -218,7 +218,7 @@ def test_a_reference_is_booked_once_and_for_one_amount(tenant_id: uuid.UUID) -> 
     with pytest.raises(Conflict, match=is_anothers):
         credit.top_up(tenant_id, 99, reference="payment 1")
     with pytest.raises(Conflict, match=is_anothers):
-        credit.give_sla_credit(tenant_id, 100, reference="payment 1")
+        credit.grant_sla_credit(tenant_id, 100, reference="payment 1")
     assert LedgerTransaction.objects.count() == 1
 
 
@@ -331,7 +331,7 @@ def test_the_hold_of_a_process_that_died_is_released(redis: Redis, tenant_id: uu
 
 def promote(tenant_id: uuid.UUID, nanos: int, hours: int | None) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    credit.promote(
+    credit.grant_promotion(
         tenant_id,
         nanos,
         reference=f"promotion {uuid.uuid4()}",
@@ -378,7 +378,7 @@ def test_credit_that_has_expired_is_not_given(tenant_id: uuid.UUID) -> None:
 
 def test_a_change_of_credit_is_a_change_of_policy(tenant_id: uuid.UUID) -> None:
     before = PolicyChange.objects.count()
-    credit.give_sla_credit(tenant_id, 5, reference="month 1")
+    credit.grant_sla_credit(tenant_id, 5, reference="month 1")
     assert PolicyChange.objects.count() == before + 1
     use(tenant_id, 5)
     assert PolicyChange.objects.count() == before + 1

@@ -79,7 +79,7 @@ class Money(RuleBasedStateMachine):
     @rule(nanos=NANOS, hours=st.none() | st.integers(1, 5))
     def promote(self, nanos: int, hours: int | None) -> None:
         ends = None if hours is None else self.now + timedelta(hours=hours)
-        self.book(credit.promote, nanos, expires_at=ends)
+        self.book(credit.grant_promotion, nanos, expires_at=ends)
         self.given += nanos
 
     @rule(nanos=NANOS)

@@ -63,7 +63,7 @@ def top_up(project: Project, nanos: int, reference: str) -> uuid.UUID:
 
 def promote(project: Project, nanos: int, reference: str) -> uuid.UUID:
     with operator_scope("test, elsewhere"):
-        return credit.promote(project.tenant_id, nanos, reference=reference).id
+        return credit.grant_promotion(project.tenant_id, nanos, reference=reference).id
 
 
 def test_usage_and_credit_of_the_same_tenants_are_posted_one_after_the_other(
