@@ -16,9 +16,8 @@ from tenants.billing.models import Invoice, InvoiceState, Seller
 from tenants.isolation.scoping import operator_scope
 from tenants.models import AuditEvent, Project, User
 from tests.control_plane.operator_site.records import refusals
-from tests.support.billing.billed_usage import OCTOBER, SEPTEMBER, use
+from tests.support.billing.billed_usage import DEAR, OCTOBER, SEPTEMBER, use
 from tests.support.projects import make_project
-from tests.tenants.billing.invoicing.test_invoices import DEAR
 
 pytestmark = pytest.mark.django_db
 LIST = "admin:billing_invoice_changelist"

@@ -14,9 +14,8 @@ from tenants.billing.models import Invoice, InvoiceLine
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.permissions import Role
 from tests.support.api_client import ApiClient
-from tests.support.billing.billed_usage import OCTOBER, use
+from tests.support.billing.billed_usage import DEAR, OCTOBER, use
 from tests.support.two_tenants import CANARY, House
-from tests.tenants.billing.invoicing.test_invoices import DEAR
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

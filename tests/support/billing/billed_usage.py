@@ -20,6 +20,9 @@ NOON = datetime(2026, 10, 15, 12, tzinfo=UTC)
 USED = TokenUsage(prompt_tokens=10, cached_tokens=4, completion_tokens=5)
 # 18 nano-dollars a request, rounded down.
 PRICES = Prices(1000, 500, 2001, 1000)
+# A dollar a token, so that a few requests come to something.
+DEAR = Prices(10**12, 5 * 10**11, 10**12, 1000)
+CHEAP = Prices(333_333, 111_111, 777_777, 997)
 
 
 def use(project: Project, at: datetime = NOON, *, times: int = 1, **changes: Any) -> int:

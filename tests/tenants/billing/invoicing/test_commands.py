@@ -6,9 +6,8 @@ import pytest
 
 from tenants.billing.models import Invoice, Seller, SlaCreditStep
 from tenants.models import Project
-from tests.support.billing.billed_usage import use
+from tests.support.billing.billed_usage import DEAR, use
 from tests.support.commands import refused, run
-from tests.tenants.billing.invoicing.test_invoices import DEAR
 
 pytestmark = [pytest.mark.django_db]
 

@@ -15,8 +15,7 @@ from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, Seller
 from tenants.models import Project, Tenant
 from tenants.money import dollars, dollars_and_cents, whole_cents
-from tests.support.billing.billed_usage import OCTOBER, use
-from tests.tenants.billing.invoicing.test_invoices import DEAR
+from tests.support.billing.billed_usage import DEAR, OCTOBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 

@@ -19,8 +19,7 @@ from tenants.billing.models import (
 )
 from tenants.errors import Conflict
 from tenants.models import Project, Tier
-from tests.support.billing.billed_usage import use
-from tests.tenants.billing.invoicing.test_invoices import DEAR
+from tests.support.billing.billed_usage import DEAR, use
 from tests.tenants.billing.payments.test_invoice_payments import (
     DECEMBER,
     DOLLAR,

@@ -13,8 +13,7 @@ from tenants.billing.invoicing.month_end import GRACE
 from tenants.billing.models import Invoice, Seller
 from tenants.billing.periods import end_of
 from tenants.models import Project
-from tests.support.billing.billed_usage import OCTOBER, use
-from tests.tenants.billing.invoicing.test_invoices import DEAR
+from tests.support.billing.billed_usage import DEAR, OCTOBER, use
 
 NOVEMBER = end_of(OCTOBER)
 

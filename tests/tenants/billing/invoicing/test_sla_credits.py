@@ -26,8 +26,7 @@ from tenants.billing.models import (
     TransactionKind,
 )
 from tenants.models import Project, Tier
-from tests.support.billing.billed_usage import NOON, OCTOBER, use
-from tests.tenants.billing.invoicing.test_invoices import DEAR
+from tests.support.billing.billed_usage import DEAR, NOON, OCTOBER, use
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 

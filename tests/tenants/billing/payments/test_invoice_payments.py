@@ -30,9 +30,8 @@ from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, Project, Tier
 from tenants.offboarding.closing import close_tenant
-from tests.support.billing.billed_usage import NOON, OCTOBER, SEPTEMBER, use
+from tests.support.billing.billed_usage import DEAR, NOON, OCTOBER, SEPTEMBER, use
 from tests.support.commands import refused, run
-from tests.tenants.billing.invoicing.test_invoices import DEAR
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 

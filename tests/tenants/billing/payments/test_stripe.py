@@ -21,9 +21,8 @@ from tenants.billing.models import Invoice, InvoiceState, Payment, ProviderEvent
 from tenants.billing.payments.providers import request_payments
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Project
-from tests.support.billing.billed_usage import OCTOBER, use
+from tests.support.billing.billed_usage import DEAR, OCTOBER, use
 from tests.support.billing.stripe_api import API_KEY, StripeApi, paid_event, stripe_api
-from tests.tenants.billing.invoicing.test_invoices import DEAR
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 
