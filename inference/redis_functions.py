@@ -4,7 +4,8 @@ Where Redis has a user per role the control plane alone may load them. A gateway
 as it waits for the policy snapshot, which a Redis that restarted empty has lost with them.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,7 +13,9 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
+from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_errors import is_function_missing
+from inference.lua_constants import ADMISSION_CONSTANTS, DISPATCH_CONSTANTS, LuaValue, prelude
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -21,40 +24,59 @@ _T = TypeVar("_T")
 Call = tuple[str | bytes | int, ...]
 
 
-# The files of each library, in order: Redis knows no `require`, so a library of several files is
-# loaded as one text. The first begins with the library's name.
-ADMISSION: Final = ("admission/windows.lua", "admission/admission.lua", "admission/credit.lua")
-DISPATCH: Final = (
-    "dispatch/shares.lua",
-    "dispatch/choice.lua",
-    "dispatch/workers.lua",
-    "dispatch/adapters.lua",
-    "dispatch/slots.lua",
-    "dispatch/usage.lua",
-    "dispatch/attempts.lua",
-    "dispatch/dispatch.lua",
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LuaLibrary:
+    """What a library is made of: constants that Python goes by too, and files in their order. Redis
+    knows no `require`, so all of it is loaded as one text."""
+
+    name: str
+    constants: Mapping[str, LuaValue]
+    files: tuple[str, ...]
+
+
+ADMISSION: Final = LuaLibrary(
+    name=keys.ADMISSION_LIBRARY,
+    constants=ADMISSION_CONSTANTS,
+    files=("admission/windows.lua", "admission/admission.lua", "admission/credit.lua"),
+)
+DISPATCH: Final = LuaLibrary(
+    name=keys.DISPATCH_LIBRARY,
+    constants=DISPATCH_CONSTANTS,
+    files=(
+        "dispatch/shares.lua",
+        "dispatch/choice.lua",
+        "dispatch/workers.lua",
+        "dispatch/adapters.lua",
+        "dispatch/slots.lua",
+        "dispatch/usage.lua",
+        "dispatch/attempts.lua",
+        "dispatch/dispatch.lua",
+    ),
 )
 LIBRARIES: Final = (ADMISSION, DISPATCH)
 
 
-def library_text(files: Sequence[str]) -> str:
+def library_text(library: LuaLibrary) -> str:
     """Return the text of a library that Redis loads."""
     folder = Path(__file__).parent
-    return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
+    head = f"#!lua name={library.name}\n{prelude(library.constants)}"
+    return "\n".join(
+        [head, *((folder / file).read_text(encoding="utf-8") for file in library.files)]
+    )
 
 
 class FunctionLibrary:
     """One Lua library beside its Python module, each function of which takes a single key."""
 
-    def __init__(self, redis: Redis, files: Sequence[str]) -> None:
+    def __init__(self, redis: Redis, library: LuaLibrary) -> None:
         self._redis = redis
-        self._files = files
+        self._library = library
 
     async def load(self) -> bool:
         """Put the library into Redis, in place of an earlier one of the same name. False: this user
         may not; the control plane does it."""
         try:
-            await self._redis.function_load(library_text(self._files), replace=True)
+            await self._redis.function_load(library_text(self._library), replace=True)
         except NoPermissionError:
             return False
         return True
@@ -104,5 +126,5 @@ class FunctionLibrary:
     async def _reload(self) -> bool:
         is_loaded = await self.load()
         if is_loaded:
-            _log.warning("redis_functions_reloaded", library=self._files[-1])
+            _log.warning("redis_functions_reloaded", library=self._library.name)
         return is_loaded

@@ -99,8 +99,8 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
     """A client of the dispatch Redis, emptied, with our functions loaded."""
     client = Redis.from_url(dispatch_redis_url, socket_timeout=None)
     await client.flushall()
-    for files in LIBRARIES:
-        await client.function_load(library_text(files), replace=True)
+    for library in LIBRARIES:
+        await client.function_load(library_text(library), replace=True)
     yield client
     await client.aclose()
 

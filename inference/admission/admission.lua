@@ -18,12 +18,7 @@ local DAY_TTL_SECONDS = 3 * 86400   -- this and the next from the first request 
 local MONTH_TTL_SECONDS = 93 * 86400
 local NEVER = -1
 
--- Use is a list: of each kind, after so many others, that of key, project and tenant. The same
--- numbers stand in inference/admission/limits.py.
-local OPEN, DAY, MONTH, SPEND, DAY_SPEND, BALANCE, REQUESTS, TOKENS = 0, 3, 6, 9, 12, 15, 18, 21
-local BALANCE_OF_TENANT = BALANCE + 3
--- Places in a claim, as inference/admission/reservations.py writes it; what follows is not read here.
-local KEY, PROJECT, CLAIMED_TOKENS, CLAIMED_NANOS = 1, 2, 3, 4
+local BALANCE_OF_TENANT = BALANCE + TENANT
 
 -- limits -------------------------------------------------------------------------------------------
 
@@ -47,19 +42,19 @@ local function plan_of(packed)
     plan.count, plan.places[count], plan.values[count] = count, place, given[index + 1]
     plan.is_hard[count] = given[index + 2] == 1
     plan.costs[count] = 'tokens'
-    if place <= DAY or (place > REQUESTS and place <= TOKENS) then
+    if place <= DAY_TOKENS or (place > MINUTE_REQUESTS and place <= MINUTE_TOKENS) then
       plan.costs[count] = 'one'
-    elseif place > SPEND and place <= REQUESTS then
+    elseif place > MONTH_NANOS and place <= MINUTE_REQUESTS then
       plan.costs[count] = 'nanos'
     end
     plan.needs_balance = plan.needs_balance or place == BALANCE_OF_TENANT
-    if place > REQUESTS and not is_seen[place] then
-      local owners = place > TOKENS and plan.tokens or plan.requests
-      owners[#owners + 1], is_seen[place] = (place - 1) % 3 + 1, true
+    if place > MINUTE_REQUESTS and not is_seen[place] then
+      local owners = place > MINUTE_TOKENS and plan.tokens or plan.requests
+      owners[#owners + 1], is_seen[place] = (place - 1) % OWNERS + 1, true
     end
   end
-  for owner = 1, 3 do
-    plan.windows = plan.windows .. (is_seen[TOKENS + owner] and '1' or '0')
+  for owner = 1, OWNERS do
+    plan.windows = plan.windows .. (is_seen[MINUTE_TOKENS + owner] and '1' or '0')
   end
   if count_of_plans == MOST_PLANS then
     plans, count_of_plans = {}, 0
@@ -125,10 +120,10 @@ local function read_use(account, plan, now)
     0, 0, plan.needs_balance and spent_by(account.balance) or 0 }
   local of_second, tenant = {}, account.tenant
   for _, owner in ipairs(plan.requests) do
-    use[REQUESTS + owner] = requests_in(request_window(tenant, account[owner]), now)
+    use[MINUTE_REQUESTS + owner] = requests_in(request_window(tenant, account[owner]), now)
   end
   for _, owner in ipairs(plan.tokens) do
-    use[TOKENS + owner], of_second[owner] = tokens_in(token_window(tenant, account[owner]), now)
+    use[MINUTE_TOKENS + owner], of_second[owner] = tokens_in(token_window(tenant, account[owner]), now)
   end
   account.is_new_day, account.is_new_month = not day[3], not month[3]
   return use, of_second
@@ -136,18 +131,18 @@ end
 
 -- How long until `cost` more fits under the limit, in ms, or NEVER.
 local function wait_for(account, place, used, cost, value, now)
-  local tenant, owner, day = account.tenant, account[(place - 1) % 3 + 1], math.floor(now / DAY_MS)
+  local tenant, owner, day = account.tenant, account[(place - 1) % OWNERS + 1], math.floor(now / DAY_MS)
   if cost > value then
     return NEVER
-  elseif place > TOKENS then
+  elseif place > MINUTE_TOKENS then
     return room_for_tokens(token_window(tenant, owner), used + cost - value, now) - now
-  elseif place > REQUESTS then
+  elseif place > MINUTE_REQUESTS then
     return room_for_request(request_window(tenant, owner), used + cost - 1, value, now) - now
   elseif place > BALANCE then
     return NEVER
-  elseif place <= DAY then
+  elseif place <= DAY_TOKENS then
     return ASK_AGAIN_MS
-  elseif place <= MONTH or place > DAY_SPEND then
+  elseif place <= MONTH_TOKENS or place > DAY_NANOS then
     return (day + 1) * DAY_MS - now
   end
   local month, first = month_of(day), day + 1
@@ -180,18 +175,18 @@ end
 local function take(account, plan, request_id, use, of_second, tokens, nanos, now)
   local tenant = account.tenant
   for _, owner in ipairs(plan.requests) do
-    add_request(request_window(tenant, account[owner]), now, request_id, use[REQUESTS + owner])
+    add_request(request_window(tenant, account[owner]), now, request_id, use[MINUTE_REQUESTS + owner])
   end
   for _, owner in ipairs(plan.tokens) do
-    add_tokens(token_window(tenant, account[owner]), now, use[TOKENS + owner], of_second[owner],
+    add_tokens(token_window(tenant, account[owner]), now, use[MINUTE_TOKENS + owner], of_second[owner],
       tokens)
   end
-  call('HSET', account.open, account[1], use[OPEN + 1] + 1, account[2], use[OPEN + 2] + 1, 'tenant',
-    use[OPEN + 3] + 1)
-  write_day(account, use[DAY + 1] + tokens, use[DAY + 2] + tokens, use[DAY + 3] + tokens,
-    use[DAY_SPEND + 1] + nanos, use[DAY_SPEND + 2] + nanos, use[DAY_SPEND + 3] + nanos)
-  write_month(account, use[MONTH + 1] + tokens, use[MONTH + 2] + tokens, use[MONTH + 3] + tokens,
-    use[SPEND + 1] + nanos, use[SPEND + 2] + nanos, use[SPEND + 3] + nanos)
+  call('HSET', account.open, account[1], use[OPEN + KEY] + 1, account[2], use[OPEN + PROJECT] + 1, 'tenant',
+    use[OPEN + TENANT] + 1)
+  write_day(account, use[DAY_TOKENS + KEY] + tokens, use[DAY_TOKENS + PROJECT] + tokens, use[DAY_TOKENS + TENANT] + tokens,
+    use[DAY_NANOS + KEY] + nanos, use[DAY_NANOS + PROJECT] + nanos, use[DAY_NANOS + TENANT] + nanos)
+  write_month(account, use[MONTH_TOKENS + KEY] + tokens, use[MONTH_TOKENS + PROJECT] + tokens, use[MONTH_TOKENS + TENANT] + tokens,
+    use[MONTH_NANOS + KEY] + nanos, use[MONTH_NANOS + PROJECT] + nanos, use[MONTH_NANOS + TENANT] + nanos)
   if nanos ~= 0 then
     call('HINCRBY', account.balance, 'reserved', nanos)
   end
@@ -218,17 +213,17 @@ local function reservation_of(tenant, request_id)
   end
   local reservation = cmsgpack.unpack(packed)
   local claim = reservation[3]
-  return reservation, account_of(tenant, claim[KEY], claim[PROJECT], reservation[1])
+  return reservation, account_of(tenant, claim[REQUEST_KEY_ID], claim[REQUEST_PROJECT_ID], reservation[1])
 end
 
 -- Moves an open reservation to other amounts, in the periods that it was made in.
 local function move(account, reservation, tokens, nanos)
   local at, windows, claim = reservation[1], reservation[2], reservation[3]
-  local more_tokens, more_nanos = tokens - claim[CLAIMED_TOKENS], nanos - claim[CLAIMED_NANOS]
+  local more_tokens, more_nanos = tokens - claim[REQUEST_TOKENS], nanos - claim[REQUEST_NANOS]
   if more_tokens == 0 and more_nanos == 0 then
     return
   end
-  for owner = 1, 3 do
+  for owner = 1, OWNERS do
     if string.sub(windows, owner, owner) == '1' then
       correct_tokens(token_window(account.tenant, account[owner]), at, more_tokens)
     end
@@ -248,7 +243,7 @@ local function move(account, reservation, tokens, nanos)
   if more_nanos ~= 0 then
     call('HINCRBY', account.balance, 'reserved', more_nanos)
   end
-  claim[CLAIMED_TOKENS], claim[CLAIMED_NANOS] = tokens, nanos
+  claim[REQUEST_TOKENS], claim[REQUEST_NANOS] = tokens, nanos
 end
 
 -- One request less is open at each owner, and what it took is spent.
@@ -258,7 +253,7 @@ local function close(account, nanos)
     call('HINCRBY', account.balance, 'settled', nanos)
   end
   local left, gone, open = {}, {}, read_open(account)
-  for owner = 1, 3 do
+  for owner = 1, OWNERS do
     local count = (tonumber(open[owner]) or 0) - 1
     if count > 0 then
       left[#left + 1], left[#left + 2] = account[owner], count
@@ -310,8 +305,8 @@ local function true_down(keys, args)
     return 0
   end
   local claim = reservation[3]
-  move(account, reservation, math.min(tonumber(args[2]), claim[CLAIMED_TOKENS]),
-    math.min(tonumber(args[3]), claim[CLAIMED_NANOS]))
+  move(account, reservation, math.min(tonumber(args[2]), claim[REQUEST_TOKENS]),
+    math.min(tonumber(args[3]), claim[REQUEST_NANOS]))
   call('HSET', tenant .. ':reservations', request_id, cmsgpack.pack(reservation))
   return 1
 end
@@ -339,7 +334,7 @@ local function standing(keys, args)
   local use, answer = read_use(account, plan, now), { now }
   for _, place in ipairs(plan.places) do
     local used, wait = use[place], 0
-    if used > 0 and place > DAY and place ~= BALANCE_OF_TENANT then
+    if used > 0 and place > DAY_TOKENS and place ~= BALANCE_OF_TENANT then
       wait = wait_for(account, place, used, used, used, now)
     end
     answer[#answer + 1], answer[#answer + 2] = used, wait

@@ -16,23 +16,22 @@ from gpu_workers.protocol.messages import LimitDetail
 from gpu_workers.protocol.policy import Caller, LimitName
 from inference.charges import Charge
 from inference.errors import LimitReached, QuotaExhausted
+from inference.lua_constants import Owner, UseKind
 from tenants.money import dollars
 
 REFUSED = Counter(
     "penstock_gateway_limit_refusals_total", "Requests refused by a limit.", ["limit", "scope"]
 )
 
-# Where the use of each kind begins in the list of all use that admission.lua makes: from there on
-# stands that of the owners, in their order.
 _USE: Final = {
-    LimitName.CONCURRENT_REQUESTS: 0,
-    LimitName.TOKENS_PER_DAY: 3,
-    LimitName.TOKENS_PER_MONTH: 6,
-    LimitName.SPEND_PER_MONTH: 9,
-    LimitName.SPEND_PER_DAY: 12,
-    LimitName.BALANCE: 15,
-    LimitName.REQUESTS_PER_MINUTE: 18,
-    LimitName.TOKENS_PER_MINUTE: 21,
+    LimitName.CONCURRENT_REQUESTS: UseKind.OPEN,
+    LimitName.TOKENS_PER_DAY: UseKind.DAY_TOKENS,
+    LimitName.TOKENS_PER_MONTH: UseKind.MONTH_TOKENS,
+    LimitName.SPEND_PER_MONTH: UseKind.MONTH_NANOS,
+    LimitName.SPEND_PER_DAY: UseKind.DAY_NANOS,
+    LimitName.BALANCE: UseKind.BALANCE,
+    LimitName.REQUESTS_PER_MINUTE: UseKind.MINUTE_REQUESTS,
+    LimitName.TOKENS_PER_MINUTE: UseKind.MINUTE_TOKENS,
 }
 _WHAT: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests a minute",
@@ -63,10 +62,10 @@ class LimitScope(StrEnum):
 
 
 _OWNERS: Final = {
-    LimitScope.KEY: 1,
-    LimitScope.PROJECT: 2,
-    LimitScope.TENANT: 3,
-    LimitScope.TIER: 3,
+    LimitScope.KEY: Owner.KEY,
+    LimitScope.PROJECT: Owner.PROJECT,
+    LimitScope.TENANT: Owner.TENANT,
+    LimitScope.TIER: Owner.TENANT,
 }
 
 
@@ -113,12 +112,12 @@ def limits_of(caller: Caller) -> list[ScopedLimit]:
 
 
 def packed(limits: Sequence[ScopedLimit]) -> bytes:
-    """Return the limits as admission.lua takes them, in one list: of each its place in the use, its
-    value and 1 if it is hard."""
+    """Return the limits as admission.lua takes them, in one list: of each its position in the use,
+    its value and 1 if it is hard."""
     numbers: list[int] = []
     for limit in limits:
-        place = _USE[limit.name] + _OWNERS[limit.scope]
-        numbers += (place, limit.value, int(limit.is_hard))
+        position = _USE[limit.name] + _OWNERS[limit.scope]
+        numbers += (position, limit.value, int(limit.is_hard))
     return _encode(numbers)
 
 

@@ -34,7 +34,7 @@ class PoolTarget(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReservationRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What a request reserves. admission.lua reads and changes the first four by their positions.
+    """What a request reserves. The functions go by the first four (`lua_constants.RequestField`).
     `fallback` is the target of the model that answers where the one asked for is saturated."""
 
     key_id: str

@@ -1,6 +1,5 @@
-#!lua name=penstock_admission_1
 -- Time and the sliding minutes of one tenant's limits. First part of the admission library, before
--- admission.lua.
+-- admission.lua. The prelude before it has the constants of inference/lua_constants.py.
 --
 -- Every request pays for `reserve`, and to call Redis costs more than what most calls do. So in this
 -- library what is needed of a hash is read by one call, changed here and written by one, and what

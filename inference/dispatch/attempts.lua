@@ -1,9 +1,6 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a worker
 -- that an emptied Redis forgot takes its requests back. Seventh part of the dispatch library.
 
-local MOST_TRIES = 3               -- attempts that may end with the death of their worker
-local ATTEMPT_GAP = 100            -- as in inference/dispatch/queue.py: what is queued again begins so much later
-
 -- What becomes of an attempt's tokens once it is over: so many of them are told elsewhere, by the next
 -- attempt that goes on from them or by the terminal record. All others are waste.
 local function note_over(key, attempt, tokens, reason)

@@ -1,14 +1,10 @@
 -- Who is next for a slot: shares of the slots, the headroom kept for newcomers, ceilings of classes.
 -- Second part of the dispatch library.
 
--- Of the slots, what a class may hold at least however many requests wait; where few wait, more.
-local CLASS_CEILINGS = { interactive = 1, code = 7 / 8, documents = 3 / 4, batch = 1 / 2 }
 local STARVED_MS = 5000         -- a class that waits for so long is served next, whatever its counter
 local ACTIVE_MS = 30000         -- an idle flow still counts when slots are shared out for so long
 local HEADROOM_MISS = 0.002     -- the part of the newcomers that may find the headroom taken
-local HEADROOM_MOST = 1 / 8     -- of the pool's slots
 local KV_HEADROOM = 1 / 16      -- of each worker's KV cache
-local HEADROOM_QUANTUM = 4096   -- units that headroom may put a flow of weight 1 ahead of others
 local HEADROOM_CANDIDATES = 16  -- flows looked at for one that may have it
 local BURST = 1 / 4             -- of what others could have: how far above its share a flow may be
 

@@ -12,7 +12,8 @@
 -- is above its share.
 
 local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request can be answered
-local MOST_DEAD_LETTERS, DEAD_LETTER_MS = 1000, 86400000
+local MOST_DEAD_LETTERS = 1000
+local DEAD_LETTER_MS = 86400000
 
 -- ARGV: request_id class tenant project key weight prompt_bound output_bound gateway arrived_at_ms
 -- ttft_target_ms max_wait_ms on_saturation(wait|refuse) resumable(1|0) adapter attempts resumed envelope

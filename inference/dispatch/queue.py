@@ -19,21 +19,16 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WasteReason,
 )
+from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, FunctionLibrary
 
 _log = structlog.get_logger(__name__)
 
-# A worker claims at least each second; one that has been silent for this long is dead.
-WORKER_LEASE_MS: Final = 6_000
 # The sweeper leaves a request that is past its deadline to its gateway for this long.
 ABANDONED_GRACE_MS: Final = 10_000
 _REAP_LIMIT: Final = 500
 # Longer than anybody waits for it; a gateway that is asked for it later says it again.
 _RESYNC_TTL_SECONDS: Final = 600
-# How many attempts a request may have had, in a Redis that was lost, that no frame told of. What
-# is queued again begins that much later, so that no number is ever given out twice; dispatch.lua
-# lets a worker adopt what it holds as an attempt that is at most this much older.
-ATTEMPT_GAP: Final = 100
 
 
 class RequestState(StrEnum):

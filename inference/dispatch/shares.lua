@@ -1,21 +1,18 @@
-#!lua name=penstock_dispatch_1
 -- Who is served next, and what each was charged: class, then tenant, project and key by the
 -- smallest weighted counter (VTC, Sheng et al., OSDI'24), then the earliest deadline. What this
 -- guarantees, and why, is in docs/fairness.md. First part of the dispatch library, whose
--- other parts build on it in the order that inference/redis_functions.py gives.
+-- other parts build on it in the order that inference/redis_functions.py gives. The prelude before it
+-- has the constants of inference/lua_constants.py.
 --
 -- A *flow* is what one tenant has in one class. Its hash holds its counter and those of its
 -- projects and keys, so that a charge is one write. Only who has requests waiting is in a sorted
 -- set: `tenants:<class>`, `projects:<flow>`, `keys:<flow>:<project>`, each scored by counter, and
 -- at the bottom `requests:<path>`, scored by deadline. A path is `<class>:<tenant>:<project>:<key>`.
 
-local INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  -- of a token; a request's cost is counted in these units
-local CLASS_WEIGHTS = { interactive = 8, code = 4, documents = 2, batch = 1 }
 local FLOW_TTL_MS = 86400000    -- what an absent tenant's debt and history are remembered for
 local FIRST_OUTPUT_ESTIMATE = 256   -- tokens, in a pool that has finished nothing yet
-local OWN_HISTORY, POOL_HISTORY = 0.2, 0.05  -- weight of the newest request in an average
-
-local CLASSES = { 'interactive', 'code', 'documents', 'batch' }
+local OWN_HISTORY = 0.2            -- weight of the newest request in an average of its flow
+local POOL_HISTORY = 0.05          -- and in one of the pool
 
 local function time_or(now)
   if now then

@@ -8,9 +8,8 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from inference.lua_constants import WORKER_LEASE_MS
 
-# A worker's lease: six claims, so that a late one does not make a pool look empty.
-LIVE_MS: Final = 6_000
 CACHE_SECONDS: Final = 1.0
 
 
@@ -63,7 +62,7 @@ class WorkerRegistry:
         return tuple(
             PoolWorker(
                 info=codec.decode_worker_info(info),
-                is_live=beats.get(worker_id, 0) > now_ms - LIVE_MS,
+                is_live=beats.get(worker_id, 0) > now_ms - WORKER_LEASE_MS,
             )
             for worker_id, info in sorted(infos.items())
         )

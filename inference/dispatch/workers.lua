@@ -4,8 +4,7 @@
 -- Each worker's slots and credit stand in a sorted set, their sums in the scheduler's hash; both
 -- change together, here and nowhere else, so that the sums cannot drift.
 
-local LEASE_MS = 6000              -- a worker that was silent for so long is given nothing
-local LONG_DEAD_MS = 600000        -- and after this one is forgotten
+local LONG_DEAD_MS = 600000        -- a worker that was silent for so long is forgotten
 local STEP_HISTORY = 0.3           -- weight of the newest step in its average
 local SLOW = 1.5                   -- times another's step: from here on a worker is given less
 
@@ -16,7 +15,7 @@ end
 
 local function is_live(pool, worker_id)
   local heartbeat = heartbeat_of(pool.prefix, worker_id)
-  return heartbeat ~= nil and heartbeat > pool.now - LEASE_MS
+  return heartbeat ~= nil and heartbeat > pool.now - WORKER_LEASE_MS
 end
 
 local function set_share(pool, name, field, worker_id, count)
@@ -191,7 +190,7 @@ local function reap(keys, args)
     '(' .. string.format('%.0f', pool.now - tonumber(args[1])), 'WITHSCORES')
   for index = 1, #dead, 2 do
     local worker_id, running = dead[index], prefix .. ':running:' .. dead[index]
-    if tonumber(args[1]) >= LEASE_MS then
+    if tonumber(args[1]) >= WORKER_LEASE_MS then
       bench_worker(pool, worker_id)
     end
     for _, request_id in ipairs(redis.call('SMEMBERS', running)) do

@@ -16,9 +16,10 @@ from inference.dispatch.pool_view import PoolView
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InvalidRequest, ModelCapabilityMissing, ModelNotFound
 from inference.lifecycle.inference_request import InferenceRequest
+from inference.lua_constants import CLASS_WEIGHTS
 
 # The engine runs them in this order where it cannot run them all.
-_CLASSES: Final = ("interactive", "code", "documents", "batch")
+_CLASSES: Final = tuple(CLASS_WEIGHTS)
 _PRIORITIES: Final = 1 << 16  # a tier's is a small integer
 
 

@@ -16,13 +16,14 @@ from msgspec import structs
 
 from inference.admission.gate import Admission
 from inference.background import Background
-from inference.dispatch.queue import ATTEMPT_GAP, Assigned, Dispatch, RequestState
+from inference.dispatch.queue import Assigned, Dispatch, RequestState
 from inference.lifecycle.cancellation import Cancellations
 from inference.lifecycle.finisher import Finisher
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.inflight_requests import InflightRequests
 from inference.lifecycle.pool_epochs import PoolEpochs
 from inference.lifecycle.reservation_settler import ReservationSettler
+from inference.lua_constants import ATTEMPT_GAP
 
 _log = structlog.get_logger(__name__)
 

@@ -9,10 +9,11 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from inference.lua_constants import WORKER_LEASE_MS
 from tenants.billing.pricing.gpu_costs import add_worker_time
 
-# The lease (6 s), and the few seconds between two copies of the registry.
-SEEN_RECENTLY = timedelta(seconds=16)
+# The lease, and the few seconds between two copies of the registry.
+SEEN_RECENTLY = timedelta(milliseconds=WORKER_LEASE_MS) + timedelta(seconds=10)
 RETENTION = timedelta(days=7)
 
 

@@ -16,7 +16,7 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from inference.admission.reservations import SWEEP_AGE_MS, Reservation, read_reservation
-from inference.dispatch.queue import ATTEMPT_GAP
+from inference.lua_constants import ATTEMPT_GAP
 from inference.models import UsageQuarantine, UsageRecord
 from inference.models.fleet import RETENTION
 from inference.usage.collector import dispatch_redis

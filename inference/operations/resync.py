@@ -16,7 +16,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from inference.models import Gateway, Worker
-from inference.redis_functions import ADMISSION, DISPATCH, library_text
+from inference.redis_functions import LIBRARIES, library_text
 from inference.usage.collector import UsageCollector
 from tenants.isolation.scoping import operator_scope
 from tenants.policy.writer import RestoreNotReady
@@ -28,7 +28,6 @@ log = structlog.get_logger(__name__)
 TIMEOUT_SECONDS: Final = 10.0
 # The lease, the pause between two copies of the registry, and an outage of some length.
 LIVE_WITHIN: Final = timedelta(seconds=60)
-_LIBRARIES: Final = {keys.ADMISSION_LIBRARY: ADMISSION, keys.DISPATCH_LIBRARY: DISPATCH}
 
 
 def resync_lost_redis(redis: Redis) -> None:
@@ -49,9 +48,9 @@ def resync_lost_redis(redis: Redis) -> None:
 def load_missing_functions(redis: Redis) -> int:
     """Load the libraries that a Redis that restarted empty lacks, without which workers cannot
     register; return how many."""
-    missing = [name for name in _LIBRARIES if not redis.function_list(library=name)]
-    for name in missing:
-        redis.function_load(library_text(_LIBRARIES[name]), replace=True)
+    missing = [each for each in LIBRARIES if not redis.function_list(library=each.name)]
+    for library in missing:
+        redis.function_load(library_text(library), replace=True)
     return len(missing)
 
 

@@ -89,8 +89,8 @@ async def measure(engine: str, requests: int) -> list[float]:
     url = servers().dispatch_redis.url
     async with Redis.from_url(url, socket_timeout=None) as redis:
         await redis.flushall()
-        for files in LIBRARIES:
-            await redis.function_load(library_text(files), replace=True)
+        for library in LIBRARIES:
+            await redis.function_load(library_text(library), replace=True)
         snapshot = Snapshot(redis)
         tier = a_tier(requests_per_minute=10**6, max_concurrent_requests=10**6)
         key = await snapshot.add_key("Acme", tier=tier)

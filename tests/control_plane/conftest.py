@@ -17,5 +17,5 @@ def empty_redis(dispatch_redis_url: str) -> Iterator[Redis]:
 
 @pytest.fixture
 def functions_loaded(empty_redis: Redis) -> None:
-    for files in LIBRARIES:
-        empty_redis.function_load(library_text(files), replace=True)
+    for library in LIBRARIES:
+        empty_redis.function_load(library_text(library), replace=True)

@@ -1,7 +1,6 @@
 """manage.py load_functions"""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -18,13 +17,13 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         asyncio.run(_load())
-        self.report(options, loaded=", ".join(Path(files[-1]).stem for files in LIBRARIES))
+        self.report(options, loaded=", ".join(library.name for library in LIBRARIES))
 
 
 async def _load() -> None:
     async with connect_async(settings.PENSTOCK_DISPATCH_REDIS_URL, socket_timeout=10) as redis:
-        for files in LIBRARIES:
-            if not await FunctionLibrary(redis, files).load():
+        for library in LIBRARIES:
+            if not await FunctionLibrary(redis, library).load():
                 raise CommandError(
                     "The user of PENSTOCK_DISPATCH_REDIS_URL may not load functions: give the "
                     "control plane's there, see `manage.py redis_acl`."

@@ -37,8 +37,8 @@ from tests.support.workers.usage_stream import (
 
 
 async def load_functions(redis: Redis) -> None:
-    for files in LIBRARIES:
-        await redis.function_load(library_text(files), replace=True)
+    for library in LIBRARIES:
+        await redis.function_load(library_text(library), replace=True)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
-from inference.dispatch.queue import ATTEMPT_GAP
+from inference.lua_constants import ATTEMPT_GAP
 from tests.support.dispatch.virtual_pool import Ask, Started, VirtualPool
 from tests.support.servers import servers
 

@@ -41,8 +41,8 @@ async def test_a_gateway_loads_no_functions_and_says_so(
     dispatch_redis: Redis, gateway_redis_url: str
 ) -> None:
     async with Redis.from_url(gateway_redis_url) as redis:
-        for files in LIBRARIES:
-            assert not await FunctionLibrary(redis, files).load()
+        for library in LIBRARIES:
+            assert not await FunctionLibrary(redis, library).load()
 
 
 async def test_a_worker_with_another_pools_user_stops_with_one_sentence(

@@ -9,6 +9,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
+from inference.lua_constants import HEADROOM_MOST
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 from tests.support.servers import TestServers
 
@@ -284,7 +285,7 @@ def test_headroom_shrinks_while_newcomers_find_it_and_grows_again_when_they_do_n
     pool.enqueue(ask("g1", tenant="globex"))
     flood(pool, 100)
     most = pool.scheduler()["free"]
-    assert most == 64 / 8
+    assert most == 64 * HEADROOM_MOST
     for number in range(int(most)):
         assert pool.enqueue(ask(f"n{number}", tenant=f"newcomer-{number}")) == "assigned"
     assert pool.scheduler()["kept"] == pytest.approx(most - most * 0.002)

@@ -38,8 +38,8 @@ async def lose_everything(redis: Redis) -> None:
 
 async def come_back(redis: Redis, service: Service) -> None:
     """What the control plane does within seconds: the functions, then the snapshot."""
-    for files in LIBRARIES:
-        await redis.function_load(library_text(files), replace=True)
+    for library in LIBRARIES:
+        await redis.function_load(library_text(library), replace=True)
     await service.snapshot.write_again()
 
 
@@ -77,8 +77,8 @@ async def test_what_is_open_is_reserved_again_before_anybody_is_admitted(
         [request] = requests.in_pool(POOL)
         await lose_everything(dispatch_redis)
         late = asyncio.create_task(client.post(CHAT, json=STREAM))
-        for files in LIBRARIES:
-            await dispatch_redis.function_load(library_text(files), replace=True)
+        for library in LIBRARIES:
+            await dispatch_redis.function_load(library_text(library), replace=True)
         resynced = keys.gateways_resynced()
         await eventually(lambda: dispatch_redis.sismember(resynced, gateway_id))
         may_end.set()

@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from gpu_workers.protocol import keys
-from inference.dispatch.queue import ATTEMPT_GAP
+from inference.lua_constants import ATTEMPT_GAP, MOST_TRIES, WORKER_LEASE_MS
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.invariants import Invariants
-from tests.support.dispatch.model import MOST_TRIES, Request, Worker
+from tests.support.dispatch.model import Request, Worker, cost
 from tests.support.dispatch.virtual_pool import Ask
-
-LEASE_MS = 6_000
 
 
 class Actions(Invariants):
@@ -29,7 +27,7 @@ class Actions(Invariants):
                 continue
             assert (request.state, request.attempt) == ("running", attempt)
             holder = self.model.worker(request.worker)
-            assert holder is None or self.pool.now_ms - holder.heartbeat_ms > LEASE_MS
+            assert holder is None or self.pool.now_ms - holder.heartbeat_ms > WORKER_LEASE_MS
             self.requeue_lost(request)
 
     def lose_redis(self) -> None:
@@ -223,7 +221,7 @@ class Actions(Invariants):
         others = sum(
             self.charged_to(each) for each in self.read_inboxes() if each.place == request.place
         )
-        change = prompt + 2 * request.output - charged + others
+        change = cost(prompt, request.output) - charged + others
         expected = max(others, before * request.ask.weight + change) / request.ask.weight
         assert self.pool.counter(*request.place) == pytest.approx(expected)
 
@@ -274,7 +272,7 @@ class Actions(Invariants):
         assert attempt == request.attempt + 1
         assert attempt not in request.attempts_seen
         assert worker.worker_id not in request.excluded
-        assert self.pool.now_ms - worker.heartbeat_ms < LEASE_MS
+        assert self.pool.now_ms - worker.heartbeat_ms < WORKER_LEASE_MS
         request.attempts_seen.add(attempt)
         request.state, request.worker, request.attempt = "running", worker.worker_id, attempt
         worker.hands[request_id] = attempt

@@ -1,11 +1,8 @@
 """The bound on the service gap of two backlogged tenants, as docs/fairness.md derives it."""
 
 from dataclasses import dataclass
-from typing import Final
 
-INPUT_WEIGHT: Final = 1
-OUTPUT_WEIGHT: Final = 2
-HEADROOM_QUANTUM: Final = 4096
+from inference.lua_constants import HEADROOM_QUANTUM, INPUT_WEIGHT, OUTPUT_WEIGHT
 
 
 @dataclass(frozen=True, kw_only=True)

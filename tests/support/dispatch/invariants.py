@@ -7,8 +7,9 @@ from hypothesis.stateful import invariant
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from inference.lua_constants import HEADROOM_MOST, WORKER_LEASE_MS
 from tests.support.dispatch.fairness_bound import Limits, gap_bound
-from tests.support.dispatch.model import Model, Request, Worker
+from tests.support.dispatch.model import Model, Request, Worker, cost
 from tests.support.dispatch.reserving import Reserving
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
@@ -114,9 +115,10 @@ class Invariants:
         ):
             return
         scheduler = self.pool.scheduler()
-        free, kept = scheduler.get("free", 0), scheduler.get("slots", 0) / 8 + 1
+        free, kept = scheduler.get("free", 0), scheduler.get("slots", 0) * HEADROOM_MOST + 1
         posted = self.scores(keys.pool_free_slots(self.pool.name))
-        live = [e for e in self.model.workers if self.pool.now_ms - e.heartbeat_ms < 6_000]
+        alive_since = self.pool.now_ms - WORKER_LEASE_MS
+        live = [each for each in self.model.workers if each.heartbeat_ms > alive_since]
         if free > kept and len(live) == 2 and len(posted) == 2:
             waiting = [
                 each
@@ -203,8 +205,7 @@ class Invariants:
         return sum(self._charged(request))
 
     def charged_to(self, request: Request) -> float:
-        charged = self._charged(request)
-        return charged[0] + 2 * charged[1]
+        return cost(*self._charged(request))
 
     def _charged(self, request: Request) -> tuple[float, float]:
         key = keys.pool_request(self.pool.name, request.ask.request_id)

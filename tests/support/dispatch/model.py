@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from inference.lua_constants import INPUT_WEIGHT, OUTPUT_WEIGHT
 from tests.support.dispatch.virtual_pool import Ask
 
-MOST_TRIES = 3
+
+def cost(prompt: float, output: float) -> float:
+    """Return the units that so many tokens are charged as."""
+    return INPUT_WEIGHT * prompt + OUTPUT_WEIGHT * output
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Request:
 
     @property
     def service(self) -> float:
-        return self.real_prompt + 2 * self.output if self.output else 0.0
+        return cost(self.real_prompt, self.output) if self.output else 0.0
 
     def generate(self, steps: int) -> None:
         self.output = min(self.output + steps, self.real_output)

@@ -68,7 +68,7 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a silent worker is given requests",
-        right="return heartbeat ~= nil and heartbeat > pool.now - LEASE_MS",
+        right="return heartbeat ~= nil and heartbeat > pool.now - WORKER_LEASE_MS",
         wrong="return heartbeat ~= nil",
     ),
     PlantedBug(

@@ -6,11 +6,11 @@ import msgspec
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from inference.lua_constants import Owner, UseKind
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.virtual_pool import Ask
 
 REQUESTS_AT_ONCE = 40
-_OPEN_OF_TENANT = 3  # its place in the use that admission.lua counts
 
 
 class Reserving:
@@ -53,7 +53,9 @@ class Reserving:
     def _reserve(self, ask: Ask, now_ms: int, *, is_hard: bool) -> bool:
         tokens = ask.prompt + ask.output
         claim = msgspec.msgpack.encode([ask.key, ask.project, tokens, tokens, "virtual", []])
-        limits = msgspec.msgpack.encode([_OPEN_OF_TENANT, REQUESTS_AT_ONCE, int(is_hard)])
+        limits = msgspec.msgpack.encode(
+            [UseKind.OPEN + Owner.TENANT, REQUESTS_AT_ONCE, int(is_hard)]
+        )
         prefix = keys.tenant_prefix(ask.tenant)
         given = (ask.request_id, ask.key, ask.project, tokens, tokens, claim, limits, now_ms)
         _, refusing, _, used = self._redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, *given)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, library_text
 
 START_MS = 1_760_000_000_000
@@ -179,7 +180,7 @@ class VirtualPool:
     def cancel(self, request_id: str) -> str:
         return str(self.call(keys.FUNCTION_CANCEL, request_id).decode())
 
-    def reap(self, *, lease_ms: int = 6_000, grace_ms: int = 0) -> list[tuple[str, int]]:
+    def reap(self, *, lease_ms: int = WORKER_LEASE_MS, grace_ms: int = 0) -> list[tuple[str, int]]:
         """Request and attempt of what somebody has to end."""
         rows = self.call(keys.FUNCTION_REAP, lease_ms, grace_ms, 10_000, "", self.now_ms)
         return [(request_id.decode(), attempt) for request_id, attempt, *_ in rows]

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from inference.lua_constants import Owner, UseKind
 from inference.redis_functions import ADMISSION, library_text
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.ledger import balances, credit
@@ -35,7 +36,6 @@ from tenants.models import BillingMode, Tenant, Tier
 from tenants.policy.writer import rebuild_policy
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
-BALANCE_OF_TENANT = 18  # its place in the use that admission.lua counts
 DAY = date(2026, 11, 21)
 NANOS = st.integers(1, 100)
 
@@ -188,7 +188,7 @@ class Money(RuleBasedStateMachine):
 
     def ask(self, request: Request, most: int) -> bool:
         claim = msgspec.msgpack.encode(["k", "p", request.nanos, request.nanos, "pool", []])
-        limits = msgspec.msgpack.encode([BALANCE_OF_TENANT, most, 1])
+        limits = msgspec.msgpack.encode([UseKind.BALANCE + Owner.TENANT, most, 1])
         given = (request.request_id, "k", "p", request.nanos, request.nanos, claim, limits)
         return bool(self.call(keys.FUNCTION_RESERVE, *given)[1] == 0)
 

@@ -1,0 +1,103 @@
+"""The numbers that Python and the Lua functions both go by. Each stands here alone; Lua has them
+from the prelude that `redis_functions` puts before its files."""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final
+
+# dispatch -----------------------------------------------------------------------------------------
+
+# A worker claims each second; one that has been silent for this long is dead. Six claims, so that a
+# late one does not make a pool look empty.
+WORKER_LEASE_MS: Final = 6_000
+# How many attempts a request may have had, in a Redis that was lost, that no frame told of. What
+# is queued again begins that much later, so that no number is ever given out twice; a worker may
+# adopt what it holds as an attempt that is at most this much older.
+ATTEMPT_GAP: Final = 100
+# Attempts of a request that may end with the death of their worker.
+MOST_TRIES: Final = 3
+# Of a token; a request's cost is counted in these units.
+INPUT_WEIGHT: Final = 1
+OUTPUT_WEIGHT: Final = 2
+# The service classes, as `tenants` defines them, in the order in which engines prefer them.
+CLASS_WEIGHTS: Final = {"interactive": 8, "code": 4, "documents": 2, "batch": 1}
+# Of the slots, what a class may hold at least however many requests wait; where few wait, more.
+CLASS_CEILINGS: Final = {"interactive": 1, "code": 7 / 8, "documents": 3 / 4, "batch": 1 / 2}
+# The most that is kept free for newcomers, of a pool's slots.
+HEADROOM_MOST: Final = 1 / 8
+# Units that headroom may put a flow of weight 1 ahead of others.
+HEADROOM_QUANTUM: Final = 4096
+
+
+# admission ----------------------------------------------------------------------------------------
+
+
+class Owner(IntEnum):
+    """Who a request counts for, in this order."""
+
+    KEY = 1
+    PROJECT = 2
+    TENANT = 3
+
+
+class UseKind(IntEnum):
+    """What is counted of requests: the position in the list of all use after which that of the
+    owners stands, in their order."""
+
+    OPEN = 0
+    DAY_TOKENS = 3
+    MONTH_TOKENS = 6
+    MONTH_NANOS = 9
+    DAY_NANOS = 12
+    BALANCE = 15
+    MINUTE_REQUESTS = 18
+    MINUTE_TOKENS = 21
+
+
+class RequestField(IntEnum):
+    """Positions in a packed reservation request that the functions read and change."""
+
+    KEY_ID = 1
+    PROJECT_ID = 2
+    TOKENS = 3
+    NANOS = 4
+
+
+# as Lua -------------------------------------------------------------------------------------------
+
+LuaValue = int | float | Sequence[str] | Mapping[str, int | float]
+
+DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
+    "WORKER_LEASE_MS": WORKER_LEASE_MS,
+    "ATTEMPT_GAP": ATTEMPT_GAP,
+    "MOST_TRIES": MOST_TRIES,
+    "INPUT_WEIGHT": INPUT_WEIGHT,
+    "OUTPUT_WEIGHT": OUTPUT_WEIGHT,
+    "CLASSES": list(CLASS_WEIGHTS),
+    "CLASS_WEIGHTS": CLASS_WEIGHTS,
+    "CLASS_CEILINGS": CLASS_CEILINGS,
+    "HEADROOM_MOST": HEADROOM_MOST,
+    "HEADROOM_QUANTUM": HEADROOM_QUANTUM,
+}
+ADMISSION_CONSTANTS: Final[Mapping[str, LuaValue]] = {
+    **{owner.name: owner.value for owner in Owner},
+    "OWNERS": len(Owner),
+    **{kind.name: kind.value for kind in UseKind},
+    **{f"REQUEST_{field.name}": field.value for field in RequestField},
+}
+
+
+def prelude(constants: Mapping[str, LuaValue]) -> str:
+    """Return the constants as Lua locals, one a line."""
+    return "".join(f"local {name} = {_literal(value)}\n" for name, value in constants.items())
+
+
+def _literal(value: LuaValue) -> str:
+    match value:
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            parts = [f"{name} = {number!r}" for name, number in value.items()]
+        case _:
+            parts = [f"'{name}'" for name in value]
+    return "{ " + ", ".join(parts) + " }"

@@ -1,0 +1,47 @@
+"""What Python and the Lua functions both go by is one and the same."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from inference.admission.reservations import ReservationRequest
+from inference.lua_constants import CLASS_CEILINGS, CLASS_WEIGHTS, Owner, RequestField, UseKind
+from inference.redis_functions import LIBRARIES, LuaLibrary, library_text
+from tenants.models import ServiceClass
+
+COMMENT_OR_STRING = re.compile(r"--[^\n]*|'[^'\n]*'")
+CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
+DEFINITION = re.compile(r"^local ([A-Z][A-Z_]+) = ", re.MULTILINE)
+OF_LIBRARY = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
+
+
+def code_of(library: LuaLibrary) -> str:
+    """Without what a constant's name may stand in and mean nothing."""
+    return COMMENT_OR_STRING.sub("", library_text(library))
+
+
+@OF_LIBRARY
+def test_every_constant_in_lua_is_defined_once(library: LuaLibrary) -> None:
+    defined = Counter(DEFINITION.findall(code_of(library)))
+    assert set(CONSTANT.findall(code_of(library))) == set(defined)
+    assert set(defined.values()) == {1}
+
+
+@OF_LIBRARY
+def test_lua_uses_every_constant_that_it_has(library: LuaLibrary) -> None:
+    mentions = Counter(CONSTANT.findall(code_of(library)))
+    assert [name for name, count in mentions.items() if count == 1] == []
+
+
+def test_each_service_class_that_a_tier_may_have_has_a_weight_and_a_ceiling() -> None:
+    assert list(CLASS_WEIGHTS) == list(CLASS_CEILINGS) == ServiceClass.values
+
+
+def test_a_packed_request_begins_with_the_fields_that_lua_reads() -> None:
+    names = [field.name.lower() for field in RequestField]
+    assert names == list(ReservationRequest.__struct_fields__[: len(RequestField)])
+
+
+def test_the_use_has_room_for_every_owner_of_each_kind() -> None:
+    assert [*UseKind] == [len(Owner) * number for number in range(len(UseKind))]
