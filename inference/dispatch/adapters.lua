@@ -1,33 +1,37 @@
--- Adapters: which worker holds which, and when a cold one gets its turn. Fourth part of the dispatch
--- library.
+-- LoRA adapters: which worker holds which, and when a cold one gets its turn. Fourth part of the
+-- dispatch library.
 --
 -- A worker's hash `adapters:<worker>` has `slots` (adapters at once), `resident` (those it has
--- posted, between commas), `draining` (those that it starts no more, to make room) and for each adapter
--- `run:<adapter>`, its running requests. Only requests with an adapter look here.
+-- posted, between commas), `draining` (those that it starts no more, to make room) and for each
+-- adapter `run:<adapter>`, its running requests. Only requests with an adapter look here.
 
 local MOST_PASSES = 8              -- others that a request lets by where it could not run at once
 
+-- Read a worker's adapters, once in a call; `distinct` is how many run.
 local function adapters_of(pool, worker_id)
   pool.adapters = pool.adapters or {}
   local state = pool.adapters[worker_id]
-  if not state then
-    state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, resident = ',', draining = ',',
-      running = {}, distinct = 0 }
-    local found = redis.call('HGETALL', state.key)
-    for index = 1, #found, 2 do
-      local adapter = string.match(found[index], '^run:(.*)$')
-      if adapter then
-        state.running[adapter] = tonumber(found[index + 1])
-        state.distinct = state.distinct + 1
-      else
-        state[found[index]] = tonumber(found[index + 1]) or found[index + 1]
-      end
-    end
-    pool.adapters[worker_id] = state
+  if state then
+    return state
   end
+  state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, resident = ',',
+    draining = ',', running = {}, distinct = 0 }
+  local found = redis.call('HGETALL', state.key)
+  for index = 1, #found, 2 do
+    local field, value = found[index], found[index + 1]
+    local adapter = string.match(field, '^run:(.*)$')
+    if adapter then
+      state.running[adapter] = tonumber(value)
+      state.distinct = state.distinct + 1
+    else
+      state[field] = tonumber(value) or value
+    end
+  end
+  pool.adapters[worker_id] = state
   return state
 end
 
+-- Note what a worker has posted: its adapter slots, and the adapters in them, between commas.
 local function set_adapters(pool, worker_id, slots, resident)
   if slots > 0 then
     redis.call('HSET', pool.prefix .. ':adapters:' .. worker_id, 'slots', slots, 'resident',
@@ -36,23 +40,26 @@ local function set_adapters(pool, worker_id, slots, resident)
   end
 end
 
-local function is_draining(state, adapter)
-  return string.find(state.draining, ',' .. adapter .. ',', 1, true) ~= nil
+-- Return whether an adapter stands in a list between commas.
+local function is_listed(list, adapter)
+  return string.find(list, ',' .. adapter .. ',', 1, true) ~= nil
 end
 
+-- Return whether a worker can start a request with the adapter without loading it.
 local function is_resident(pool, worker_id, adapter)
   local state = adapters_of(pool, worker_id)
-  return not is_draining(state, adapter) and (state.running[adapter] ~= nil
-    or state.distinct < state.slots and string.find(state.resident, ',' .. adapter .. ',', 1, true) ~= nil)
+  return not is_listed(state.draining, adapter) and (state.running[adapter] ~= nil
+    or state.distinct < state.slots and is_listed(state.resident, adapter))
 end
 
+-- Return whether a worker has room for one more adapter.
 local function has_adapter_slot(pool, worker_id)
   local state = adapters_of(pool, worker_id)
   return state.distinct < state.slots
 end
 
--- Of the adapters that run here the hottest, the one with most requests, starts no more of them; once
--- for a request, and never do all drain.
+-- Let the hottest adapter of a worker, the one with most requests, start no more of them; once for
+-- a request, and never so that all drain.
 local function drain_one(pool, state, request)
   local draining = select(2, string.gsub(state.draining, '[^,]+', ''))
   if draining > 0 and draining >= state.slots - 1
@@ -61,7 +68,7 @@ local function drain_one(pool, state, request)
   end
   local hottest
   for adapter, count in pairs(state.running) do
-    if not is_draining(state, adapter) and (not hottest or count > state.running[hottest]
+    if not is_listed(state.draining, adapter) and (not hottest or count > state.running[hottest]
       or (count == state.running[hottest] and adapter < hottest)) then
       hottest = adapter
     end
@@ -72,9 +79,10 @@ local function drain_one(pool, state, request)
   end
 end
 
+-- Return whether another live worker can start a request with the adapter without loading it.
 local function is_resident_elsewhere(pool, worker_id, adapter)
-  for other in pairs(pool.values) do
-    local other_id = string.match(other, '^kv:(.*)$')
+  for field in pairs(pool.values) do
+    local other_id = string.match(field, '^kv:(.*)$')
     if other_id and other_id ~= worker_id and is_live(pool, other_id)
       and is_resident(pool, other_id, adapter) then
       return true
@@ -83,10 +91,10 @@ local function is_resident_elsewhere(pool, worker_id, adapter)
   return false
 end
 
--- Whether a worker that has a slot free may start a request that needs an adapter. One that it would
--- have to load is left to a worker that has it, until MOST_PASSES others went by; from then on, where
--- there is no room at all, room is made. A place is taken or made only for the first in the order that
--- needs one: those behind it run with what is there.
+-- Return whether a worker that has a slot free may start a request that needs an adapter. One that
+-- it would have to load is left to a worker that has it, until MOST_PASSES others went by; from
+-- then on, where there is no adapter slot at all, one is made. A slot is taken or made only for the
+-- first in the order that needs one: those behind it run with what is there.
 local function may_run_adapter(pool, worker_id, request, is_first)
   local state = adapters_of(pool, worker_id)
   if is_resident(pool, worker_id, request.adapter) then
@@ -94,18 +102,25 @@ local function may_run_adapter(pool, worker_id, request, is_first)
   elseif not is_first then
     return false
   end
-  local is_patient = request.passes < MOST_PASSES
-  if not is_draining(state, request.adapter) and state.distinct < state.slots
-    and not (is_patient and is_resident_elsewhere(pool, worker_id, request.adapter)) then
+  local may_wait = request.passes < MOST_PASSES
+  if not is_listed(state.draining, request.adapter) and state.distinct < state.slots
+    and not (may_wait and is_resident_elsewhere(pool, worker_id, request.adapter)) then
     return true
   end
-  if not is_patient and state.distinct >= state.slots and state.slots > 0 then
+  if not may_wait and state.distinct >= state.slots and state.slots > 0 then
     drain_one(pool, state, request)
   end
   return false
 end
 
--- One request with the adapter more (1) or fewer (-1) runs on the worker.
+-- Take an adapter that has drained out of those that drain.
+local function end_draining(state, adapter)
+  local pattern = ',' .. string.gsub(adapter, '%p', '%%%0') .. ','
+  state.draining = string.gsub(state.draining, pattern, ',', 1)
+  redis.call('HSET', state.key, 'draining', state.draining)
+end
+
+-- Count one request with the adapter more (1) or fewer (-1) among those that run on a worker.
 local function note_adapter(pool, worker_id, adapter, change)
   if not adapter or adapter == '' then
     return
@@ -119,9 +134,8 @@ local function note_adapter(pool, worker_id, adapter, change)
   else
     state.running[adapter] = nil
     redis.call('HDEL', state.key, 'run:' .. adapter)
-    if is_draining(state, adapter) then
-      state.draining = string.gsub(state.draining, ',' .. string.gsub(adapter, '%p', '%%%0') .. ',', ',', 1)
-      redis.call('HSET', state.key, 'draining', state.draining)
+    if is_listed(state.draining, adapter) then
+      end_draining(state, adapter)
     end
   end
   state.distinct = state.distinct + (before == 0 and count > 0 and 1 or 0)

@@ -1,8 +1,9 @@
--- Who is next for a slot: shares of the slots, the headroom kept for newcomers, ceilings of classes.
--- Second part of the dispatch library.
+-- Who is next for a slot: shares of the slots, the headroom kept for newcomers, ceilings of
+-- classes. Second part of the dispatch library.
 
-local STARVED_MS = 5000         -- a class that waits for so long is served next, whatever its counter
-local ACTIVE_MS = 30000         -- an idle flow still counts when slots are shared out for so long
+local STARVED_MS = 5000         -- a class that waits this long is served next, whatever its counter
+local ACTIVE_MS = 30000         -- an idle flow counts for so long when slots are shared out
+local MOST_RETIRED = 16         -- idle flows that leave in one call
 local HEADROOM_MISS = 0.002     -- the part of the newcomers that may find the headroom taken
 local KV_HEADROOM = 1 / 16      -- of each worker's KV cache
 local HEADROOM_CANDIDATES = 16  -- flows looked at for one that may have it
@@ -10,6 +11,7 @@ local BURST = 1 / 4             -- of what others could have: how far above its 
 
 -- Shares of the slots ---------------------------------------------------------------------------
 
+-- Count a flow among those that slots are shared out to, at its weight of today.
 local function note_active(pool, path, flow, weight)
   local share = weight * CLASS_WEIGHTS[path.class]
   set(flow, 'weight', weight)
@@ -22,7 +24,8 @@ local function note_active(pool, path, flow, weight)
   end
 end
 
--- After its first `save`: a hash that is not there cannot expire. Half the time is left in hand.
+-- Keep a flow's hash from expiring; only after its first `save`, since what is not there cannot
+-- expire. Written again when half of the time is over.
 local function keep_flow(pool, flow)
   if get(flow, 'expires') < pool.now + FLOW_TTL_MS / 2 then
     set(flow, 'expires', pool.now + FLOW_TTL_MS)
@@ -31,65 +34,73 @@ local function keep_flow(pool, flow)
   end
 end
 
--- Slots are shared out among those that are there: the long idle ones leave, a few a call.
+-- Take the long idle flows, a few a call, out of those that slots are shared out to.
 local function retire_idle_flows(pool)
   local active = pool.prefix .. ':active'
-  local idle = redis.call('ZRANGEBYSCORE', active, '-inf', pool.now - ACTIVE_MS, 'LIMIT', 0, 16)
+  local idle = redis.call('ZRANGEBYSCORE', active, '-inf', pool.now - ACTIVE_MS, 'LIMIT', 0,
+    MOST_RETIRED)
   for _, flow in ipairs(idle) do
-    local counts = redis.call('HMGET', flow_key(pool, flow), 'running', 'waiting', 'share')
-    if (tonumber(counts[1]) or 0) > 0 or (tonumber(counts[2]) or 0) > 0 then
+    local running, waiting, share = unpack(redis.call('HMGET', flow_key(pool, flow), 'running',
+      'waiting', 'share'))
+    if (tonumber(running) or 0) > 0 or (tonumber(waiting) or 0) > 0 then
       redis.call('ZADD', active, pool.now, flow)
     else
       redis.call('ZREM', active, flow)
-      add(pool, 'weights', -(tonumber(counts[3]) or 0))
+      add(pool, 'weights', -(tonumber(share) or 0))
     end
   end
 end
 
--- Tokens of the KV cache that a worker's requests are expected to fill, as they are charged.
+-- Return the tokens of a worker's KV cache, and those that its requests are expected to fill, as
+-- they are charged.
 local function kv_of(pool, worker_id)
   return get(pool, 'kv:' .. worker_id), get(pool, 'kv_used:' .. worker_id)
 end
 
--- Part of the KV cache is kept for flows below their share, as part of the slots is.
+-- Return whether only flows below their share may have what is left of a worker's KV cache.
 local function is_kv_for_newcomers(pool, worker_id)
   local tokens, used = kv_of(pool, worker_id)
   return tokens > 0 and used >= tokens * (1 - KV_HEADROOM)
 end
 
--- A worker that holds nothing is given any request, whatever it may need.
+-- Return whether a worker's KV cache has room for so many tokens. A worker that holds nothing is
+-- given any request, whatever it may need.
 local function has_kv_for(pool, worker_id, needed)
   local tokens, used = kv_of(pool, worker_id)
   return tokens == 0 or used == 0 or used + needed <= tokens
 end
 
+-- Return whether a flow that has `mine` of `all` is below its part, a burst above it included.
 local function is_within(all, part, mine)
   local fair = all * part
   return mine < fair + BURST * (all - fair)
 end
 
--- Whether a flow that has so many requests running, of so many tokens, is below its share of the
--- slots and of the KV cache, as far as workers tell of one.
+-- Return whether a flow that has so many requests running, of so many tokens, is below its share of
+-- the slots and, where workers report one, of the KV cache.
 local function is_below_share(pool, share, running, tokens)
   local weights, kv = get(pool, 'weights'), get(pool, 'kv')
   local part = weights > 0 and math.min(1, share / weights) or 1
   return is_within(get(pool, 'slots'), part, running) and (kv == 0 or is_within(kv, part, tokens))
 end
 
--- Slots that only flows below their share may take: as many as newcomers have been found to need.
+-- Return how many slots only flows below their share may take: as many as newcomers have been found
+-- to need, or what an operator has set.
 local function headroom(pool)
   local most = math.floor(get(pool, 'slots') * HEADROOM_MOST)
   local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_MOST
   return pool.values.headroom or math.max(0, math.min(most, math.ceil(kept)))
 end
 
+-- Return whether a worker's next slot is part of the headroom.
 local function is_for_newcomers(pool, worker_id)
   return get(pool, 'free') <= headroom(pool) or is_kv_for_newcomers(pool, worker_id)
 end
 
--- A newcomer, below its share and with nothing waiting, came to a busy pool. Each that had to wait
--- adds a slot, each that had not takes a little away, so that in the long run the part of those
--- that wait is HEADROOM_MISS, whatever the pattern of arrivals (Robbins and Monro, 1951).
+-- Learn from a newcomer, a flow below its share with nothing waiting, how much headroom is needed.
+-- Each that had to wait adds a slot, each that had not takes a little away, so that in the long run
+-- the part of those that wait is HEADROOM_MISS, whatever the pattern of arrivals (Robbins and
+-- Monro, 1951).
 local function note_newcomer(pool, has_waited)
   local most = get(pool, 'slots') * HEADROOM_MOST
   local kept = pool.values.kept or get(pool, 'slots') * HEADROOM_MOST
@@ -99,8 +110,9 @@ end
 
 -- The choice ------------------------------------------------------------------------------------
 
--- Whether a class has all the slots that it may have beside others. Its ceiling falls from all slots,
--- where nothing waits, to that of CLASS_CEILINGS, where as many requests wait as there are slots.
+-- Return whether a class has all the slots that it may have beside others. Its ceiling falls from
+-- all slots, where nothing waits, to its part in CLASS_CEILINGS, where as many requests wait as
+-- there are slots.
 local function is_at_ceiling(pool, class)
   local slots = get(pool, 'slots')
   local saturation = slots > 0 and math.min(1, waiting_in(pool) / slots) or 1
@@ -108,59 +120,66 @@ local function is_at_ceiling(pool, class)
   return get(pool, class .. ':running') >= ceiling * slots
 end
 
--- Classes that wait: starved ones first, then the least served for its weight; after all others
--- those that are at their ceiling.
+-- Return whether a class that waits is served before another: starved ones first, then the least
+-- served for its weight; after all others those that are at their ceiling.
+local function is_class_before(a, b)
+  if a.starved ~= b.starved then
+    return a.starved < b.starved
+  elseif a.is_last ~= b.is_last then
+    return b.is_last
+  elseif a.counter ~= b.counter then
+    return a.counter < b.counter
+  end
+  return a.name < b.name
+end
+
+-- Return the classes that wait, in the order in which they are served, and their least counter.
 local function waiting_classes(pool)
   local waiting, least = {}, math.huge
   for _, class in ipairs(CLASSES) do
     if get(pool, class .. ':waiting') > 0 then
-      local served = get(pool, class .. ':served')
-      least = math.min(least, get(pool, class .. ':counter'))
+      local served, counter = get(pool, class .. ':served'), get(pool, class .. ':counter')
+      least = math.min(least, counter)
       local starved = pool.now - served > STARVED_MS and served or math.huge
-      waiting[#waiting + 1] = { name = class, counter = get(pool, class .. ':counter'),
-        starved = starved, is_last = starved == math.huge and is_at_ceiling(pool, class) }
+      waiting[#waiting + 1] = { name = class, counter = counter, starved = starved,
+        is_last = starved == math.huge and is_at_ceiling(pool, class) }
     end
   end
-  table.sort(waiting, function(a, b)
-    if a.starved ~= b.starved then
-      return a.starved < b.starved
-    elseif a.is_last ~= b.is_last then
-      return b.is_last
-    elseif a.counter ~= b.counter then
-      return a.counter < b.counter
-    end
-    return a.name < b.name
-  end)
+  table.sort(waiting, is_class_before)
   return waiting, least
 end
 
+-- Return whether a tenant may have a slot of the headroom, which would put it this far ahead of the
+-- least served of its class.
 local function may_have_headroom(pool, class, tenant, ahead)
-  local flow = redis.call('HMGET', flow_key(pool, class .. ':' .. tenant), 'weight', 'share', 'running',
-    'tokens')
-  return ahead * (tonumber(flow[1]) or 1) <= HEADROOM_QUANTUM
-    and is_below_share(pool, tonumber(flow[2]) or 0, tonumber(flow[3]) or 0,
-      tonumber(flow[4]) or 0)
+  local weight, share, running, tokens = unpack(redis.call('HMGET',
+    flow_key(pool, class .. ':' .. tenant), 'weight', 'share', 'running', 'tokens'))
+  return ahead * (tonumber(weight) or 1) <= HEADROOM_QUANTUM
+    and is_below_share(pool, tonumber(share) or 0, tonumber(running) or 0, tonumber(tokens) or 0)
 end
 
--- -> tenant, the least counter of the class. In the headroom the least served flow that is below
--- its share, and no further ahead of the least served of all than the quantum.
+-- Return the tenant that is next, nil where there is none, and the least counter of the class. In
+-- the headroom that is the least served flow that is below its share, and no further ahead of the
+-- least served of all than the quantum.
 local function next_tenant(pool, class, for_newcomers)
   local key = pool.prefix .. ':tenants:' .. class
-  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  local tenant, least = first[1], tonumber(first[2])
+  local tenant, least = unpack(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES'))
+  least = tonumber(least)
   if not tenant or not for_newcomers or may_have_headroom(pool, class, tenant, 0) then
     return tenant, least
   end
   local others = redis.call('ZRANGE', key, 1, HEADROOM_CANDIDATES - 1, 'WITHSCORES')
   for index = 1, #others, 2 do
-    if may_have_headroom(pool, class, others[index], tonumber(others[index + 1]) - least) then
-      return others[index], least
+    local other, counter = others[index], tonumber(others[index + 1])
+    if may_have_headroom(pool, class, other, counter - least) then
+      return other, least
     end
   end
   return nil, least
 end
 
--- -> request id, its path. Takes it out of `requests`; the caller calls `note_left`.
+-- Take a tenant's first request out of `requests`; return its id and path. The caller calls
+-- `note_left`.
 local function pop_request(pool, class, tenant)
   local prefix = pool.prefix .. ':'
   local flow = class .. ':' .. tenant
@@ -170,7 +189,8 @@ local function pop_request(pool, class, tenant)
   return redis.call('ZPOPMIN', prefix .. 'requests:' .. path.text)[1], path
 end
 
--- Whoever joins later is no better off than those that were the least served at this moment.
+-- Raise the floors to the least counters of this moment: whoever joins later is no better off than
+-- those that were the least served now.
 local function note_served(pool, path, flow, least_class, least_tenant)
   raise(pool, 'floor', least_class)
   raise(pool, path.class .. ':floor', least_tenant)

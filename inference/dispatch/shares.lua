@@ -1,36 +1,40 @@
 -- Who is served next, and what each was charged: class, then tenant, project and key by the
 -- smallest weighted counter (VTC, Sheng et al., OSDI'24), then the earliest deadline. What this
--- guarantees, and why, is in docs/fairness.md. First part of the dispatch library, whose
--- other parts build on it in the order that inference/redis_functions.py gives. The prelude before it
+-- guarantees, and why, is in docs/fairness.md. First part of the dispatch library, whose other
+-- parts build on it in the order that inference/redis_functions.py gives. The prelude before it
 -- has the constants of inference/lua_constants.py.
 --
 -- A *flow* is what one tenant has in one class. Its hash holds its counter and those of its
 -- projects and keys, so that a charge is one write. Only who has requests waiting is in a sorted
 -- set: `tenants:<class>`, `projects:<flow>`, `keys:<flow>:<project>`, each scored by counter, and
--- at the bottom `requests:<path>`, scored by deadline. A path is `<class>:<tenant>:<project>:<key>`.
+-- at the bottom `requests:<path>`, scored by deadline. A *path* is
+-- `<class>:<tenant>:<project>:<key>`.
 
-local FLOW_TTL_MS = 86400000    -- what an absent tenant's debt and history are remembered for
-local FIRST_OUTPUT_ESTIMATE = 256   -- tokens, in a pool that has finished nothing yet
-local OWN_HISTORY = 0.2            -- weight of the newest request in an average of its flow
-local POOL_HISTORY = 0.05          -- and in one of the pool
+local FLOW_TTL_MS = 86400000       -- how long an absent tenant's debt and history are remembered
+local FIRST_OUTPUT_ESTIMATE = 256  -- tokens, in a pool that has finished nothing yet
+local OWN_HISTORY = 0.2            -- weight of the newest request in a flow's averages
+local POOL_HISTORY = 0.05          -- and in those of the pool
 
-local function time_or(now)
-  if now then
-    return tonumber(now)
+-- Return a time in ms: the override, which only tests give, or else Redis TIME.
+local function now_ms(override)
+  if override then
+    return tonumber(override)
   end
-  local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local seconds, microseconds = unpack(redis.call('TIME'))
+  return tonumber(seconds) * 1000 + math.floor(tonumber(microseconds) / 1000)
 end
 
--- Numbers of a hash, which is read once, changed in memory and written once.
+-- Wrap the numbers of a hash, which is read once, changed in memory and written once by `save`.
 local function numbers_of(key, values)
   return { key = key, values = values, changed = {} }
 end
 
+-- Return a number of a hash, 0 where it has none.
 local function get(numbers, field)
   return numbers.values[field] or 0
 end
 
+-- Change a number of a hash, in memory.
 local function set(numbers, field, value)
   if numbers.values[field] ~= value then
     numbers.values[field] = value
@@ -38,15 +42,17 @@ local function set(numbers, field, value)
   end
 end
 
--- Nothing that is counted here is ever below zero, also after a flow's history has expired.
+-- Add to a number. Nothing counted here is ever below zero, also after a flow's history expired.
 local function add(numbers, field, amount)
   set(numbers, field, math.max(0, get(numbers, field) + amount))
 end
 
+-- Raise a number to at least `to`.
 local function raise(numbers, field, to)
   set(numbers, field, math.max(get(numbers, field), to))
 end
 
+-- Write the numbers that have changed since they were read or last written.
 local function save(numbers)
   local arguments = {}
   for field, value in pairs(numbers.changed) do
@@ -59,11 +65,12 @@ local function save(numbers)
   end
 end
 
+-- Return the key of a request's hash.
 local function request_key(prefix, request_id)
   return prefix .. ':request:' .. request_id
 end
 
--- The scheduler's view of one pool during one call.
+-- Read the scheduler's numbers of one pool, for one call.
 local function open_pool(prefix, now)
   local key, values = prefix .. ':scheduler', {}
   local found = redis.call('HGETALL', key)
@@ -75,6 +82,7 @@ local function open_pool(prefix, now)
   return pool
 end
 
+-- Return a path with the names of the sorted sets on its way.
 local function make_path(class, tenant, project, key)
   local flow = class .. ':' .. tenant
   return { class = class, tenant = tenant, project = project, key = key, flow = flow,
@@ -82,41 +90,48 @@ local function make_path(class, tenant, project, key)
     text = flow .. ':' .. project .. ':' .. key }
 end
 
+-- Return the path that `path.text` was made of.
 local function parse_path(text)
   return make_path(string.match(text, '^([^:]*):([^:]*):([^:]*):([^:]*)$'))
 end
 
--- A flow whose hash has expired counts as one of weight 1.
+-- Return a flow's weight; one whose hash has expired has weight 1.
 local function weight_of(flow)
   return flow.values.weight or 1
 end
 
+-- Return the key of a flow's hash.
 local function flow_key(pool, flow)
   return pool.prefix .. ':flow:' .. flow
 end
 
--- A flow's numbers, with those of one project and one key of it.
+-- Read a flow's numbers, with those of one project and one key of it.
 local function open_flow(pool, path)
-  local project, key = 'project:' .. path.project, 'key:' .. path.project .. ':' .. path.key
-  local keys_floor = 'floor:' .. path.project
+  local project_field, keys_floor_field = 'project:' .. path.project, 'floor:' .. path.project
+  local key_field = 'key:' .. path.project .. ':' .. path.key
   local id = flow_key(pool, path.flow)
-  local found = redis.call('HMGET', id, 'counter', 'weight', 'share', 'running', 'waiting', 'output',
-    'ratio', 'floor', 'expires', project, keys_floor, key, 'tokens')
-  local flow = numbers_of(id, { counter = tonumber(found[1]), weight = tonumber(found[2]),
-    share = tonumber(found[3]), running = tonumber(found[4]), waiting = tonumber(found[5]),
-    output = tonumber(found[6]), ratio = tonumber(found[7]), floor = tonumber(found[8]),
-    expires = tonumber(found[9]), [project] = tonumber(found[10]),
-    [keys_floor] = tonumber(found[11]), [key] = tonumber(found[12]), tokens = tonumber(found[13]) })
-  flow.project, flow.key_counter, flow.keys_floor = project, key, keys_floor
+  local counter, weight, share, running, waiting, output, ratio, floor, expires, tokens,
+    project_counter, keys_floor, key_counter = unpack(redis.call('HMGET', id, 'counter', 'weight',
+      'share', 'running', 'waiting', 'output', 'ratio', 'floor', 'expires', 'tokens',
+      project_field, keys_floor_field, key_field))
+  local flow = numbers_of(id, { counter = tonumber(counter), weight = tonumber(weight),
+    share = tonumber(share), running = tonumber(running), waiting = tonumber(waiting),
+    output = tonumber(output), ratio = tonumber(ratio), floor = tonumber(floor),
+    expires = tonumber(expires), tokens = tonumber(tokens),
+    [project_field] = tonumber(project_counter), [keys_floor_field] = tonumber(keys_floor),
+    [key_field] = tonumber(key_counter) })
+  flow.project, flow.key_counter, flow.keys_floor = project_field, key_field, keys_floor_field
   return flow
 end
 
 -- Charges and refunds ---------------------------------------------------------------------------
 
+-- Return the units that so many tokens cost.
 local function cost(input_tokens, output_tokens)
   return INPUT_WEIGHT * input_tokens + OUTPUT_WEIGHT * output_tokens
 end
 
+-- Add units, or take them back, at each level of a path.
 local function charge(pool, path, flow, units)
   if units == 0 then
     return
@@ -131,8 +146,13 @@ local function charge(pool, path, flow, units)
   redis.call('ZADD', prefix .. path.keys, 'XX', get(flow, flow.key_counter), path.key)
 end
 
--- What a request is charged before it is known: of its prompt, by how far this tenant's bounds
--- were from its prompts; of its output, what its outputs were. Never more than its bounds.
+-- Replace what a running request was charged by what it has really taken.
+local function correct_charge(pool, path, flow, charged_input, charged_output, input, output)
+  charge(pool, path, flow, cost(input - charged_input, output - charged_output))
+end
+
+-- Return the input and output tokens to charge before they are known: the prompt, by how far this
+-- tenant's bounds were from its prompts; as output, what its outputs were. Never more than bounds.
 local function estimate(pool, flow, prompt_bound, output_bound)
   local ratio = flow.values.ratio or pool.values.ratio or 1
   local output = flow.values.output or pool.values.output or FIRST_OUTPUT_ESTIMATE
@@ -140,11 +160,13 @@ local function estimate(pool, flow, prompt_bound, output_bound)
     math.min(output_bound, math.ceil(output))
 end
 
+-- Move an average towards a new value, by its weight.
 local function remember(numbers, field, value, weight)
   local before = numbers.values[field]
   set(numbers, field, before and before + weight * (value - before) or value)
 end
 
+-- Take a finished request into the averages that estimates are made of.
 local function learn(pool, flow, prompt_bound, prompt_tokens, output_tokens)
   if output_tokens > 0 then
     remember(flow, 'output', output_tokens, OWN_HISTORY)
@@ -156,6 +178,9 @@ local function learn(pool, flow, prompt_bound, prompt_tokens, output_tokens)
   end
 end
 
+-- Waiting ---------------------------------------------------------------------------------------
+
+-- Return how many requests wait in all classes.
 local function waiting_in(pool)
   local length = 0
   for _, class in ipairs(CLASSES) do
@@ -164,16 +189,15 @@ local function waiting_in(pool)
   return length
 end
 
--- Waiting ---------------------------------------------------------------------------------------
-
--- Who was idle starts level with the least served of those that wait, or where nobody waits, with
--- the last that was served: idleness earns nothing.
+-- Lift who was idle to the level of the least served of those that wait, or where nobody waits, to
+-- that of the last that was served: idleness earns nothing. Return whether nobody waits.
 local function lift(set_key, numbers, field, floor)
-  local least = redis.call('ZRANGE', set_key, 0, 0, 'WITHSCORES')
-  raise(numbers, field, tonumber(least[2]) or floor)
-  return #least == 0
+  local first, least = unpack(redis.call('ZRANGE', set_key, 0, 0, 'WITHSCORES'))
+  raise(numbers, field, tonumber(least) or floor)
+  return first == nil
 end
 
+-- Do the same for a class among the classes.
 local function lift_class(pool, class)
   local least
   for _, other in ipairs(CLASSES) do
@@ -185,6 +209,7 @@ local function lift_class(pool, class)
   set(pool, class .. ':served', pool.now)
 end
 
+-- Add a request to those that wait, and its key, project and tenant where they did not wait yet.
 local function add_waiting(pool, path, flow, request_id, deadline_ms)
   local prefix, class = pool.prefix .. ':', path.class
   local requests, tenants = prefix .. 'requests:' .. path.text, prefix .. 'tenants:' .. class
@@ -210,7 +235,8 @@ local function add_waiting(pool, path, flow, request_id, deadline_ms)
   end
 end
 
--- After a request has left `requests:<path>`: whoever has none left waits no more.
+-- Take key, project and tenant out of those that wait where a request that has left
+-- `requests:<path>` was their last.
 local function note_left(pool, path)
   local prefix = pool.prefix .. ':'
   add(pool, path.class .. ':waiting', -1)
@@ -227,7 +253,7 @@ local function note_left(pool, path)
   end
 end
 
--- A request that the worker which asked may not have: it takes up the place that it had.
+-- Give a request that the asking worker may not have the place back that it had in the queue.
 local function put_back(pool, path, flow, request_id, deadline_ms)
   local prefix = pool.prefix .. ':'
   add(pool, path.class .. ':waiting', 1)
@@ -238,6 +264,7 @@ local function put_back(pool, path, flow, request_id, deadline_ms)
   redis.call('ZADD', prefix .. 'tenants:' .. path.class, get(flow, 'counter'), path.tenant)
 end
 
+-- Take a request out of those that wait, if it is there.
 local function remove_waiting(pool, path, request_id)
   if redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, request_id) == 1 then
     redis.call('HINCRBY', flow_key(pool, path.flow), 'waiting', -1)
@@ -245,7 +272,7 @@ local function remove_waiting(pool, path, request_id)
   end
 end
 
--- A request that need not wait passes through an empty queue: level with the last one served.
+-- Let a request that need not wait pass the empty queue, level with the last one served.
 local function pass_through(pool, path, flow)
   local class = path.class
   raise(pool, class .. ':counter', get(pool, 'floor'))

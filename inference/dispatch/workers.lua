@@ -8,17 +8,20 @@ local LONG_DEAD_MS = 600000        -- a worker that was silent for so long is fo
 local STEP_HISTORY = 0.3           -- weight of the newest step in its average
 local SLOW = 1.5                   -- times another's step: from here on a worker is given less
 
--- Heartbeats: the time of the last call; below zero, minus the time of fencing.
+-- Return the time of a worker's last call; minus the time of fencing, if it was fenced; nil of one
+-- that is unknown.
 local function heartbeat_of(prefix, worker_id)
   return tonumber(redis.call('ZSCORE', prefix .. ':heartbeats', worker_id))
 end
 
+-- Return whether a worker holds its lease; one that does not is given nothing.
 local function is_live(pool, worker_id)
   local heartbeat = heartbeat_of(pool.prefix, worker_id)
   return heartbeat ~= nil and heartbeat > pool.now - WORKER_LEASE_MS
 end
 
-local function set_share(pool, name, field, worker_id, count)
+-- Set a worker's part of a sum, or remove it (nil).
+local function set_part(pool, name, field, worker_id, count)
   local key = pool.prefix .. ':' .. name
   local before = tonumber(redis.call('ZSCORE', key, worker_id))
   if count == nil then
@@ -29,29 +32,32 @@ local function set_share(pool, name, field, worker_id, count)
   add(pool, field, (count or 0) - (before or 0))
 end
 
--- nil: it is given nothing.
+-- Set how many requests a worker may still be given; nil: it is given nothing.
 local function set_credit(pool, worker_id, credit)
-  set_share(pool, 'free-slots', 'free', worker_id, credit)
+  set_part(pool, 'free-slots', 'free', worker_id, credit)
 end
 
+-- Set how many slots a worker has; nil: it counts for nothing.
 local function set_slots(pool, worker_id, slots)
-  set_share(pool, 'slots', 'slots', worker_id, slots)
+  set_part(pool, 'slots', 'slots', worker_id, slots)
 end
 
+-- Set how many tokens a worker's KV cache holds.
 local function set_kv(pool, worker_id, tokens)
   add(pool, 'kv', tokens - get(pool, 'kv:' .. worker_id))
   set(pool, 'kv:' .. worker_id, tokens)
 end
 
+-- Take a worker's slots and KV cache out of the sums; it is given nothing until it claims again.
 local function bench_worker(pool, worker_id)
   set_credit(pool, worker_id, nil)
   set_slots(pool, worker_id, nil)
   set_kv(pool, worker_id, 0)
 end
 
--- A worker's pace ---------------------------------------------------------------------------------
+-- A worker's pace -------------------------------------------------------------------------------
 
--- Notes how long a step of its engine takes, beside how many requests it holds.
+-- Note how long a step of a worker's engine takes, beside how many requests it holds.
 local function note_step(pool, worker_id, step_us)
   if step_us > 0 then
     remember(pool, 'step_us:' .. worker_id, step_us, STEP_HISTORY)
@@ -59,8 +65,9 @@ local function note_step(pool, worker_id, step_us)
   end
 end
 
--- The slots of a worker whose steps take longer than those of one that bears at least half as much:
--- fewer by the square of that, so that of all requests few meet the slow one.
+-- Return how many of its slots a worker is given. One whose steps take longer than those of another
+-- that bears at least half as much has fewer, by the square of that, so that of all requests few
+-- meet the slow one.
 local function paced_slots(pool, worker_id, slots)
   local step, load = get(pool, 'step_us:' .. worker_id), get(pool, 'load:' .. worker_id)
   local fastest = step
@@ -77,12 +84,16 @@ local function paced_slots(pool, worker_id, slots)
   return math.min(slots, math.max(1, math.floor(slots * (fastest / step) ^ 2)))
 end
 
+-- Leases ----------------------------------------------------------------------------------------
+
+-- Shut a worker out for good: another process has its name.
 local function fence(pool, worker_id)
   redis.call('ZADD', pool.prefix .. ':heartbeats', -pool.now, worker_id)
   bench_worker(pool, worker_id)
   redis.call('DEL', pool.prefix .. ':inbox:' .. worker_id)
 end
 
+-- Remove all that is kept of a worker.
 local function forget_worker(pool, worker_id)
   local prefix = pool.prefix
   bench_worker(pool, worker_id)
@@ -99,11 +110,12 @@ local function forget_worker(pool, worker_id)
   end
 end
 
+-- Return the error that stops a fenced worker.
 local function fenced_error(worker_id)
   return redis.error_reply('FENCED another process has taken the name of worker ' .. worker_id)
 end
 
--- Renews the lease and publishes the worker's description. -> an error reply, or nil.
+-- Renew a worker's lease and publish its description; return an error reply, or nil.
 local function renew_lease(prefix, worker_id, info, now)
   local heartbeat = heartbeat_of(prefix, worker_id)
   if not heartbeat then
@@ -116,16 +128,24 @@ local function renew_lease(prefix, worker_id, info, now)
   return nil
 end
 
+-- Return the inbox message that gives a worker an attempt.
 local function assignment(request_id, attempt, envelope)
   return 'assign ' .. request_id .. ' ' .. attempt .. '\n' .. envelope
 end
 
--- Calls ---------------------------------------------------------------------------------------
+-- Ask a worker to stop an attempt, by a message that begins with `cancel` or `preempt`.
+local function stop_attempt(prefix, worker_id, word, request_id, attempt)
+  redis.call('RPUSH', prefix .. ':inbox:' .. worker_id,
+    word .. ' ' .. request_id .. ' ' .. attempt .. '\n')
+end
 
--- ARGV: worker_id worker_name info [now] -> ids of the earlier incarnations that this call fenced
+-- Calls -----------------------------------------------------------------------------------------
+
+-- Register a worker's process under its name, and fence any earlier one.
+-- Reply: the ids of the processes that this call fenced.
 local function register(keys, args)
-  local prefix, worker_id, name = keys[1], args[1], args[2]
-  local pool = open_pool(prefix, time_or(args[4]))
+  local prefix, worker_id, name, info, now = keys[1], unpack(args)
+  local pool = open_pool(prefix, now_ms(now))
   local heartbeat = heartbeat_of(prefix, worker_id)
   if heartbeat and heartbeat < 0 then
     return fenced_error(worker_id)
@@ -137,82 +157,96 @@ local function register(keys, args)
     fenced[1] = earlier
   end
   redis.call('HSET', prefix .. ':names', name, worker_id)
-  redis.call('HSET', prefix .. ':workers', worker_id, args[3])
+  redis.call('HSET', prefix .. ':workers', worker_id, info)
   redis.call('ZADD', prefix .. ':heartbeats', pool.now, worker_id)
   save(pool)
   return fenced
 end
 
--- ARGV: worker_id [now]. A worker that has drained leaves at once.
+-- Remove a worker that has drained. Reply: OK.
 local function leave(keys, args)
-  local pool = open_pool(keys[1], time_or(args[2]))
-  forget_worker(pool, args[1])
+  local prefix, worker_id, now = keys[1], unpack(args)
+  local pool = open_pool(prefix, now_ms(now))
+  forget_worker(pool, worker_id)
   save(pool)
   return redis.status_reply('OK')
 end
 
--- ARGV: worker_id -> inbox messages of every attempt the worker holds. For a worker that may have
--- lost an answer of claim or a message of its inbox when its connection broke.
+-- Return every attempt that a worker holds, for one that may have lost an answer of `claim` or a
+-- message of its inbox when its connection broke. Reply: inbox messages.
 local function held(keys, args)
+  local prefix, worker_id = keys[1], unpack(args)
   local messages = {}
-  for _, request_id in ipairs(redis.call('SMEMBERS', keys[1] .. ':running:' .. args[1])) do
-    local fields = redis.call('HMGET', request_key(keys[1], request_id), 'attempt', 'envelope')
-    if fields[1] and fields[2] then
-      messages[#messages + 1] = assignment(request_id, fields[1], fields[2])
+  for _, request_id in ipairs(redis.call('SMEMBERS', prefix .. ':running:' .. worker_id)) do
+    local attempt, envelope = unpack(redis.call('HMGET', request_key(prefix, request_id), 'attempt',
+      'envelope'))
+    if attempt and envelope then
+      messages[#messages + 1] = assignment(request_id, attempt, envelope)
     end
   end
   return messages
 end
 
--- ARGV: lease_ms grace_ms limit gateway_id('' for all) [now] -> {request_id, attempt, state,
--- gateway, worker, envelope} of requests that somebody has to end: held by a dead or fenced worker,
--- or queued beyond deadline + grace. With a gateway id, only that gateway's. Changes no request,
--- but takes dead workers' slots out of the count, and forgets those that are long dead.
-local function reap(keys, args)
-  local prefix, limit, gateway = keys[1], tonumber(args[3]), args[4]
-  local pool = open_pool(prefix, time_or(args[5]))
-  local found = {}
-
-  local function look_at(request_id, expected_state)
-    local fields = redis.call('HMGET', request_key(prefix, request_id), 'attempt', 'state',
-      'gateway', 'worker', 'envelope')
-    if fields[2] == expected_state then
-      if gateway == '' or gateway == fields[3] then
-        found[#found + 1] = { request_id, tonumber(fields[1]), fields[2], fields[3], fields[4],
-          fields[5] or '' }
-      end
-      return true
-    end
+-- Add a request to those that `reap` found, unless it is another gateway's; return whether it is in
+-- the state in which it was listed.
+local function add_found(found, prefix, request_id, listed_state, only_gateway)
+  local attempt, state, gateway, worker_id, envelope = unpack(redis.call('HMGET',
+    request_key(prefix, request_id), 'attempt', 'state', 'gateway', 'worker', 'envelope'))
+  if state ~= listed_state then
     return false
   end
+  if only_gateway == '' or only_gateway == gateway then
+    found[#found + 1] = { request_id, tonumber(attempt), state, gateway, worker_id, envelope or '' }
+  end
+  return true
+end
 
+-- Add what dead and fenced workers hold, bench them, and forget those that are long dead.
+local function find_lost(pool, found, lease_ms, limit, only_gateway)
+  local prefix = pool.prefix
   local dead = redis.call('ZRANGEBYSCORE', prefix .. ':heartbeats', '-inf',
-    '(' .. string.format('%.0f', pool.now - tonumber(args[1])), 'WITHSCORES')
+    '(' .. string.format('%.0f', pool.now - lease_ms), 'WITHSCORES')
   for index = 1, #dead, 2 do
-    local worker_id, running = dead[index], prefix .. ':running:' .. dead[index]
-    if tonumber(args[1]) >= WORKER_LEASE_MS then
+    local worker_id, heartbeat = dead[index], tonumber(dead[index + 1])
+    local running = prefix .. ':running:' .. worker_id
+    if lease_ms >= WORKER_LEASE_MS then
       bench_worker(pool, worker_id)
     end
     for _, request_id in ipairs(redis.call('SMEMBERS', running)) do
-      if #found < limit and not look_at(request_id, 'running') then
+      if #found < limit and not add_found(found, prefix, request_id, 'running', only_gateway) then
         redis.call('SREM', running, request_id)
       end
     end
-    if pool.now - math.abs(tonumber(dead[index + 1])) > LONG_DEAD_MS
-      and redis.call('EXISTS', running) == 0 then
+    if pool.now - math.abs(heartbeat) > LONG_DEAD_MS and redis.call('EXISTS', running) == 0 then
       forget_worker(pool, worker_id)
     end
   end
+end
 
+-- Add what is queued, or was withdrawn, beyond its deadline and the grace.
+local function find_overdue(pool, found, grace_ms, limit, only_gateway)
+  local prefix = pool.prefix
   for _, name in ipairs({ ':queue', ':withdrawn' }) do
     local overdue = redis.call('ZRANGEBYSCORE', prefix .. name, '-inf',
-      '(' .. string.format('%.0f', pool.now - tonumber(args[2])), 'LIMIT', 0, limit)
+      '(' .. string.format('%.0f', pool.now - grace_ms), 'LIMIT', 0, limit)
     for _, request_id in ipairs(overdue) do
-      if #found < limit and not look_at(request_id, 'queued') then
+      if #found < limit and not add_found(found, prefix, request_id, 'queued', only_gateway) then
         redis.call('ZREM', prefix .. name, request_id)
       end
     end
   end
+end
+
+-- Find the requests that somebody has to end: held by a dead or fenced worker, or queued beyond
+-- their deadline and the grace. With a gateway (not '') only its own. Changes no request, but takes
+-- dead workers' slots out of the sums.
+-- Reply: {request_id, attempt, state, gateway, worker_id, envelope} of each, at most `limit`.
+local function reap(keys, args)
+  local prefix, lease_ms, grace_ms, limit, only_gateway, now = keys[1], unpack(args)
+  local pool, found = open_pool(prefix, now_ms(now)), {}
+  limit = tonumber(limit)
+  find_lost(pool, found, tonumber(lease_ms), limit, only_gateway)
+  find_overdue(pool, found, tonumber(grace_ms), limit, only_gateway)
   save(pool)
   return found
 end

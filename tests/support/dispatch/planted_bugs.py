@@ -43,13 +43,13 @@ class PlantedBug:
 BUGS: Final = [
     PlantedBug(
         name="an earlier attempt may finish",
-        right="attempt ~= '0' and attempt == fields[2])",
+        right="attempt ~= '0' and attempt == current_attempt)",
         wrong="attempt ~= '0')",
     ),
     PlantedBug(
         name="a finish that is repeated is recorded again",
-        right="      return { 1, fields[12] }\n",
-        wrong="      return { 1, append_usage(prefix, 'record', entry, origin) }\n",
+        right="    return { 1, stream_id }\n",
+        wrong="    return { 1, append_entry(prefix, 'record', entry, origin) }\n",
     ),
     PlantedBug(
         name="the prompt that was not needed is not given back",
@@ -63,8 +63,8 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request that has waited too long is started",
-        right="is_due = fields[1] == 'queued' and expires_ms > pool.now",
-        wrong="is_due = fields[1] == 'queued'",
+        right="is_due = state == 'queued' and expires_ms > pool.now",
+        wrong="is_due = state == 'queued'",
     ),
     PlantedBug(
         name="a silent worker is given requests",
