@@ -37,7 +37,13 @@ class LuaLibrary:
 ADMISSION: Final = LuaLibrary(
     name=keys.ADMISSION_LIBRARY,
     constants=ADMISSION_CONSTANTS,
-    files=("admission/windows.lua", "admission/admission.lua", "admission/credit.lua"),
+    files=(
+        "admission/windows.lua",
+        "admission/counters.lua",
+        "admission/limits.lua",
+        "admission/admission.lua",
+        "admission/credit.lua",
+    ),
 )
 DISPATCH: Final = LuaLibrary(
     name=keys.DISPATCH_LIBRARY,

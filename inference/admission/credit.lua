@@ -1,57 +1,69 @@
--- What takes credit away, and what Redis is told of the ledger: its count of all that a tenant has ever
--- spent follows what is on record (docs/adr/0014). Last part of the admission library, after
--- admission.lua.
+-- What takes credit away, and how Redis is kept level with the ledger: its count of all that a
+-- tenant has ever spent follows what is on record (docs/adr/0014). Last part of the admission
+-- library, after admission.lua.
 
 local SURE_AFTER_MS = 50000         -- two looks are a minute apart
 local DOUBT_TTL_SECONDS = 180
 
--- ARGV: withdrawal_id nanos most -> what is set aside of the credit for it: nanos, or what is left
--- below `most`, all that may ever be spent. Asking again for the same withdrawal is free. It is kept
--- until `withdrawn`.
-local function withdraw(keys, args)
+-- Hold credit for a withdrawal of so many nano-dollars: that much, or what is left below `most`,
+-- all that may ever be spent. Asking again for the same withdrawal is free. The hold stays until
+-- `release_hold`.
+-- Reply: the nano-dollars that are held.
+local function place_hold(keys, args)
   call = redis.call
-  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
-  local nanos = tonumber(call('HGET', balance, field))
-  if not nanos then
-    nanos = math.max(0, math.min(tonumber(args[2]), tonumber(args[3]) - spent_by(balance)))
-    call('HSET', balance, field, nanos)
-    call('HINCRBY', balance, 'reserved', nanos)
+  local tenant, withdrawal_id, nanos, most = keys[1], unpack(args)
+  local balance, field = tenant .. ':balance', 'withdrawal:' .. withdrawal_id
+  local held = tonumber(call('HGET', balance, field))
+  if not held then
+    held = math.max(0, math.min(tonumber(nanos), tonumber(most) - spent_by(balance)))
+    call('HSET', balance, field, held)
+    call('HINCRBY', balance, 'reserved', held)
   end
-  return nanos
+  return held
 end
 
--- ARGV: withdrawal_id -> 1 | 0 it is not there. By now it is booked, and no credit any more, or it
--- was given up.
-local function withdrawn(keys, args)
+-- Release the hold of a withdrawal: by now it is booked, and no credit any more, or was given up.
+-- Reply: 1, or 0 if there is no hold.
+local function release_hold(keys, args)
   call = redis.call
-  local balance, field = keys[1] .. ':balance', 'withdrawal:' .. args[1]
-  local nanos = tonumber(call('HGET', balance, field))
-  if not nanos then
+  local tenant, withdrawal_id = keys[1], unpack(args)
+  local balance, field = tenant .. ':balance', 'withdrawal:' .. withdrawal_id
+  local held = tonumber(call('HGET', balance, field))
+  if not held then
     return 0
   end
-  call('HINCRBY', balance, 'reserved', -nanos)
+  call('HINCRBY', balance, 'reserved', -held)
   return call('HDEL', balance, field)
 end
 
--- ARGV: nanos -> 1 | 0. What has ended has cost at least what is on record: where a Redis was lost
--- with what nobody had recorded yet, it comes back with the records. What is on record may still be
--- reserved: it counts when it is settled, and not here as well.
+-- Return how much of what is on record may be reserved still: it counts when it is settled, and not
+-- before. Holds are reserved, and not on record.
+local function open_spend(balance)
+  local counted, open = call('HGETALL', balance), 0
+  for index = 1, #counted, 2 do
+    local field, nanos = counted[index], tonumber(counted[index + 1])
+    if field == 'reserved' then
+      open = open + nanos
+    elseif string.find(field, '^withdrawal:') then
+      open = open - nanos
+    end
+  end
+  return open
+end
+
+-- Raise what has ended to what is on record, in nano-dollars: it has cost at least that much. Where
+-- a Redis was lost with what nobody had recorded yet, that comes back with the records.
+-- Reply: 1 if it was raised, else 0.
 local function raise_spend(keys, args)
   call = redis.call
-  local balance, nanos = keys[1] .. ':balance', tonumber(args[1])
+  local tenant, nanos = keys[1], unpack(args)
+  local balance = tenant .. ':balance'
   local settled = tonumber(call('HGET', balance, 'settled')) or 0
+  nanos = tonumber(nanos)
   if nanos <= settled then
     return 0
   end
-  local counted = call('HGETALL', balance)
-  for index = 1, #counted, 2 do
-    local name, amount = counted[index], tonumber(counted[index + 1])
-    if name == 'reserved' then
-      nanos = nanos - amount
-    elseif string.find(name, '^withdrawal:') then
-      nanos = nanos + amount
-    end
-  end
+  nanos = nanos - open_spend(balance)
   if nanos <= settled then
     return 0
   end
@@ -59,16 +71,17 @@ local function raise_spend(keys, args)
   return 1
 end
 
--- ARGV: nanos [now] -> by how much `settled` was lowered. It is at least so much above what is on
--- record; 0 if it is not. Lowered is by what two looks agree upon: what the first missed, as an outbox
--- was late, the second finds.
+-- Lower what has ended by what it is above the record, in nano-dollars (0 if it is not): by what
+-- two looks agree upon, since what the first missed, as an outbox was late, the second finds.
+-- Reply: by how much it was lowered.
 local function lower_spend(keys, args)
   call = redis.call
-  local tenant, nanos, now = keys[1], tonumber(args[1]), now_ms(args[2])
+  local tenant, nanos, now = keys[1], unpack(args)
   local doubt = tenant .. ':overcounted'
-  local seen = call('HMGET', doubt, 'nanos', 'since')
-  local since = tonumber(seen[2]) or now
-  nanos = math.min(nanos, tonumber(seen[1]) or nanos)
+  nanos, now = tonumber(nanos), now_ms(now)
+  local nanos_before, since = unpack(call('HMGET', doubt, 'nanos', 'since'))
+  since = tonumber(since) or now
+  nanos = math.min(nanos, tonumber(nanos_before) or nanos)
   local lowered = now - since >= SURE_AFTER_MS and nanos or 0
   if nanos > lowered then
     call('HSET', doubt, 'nanos', string.format('%.0f', nanos), 'since', since)
@@ -82,7 +95,7 @@ local function lower_spend(keys, args)
   return lowered
 end
 
-redis.register_function('penstock_withdraw_1', withdraw)
-redis.register_function('penstock_withdrawn_1', withdrawn)
+redis.register_function('penstock_withdraw_1', place_hold)
+redis.register_function('penstock_withdrawn_1', release_hold)
 redis.register_function('penstock_raise_spend_1', raise_spend)
 redis.register_function('penstock_lower_spend_1', lower_spend)

@@ -112,8 +112,8 @@ def limits_of(caller: Caller) -> list[ScopedLimit]:
 
 
 def packed(limits: Sequence[ScopedLimit]) -> bytes:
-    """Return the limits as admission.lua takes them, in one list: of each its position in the use,
-    its value and 1 if it is hard."""
+    """Return the limits as limits.lua takes them, in one list: of each its position in the use, its
+    value and 1 if it is hard."""
     numbers: list[int] = []
     for limit in limits:
         position = _USE[limit.name] + _OWNERS[limit.scope]

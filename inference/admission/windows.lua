@@ -1,9 +1,10 @@
--- Time and the sliding minutes of one tenant's limits. First part of the admission library, before
--- admission.lua. The prelude before it has the constants of inference/lua_constants.py.
+-- Time and the sliding minutes of one tenant's limits. First part of the admission library, whose
+-- other parts build on it in the order that inference/redis_functions.py gives. The prelude before
+-- it has the constants of inference/lua_constants.py.
 --
--- Every request pays for `reserve`, and to call Redis costs more than what most calls do. So in this
--- library what is needed of a hash is read by one call, changed here and written by one, and what
--- need not happen each time (expiry, removing what is old) happens from time to time.
+-- Every request pays for `reserve`, and to call Redis costs more than what most calls do. So in
+-- this library what is needed of a hash is read by one call, changed here and written by one, and
+-- what need not happen each time (expiry, removing what is old) happens from time to time.
 
 local MINUTE_MS = 60000
 local DAY_MS = 86400000
@@ -13,16 +14,17 @@ local TOKENS_TTL_MS = 600000        -- renewed once in half of it
 
 local call  -- redis.call: each function sets it, as it is not there yet while a library is loaded
 
+-- Return a time in ms: the override, which only tests give, or else Redis TIME.
 local function now_ms(override)
   if override then
     return tonumber(override)
   end
-  local time = call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local seconds, microseconds = unpack(call('TIME'))
+  return tonumber(seconds) * 1000 + math.floor(tonumber(microseconds) / 1000)
 end
 
--- 202611 for a day since 1970-01-01, in the proleptic Gregorian calendar (H. Hinnant's algorithm:
--- years begin in March, eras have 400 of them).
+-- Return the month, 202611 for instance, of a day since 1970-01-01, in the proleptic Gregorian
+-- calendar (H. Hinnant's algorithm: years begin in March, eras have 400 of them).
 local function month_of(day)
   local shifted = day + 719468
   local era = math.floor(shifted / 146097)
@@ -37,7 +39,7 @@ end
 
 local known_day, day_suffix, month_suffix  -- of the day asked for last, which is mostly the same
 
--- The keys of the day and the month of a time.
+-- Return the keys of the day and the month of a time in ms.
 local function periods(tenant, at)
   local day = math.floor(at / DAY_MS)
   if day ~= known_day then
@@ -48,17 +50,21 @@ end
 
 -- Requests --------------------------------------------------------------------------------------
 
+-- Return the key of an owner's window: a sorted set of request ids, scored by their time in ms.
 local function request_window(tenant, owner) return tenant .. ':requests:' .. owner end
 
+-- Return how many requests the minute before now had.
 local function requests_in(window, now)
   return call('ZCOUNT', window, '(' .. now - MINUTE_MS, '+inf')
 end
 
+-- Remove the requests that have left the minute.
 local function forget_requests(window, now)
   call('ZREMRANGEBYSCORE', window, '-inf', now - MINUTE_MS)
 end
 
--- The first after a pause removes what is old, and else one in eight, by the last digit of its id.
+-- Add a request to a window that has so many. The first after a pause removes what is old, and
+-- otherwise one in eight, by the last digit of its id.
 local function add_request(window, now, request_id, used)
   call('ZADD', window, now, request_id)
   if used == 0 or string.byte(request_id, -1) % 8 == 0 then
@@ -67,21 +73,22 @@ local function add_request(window, now, request_id, used)
   end
 end
 
--- When a window of so many requests has room for one more under a limit.
+-- Return when, in ms, a window of so many requests has room for one more under a limit.
 local function room_for_request(window, used, limit, now)
   forget_requests(window, now)
-  local leaving = call('ZRANGE', window, used - limit, used - limit, 'WITHSCORES')
-  return tonumber(leaving[2]) + MINUTE_MS
+  local _, leaving = unpack(call('ZRANGE', window, used - limit, used - limit, 'WITHSCORES'))
+  return tonumber(leaving) + MINUTE_MS
 end
 
 -- Tokens ----------------------------------------------------------------------------------------
 
--- A hash of buckets of a second: `sum` of those from second `from` on. The oldest bucket counts
--- whole until its last instant has left the minute, so the error is on the side of refusing. A
--- bucket lies at most BUCKETS seconds after `from`: nothing is added before `tokens_in` has run.
+-- Return the key of an owner's window: a hash of buckets of a second, with the `sum` of those from
+-- second `from` on. The oldest bucket counts whole until its last instant has left the minute, so
+-- the error is on the side of refusing. A bucket lies at most BUCKETS seconds after `from`: nothing
+-- is added before `tokens_in` has run.
 local function token_window(tenant, owner) return tenant .. ':tokens:' .. owner end
 
--- Lets a window count from second `first` on. -> its sum
+-- Let a window count from second `first` on; return its sum.
 local function forget_tokens(window, sum, from, first)
   local seconds, stale = {}, {}
   for second = from, first - 1 do
@@ -104,25 +111,26 @@ local function forget_tokens(window, sum, from, first)
   return sum
 end
 
--- -> tokens, and those of this second: nil where there is no window yet
+-- Return the tokens of the minute before now, and those of this second: nil where there is no
+-- window yet.
 local function tokens_in(window, now)
   local second = math.floor(now / 1000)
   local first = second - BUCKETS
-  local state = call('HMGET', window, 'sum', 'from', second)
-  if not state[1] then
+  local sum, from, of_second = unpack(call('HMGET', window, 'sum', 'from', second))
+  if not sum then
     return 0, nil
   end
-  local sum, from = tonumber(state[1]), tonumber(state[2])
+  sum, from = tonumber(sum), tonumber(from)
   if first > from + BUCKETS then
     call('DEL', window)
     return 0, nil
   elseif first > from then
     sum = forget_tokens(window, sum, from, first)
   end
-  return sum, tonumber(state[3]) or 0
+  return sum, tonumber(of_second) or 0
 end
 
--- With what `tokens_in` has found.
+-- Add tokens to a window, given what `tokens_in` has found.
 local function add_tokens(window, now, sum, of_second, tokens)
   local second = math.floor(now / 1000)
   if of_second then
@@ -133,17 +141,16 @@ local function add_tokens(window, now, sum, of_second, tokens)
   end
 end
 
--- Corrects what was added at a time, if that is still in the window.
+-- Correct what was added at a time, if that is still in the window.
 local function correct_tokens(window, at, more)
   local second = math.floor(at / 1000)
-  local state = call('HMGET', window, 'sum', 'from', second)
-  if state[1] and second >= tonumber(state[2]) then
-    call('HSET', window, 'sum', tonumber(state[1]) + more,
-      second, (tonumber(state[3]) or 0) + more)
+  local sum, from, of_second = unpack(call('HMGET', window, 'sum', 'from', second))
+  if sum and second >= tonumber(from) then
+    call('HSET', window, 'sum', tonumber(sum) + more, second, (tonumber(of_second) or 0) + more)
   end
 end
 
--- When a window has room for so many tokens that are too many for it.
+-- Return when, in ms, so many tokens that are too many for a window will have left it.
 local function room_for_tokens(window, too_many, now)
   local second, seconds = math.floor(now / 1000), {}
   for each = second - BUCKETS, second do
