@@ -4,7 +4,9 @@ import re
 from collections import Counter
 
 import pytest
+from redis.asyncio import Redis
 
+from gpu_workers.protocol import keys
 from inference.admission.reservations import ReservationRequest
 from inference.lua_constants import CLASS_CEILINGS, CLASS_WEIGHTS, Owner, RequestField, UseKind
 from inference.redis_functions import LIBRARIES, LuaLibrary, library_text
@@ -32,6 +34,18 @@ def test_every_constant_in_lua_is_defined_once(library: LuaLibrary) -> None:
 def test_lua_uses_every_constant_that_it_has(library: LuaLibrary) -> None:
     mentions = Counter(CONSTANT.findall(code_of(library)))
     assert [name for name, count in mentions.items() if count == 1] == []
+
+
+async def test_redis_has_the_functions_and_libraries_that_the_protocol_names(
+    dispatch_redis: Redis,
+) -> None:
+    named = {value for name, value in vars(keys).items() if name.startswith("FUNCTION_")}
+    loaded = await dispatch_redis.function_list()
+    libraries = [dict(zip(each[::2], each[1::2], strict=True)) for each in loaded]
+    functions = [entry[1] for library in libraries for entry in library[b"functions"]]
+    assert {name.decode() for name in functions} == named
+    names = {library[b"library_name"].decode() for library in libraries}
+    assert names == {keys.ADMISSION_LIBRARY, keys.DISPATCH_LIBRARY}
 
 
 def test_each_service_class_that_a_tier_may_have_has_a_weight_and_a_ceiling() -> None:
