@@ -129,4 +129,4 @@ end
 redis.register_function('penstock_reserve_1', reserve)
 redis.register_function('penstock_true_down_1', true_down)
 redis.register_function('penstock_settle_1', settle)
-redis.register_function('penstock_standing_1', limit_status)
+redis.register_function('penstock_limit_status_1', limit_status)

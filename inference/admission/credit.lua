@@ -95,7 +95,7 @@ local function lower_spend(keys, args)
   return lowered
 end
 
-redis.register_function('penstock_withdraw_1', place_hold)
-redis.register_function('penstock_withdrawn_1', release_hold)
+redis.register_function('penstock_place_hold_1', place_hold)
+redis.register_function('penstock_release_hold_1', release_hold)
 redis.register_function('penstock_raise_spend_1', raise_spend)
 redis.register_function('penstock_lower_spend_1', lower_spend)

@@ -162,7 +162,7 @@ class Reservations:
         """Return Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms
         it is all free again (0: nothing is used, or nobody knows)."""
         now_ms, *numbers = await self._functions.call(
-            keys.FUNCTION_STANDING,
+            keys.FUNCTION_LIMIT_STATUS,
             keys.tenant_prefix(tenant_id),
             key_id,
             project_id,

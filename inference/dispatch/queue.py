@@ -145,7 +145,7 @@ class Dispatch:
     async def forecast(self, pool: str, service_class: str, tenant_id: str) -> QueueForecast:
         """Return what one more request of this tenant and class would find."""
         position, wait_ms, waiting, length = await self._functions.call(
-            keys.FUNCTION_OUTLOOK, keys.pool_prefix(pool), service_class, tenant_id
+            keys.FUNCTION_FORECAST, keys.pool_prefix(pool), service_class, tenant_id
         )
         return QueueForecast(
             position=position, wait_ms=_known(wait_ms), waiting=waiting, queue_length=length

@@ -142,7 +142,7 @@ class VirtualPool:
 
     def outlook(self, tenant: str, service_class: str = "interactive") -> list[int]:
         """Position, wait in ms (-1: unknown), waiting of this flow, length of the queue."""
-        return list(self.call(keys.FUNCTION_OUTLOOK, service_class, tenant, self.now_ms))
+        return list(self.call(keys.FUNCTION_FORECAST, service_class, tenant, self.now_ms))
 
     def requeue(
         self,
