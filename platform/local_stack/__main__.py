@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from gpu_workers.config import read_env_file
 from local_stack.bootstrap import ROOT
-from local_stack.environments import engine_environment
-from local_stack.install_errors import InstallError
-from local_stack.progress import Progress
+from local_stack.installation.environments import engine_environment
+from local_stack.installation.install_errors import InstallError
+from local_stack.installation.progress import Progress
 from local_stack.services import ServiceError
 from local_stack.settings import StackSettings
 from local_stack.stack import Stack

@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from local_stack import uv
-from local_stack.environments import CONTROL_PLANE, Environment, engine_environment
-from local_stack.install import PAUSE_SECONDS, Install
-from local_stack.install_errors import InstallError, explain_os_error
-from local_stack.machine import check_disk, check_library
-from local_stack.progress import Progress
+from local_stack.installation import uv
+from local_stack.installation.environments import CONTROL_PLANE, Environment, engine_environment
+from local_stack.installation.install import PAUSE_SECONDS, Install
+from local_stack.installation.install_errors import InstallError, explain_os_error
+from local_stack.installation.machine import check_disk, check_library
+from local_stack.installation.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 

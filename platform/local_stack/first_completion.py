@@ -12,7 +12,7 @@ import redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.protocol.redis_url import connect
-from local_stack.progress import Progress
+from local_stack.installation.progress import Progress
 from local_stack.services import LOOPBACK, ServiceError
 from local_stack.supervisor import ProgramState, Supervisor
 

@@ -7,9 +7,9 @@ never an address: a lock must mean the same wherever packages are fetched from.
 import subprocess
 import sys
 
-from local_stack import uv
 from local_stack.bootstrap import ROOT
-from local_stack.install import torch_cpu_page
+from local_stack.installation import uv
+from local_stack.installation.install import torch_cpu_page
 
 COMMON = [
     *("--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--no-annotate"),

@@ -17,14 +17,14 @@ from control_plane.private_files import write_private_text
 from gpu_workers.config import read_env_file
 from local_stack import credentials, processes, programs, stack_env
 from local_stack.data import Data
-from local_stack.environments import Environment
 from local_stack.first_completion import FirstCompletion, is_healthy
-from local_stack.install import wait_until_made
+from local_stack.installation.environments import Environment
+from local_stack.installation.install import wait_until_made
+from local_stack.installation.progress import Progress
 from local_stack.own_servers import OwnServers
 from local_stack.ports import check_free
 from local_stack.postgres_server import PostgresServer
 from local_stack.programs import Program
-from local_stack.progress import Progress
 from local_stack.redis_server import RedisServer
 from local_stack.services import LOOPBACK, ServiceError, unprivileged_user
 from local_stack.settings import StackSettings

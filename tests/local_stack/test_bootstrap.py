@@ -7,10 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from local_stack import bootstrap, lock_files, machine
-from local_stack.environments import ENGINE_CPU, ENGINE_CUDA, Environment, engine_environment
-from local_stack.install_errors import InstallError, explain, explain_os_error, has_no_cpu_torch
-from local_stack.progress import Progress
+from local_stack import bootstrap
+from local_stack.installation import lock_files, machine
+from local_stack.installation.environments import (
+    ENGINE_CPU,
+    ENGINE_CUDA,
+    Environment,
+    engine_environment,
+)
+from local_stack.installation.install_errors import (
+    InstallError,
+    explain,
+    explain_os_error,
+    has_no_cpu_torch,
+)
+from local_stack.installation.progress import Progress
 
 from tests.support.places import ROOT
 

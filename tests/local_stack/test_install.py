@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_stack import pip_settings, uv
-from local_stack.environments import CONTROL_PLANE, Environment
-from local_stack.install import Install, wait_until_made
-from local_stack.install_errors import InstallError
-from local_stack.progress import Progress
-from local_stack.uv import Uv
+from local_stack.installation import pip_settings, uv
+from local_stack.installation.environments import CONTROL_PLANE, Environment
+from local_stack.installation.install import Install, wait_until_made
+from local_stack.installation.install_errors import InstallError
+from local_stack.installation.progress import Progress
+from local_stack.installation.uv import Uv
 
 from tests.local_stack.wheels import Wheel, make_index, make_wheel
 from tests.support.polling import eventually_sync

@@ -1,7 +1,7 @@
 import io
 
 import pytest
-from local_stack.progress import SECONDS_BETWEEN_LINES, Progress
+from local_stack.installation.progress import SECONDS_BETWEEN_LINES, Progress
 
 
 class Terminal(io.StringIO):

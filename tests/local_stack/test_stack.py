@@ -21,10 +21,10 @@ import pytest
 from control_plane.private_files import write_private
 from local_stack import credentials, ports, postgres_server, processes, programs, services
 from local_stack.__main__ import accounts
+from local_stack.installation.progress import Progress
 from local_stack.own_servers import OwnServers
 from local_stack.postgres_server import find_postgres
 from local_stack.programs import Program
-from local_stack.progress import Progress
 from local_stack.redis_server import find_redis
 from local_stack.services import ServiceError, ServiceUser, guarded, unprivileged_user
 from local_stack.settings import Ports, StackSettings

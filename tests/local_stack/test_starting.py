@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from local_stack import bootstrap
-from local_stack.environments import CONTROL_PLANE, Environment
-from local_stack.install_errors import InstallError
-from local_stack.progress import Progress
+from local_stack.installation.environments import CONTROL_PLANE, Environment
+from local_stack.installation.install_errors import InstallError
+from local_stack.installation.progress import Progress
 
 from tests.local_stack.wheels import make_wheel
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local_stack.progress import Progress
+from local_stack.installation.progress import Progress
 from local_stack.settings import Ports, StackSettings
 from local_stack.stack import Stack
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_stack.install_errors import InstallError
+from local_stack.installation.install_errors import InstallError
 
 GIGABYTE = 10**9
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from local_stack.environments import GIGABYTE, Environment
-from local_stack.install_errors import InstallError
+from local_stack.installation.environments import GIGABYTE, Environment
+from local_stack.installation.install_errors import InstallError
 
 
 def check_disk(root: Path, needed_bytes: int) -> None:

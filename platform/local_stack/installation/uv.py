@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local_stack import lock_files, pip_settings
-from local_stack.environments import CONTROL_PLANE
-from local_stack.install_errors import InstallError, explain
-from local_stack.machine import base_python
+from local_stack.installation import lock_files, pip_settings
+from local_stack.installation.environments import CONTROL_PLANE
+from local_stack.installation.install_errors import InstallError, explain
+from local_stack.installation.machine import base_python
 
 
 @dataclass(frozen=True, kw_only=True)

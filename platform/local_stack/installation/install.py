@@ -8,11 +8,11 @@ import subprocess
 import time
 from pathlib import Path
 
-from local_stack.environments import Environment
-from local_stack.install_errors import InstallError, explain, has_no_cpu_torch
-from local_stack.machine import find_python, python_version
-from local_stack.progress import Progress
-from local_stack.uv import Uv
+from local_stack.installation.environments import Environment
+from local_stack.installation.install_errors import InstallError, explain, has_no_cpu_torch
+from local_stack.installation.machine import find_python, python_version
+from local_stack.installation.progress import Progress
+from local_stack.installation.uv import Uv
 
 PAUSE_SECONDS = 0.1
 

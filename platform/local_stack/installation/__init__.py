@@ -1,0 +1,1 @@
+"""Making the environments: uv, what the machine must have, progress. Standard library only."""
