@@ -128,7 +128,7 @@ class TenantView(ManagementView):
         is_harmless = method in _READING or method in self.while_suspended
         if self.tenant.is_suspended and not is_harmless:
             raise Forbidden(
-                "This organisation is suspended; ask the operator of the service.",
+                "This organisation is suspended. Contact the operator of the service.",
                 code="tenant_suspended",
             )
 

@@ -19,7 +19,7 @@ OF_TENANTS = [
 ]
 NAME = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._:/@+-]*\Z",
-    "A name starts with a letter or digit and holds letters, digits and . _ : / @ + - only.",
+    "Use letters, digits and . _ : / @ + - only, starting with a letter or digit.",
 )
 
 POOL = migrations.CreateModel(
@@ -42,7 +42,11 @@ POOL_TENANT = migrations.CreateModel(
         "verbose_name": "dedication",
         "verbose_name_plural": "dedicated to",
         "constraints": [
-            models.UniqueConstraint(fields=["pool", "tenant"], name="pool_tenant_once")
+            models.UniqueConstraint(
+                fields=["pool", "tenant"],
+                name="pool_tenant_once",
+                violation_error_message="The pool is already dedicated to this tenant.",
+            )
         ],
     },
 )
@@ -52,7 +56,9 @@ SERVED_MODEL = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         name=models.CharField(unique=True, max_length=200, validators=[NAME]),
-        context_tokens=models.PositiveIntegerField(validators=[MinValueValidator(1)]),
+        context_tokens=models.PositiveIntegerField(
+            "context length (tokens)", validators=[MinValueValidator(1)]
+        ),
         owned_by=models.CharField(default="penstock", max_length=100),
         capabilities=ArrayField(
             models.CharField(
@@ -63,7 +69,9 @@ SERVED_MODEL = migrations.CreateModel(
             ),
             default=default_capabilities,
         ),
-        is_enabled=models.BooleanField(default=True, help_text="Callers see enabled models only."),
+        is_enabled=models.BooleanField(
+            "enabled", default=True, help_text="Disabled models are hidden from callers."
+        ),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
         pool=models.ForeignKey(
             "inference.pool", models.PROTECT, db_column="pool", related_name="models"
@@ -85,7 +93,11 @@ SERVED_MODEL_TENANT = migrations.CreateModel(
         "verbose_name": "visibility",
         "verbose_name_plural": "visible only to",
         "constraints": [
-            models.UniqueConstraint(fields=["model", "tenant"], name="served_model_tenant_once")
+            models.UniqueConstraint(
+                fields=["model", "tenant"],
+                name="served_model_tenant_once",
+                violation_error_message="The model is already visible to this tenant.",
+            )
         ],
     },
 )
@@ -102,12 +114,12 @@ WORKER = migrations.CreateModel(
         state=models.CharField(max_length=20, choices=pairs("starting", "ready", "draining")),
         slots=models.PositiveIntegerField(),
         running=models.PositiveIntegerField(),
-        waiting_in_engine=models.PositiveIntegerField(),
-        context_tokens=models.PositiveIntegerField(),
+        waiting_in_engine=models.PositiveIntegerField("queued in engine"),
+        context_tokens=models.PositiveIntegerField("context length (tokens)"),
         kv_cache_tokens=models.PositiveBigIntegerField("KV cache (tokens)"),
         host=models.CharField(max_length=255),
         pid=models.PositiveIntegerField("process id"),
-        metrics_url=models.CharField(blank=True, max_length=500),
+        metrics_url=models.CharField("metrics URL", blank=True, max_length=500),
         started_at=models.DateTimeField(),
         last_seen_at=models.DateTimeField(),
     ),
@@ -131,20 +143,20 @@ DEAD_LETTER = migrations.CreateModel(
         request_id=models.UUIDField(primary_key=True, serialize=False),
         pool=models.CharField(max_length=100),
         model=models.CharField(max_length=200),
-        api=models.CharField(max_length=40),
+        api=models.CharField("API", max_length=40),
         attempts=models.PositiveIntegerField(),
         last_worker_id=models.CharField("last worker", blank=True, max_length=200),
-        died_at=models.DateTimeField(),
+        died_at=models.DateTimeField("failed at"),
         is_kept=models.BooleanField(
-            "payload kept",
-            help_text="Kept for a day, or until a retry ends well or it is discarded.",
+            "payload stored",
+            help_text="Stored for one day, until a retry succeeds, or until it is discarded.",
         ),
         retried_at=models.DateTimeField(null=True),
         retry_outcome=models.CharField(
-            "end of the retry",
+            "retry outcome",
             blank=True,
             max_length=100,
-            help_text="An outcome, and what went wrong.",
+            help_text="The outcome and any error.",
         ),
     ),
     options={"ordering": ["-died_at"]},
@@ -168,7 +180,7 @@ class Migration(migrations.Migration):
                 "tenants.tenant",
                 related_name="pools",
                 through="inference.PoolTenant",
-                help_text="Whom it is dedicated to; nobody named means everybody.",
+                help_text="Tenants that the pool is dedicated to. Leave blank for all tenants.",
             ),
         ),
         migrations.AddField(
@@ -178,7 +190,7 @@ class Migration(migrations.Migration):
                 "tenants.tenant",
                 related_name="served_models",
                 through="inference.ServedModelTenant",
-                help_text="Who may see it; nobody named means everybody.",
+                help_text="Tenants that may see the model. Leave blank for all tenants.",
             ),
         ),
         WORKER,

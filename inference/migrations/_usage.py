@@ -71,7 +71,9 @@ USAGE_RECORD = CreatePartitionedModel(
         tier=models.CharField(max_length=40),
         pool=models.CharField(max_length=100),
         model=models.CharField(max_length=200),
-        api=models.CharField(max_length=40, choices=pairs("chat.completions", "completions")),
+        api=models.CharField(
+            "API", max_length=40, choices=pairs("chat.completions", "completions")
+        ),
         stream=models.BooleanField(),
         attempt=models.PositiveSmallIntegerField(help_text="0 if no worker took the request."),
         worker_id=models.CharField(null=True, blank=True, max_length=200),
@@ -88,7 +90,9 @@ USAGE_RECORD = CreatePartitionedModel(
         queue_ms=models.PositiveIntegerField("queued (ms)", null=True, blank=True),
         ttft_ms=models.PositiveIntegerField("TTFT (ms)", null=True, blank=True),
         recorded_at=models.DateTimeField(default=timezone.now, editable=False),
-        api_key=models.ForeignKey("tenants.apikey", models.PROTECT, db_index=False),
+        api_key=models.ForeignKey(
+            "tenants.apikey", models.PROTECT, verbose_name="API key", db_index=False
+        ),
         project=models.ForeignKey(
             "tenants.project", models.PROTECT, db_index=False, db_constraint=False
         ),
@@ -99,17 +103,23 @@ USAGE_RECORD = CreatePartitionedModel(
         cost_nanos=models.PositiveBigIntegerField("cost (nano-dollars)", default=0),
         itl_p50_ms=models.FloatField("inter-token latency, p50 (ms)", null=True, blank=True),
         itl_p95_ms=models.FloatField("inter-token latency, p95 (ms)", null=True, blank=True),
-        price_cached=models.PositiveBigIntegerField(default=0),
-        price_completion=models.PositiveBigIntegerField(default=0),
-        price_permille=models.PositiveIntegerField(default=1000),
-        price_prompt=models.PositiveBigIntegerField(default=0),
+        price_cached=models.PositiveBigIntegerField(
+            "cached price (pico-dollars / token)", default=0
+        ),
+        price_completion=models.PositiveBigIntegerField(
+            "completion price (pico-dollars / token)", default=0
+        ),
+        price_permille=models.PositiveIntegerField("price multiplier (‰)", default=1000),
+        price_prompt=models.PositiveBigIntegerField(
+            "prompt price (pico-dollars / token)", default=0
+        ),
         reasoning_tokens=models.PositiveIntegerField(default=0),
         service_class=models.CharField(default="interactive", max_length=40),
         waste_reason=models.CharField(default="", blank=True, max_length=80),
         wasted_tokens=models.PositiveIntegerField(default=0),
         generated_tokens=models.PositiveIntegerField(
             default=0,
-            help_text="By the engine of this very attempt; 0 if no worker reported the end.",
+            help_text="Generated in this attempt, by the engine's own count; 0 if no worker reported the end.",
         ),
     ),
     options={
@@ -136,7 +146,9 @@ WASTED_ATTEMPT = migrations.CreateModel(
         reason=models.CharField(max_length=80),
         ended_at=models.DateTimeField(),
         recorded_at=models.DateTimeField(default=timezone.now, editable=False),
-        api_key=models.ForeignKey("tenants.apikey", models.PROTECT, db_index=False),
+        api_key=models.ForeignKey(
+            "tenants.apikey", models.PROTECT, verbose_name="API key", db_index=False
+        ),
         project=models.ForeignKey("tenants.project", models.PROTECT, db_index=False),
         tenant=models.ForeignKey("tenants.tenant", models.PROTECT, db_index=False),
         generated_tokens=models.PositiveIntegerField(default=0),
@@ -170,7 +182,7 @@ ENGINE_TOKEN_COUNTER = migrations.CreateModel(
         worker_id=models.CharField(max_length=200),
         generated_tokens=models.PositiveBigIntegerField(),
         unbilled_tokens=models.PositiveBigIntegerField(
-            help_text="Of them, for requests that leave no record."
+            help_text="Of these, tokens of requests that leave no usage record."
         ),
         started_at=models.DateTimeField(),
         counted_at=models.DateTimeField(),
@@ -191,7 +203,7 @@ USAGE_QUARANTINE = migrations.CreateModel(
         id=SERIAL_KEY,
         pool=models.CharField(max_length=100),
         stream_id=models.CharField(max_length=50),
-        entry=models.BinaryField(help_text="The entry's bytes as they came."),
+        entry=models.BinaryField(help_text="Raw bytes of the stream entry."),
         reason=models.CharField(max_length=500),
         quarantined_at=models.DateTimeField(default=timezone.now, editable=False),
     ),

@@ -23,7 +23,7 @@ from tenants.models import (
 # Both are part of Redis keys, the pool inside their hash tag: so no braces and no spaces.
 _NAME = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._:/@+-]*\Z",
-    "A name starts with a letter or digit and holds letters, digits and . _ : / @ + - only.",
+    "Use letters, digits and . _ : / @ + - only, starting with a letter or digit.",
 )
 
 
@@ -52,7 +52,7 @@ class Pool(_InCatalogue):
         Tenant,
         through="PoolTenant",
         related_name="pools",
-        help_text="Whom it is dedicated to; nobody named means everybody.",
+        help_text="Tenants that the pool is dedicated to. Leave blank for all tenants.",
     )
 
     objects = PolicyManager()
@@ -72,18 +72,22 @@ class ServedModel(_InCatalogue):
     pool = models.ForeignKey(
         Pool, on_delete=models.PROTECT, related_name="models", db_column="pool"
     )
-    context_tokens = models.PositiveIntegerField(validators=[MinValueValidator(1)])
+    context_tokens = models.PositiveIntegerField(
+        "context length (tokens)", validators=[MinValueValidator(1)]
+    )
     owned_by = models.CharField(max_length=100, default="penstock")
     capabilities = ArrayField(
         models.CharField(max_length=30, choices=CAPABILITY_CHOICES),
         default=default_capabilities,
     )
-    is_enabled = models.BooleanField(default=True, help_text="Callers see enabled models only.")
+    is_enabled = models.BooleanField(
+        "enabled", default=True, help_text="Disabled models are hidden from callers."
+    )
     tenants = models.ManyToManyField(
         Tenant,
         through="ServedModelTenant",
         related_name="served_models",
-        help_text="Who may see it; nobody named means everybody.",
+        help_text="Tenants that may see the model. Leave blank for all tenants.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -129,7 +133,11 @@ class ServedModelTenant(_InCatalogue):
         verbose_name = "visibility"
         verbose_name_plural = "visible only to"
         constraints = [
-            models.UniqueConstraint(fields=["model", "tenant"], name="served_model_tenant_once")
+            models.UniqueConstraint(
+                fields=["model", "tenant"],
+                name="served_model_tenant_once",
+                violation_error_message="The model is already visible to this tenant.",
+            )
         ]
 
     def __str__(self) -> str:
@@ -149,7 +157,13 @@ class PoolTenant(_InCatalogue):
     class Meta:
         verbose_name = "dedication"
         verbose_name_plural = "dedicated to"
-        constraints = [models.UniqueConstraint(fields=["pool", "tenant"], name="pool_tenant_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "tenant"],
+                name="pool_tenant_once",
+                violation_error_message="The pool is already dedicated to this tenant.",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.pool_id} for {self.tenant_id}"

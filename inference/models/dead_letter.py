@@ -54,16 +54,17 @@ class DeadLetter(models.Model):
     request_id = models.UUIDField(primary_key=True)
     pool = models.CharField(max_length=100)
     model = models.CharField(max_length=200)
-    api = models.CharField(max_length=40)
+    api = models.CharField("API", max_length=40)
     attempts = models.PositiveIntegerField()
     last_worker_id = models.CharField("last worker", max_length=200, blank=True)
-    died_at = models.DateTimeField()
+    died_at = models.DateTimeField("failed at")
     is_kept = models.BooleanField(
-        "payload kept", help_text="Kept for a day, or until a retry ends well or it is discarded."
+        "payload stored",
+        help_text="Stored for one day, until a retry succeeds, or until it is discarded.",
     )
     retried_at = models.DateTimeField(null=True)
     retry_outcome = models.CharField(
-        "end of the retry", max_length=100, blank=True, help_text="An outcome, and what went wrong."
+        "retry outcome", max_length=100, blank=True, help_text="The outcome and any error."
     )
 
     objects = DeadLetterManager()

@@ -57,13 +57,15 @@ class UsageRecord(models.Model):
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, db_index=False, db_constraint=False
     )
-    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, db_index=False)
+    api_key = models.ForeignKey(
+        ApiKey, verbose_name="API key", on_delete=models.PROTECT, db_index=False
+    )
     tier = models.CharField(max_length=40)
     service_class = models.CharField(max_length=40, default="interactive")
     pool = models.CharField(max_length=100)
     model = models.CharField(max_length=200)
     adapter = models.CharField(max_length=200, default="", blank=True)
-    api = models.CharField(max_length=40, choices=[(api.value, api.value) for api in Api])
+    api = models.CharField("API", max_length=40, choices=[(api.value, api.value) for api in Api])
     stream = models.BooleanField()
     attempt = models.PositiveSmallIntegerField(help_text="0 if no worker took the request.")
     worker_id = models.CharField(max_length=200, null=True, blank=True)
@@ -78,13 +80,17 @@ class UsageRecord(models.Model):
     reasoning_tokens = models.PositiveIntegerField(default=0)
     wasted_tokens = models.PositiveIntegerField(default=0)
     generated_tokens = models.PositiveIntegerField(
-        default=0, help_text="By the engine of this very attempt; 0 if no worker reported the end."
+        default=0,
+        help_text="Generated in this attempt, by the engine's own count; 0 if no worker reported "
+        "the end.",
     )
     waste_reason = models.CharField(max_length=80, default="", blank=True)
-    price_prompt = models.PositiveBigIntegerField(default=0)
-    price_cached = models.PositiveBigIntegerField(default=0)
-    price_completion = models.PositiveBigIntegerField(default=0)
-    price_permille = models.PositiveIntegerField(default=1000)
+    price_prompt = models.PositiveBigIntegerField("prompt price (pico-dollars / token)", default=0)
+    price_cached = models.PositiveBigIntegerField("cached price (pico-dollars / token)", default=0)
+    price_completion = models.PositiveBigIntegerField(
+        "completion price (pico-dollars / token)", default=0
+    )
+    price_permille = models.PositiveIntegerField("price multiplier (‰)", default=1000)
     cost_nanos = models.PositiveBigIntegerField("cost (nano-dollars)", default=0)
     arrived_at = models.DateTimeField()
     finished_at = models.DateTimeField()
@@ -121,7 +127,9 @@ class WastedAttempt(models.Model):
     attempt = models.PositiveSmallIntegerField()
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False)
-    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, db_index=False)
+    api_key = models.ForeignKey(
+        ApiKey, verbose_name="API key", on_delete=models.PROTECT, db_index=False
+    )
     tier = models.CharField(max_length=40)
     pool = models.CharField(max_length=100)
     model = models.CharField(max_length=200)
@@ -160,7 +168,7 @@ class EngineTokenCounter(models.Model):
     worker_id = models.CharField(max_length=200)
     generated_tokens = models.PositiveBigIntegerField()
     unbilled_tokens = models.PositiveBigIntegerField(
-        help_text="Of them, for requests that leave no record."
+        help_text="Of these, tokens of requests that leave no usage record."
     )
     started_at = models.DateTimeField()
     counted_at = models.DateTimeField()
@@ -183,7 +191,7 @@ class UsageQuarantine(models.Model):
     id = models.BigAutoField(primary_key=True)
     pool = models.CharField(max_length=100)
     stream_id = models.CharField(max_length=50)
-    entry = models.BinaryField(help_text="The entry's bytes as they came.")
+    entry = models.BinaryField(help_text="Raw bytes of the stream entry.")
     reason = models.CharField(max_length=500)
     quarantined_at = models.DateTimeField(default=timezone.now, editable=False)
 

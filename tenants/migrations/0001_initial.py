@@ -55,7 +55,7 @@ AUDIT_EVENT = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         sequence=models.PositiveBigIntegerField(),
-        at=models.DateTimeField(),
+        at=models.DateTimeField("time"),
         actor_kind=models.CharField(max_length=20),
         actor_id=models.CharField(blank=True, max_length=200),
         verb=models.CharField(max_length=40),

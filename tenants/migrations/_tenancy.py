@@ -26,56 +26,64 @@ TIER = migrations.CreateModel(
             default="interactive",
             max_length=20,
             choices=[
-                ("interactive", "interactive: a person waits for each word"),
+                ("interactive", "interactive: a person reads along as tokens arrive"),
                 ("code", "code: an editor waits for a completion"),
-                ("documents", "documents: a program waits for a long answer"),
+                ("documents", "documents: a program waits for a long completion"),
                 ("batch", "batch: nobody waits"),
             ],
         ),
-        priority=models.SmallIntegerField(help_text="As in vLLM: smaller runs first."),
+        priority=models.SmallIntegerField(help_text="As in vLLM: lower values run first."),
         weight=models.PositiveSmallIntegerField(
             validators=AT_LEAST_ONE, help_text="Share of a busy pool, relative to other tiers."
         ),
         ttft_target_ms=models.PositiveIntegerField(
-            "TTFT target (ms)", validators=AT_LEAST_ONE, help_text="Promised for 99 % of requests."
+            "TTFT target (ms)", validators=AT_LEAST_ONE, help_text="Target for 99% of requests."
         ),
         inter_token_target_ms=models.PositiveIntegerField(
-            "inter-token target (ms)",
+            "inter-token latency target (ms)",
             default=100,
             validators=AT_LEAST_ONE,
-            help_text="Promised for 99 % of inter-token latencies.",
+            help_text="Target for 99% of inter-token latencies.",
         ),
         uptime_percent=models.DecimalField(
+            "uptime (%)",
             default=Decimal("99.5"),
             max_digits=6,
             decimal_places=3,
             validators=[MinValueValidator(0), MaxValueValidator(100)],
-            help_text="Promised share of a month in which requests are served.",
+            help_text="Guaranteed availability per calendar month.",
         ),
         max_queue_seconds=models.PositiveIntegerField(
-            validators=AT_LEAST_ONE, help_text="A request that no worker took by then gets a 503."
+            "max time in queue (s)",
+            validators=AT_LEAST_ONE,
+            help_text="Requests still queued after this get a 503.",
         ),
         requests_per_minute=models.PositiveIntegerField(validators=AT_LEAST_ONE),
         tokens_per_minute=models.PositiveBigIntegerField(
-            null=True, blank=True, validators=AT_LEAST_ONE, help_text="Empty: no limit."
+            null=True, blank=True, validators=AT_LEAST_ONE, help_text="Leave blank for no limit."
         ),
         max_concurrent_requests=models.PositiveIntegerField(validators=AT_LEAST_ONE),
         max_context_tokens=models.PositiveIntegerField(
+            "max context length (tokens)",
             null=True,
             blank=True,
             validators=AT_LEAST_ONE,
-            help_text="Prompt and output together; empty: what the model takes.",
+            help_text="Prompt and completion together. Leave blank for the model's own limit.",
         ),
         default_max_output_tokens=models.PositiveIntegerField(
-            validators=AT_LEAST_ONE, help_text="Output bound where a request names none."
+            "default max_tokens",
+            validators=AT_LEAST_ONE,
+            help_text="Applied to requests that do not set max_tokens.",
         ),
-        max_output_tokens=models.PositiveIntegerField(validators=AT_LEAST_ONE),
+        max_output_tokens=models.PositiveIntegerField(
+            "upper limit of max_tokens", validators=AT_LEAST_ONE
+        ),
         price_multiplier=models.DecimalField(
             default=Decimal("1"),
             max_digits=6,
             decimal_places=3,
             validators=[MinValueValidator(0)],
-            help_text="1 is the list price.",
+            help_text="Multiplies prices that are not specific to a tier; 1 is the list price.",
         ),
     ),
     options={"ordering": ["priority", "name"]},
@@ -95,9 +103,11 @@ USER = migrations.CreateModel(
         email=models.EmailField(unique=True, max_length=254),
         name=models.CharField(blank=True, max_length=200),
         is_staff=models.BooleanField(
-            "operator", default=False, help_text="May sign in to the operators' admin."
+            "operator", default=False, help_text="Can sign in to the operators' admin."
         ),
-        is_active=models.BooleanField(default=True),
+        is_active=models.BooleanField(
+            "active", default=True, help_text="Turn off instead of deleting the account."
+        ),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
         groups=models.ManyToManyField(
             "auth.group",
@@ -118,7 +128,13 @@ USER = migrations.CreateModel(
     ),
     options={
         "ordering": ["email"],
-        "constraints": [models.UniqueConstraint(Lower("email"), name="user_email_in_any_case")],
+        "constraints": [
+            models.UniqueConstraint(
+                Lower("email"),
+                name="user_email_in_any_case",
+                violation_error_message="A user with this email address already exists.",
+            )
+        ],
     },
 )
 
@@ -128,8 +144,9 @@ TENANT = migrations.CreateModel(
         id=UUID_KEY,
         name=models.CharField(max_length=200),
         is_suspended=models.BooleanField(
+            "suspended",
             default=False,
-            help_text="New requests are refused, open streams end; nothing is deleted.",
+            help_text="New requests are refused and open streams end. Nothing is deleted.",
         ),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
         closed_at=models.DateTimeField(null=True, blank=True, editable=False),
@@ -138,8 +155,8 @@ TENANT = migrations.CreateModel(
             default="postpaid",
             max_length=20,
             choices=[
-                ("postpaid", "postpaid: it is owed, and on the next invoice"),
-                ("prepaid", "prepaid: credit, and without it nothing is admitted"),
+                ("postpaid", "postpaid: usage is billed on the next invoice"),
+                ("prepaid", "prepaid: usage draws on credit; without credit requests are refused"),
             ],
         ),
     ),
@@ -149,7 +166,7 @@ TENANT = migrations.CreateModel(
             models.UniqueConstraint(
                 Lower("name"),
                 name="tenant_name_in_any_case",
-                violation_error_message="There is already a tenant of this name.",
+                violation_error_message="A tenant with this name already exists.",
             )
         ],
     },
@@ -163,31 +180,38 @@ PROJECT = migrations.CreateModel(
         created_at=models.DateTimeField(default=timezone.now, editable=False),
         tenant=models.ForeignKey("tenants.tenant", models.PROTECT, related_name="projects"),
         on_saturation=models.CharField(
+            "when saturated",
             default="wait",
             max_length=20,
             choices=[
-                ("wait", "wait: queue it all the same, and say so in the answer"),
-                ("refuse", "refuse: a 429 that says when to come back"),
-                ("smaller_model", "smaller model: let another model answer, at its price"),
+                ("wait", "wait: queue the request and flag the response"),
+                ("refuse", "refuse: 429 with Retry-After"),
+                ("smaller_model", "smaller model: use another model, at that model's price"),
             ],
-            help_text="What becomes of a request when a model's expected wait breaks the tier's TTFT target.",
+            help_text="What happens to requests when the expected wait exceeds the tier's TTFT target.",
         ),
         smaller_model=models.CharField(
             default="",
             blank=True,
             max_length=200,
-            help_text="The model that answers instead, where that is the choice.",
+            help_text="The fallback; required for (and only used by) that choice.",
         ),
     ),
     options={
         "ordering": ["tenant__name", "name"],
         "constraints": [
-            models.UniqueConstraint(fields=["tenant", "name"], name="project_name_in_tenant"),
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                name="project_name_in_tenant",
+                violation_error_code="unique_together",
+                violation_error_message="This tenant already has a project with this name.",
+            ),
             models.UniqueConstraint(fields=["id", "tenant"], name="project_of_tenant"),
             models.CheckConstraint(
                 condition=Q(on_saturation="smaller_model") & ~Q(smaller_model="")
                 | ~Q(on_saturation="smaller_model") & Q(smaller_model=""),
                 name="project_smaller_model_if_used",
+                violation_error_message="Choose a smaller model if, and only if, requests fall back to one when saturated.",
             ),
         ],
     },
@@ -208,12 +232,18 @@ MEMBERSHIP = migrations.CreateModel(
         ),
         tenant=models.ForeignKey("tenants.tenant", models.CASCADE, related_name="memberships"),
         gets_alerts=models.BooleanField(
-            "gets alerts by e-mail", default=True, help_text="Those that are for this role."
+            "e-mail alerts",
+            default=True,
+            help_text="Send the alerts meant for this role by e-mail.",
         ),
     ),
     options={
         "constraints": [
-            models.UniqueConstraint(fields=["tenant", "user"], name="membership_once_in_tenant")
+            models.UniqueConstraint(
+                fields=["tenant", "user"],
+                name="membership_once_in_tenant",
+                violation_error_message="This user is already a member of the tenant.",
+            )
         ]
     },
 )
@@ -232,22 +262,30 @@ API_KEY = migrations.CreateModel(
         last_four=models.CharField(max_length=4, editable=False),
         secret_digest=models.BinaryField(max_length=32),
         previous_digest=models.BinaryField(null=True, max_length=32),
-        previous_expires_at=models.DateTimeField(null=True, editable=False),
+        previous_expires_at=models.DateTimeField("old key valid until", null=True, editable=False),
         scopes=ArrayField(
             models.CharField(max_length=30, choices=pairs(*SCOPES)), default=default_scopes
         ),
-        expires_at=models.DateTimeField(null=True, blank=True, help_text="Empty: never."),
+        expires_at=models.DateTimeField(
+            null=True, blank=True, help_text="Leave blank if the key should not expire."
+        ),
         allowed_networks=ArrayField(
             models.CharField(max_length=50, validators=[check_network]),
             null=True,
             blank=True,
-            help_text="Addresses that may use it, as CIDR blocks; empty: any.",
+            help_text="CIDR blocks that may use the key. Leave blank for any address.",
         ),
         allowed_models=ArrayField(
-            models.CharField(max_length=200), null=True, blank=True, help_text="Empty: any."
+            models.CharField(max_length=200),
+            null=True,
+            blank=True,
+            help_text="Leave blank for every model that the tenant may use.",
         ),
         allowed_adapters=ArrayField(
-            models.CharField(max_length=200), null=True, blank=True, help_text="Empty: any."
+            models.CharField(max_length=200),
+            null=True,
+            blank=True,
+            help_text="Leave blank for all of the tenant's adapters.",
         ),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
         rotated_at=models.DateTimeField(null=True, blank=True, editable=False),
@@ -295,13 +333,21 @@ QUOTA = migrations.CreateModel(
             ),
         ),
         value=models.PositiveBigIntegerField(
-            validators=AT_LEAST_ONE, help_text="Spend is in nano-dollars."
+            validators=AT_LEAST_ONE,
+            help_text="For spend limits, in nano-dollars: 1000000000 is $1.",
         ),
         is_hard=models.BooleanField(
-            default=True, help_text="A soft quota is counted and alerted on, and refuses nothing."
+            "hard limit",
+            default=True,
+            help_text="If off, usage is counted and alerts are sent, but no request is refused.",
         ),
         api_key=models.ForeignKey(
-            "tenants.apikey", models.CASCADE, null=True, blank=True, related_name="quotas"
+            "tenants.apikey",
+            models.CASCADE,
+            verbose_name="API key",
+            null=True,
+            blank=True,
+            related_name="quotas",
         ),
         project=models.ForeignKey(
             "tenants.project", models.CASCADE, null=True, blank=True, related_name="quotas"
@@ -311,32 +357,38 @@ QUOTA = migrations.CreateModel(
             models.PositiveSmallIntegerField(
                 validators=[MinValueValidator(1), MaxValueValidator(1000)]
             ),
+            verbose_name="alert thresholds (%)",
             default=default_alert_percents,
             blank=True,
             size=10,
-            help_text="Shares of a day's or a month's quota at which the tenant is told, in percent.",
+            help_text="Comma-separated, e.g. 50,80,100. The tenant is notified when a daily or monthly quota reaches each.",
         ),
     ),
     options={
         "ordering": ["limit"],
         "constraints": [
             models.CheckConstraint(
-                condition=Q(project=None) | Q(api_key=None), name="quota_single_scope"
+                condition=Q(project=None) | Q(api_key=None),
+                name="quota_single_scope",
+                violation_error_message="A quota applies to a project or to an API key, not to both.",
             ),
             models.UniqueConstraint(
                 fields=["tenant", "limit"],
                 condition=Q(api_key=None, project=None),
                 name="quota_once_in_tenant",
+                violation_error_message="This tenant already has a quota for this limit.",
             ),
             models.UniqueConstraint(
                 fields=["project", "limit"],
                 condition=Q(project__isnull=False),
                 name="quota_once_in_project",
+                violation_error_message="This project already has a quota for this limit.",
             ),
             models.UniqueConstraint(
                 fields=["api_key", "limit"],
                 condition=Q(api_key__isnull=False),
                 name="quota_once_at_key",
+                violation_error_message="This API key already has a quota for this limit.",
             ),
         ],
     },
@@ -347,9 +399,11 @@ QUOTA_ALERT = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         period=models.CharField(
-            max_length=10, help_text="The day (2026-01-31) or month (2026-01)."
+            max_length=10, help_text="A day (2026-01-31) or a month (2026-01)."
         ),
-        percent=models.PositiveSmallIntegerField(help_text="Of the quota."),
+        percent=models.PositiveSmallIntegerField(
+            "threshold (%)",
+        ),
         used=models.PositiveBigIntegerField(),
         raised_at=models.DateTimeField(default=timezone.now, editable=False),
         quota=models.ForeignKey("tenants.quota", models.CASCADE, related_name="alerts"),

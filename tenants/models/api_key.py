@@ -52,7 +52,9 @@ def parse_network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
-        raise ValidationError(f"{text!r} is no network such as 192.0.2.0/24: {error}.") from None
+        raise ValidationError(
+            f"{text!r} is not a network in CIDR notation, e.g. 192.0.2.0/24: {error}."
+        ) from None
 
 
 def check_network(text: str) -> None:
@@ -78,23 +80,31 @@ class ApiKey(AffectsPolicy):
     secret_digest = models.BinaryField(max_length=32, editable=False)
     # The secret before the last rotation, which works a while longer.
     previous_digest = models.BinaryField(max_length=32, null=True, editable=False)
-    previous_expires_at = models.DateTimeField(null=True, editable=False)
+    previous_expires_at = models.DateTimeField("old key valid until", null=True, editable=False)
     scopes = ArrayField(
         models.CharField(max_length=30, choices=[(scope.value, scope.value) for scope in Scope]),
         default=default_scopes,
     )
-    expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: never.")
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text="Leave blank if the key should not expire."
+    )
     allowed_networks = ArrayField(
         models.CharField(max_length=50, validators=[check_network]),
         null=True,
         blank=True,
-        help_text="Addresses that may use it, as CIDR blocks; empty: any.",
+        help_text="CIDR blocks that may use the key. Leave blank for any address.",
     )
     allowed_models = ArrayField(
-        models.CharField(max_length=200), null=True, blank=True, help_text="Empty: any."
+        models.CharField(max_length=200),
+        null=True,
+        blank=True,
+        help_text="Leave blank for every model that the tenant may use.",
     )
     allowed_adapters = ArrayField(
-        models.CharField(max_length=200), null=True, blank=True, help_text="Empty: any."
+        models.CharField(max_length=200),
+        null=True,
+        blank=True,
+        help_text="Leave blank for all of the tenant's adapters.",
     )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,

@@ -38,7 +38,7 @@ class AuditEvent(models.Model):
         Tenant, on_delete=models.PROTECT, null=True, related_name="audit_events", db_index=False
     )
     sequence = models.PositiveBigIntegerField()
-    at = models.DateTimeField()
+    at = models.DateTimeField("time")
     actor_kind = models.CharField(max_length=20)
     actor_id = models.CharField(max_length=200, blank=True)
     verb = models.CharField(max_length=40)

@@ -36,16 +36,24 @@ class Quota(AffectsPolicy):
         Project, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas"
     )
     api_key = models.ForeignKey(
-        ApiKey, on_delete=models.CASCADE, null=True, blank=True, related_name="quotas"
+        ApiKey,
+        verbose_name="API key",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="quotas",
     )
     limit = models.CharField(
         max_length=30, choices=[(name.value, name.value) for name in QUOTA_NAMES]
     )
     value = models.PositiveBigIntegerField(
-        validators=[MinValueValidator(1)], help_text="Spend is in nano-dollars."
+        validators=[MinValueValidator(1)],
+        help_text="For spend limits, in nano-dollars: 1000000000 is $1.",
     )
     is_hard = models.BooleanField(
-        default=True, help_text="A soft quota is counted and alerted on, and refuses nothing."
+        "hard limit",
+        default=True,
+        help_text="If off, usage is counted and alerts are sent, but no request is refused.",
     )
 
     # More than 100 is for soft ones, which may be passed.
@@ -53,10 +61,12 @@ class Quota(AffectsPolicy):
         models.PositiveSmallIntegerField(
             validators=[MinValueValidator(1), MaxValueValidator(1000)]
         ),
+        verbose_name="alert thresholds (%)",
         default=default_alert_percents,
         blank=True,
         size=MAX_ALERT_PERCENTS,
-        help_text="Shares of a day's or a month's quota at which the tenant is told, in percent.",
+        help_text="Comma-separated, e.g. 50,80,100. The tenant is notified when a daily or "
+        "monthly quota reaches each.",
     )
 
     non_policy_fields = frozenset({"alert_percents"})
@@ -67,22 +77,28 @@ class Quota(AffectsPolicy):
         ordering = ["limit"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(project=None) | Q(api_key=None), name="quota_single_scope"
+                condition=Q(project=None) | Q(api_key=None),
+                name="quota_single_scope",
+                violation_error_message="A quota applies to a project or to an API key, not to "
+                "both.",
             ),
             models.UniqueConstraint(
                 fields=["tenant", "limit"],
                 condition=Q(project=None, api_key=None),
                 name="quota_once_in_tenant",
+                violation_error_message="This tenant already has a quota for this limit.",
             ),
             models.UniqueConstraint(
                 fields=["project", "limit"],
                 condition=Q(project__isnull=False),
                 name="quota_once_in_project",
+                violation_error_message="This project already has a quota for this limit.",
             ),
             models.UniqueConstraint(
                 fields=["api_key", "limit"],
                 condition=Q(api_key__isnull=False),
                 name="quota_once_at_key",
+                violation_error_message="This API key already has a quota for this limit.",
             ),
         ]
 
@@ -92,10 +108,10 @@ class Quota(AffectsPolicy):
     def clean(self) -> None:
         super().clean()
         if self.project is not None and self.api_key is not None:
-            raise ValidationError("A quota is of a project or of a key, not of both.")
+            raise ValidationError("A quota applies to a project or to an API key, not to both.")
         for place in (self.project, self.api_key):
             if place is not None and place.tenant_id != self.tenant_id:
-                raise ValidationError("Project and key must be of the quota's tenant.")
+                raise ValidationError("The project or API key must belong to the quota's tenant.")
         self.alert_percents = sorted(set(self.alert_percents))
 
     @property
@@ -121,8 +137,8 @@ class QuotaAlert(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quota_alerts")
     quota = models.ForeignKey(Quota, on_delete=models.CASCADE, related_name="alerts")
-    period = models.CharField(max_length=10, help_text="The day (2026-01-31) or month (2026-01).")
-    percent = models.PositiveSmallIntegerField(help_text="Of the quota.")
+    period = models.CharField(max_length=10, help_text="A day (2026-01-31) or a month (2026-01).")
+    percent = models.PositiveSmallIntegerField("threshold (%)")
     used = models.PositiveBigIntegerField()
     raised_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -137,4 +153,4 @@ class QuotaAlert(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.percent} % in {self.period}"
+        return f"{self.percent}% in {self.period}"

@@ -26,8 +26,8 @@ from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 class BillingMode(models.TextChoices):
     """What pays for usage that no given credit covers."""
 
-    POSTPAID = "postpaid", "postpaid: it is owed, and on the next invoice"
-    PREPAID = "prepaid", "prepaid: credit, and without it nothing is admitted"
+    POSTPAID = "postpaid", "postpaid: usage is billed on the next invoice"
+    PREPAID = "prepaid", "prepaid: usage draws on credit; without credit requests are refused"
 
 
 class Tenant(AffectsPolicy):
@@ -39,8 +39,9 @@ class Tenant(AffectsPolicy):
     name = models.CharField(max_length=200)
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT, related_name="tenants")
     is_suspended = models.BooleanField(
+        "suspended",
         default=False,
-        help_text="New requests are refused, open streams end; nothing is deleted.",
+        help_text="New requests are refused and open streams end. Nothing is deleted.",
     )
     billing_mode = models.CharField(
         max_length=20, choices=BillingMode, default=BillingMode.POSTPAID
@@ -57,7 +58,7 @@ class Tenant(AffectsPolicy):
             models.UniqueConstraint(
                 Lower("name"),
                 name="tenant_name_in_any_case",
-                violation_error_message="There is already a tenant of this name.",
+                violation_error_message="A tenant with this name already exists.",
             )
         ]
 
@@ -85,7 +86,7 @@ class Tenant(AffectsPolicy):
 
     def _set(self, verb: Verb, **values: Any) -> None:
         if self.is_closed:
-            raise ValidationError(f"{self.name} is closed; nothing of it changes any more.")
+            raise ValidationError(f"{self.name} is closed and can no longer be changed.")
         for name, value in values.items():
             setattr(self, name, value)
         with audited_as(verb):
@@ -104,13 +105,13 @@ class Tenant(AffectsPolicy):
                 self.save(update_fields=["name"])
         except IntegrityError:
             # Not to be seen from here by a query: it lies behind another tenant's wall.
-            raise Conflict("This name is taken.", param="name") from None
+            raise Conflict("A tenant with this name already exists.", param="name") from None
 
 
 _ON_SATURATION: Final = [
-    (OnSaturation.WAIT.value, "wait: queue it all the same, and say so in the answer"),
-    (OnSaturation.REFUSE.value, "refuse: a 429 that says when to come back"),
-    (OnSaturation.SMALLER_MODEL.value, "smaller model: let another model answer, at its price"),
+    (OnSaturation.WAIT.value, "wait: queue the request and flag the response"),
+    (OnSaturation.REFUSE.value, "refuse: 429 with Retry-After"),
+    (OnSaturation.SMALLER_MODEL.value, "smaller model: use another model, at that model's price"),
 ]
 _USES_SMALLER_MODEL: Final = models.Q(on_saturation=OnSaturation.SMALLER_MODEL.value)
 
@@ -122,18 +123,18 @@ class Project(AffectsPolicy):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="projects")
     name = models.CharField(max_length=200, default="default")
     on_saturation = models.CharField(
+        "when saturated",
         max_length=20,
         choices=_ON_SATURATION,
         default=OnSaturation.WAIT.value,
-        help_text="What becomes of a request when a model's expected wait breaks the tier's TTFT "
-        "target.",
+        help_text="What happens to requests when the expected wait exceeds the tier's TTFT target.",
     )
     # By name, as keys name models: the catalogue stands on a floor above this one.
     smaller_model = models.CharField(
         max_length=200,
         blank=True,
         default="",
-        help_text="The model that answers instead, where that is the choice.",
+        help_text="The fallback; required for (and only used by) that choice.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -142,13 +143,20 @@ class Project(AffectsPolicy):
     class Meta:
         ordering = ["tenant__name", "name"]
         constraints = [
-            models.UniqueConstraint(fields=["tenant", "name"], name="project_name_in_tenant"),
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                name="project_name_in_tenant",
+                violation_error_code="unique_together",
+                violation_error_message="This tenant already has a project with this name.",
+            ),
             # What keys and quotas refer to, so that they cannot name another tenant's project.
             models.UniqueConstraint(fields=["id", "tenant"], name="project_of_tenant"),
             models.CheckConstraint(
                 condition=_USES_SMALLER_MODEL & ~models.Q(smaller_model="")
                 | ~_USES_SMALLER_MODEL & models.Q(smaller_model=""),
                 name="project_smaller_model_if_used",
+                violation_error_message="Choose a smaller model if, and only if, requests fall "
+                "back to one when saturated.",
             ),
         ]
 
@@ -178,7 +186,7 @@ class Membership(models.Model):
         max_length=20, choices=[(role.value, role.value) for role in Role], default=Role.VIEWER
     )
     gets_alerts = models.BooleanField(
-        "gets alerts by e-mail", default=True, help_text="Those that are for this role."
+        "e-mail alerts", default=True, help_text="Send the alerts meant for this role by e-mail."
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -186,7 +194,11 @@ class Membership(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["tenant", "user"], name="membership_once_in_tenant")
+            models.UniqueConstraint(
+                fields=["tenant", "user"],
+                name="membership_once_in_tenant",
+                violation_error_message="This user is already a member of the tenant.",
+            )
         ]
 
     def __str__(self) -> str:

@@ -15,9 +15,9 @@ _AT_LEAST_ONE = [MinValueValidator(1)]
 class ServiceClass(models.TextChoices):
     """What a tier's requests are like, and so what is promised for them."""
 
-    INTERACTIVE = "interactive", "interactive: a person waits for each word"
+    INTERACTIVE = "interactive", "interactive: a person reads along as tokens arrive"
     CODE = "code", "code: an editor waits for a completion"
-    DOCUMENTS = "documents", "documents: a program waits for a long answer"
+    DOCUMENTS = "documents", "documents: a program waits for a long completion"
     BATCH = "batch", "batch: nobody waits"
 
 
@@ -29,50 +29,58 @@ class Tier(AffectsPolicy):
     service_class = models.CharField(
         max_length=20, choices=ServiceClass, default=ServiceClass.INTERACTIVE
     )
-    priority = models.SmallIntegerField(help_text="As in vLLM: smaller runs first.")
+    priority = models.SmallIntegerField(help_text="As in vLLM: lower values run first.")
     weight = models.PositiveSmallIntegerField(
         validators=_AT_LEAST_ONE, help_text="Share of a busy pool, relative to other tiers."
     )
     ttft_target_ms = models.PositiveIntegerField(
-        "TTFT target (ms)", validators=_AT_LEAST_ONE, help_text="Promised for 99 % of requests."
+        "TTFT target (ms)", validators=_AT_LEAST_ONE, help_text="Target for 99% of requests."
     )
     inter_token_target_ms = models.PositiveIntegerField(
-        "inter-token target (ms)",
+        "inter-token latency target (ms)",
         validators=_AT_LEAST_ONE,
         default=100,
-        help_text="Promised for 99 % of inter-token latencies.",
+        help_text="Target for 99% of inter-token latencies.",
     )
     uptime_percent = models.DecimalField(
+        "uptime (%)",
         max_digits=6,
         decimal_places=3,
         default=Decimal("99.5"),
         validators=[MinValueValidator(0), MaxValueValidator(100)],
-        help_text="Promised share of a month in which requests are served.",
+        help_text="Guaranteed availability per calendar month.",
     )
     max_queue_seconds = models.PositiveIntegerField(
-        validators=_AT_LEAST_ONE, help_text="A request that no worker took by then gets a 503."
+        "max time in queue (s)",
+        validators=_AT_LEAST_ONE,
+        help_text="Requests still queued after this get a 503.",
     )
     requests_per_minute = models.PositiveIntegerField(validators=_AT_LEAST_ONE)
     tokens_per_minute = models.PositiveBigIntegerField(
-        null=True, blank=True, validators=_AT_LEAST_ONE, help_text="Empty: no limit."
+        null=True, blank=True, validators=_AT_LEAST_ONE, help_text="Leave blank for no limit."
     )
     max_concurrent_requests = models.PositiveIntegerField(validators=_AT_LEAST_ONE)
     max_context_tokens = models.PositiveIntegerField(
+        "max context length (tokens)",
         null=True,
         blank=True,
         validators=_AT_LEAST_ONE,
-        help_text="Prompt and output together; empty: what the model takes.",
+        help_text="Prompt and completion together. Leave blank for the model's own limit.",
     )
     default_max_output_tokens = models.PositiveIntegerField(
-        validators=_AT_LEAST_ONE, help_text="Output bound where a request names none."
+        "default max_tokens",
+        validators=_AT_LEAST_ONE,
+        help_text="Applied to requests that do not set max_tokens.",
     )
-    max_output_tokens = models.PositiveIntegerField(validators=_AT_LEAST_ONE)
+    max_output_tokens = models.PositiveIntegerField(
+        "upper limit of max_tokens", validators=_AT_LEAST_ONE
+    )
     price_multiplier = models.DecimalField(
         max_digits=6,
         decimal_places=3,
         default=Decimal(1),
         validators=[MinValueValidator(0)],
-        help_text="1 is the list price.",
+        help_text="Multiplies prices that are not specific to a tier; 1 is the list price.",
     )
 
     objects = PolicyManager()
@@ -87,7 +95,11 @@ class Tier(AffectsPolicy):
         super().clean()
         if (self.default_max_output_tokens or 0) > (self.max_output_tokens or 0):
             raise ValidationError(
-                {"default_max_output_tokens": "The default output may not exceed the maximum."}
+                {
+                    "default_max_output_tokens": (
+                        "The default max_tokens must not exceed the upper limit."
+                    )
+                }
             )
 
     def policy_impact(self) -> PolicyImpact:

@@ -39,9 +39,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     email = models.EmailField(unique=True)
     name = models.CharField(max_length=200, blank=True)
     is_staff = models.BooleanField(
-        "operator", default=False, help_text="May sign in to the operators' admin."
+        "operator", default=False, help_text="Can sign in to the operators' admin."
     )
-    is_active = models.BooleanField(default=True)
+    is_active = models.BooleanField(
+        "active", default=True, help_text="Turn off instead of deleting the account."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"
@@ -51,7 +53,13 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     class Meta:
         ordering = ["email"]
-        constraints = [models.UniqueConstraint(Lower("email"), name="user_email_in_any_case")]
+        constraints = [
+            models.UniqueConstraint(
+                Lower("email"),
+                name="user_email_in_any_case",
+                violation_error_message="A user with this email address already exists.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.email

@@ -18,7 +18,7 @@ from tenants.models import ApiKey, BillingMode, Quota, Tenant, Tier
 
 _REVOKED: Final = "This API key has been revoked."
 _CLOSED: Final = "This API key's organisation has been closed."
-_SUSPENDED: Final = "This API key's organisation is suspended; ask the operator of the service."
+_SUSPENDED: Final = "This API key's organisation is suspended. Contact the operator of the service."
 
 
 def api_key_policy(

@@ -12,30 +12,38 @@ SELLER = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         name=models.CharField(max_length=200),
-        address=models.TextField(help_text="As on a letter, a line each."),
-        tax_id=models.CharField("tax id", blank=True, max_length=60),
-        email=models.EmailField("email for questions", blank=True, max_length=254),
+        address=models.TextField(
+            help_text="Postal address as printed on invoices, one line per row."
+        ),
+        tax_id=models.CharField("tax ID", blank=True, max_length=60),
+        email=models.EmailField("contact email", blank=True, max_length=254),
         payment_terms_days=models.PositiveSmallIntegerField(
-            default=30, help_text="Due so many days after the day of issue."
+            "payment terms (days)",
+            default=30,
+            help_text="Invoices are due this many days after the issue date.",
         ),
         payment_instructions=models.TextField(
-            blank=True, help_text="How to pay, at the foot: bank, account, what to quote."
+            blank=True,
+            help_text="Printed at the foot of each invoice: bank, account, payment reference.",
         ),
         number_prefix=models.CharField(
             default="INV",
             unique=True,
             max_length=12,
             validators=[RegexValidator("^[A-Z0-9]+\\Z", "Capital letters and digits only.")],
-            help_text="Numbers are <prefix>-<year>-<000001> and up.",
+            help_text="Invoice numbers are PREFIX-YEAR-000001 and up.",
         ),
         review_days=models.PositiveSmallIntegerField(
+            "review period (days)",
             default=0,
             null=True,
             blank=True,
-            help_text="Days that a month's drafts wait for an operator's look before they are issued; 0: issued at once; empty: issued by hand.",
+            help_text="Days that drafts are held for review before they are issued. 0 issues them immediately; leave blank to issue them by hand.",
         ),
         is_current=models.BooleanField(
-            default=True, help_text="Issues what is issued from now on; one does."
+            "current",
+            default=True,
+            help_text="New invoices use this seller (only one can be current).",
         ),
     ),
     options={
@@ -45,7 +53,7 @@ SELLER = migrations.CreateModel(
                 fields=["is_current"],
                 condition=Q(is_current=True),
                 name="one_current_seller",
-                violation_error_message="There is a current seller already.",
+                violation_error_message="Another seller is already current.",
             )
         ],
     },
@@ -70,14 +78,14 @@ INVOICE = migrations.CreateModel(
     "Invoice",
     columns(
         id=UUID_KEY,
-        period=models.DateField(help_text="The first day of its month."),
+        period=models.DateField(help_text="First day of the month."),
         state=models.CharField(
             default="draft", max_length=10, choices=pairs("draft", "issued", "paid", "void")
         ),
         number=models.CharField(null=True, blank=True, unique=True, max_length=40),
         year=models.PositiveSmallIntegerField(null=True, blank=True),
         sequence=models.PositiveIntegerField(null=True, blank=True),
-        usage_until=models.DateTimeField(editable=False),
+        usage_until=models.DateTimeField("usage recorded up to", editable=False),
         charges_nanos=models.BigIntegerField(default=0, editable=False),
         credits_nanos=models.BigIntegerField(default=0, editable=False),
         due_nanos=models.BigIntegerField(default=0, editable=False),
@@ -94,7 +102,7 @@ INVOICE = migrations.CreateModel(
         void_reason=models.CharField(blank=True, max_length=500),
         provider=models.CharField(blank=True, max_length=20, editable=False),
         provider_reference=models.CharField(blank=True, max_length=200, editable=False),
-        payment_url=models.CharField(blank=True, max_length=1000, editable=False),
+        payment_url=models.CharField("payment URL", blank=True, max_length=1000, editable=False),
         tenant=models.ForeignKey("tenants.tenant", models.PROTECT, related_name="invoices"),
         seller=models.ForeignKey("billing.seller", models.PROTECT, related_name="invoices"),
         blocked_reason=models.CharField(blank=True, max_length=500, editable=False),
@@ -107,6 +115,7 @@ INVOICE = migrations.CreateModel(
                 fields=["tenant", "period"],
                 condition=~Q(state="void"),
                 name="invoice_once_in_period",
+                violation_error_message="This tenant already has an invoice for this month.",
             ),
             models.UniqueConstraint(
                 fields=["seller", "year", "sequence"], name="invoice_number_once"
@@ -144,9 +153,9 @@ INVOICE_LINE = migrations.CreateModel(
             max_length=20,
             choices=[
                 ("usage", "usage"),
-                ("late_usage", "usage of an earlier month that came late"),
+                ("late_usage", "late usage of an earlier month"),
                 ("adjustment", "adjustment"),
-                ("sla_credit", "credit for a promise that was not kept"),
+                ("sla_credit", "SLA credit"),
                 ("paid_by_credit", "paid by credit"),
                 ("payment", "payment on account"),
             ],
@@ -197,21 +206,23 @@ SLA_CREDIT_STEP = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         promise=models.CharField(
+            "SLA target",
             max_length=20,
             choices=[
                 ("ttft", "time to first token"),
-                ("inter_token", "time between tokens"),
+                ("inter_token", "inter-token latency"),
                 ("uptime", "uptime"),
             ],
         ),
         shortfall_points=models.DecimalField(
+            "shortfall (percentage points)",
             max_digits=6,
             decimal_places=3,
             validators=[MinValueValidator(0), MaxValueValidator(100)],
-            help_text="0.4: at 99.1 % or less where 99.5 % was promised. 0: any shortfall.",
+            help_text="0.4 applies at 99.1% or less if the target is 99.5%; 0 applies to any shortfall.",
         ),
         credit_percent=models.PositiveSmallIntegerField(
-            validators=[MinValueValidator(1), MaxValueValidator(100)]
+            "credit (%)", validators=[MinValueValidator(1), MaxValueValidator(100)]
         ),
     ),
     options={
@@ -219,7 +230,9 @@ SLA_CREDIT_STEP = migrations.CreateModel(
         "ordering": ["promise", "shortfall_points"],
         "constraints": [
             models.UniqueConstraint(
-                fields=["promise", "shortfall_points"], name="sla_credit_step_once"
+                fields=["promise", "shortfall_points"],
+                name="sla_credit_step_once",
+                violation_error_message="This target already has a step at this shortfall.",
             )
         ],
     },
@@ -232,7 +245,7 @@ PAYMENT = migrations.CreateModel(
         amount_nanos=models.BigIntegerField(),
         provider=models.CharField(max_length=20),
         reference=models.CharField(
-            max_length=200, help_text="What the bank or the provider calls the payment."
+            max_length=200, help_text="The bank's or the provider's reference."
         ),
         received_at=models.DateTimeField(),
         recorded_at=models.DateTimeField(default=timezone.now, editable=False),
@@ -274,17 +287,17 @@ PROVIDER_EVENT = migrations.CreateModel(
         verdict=models.CharField(
             max_length=20,
             choices=[
-                ("applied", "applied: it changed an invoice"),
-                ("ignored", "ignored: genuine, and nothing to us"),
-                ("puzzling", "puzzling: genuine, but it does not fit our books"),
-                ("replayed", "replayed: an event that came before"),
-                ("forged", "forged: the signature is not the provider's"),
-                ("stale", "stale: signed too long ago, as of one who sends an old one again"),
+                ("applied", "applied: changed an invoice"),
+                ("ignored", "ignored: genuine but not relevant"),
+                ("puzzling", "puzzling: genuine but inconsistent with our records"),
+                ("replayed", "replayed: received before"),
+                ("forged", "forged: invalid signature"),
+                ("stale", "stale: signature too old, possibly a replay"),
             ],
         ),
         reason=models.CharField(blank=True, max_length=500),
-        address=models.CharField("from", blank=True, max_length=45),
-        body=models.TextField(help_text="As it came; of a forged one its beginning."),
+        address=models.CharField("IP address", blank=True, max_length=45),
+        body=models.TextField(help_text="As received; truncated if forged."),
         received_at=models.DateTimeField(default=timezone.now, editable=False),
     ),
     options={

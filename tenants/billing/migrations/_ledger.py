@@ -62,7 +62,7 @@ LEDGER_TRANSACTION = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         sequence=models.PositiveBigIntegerField(),
-        at=models.DateTimeField(),
+        at=models.DateTimeField("time"),
         kind=models.CharField(
             max_length=20,
             choices=titled(

@@ -11,10 +11,10 @@ from tenants.migrations._schema import SERIAL_KEY, UUID_KEY, columns
 
 PERIOD = {
     "effective_from": models.DateTimeField(
-        db_default=Now(), blank=True, help_text="Empty: from now on. Not in the past."
+        db_default=Now(), blank=True, help_text="Leave blank for now; must not be in the past."
     ),
     "effective_until": models.DateTimeField(
-        null=True, blank=True, help_text="Empty: until another takes its place."
+        null=True, blank=True, help_text="Leave blank to apply until replaced."
     ),
     "created_at": models.DateTimeField(db_default=Now(), editable=False),
     "closed_at": models.DateTimeField(null=True, editable=False),
@@ -25,19 +25,26 @@ TOKEN_PRICES = {
         default="",
         blank=True,
         max_length=40,
-        help_text="Empty: all tiers, at their multiplier. The price of one tier is not multiplied.",
+        help_text="Leave blank for all tiers (the tier multiplier applies); a tier-specific price is used as is.",
     ),
-    "adapter": models.CharField(default="", blank=True, max_length=200, help_text="Empty: all."),
+    "adapter": models.CharField(
+        default="", blank=True, max_length=200, help_text="Leave blank for all adapters."
+    ),
     **{
         f"{tokens}_micros_per_million_tokens": models.PositiveBigIntegerField(
-            help_text="Micro-dollars per million tokens."
+            f"{label} price / 1M tokens", help_text="In micro-dollars: 150000 is $0.15."
         )
-        for tokens in ("prompt", "cached", "completion")
+        for tokens, label in (
+            ("prompt", "prompt"),
+            ("cached", "cached prompt"),
+            ("completion", "completion"),
+        )
     },
     "batch_discount_permille": models.PositiveSmallIntegerField(
+        "batch discount (‰)",
         default=0,
         validators=[MaxValueValidator(1000)],
-        help_text="Off for requests of the service class batch: 500 is half the price.",
+        help_text="Discount for service class batch, in tenths of a percent: 500 is 50% off.",
     ),
 }
 
@@ -50,12 +57,12 @@ PRICE = migrations.CreateModel(
             ExclusionConstraint(
                 expressions=[("model", "="), ("tier", "="), ("adapter", "="), (Period(), "&&")],
                 name="price_periods_disjoint",
-                violation_error_message="Another price holds in a part of this period already; close that one first, or choose a period beside it.",
+                violation_error_message="Another price already applies in part of this period. End it first, or choose a period that does not overlap.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
                 name="price_period_valid",
-                violation_error_message="A period ends after it begins.",
+                violation_error_message="The period must end after it starts.",
             ),
             models.CheckConstraint(
                 condition=Q(batch_discount_permille__lte=1000), name="price_discount_in_range"
@@ -71,7 +78,9 @@ PRICE_CORRECTION = migrations.CreateModel(
         **TOKEN_PRICES,
         effective_from=models.DateTimeField(),
         effective_until=models.DateTimeField(),
-        reason=models.CharField(max_length=500, help_text="Kept for ever: no names."),
+        reason=models.CharField(
+            max_length=500, help_text="Stored permanently; do not include personal data."
+        ),
         created_at=models.DateTimeField(db_default=Now(), editable=False),
     ),
     options={
@@ -80,17 +89,17 @@ PRICE_CORRECTION = migrations.CreateModel(
             models.CheckConstraint(
                 condition=Q(effective_until__gt=F("effective_from")),
                 name="correction_period_valid",
-                violation_error_message="A period ends after it begins.",
+                violation_error_message="The period must end after it starts.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until__lte=F("created_at")),
                 name="correction_in_past",
-                violation_error_message="A correction is of the past; for what is to come, set a price.",
+                violation_error_message="A correction must lie in the past; to change future prices, set a price.",
             ),
             models.CheckConstraint(
                 condition=~Q(reason=""),
                 name="correction_has_reason",
-                violation_error_message="Say why.",
+                violation_error_message="Give a reason.",
             ),
         ],
     },
@@ -114,9 +123,9 @@ POOL_COST = migrations.CreateModel(
         id=UUID_KEY,
         pool=models.CharField(max_length=100),
         micros_per_gpu_hour=models.PositiveBigIntegerField(
-            help_text="Micro-dollars: 2500000 is $2.50."
+            "cost per GPU hour", help_text="In micro-dollars: 2500000 is $2.50."
         ),
-        gpus_per_worker=models.PositiveSmallIntegerField(default=1),
+        gpus_per_worker=models.PositiveSmallIntegerField("GPUs per worker", default=1),
     ),
     options={
         "ordering": ["pool", "-effective_from"],
@@ -124,12 +133,12 @@ POOL_COST = migrations.CreateModel(
             ExclusionConstraint(
                 expressions=[("pool", "="), (Period(), "&&")],
                 name="pool_cost_periods_disjoint",
-                violation_error_message="Another cost holds in a part of this period already; close that one first, or choose a period beside it.",
+                violation_error_message="Another cost already applies in part of this period. End it first, or choose a period that does not overlap.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
                 name="pool_cost_period_valid",
-                violation_error_message="A period ends after it begins.",
+                violation_error_message="The period must end after it starts.",
             ),
         ],
     },

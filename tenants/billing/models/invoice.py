@@ -30,9 +30,9 @@ class LineKind(models.TextChoices):
     """What a line is for, in the order of the page."""
 
     USAGE = "usage", "usage"
-    LATE_USAGE = "late_usage", "usage of an earlier month that came late"
+    LATE_USAGE = "late_usage", "late usage of an earlier month"
     ADJUSTMENT = "adjustment", "adjustment"
-    SLA_CREDIT = "sla_credit", "credit for a promise that was not kept"
+    SLA_CREDIT = "sla_credit", "SLA credit"
     PAID_BY_CREDIT = "paid_by_credit", "paid by credit"
     PAYMENT = "payment", "payment on account"
 
@@ -68,7 +68,7 @@ class Invoice(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="invoices")
     seller = models.ForeignKey(Seller, on_delete=models.PROTECT, related_name="invoices")
-    period = models.DateField(help_text="The first day of its month.")
+    period = models.DateField(help_text="First day of the month.")
     state = models.CharField(
         max_length=10, choices=InvoiceState.choices, default=InvoiceState.DRAFT
     )
@@ -77,7 +77,7 @@ class Invoice(models.Model):
     year = models.PositiveSmallIntegerField(null=True, blank=True)
     sequence = models.PositiveIntegerField(null=True, blank=True)
     # Everything that was recorded up to here is on this invoice or on one before it.
-    usage_until = models.DateTimeField(editable=False)
+    usage_until = models.DateTimeField("usage recorded up to", editable=False)
     charges_nanos = models.BigIntegerField(default=0, editable=False)
     credits_nanos = models.BigIntegerField(default=0, editable=False)
     due_nanos = models.BigIntegerField(default=0, editable=False)
@@ -98,7 +98,7 @@ class Invoice(models.Model):
     # What the payment provider calls it, once it has been asked to collect.
     provider = models.CharField(max_length=20, blank=True, editable=False)
     provider_reference = models.CharField(max_length=200, blank=True, editable=False)
-    payment_url = models.CharField(max_length=1000, blank=True, editable=False)
+    payment_url = models.CharField("payment URL", max_length=1000, blank=True, editable=False)
 
     objects = InvoiceManager()
 
@@ -110,6 +110,7 @@ class Invoice(models.Model):
                 fields=["tenant", "period"],
                 condition=~Q(state="void"),
                 name="invoice_once_in_period",
+                violation_error_message="This tenant already has an invoice for this month.",
             ),
             models.UniqueConstraint(
                 fields=["seller", "year", "sequence"], name="invoice_number_once"

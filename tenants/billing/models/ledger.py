@@ -114,7 +114,7 @@ class LedgerTransaction(models.Model):
         Tenant, on_delete=models.PROTECT, db_index=False, related_name="ledger_transactions"
     )
     sequence = models.PositiveBigIntegerField()
-    at = models.DateTimeField()
+    at = models.DateTimeField("time")
     kind = models.CharField(max_length=20, choices=TransactionKind)
     reference = models.CharField(max_length=200)
     memo = models.CharField(max_length=500, blank=True)

@@ -21,7 +21,7 @@ class Payment(models.Model):
     amount_nanos = models.BigIntegerField()
     provider = models.CharField(max_length=20)
     reference = models.CharField(
-        max_length=200, help_text="What the bank or the provider calls the payment."
+        max_length=200, help_text="The bank's or the provider's reference."
     )
     received_at = models.DateTimeField()
     # Of money that was booked on account before: its transaction in the ledger.
@@ -44,12 +44,12 @@ class Payment(models.Model):
 class Verdict(models.TextChoices):
     """What became of a provider's event."""
 
-    APPLIED = "applied", "applied: it changed an invoice"
-    IGNORED = "ignored", "ignored: genuine, and nothing to us"
-    PUZZLING = "puzzling", "puzzling: genuine, but it does not fit our books"
-    REPLAYED = "replayed", "replayed: an event that came before"
-    FORGED = "forged", "forged: the signature is not the provider's"
-    STALE = "stale", "stale: signed too long ago, as of one who sends an old one again"
+    APPLIED = "applied", "applied: changed an invoice"
+    IGNORED = "ignored", "ignored: genuine but not relevant"
+    PUZZLING = "puzzling", "puzzling: genuine but inconsistent with our records"
+    REPLAYED = "replayed", "replayed: received before"
+    FORGED = "forged", "forged: invalid signature"
+    STALE = "stale", "stale: signature too old, possibly a replay"
 
 
 class ProviderEvent(models.Model):
@@ -65,8 +65,8 @@ class ProviderEvent(models.Model):
     kind = models.CharField(max_length=100, blank=True)
     verdict = models.CharField(max_length=20, choices=Verdict.choices)
     reason = models.CharField(max_length=500, blank=True)
-    address = models.CharField("from", max_length=45, blank=True)
-    body = models.TextField(help_text="As it came; of a forged one its beginning.")
+    address = models.CharField("IP address", max_length=45, blank=True)
+    body = models.TextField(help_text="As received; truncated if forged.")
     received_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

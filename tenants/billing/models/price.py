@@ -39,8 +39,8 @@ def disjoint_periods(name: str, *fields: str, what: str) -> ExclusionConstraint:
             *((field, RangeOperators.EQUAL) for field in fields),
             (Period(), RangeOperators.OVERLAPS),
         ],
-        violation_error_message=f"{what} holds in a part of this period already; "
-        "close that one first, or choose a period beside it.",
+        violation_error_message=f"{what} already applies in part of this period. "
+        "End it first, or choose a period that does not overlap.",
     )
 
 
@@ -49,10 +49,10 @@ class EffectiveDated(models.Model):
     but closing one that is open, at a moment that is not in the past."""
 
     effective_from = models.DateTimeField(
-        db_default=Now(), blank=True, help_text="Empty: from now on. Not in the past."
+        db_default=Now(), blank=True, help_text="Leave blank for now; must not be in the past."
     )
     effective_until = models.DateTimeField(
-        null=True, blank=True, help_text="Empty: until another takes its place."
+        null=True, blank=True, help_text="Leave blank to apply until replaced."
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     closed_at = models.DateTimeField(null=True, editable=False)
@@ -65,7 +65,7 @@ def _valid_period(name: str) -> models.CheckConstraint:
     return models.CheckConstraint(
         condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
         name=name,
-        violation_error_message="A period ends after it begins.",
+        violation_error_message="The period must end after it starts.",
     )
 
 
@@ -89,7 +89,7 @@ class MicrosField(models.PositiveBigIntegerField):  # type: ignore[type-arg]
 
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_PRICE: Final[dict[str, Any]] = {"help_text": "Micro-dollars per million tokens."}
+_PRICE: Final[dict[str, Any]] = {"help_text": "In micro-dollars: 150000 is $0.15."}
 
 
 class TokenPrices(models.Model):
@@ -103,16 +103,20 @@ class TokenPrices(models.Model):
         max_length=40,
         blank=True,
         default="",
-        help_text="Empty: all tiers, at their multiplier. The price of one tier is not multiplied.",
+        help_text="Leave blank for all tiers (the tier multiplier applies); a tier-specific price "
+        "is used as is.",
     )
-    adapter = models.CharField(max_length=200, blank=True, default="", help_text="Empty: all.")
-    prompt_micros_per_million_tokens = MicrosField(**_PRICE)
-    cached_micros_per_million_tokens = MicrosField(**_PRICE)
-    completion_micros_per_million_tokens = MicrosField(**_PRICE)
+    adapter = models.CharField(
+        max_length=200, blank=True, default="", help_text="Leave blank for all adapters."
+    )
+    prompt_micros_per_million_tokens = MicrosField("prompt price / 1M tokens", **_PRICE)
+    cached_micros_per_million_tokens = MicrosField("cached prompt price / 1M tokens", **_PRICE)
+    completion_micros_per_million_tokens = MicrosField("completion price / 1M tokens", **_PRICE)
     batch_discount_permille = models.PositiveSmallIntegerField(
+        "batch discount (‰)",
         default=0,
         validators=[MaxValueValidator(WHOLE)],
-        help_text="Off for requests of the service class batch: 500 is half the price.",
+        help_text="Discount for service class batch, in tenths of a percent: 500 is 50% off.",
     )
 
     class Meta:
@@ -121,7 +125,7 @@ class TokenPrices(models.Model):
     def clean(self) -> None:
         super().clean()
         if self.tier and not Tier.objects.filter(name=self.tier).exists():
-            raise ValidationError({"tier": f"There is no tier {self.tier!r}."})
+            raise ValidationError({"tier": f"No tier named {self.tier!r}."})
 
     @property
     def what_for(self) -> str:
@@ -191,7 +195,9 @@ class PriceCorrection(TokenPrices):
 
     effective_from = models.DateTimeField()
     effective_until = models.DateTimeField()
-    reason = models.CharField(max_length=500, help_text="Kept for ever: no names.")
+    reason = models.CharField(
+        max_length=500, help_text="Stored permanently; do not include personal data."
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     is_audited = True
@@ -202,18 +208,18 @@ class PriceCorrection(TokenPrices):
             models.CheckConstraint(
                 condition=Q(effective_until__gt=F("effective_from")),
                 name="correction_period_valid",
-                violation_error_message="A period ends after it begins.",
+                violation_error_message="The period must end after it starts.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until__lte=F("created_at")),
                 name="correction_in_past",
-                violation_error_message="A correction is of the past; for what is to come, "
-                "set a price.",
+                violation_error_message="A correction must lie in the past; to change future "
+                "prices, set a price.",
             ),
             models.CheckConstraint(
                 condition=~Q(reason=""),
                 name="correction_has_reason",
-                violation_error_message="Say why.",
+                violation_error_message="Give a reason.",
             ),
         ]
 
@@ -244,8 +250,10 @@ class PoolCost(EffectiveDated):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     pool = models.CharField(max_length=100)
-    micros_per_gpu_hour = MicrosField(help_text="Micro-dollars: 2500000 is $2.50.")
-    gpus_per_worker = models.PositiveSmallIntegerField(default=1)
+    micros_per_gpu_hour = MicrosField(
+        "cost per GPU hour", help_text="In micro-dollars: 2500000 is $2.50."
+    )
+    gpus_per_worker = models.PositiveSmallIntegerField("GPUs per worker", default=1)
 
     is_audited = True
 

@@ -15,31 +15,35 @@ class Seller(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=200)
-    address = models.TextField(help_text="As on a letter, a line each.")
-    tax_id = models.CharField("tax id", max_length=60, blank=True)
-    email = models.EmailField("email for questions", blank=True)
+    address = models.TextField(help_text="Postal address as printed on invoices, one line per row.")
+    tax_id = models.CharField("tax ID", max_length=60, blank=True)
+    email = models.EmailField("contact email", blank=True)
     payment_terms_days = models.PositiveSmallIntegerField(
-        default=30, help_text="Due so many days after the day of issue."
+        "payment terms (days)",
+        default=30,
+        help_text="Invoices are due this many days after the issue date.",
     )
     payment_instructions = models.TextField(
-        blank=True, help_text="How to pay, at the foot: bank, account, what to quote."
+        blank=True,
+        help_text="Printed at the foot of each invoice: bank, account, payment reference.",
     )
     number_prefix = models.CharField(
         max_length=12,
         default="INV",
         unique=True,
         validators=[RegexValidator(r"^[A-Z0-9]+\Z", "Capital letters and digits only.")],
-        help_text="Numbers are <prefix>-<year>-<000001> and up.",
+        help_text="Invoice numbers are PREFIX-YEAR-000001 and up.",
     )
     review_days = models.PositiveSmallIntegerField(
+        "review period (days)",
         null=True,
         blank=True,
         default=0,
-        help_text="Days that a month's drafts wait for an operator's look before they are issued; "
-        "0: issued at once; empty: issued by hand.",
+        help_text="Days that drafts are held for review before they are issued. 0 issues them "
+        "immediately; leave blank to issue them by hand.",
     )
     is_current = models.BooleanField(
-        default=True, help_text="Issues what is issued from now on; one does."
+        "current", default=True, help_text="New invoices use this seller (only one can be current)."
     )
 
     class Meta:
@@ -49,7 +53,7 @@ class Seller(models.Model):
                 fields=["is_current"],
                 condition=Q(is_current=True),
                 name="one_current_seller",
-                violation_error_message="There is a current seller already.",
+                violation_error_message="Another seller is already current.",
             )
         ]
 

@@ -10,7 +10,7 @@ class Promise(models.TextChoices):
     """What a tier promises for a month."""
 
     TTFT = "ttft", "time to first token"
-    INTER_TOKEN = "inter_token", "time between tokens"
+    INTER_TOKEN = "inter_token", "inter-token latency"
     UPTIME = "uptime", "uptime"
 
 
@@ -22,15 +22,17 @@ class SlaCreditStep(models.Model):
     is_audited = True
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    promise = models.CharField(max_length=20, choices=Promise.choices)
+    promise = models.CharField("SLA target", max_length=20, choices=Promise.choices)
     shortfall_points = models.DecimalField(
+        "shortfall (percentage points)",
         max_digits=6,
         decimal_places=3,
         validators=[MinValueValidator(0), MaxValueValidator(100)],
-        help_text="0.4: at 99.1 % or less where 99.5 % was promised. 0: any shortfall.",
+        help_text="0.4 applies at 99.1% or less if the target is 99.5%; 0 applies to any "
+        "shortfall.",
     )
     credit_percent = models.PositiveSmallIntegerField(
-        validators=[MinValueValidator(1), MaxValueValidator(100)]
+        "credit (%)", validators=[MinValueValidator(1), MaxValueValidator(100)]
     )
 
     class Meta:
@@ -38,9 +40,14 @@ class SlaCreditStep(models.Model):
         verbose_name = "SLA credit step"
         constraints = [
             models.UniqueConstraint(
-                fields=["promise", "shortfall_points"], name="sla_credit_step_once"
+                fields=["promise", "shortfall_points"],
+                name="sla_credit_step_once",
+                violation_error_message="This target already has a step at this shortfall.",
             )
         ]
 
     def __str__(self) -> str:
-        return f"{self.promise}: {self.credit_percent} % from {self.shortfall_points} points on"
+        return (
+            f"{self.promise}: {self.credit_percent}% credit "
+            f"from {self.shortfall_points} points below target"
+        )

@@ -16,5 +16,10 @@ def check_rename(tier: Tier, name: str) -> None:
     """Raises `ValidationError` where prices name the tier and the name is another."""
     if name != tier.name and (prices := prices_naming(tier)):
         raise ValidationError(
-            {"name": f"Prices name the tier {tier}: {'; '.join(prices)}. End them first."}
+            {
+                "name": (
+                    f"Cannot rename {tier}: prices refer to it ({'; '.join(prices)}). End them "
+                    "first."
+                )
+            }
         )

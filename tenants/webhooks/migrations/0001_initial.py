@@ -49,9 +49,9 @@ ENDPOINT = migrations.CreateModel(
             models.CharField(max_length=60),
             null=True,
             blank=True,
-            help_text="Empty: all, those to come too.",
+            help_text="Leave blank for all event types, including future ones.",
         ),
-        is_enabled=models.BooleanField(default=True),
+        is_enabled=models.BooleanField("enabled", default=True),
         disabled_reason=models.CharField(
             default="",
             blank=True,
@@ -64,7 +64,9 @@ ENDPOINT = migrations.CreateModel(
         check_digest=models.BinaryField(max_length=8),
         previous_salt=models.BinaryField(null=True, max_length=32),
         previous_check_digest=models.BinaryField(null=True, max_length=8),
-        previous_expires_at=models.DateTimeField(null=True, blank=True, editable=False),
+        previous_expires_at=models.DateTimeField(
+            "old secret valid until", null=True, blank=True, editable=False
+        ),
         rotated_at=models.DateTimeField(null=True, blank=True, editable=False),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
         tenant=TENANT,
@@ -98,7 +100,9 @@ EVENT = migrations.CreateModel(
     columns(
         id=UUID_KEY,
         type=models.CharField(max_length=60, choices=pairs(*SUBSCRIBABLE, "webhook.test")),
-        key=models.CharField(max_length=200, help_text="What makes it one event of its type."),
+        key=models.CharField(
+            max_length=200, help_text="Deduplication key: unique per tenant and type."
+        ),
         data=models.JSONField(encoder=DjangoJSONEncoder),
         occurred_at=models.DateTimeField(default=timezone.now),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
@@ -129,8 +133,8 @@ DELIVERY = migrations.CreateModel(
         state=models.CharField(
             default="pending", max_length=20, choices=pairs("pending", "delivered", "failed")
         ),
-        attempts=models.PositiveIntegerField(default=0, help_text="All that were made."),
-        tries=models.PositiveIntegerField(default=0),
+        attempts=models.PositiveIntegerField(default=0, help_text="Attempts in total."),
+        tries=models.PositiveIntegerField("attempts since queued", default=0),
         next_attempt_at=models.DateTimeField(default=timezone.now, null=True, blank=True),
         last_status_code=models.PositiveSmallIntegerField(null=True, blank=True),
         last_problem=PROBLEM,
@@ -179,7 +183,7 @@ DELIVERY_ATTEMPT = migrations.CreateModel(
         problem=PROBLEM,
         detail=models.CharField(default="", blank=True, max_length=300),
         response_excerpt=models.CharField(
-            default="", blank=True, max_length=1000, help_text="The answer's start."
+            default="", blank=True, max_length=1000, help_text="Start of the response body."
         ),
         delivery=models.ForeignKey(
             "webhooks.delivery", models.CASCADE, db_index=False, related_name="log"
@@ -201,8 +205,10 @@ EMAIL_NOTICE = migrations.CreateModel(
         state=models.CharField(
             default="pending", max_length=20, choices=pairs("pending", "sent", "failed")
         ),
-        tries=models.PositiveIntegerField(default=0),
-        next_try_at=models.DateTimeField(default=timezone.now, null=True, blank=True),
+        tries=models.PositiveIntegerField("attempts", default=0),
+        next_try_at=models.DateTimeField(
+            "next attempt at", default=timezone.now, null=True, blank=True
+        ),
         sent_at=models.DateTimeField(null=True, blank=True, editable=False),
         problem=models.CharField(default="", blank=True, max_length=200),
         created_at=models.DateTimeField(default=timezone.now, editable=False),
@@ -236,13 +242,14 @@ BALANCE_ALERT = migrations.CreateModel(
             "tenants.tenant", models.CASCADE, primary_key=True, related_name="+", serialize=False
         ),
         threshold_nanos=models.PositiveBigIntegerField(
+            "threshold (nano-dollars)",
             default=5_000_000_000,
             null=True,
             blank=True,
             validators=[MaxValueValidator(2**62)],
-            help_text="Told at this balance or below, in nano-dollars; empty: never.",
+            help_text="Notify at or below this balance. Leave blank for no alert.",
         ),
-        is_low=models.BooleanField(default=False),
+        is_low=models.BooleanField("low balance notified", default=False),
     ),
 )
 

@@ -16,14 +16,15 @@ class BalanceAlert(models.Model):
         Tenant, on_delete=models.CASCADE, primary_key=True, related_name="+"
     )
     threshold_nanos = models.PositiveBigIntegerField(
+        "threshold (nano-dollars)",
         null=True,
         blank=True,
         default=DEFAULT_THRESHOLD_NANOS,
         validators=[MaxValueValidator(2**62)],
-        help_text="Told at this balance or below, in nano-dollars; empty: never.",
+        help_text="Notify at or below this balance. Leave blank for no alert.",
     )
     # Told already; it is told again after the balance was above the threshold.
-    is_low = models.BooleanField(default=False)
+    is_low = models.BooleanField("low balance notified", default=False)
 
     objects = ScopedManager["BalanceAlert"]()
 

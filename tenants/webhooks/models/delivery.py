@@ -40,9 +40,9 @@ class Delivery(models.Model):
         default=DeliveryState.PENDING.value,
         choices=[(state.value, state.value) for state in DeliveryState],
     )
-    attempts = models.PositiveIntegerField(default=0, help_text="All that were made.")
+    attempts = models.PositiveIntegerField(default=0, help_text="Attempts in total.")
     # Of the attempts, those since it was made or redelivered by hand: where the back-off stands.
-    tries = models.PositiveIntegerField(default=0)
+    tries = models.PositiveIntegerField("attempts since queued", default=0)
     # While an attempt is being made, when another worker may take it to be lost.
     next_attempt_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
     last_status_code = models.PositiveSmallIntegerField(null=True, blank=True)
@@ -97,7 +97,10 @@ class DeliveryAttempt(models.Model):
     problem = models.CharField(max_length=30, blank=True, default="", choices=_PROBLEMS)
     detail = models.CharField(max_length=300, blank=True, default="")
     response_excerpt = models.CharField(
-        max_length=MAX_EXCERPT_CHARACTERS, blank=True, default="", help_text="The answer's start."
+        max_length=MAX_EXCERPT_CHARACTERS,
+        blank=True,
+        default="",
+        help_text="Start of the response body.",
     )
 
     objects = ScopedManager["DeliveryAttempt"]()

@@ -31,8 +31,10 @@ class EmailNotice(models.Model):
         default=EmailState.PENDING.value,
         choices=[(state.value, state.value) for state in EmailState],
     )
-    tries = models.PositiveIntegerField(default=0)
-    next_try_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
+    tries = models.PositiveIntegerField("attempts", default=0)
+    next_try_at = models.DateTimeField(
+        "next attempt at", null=True, blank=True, default=timezone.now
+    )
     sent_at = models.DateTimeField(null=True, blank=True, editable=False)
     problem = models.CharField(max_length=200, blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -35,9 +35,9 @@ class Endpoint(models.Model):
         models.CharField(max_length=60),
         null=True,
         blank=True,
-        help_text="Empty: all, those to come too.",
+        help_text="Leave blank for all event types, including future ones.",
     )
-    is_enabled = models.BooleanField(default=True)
+    is_enabled = models.BooleanField("enabled", default=True)
     disabled_reason = models.CharField(
         max_length=20,
         blank=True,
@@ -51,7 +51,9 @@ class Endpoint(models.Model):
     check_digest = models.BinaryField(max_length=8)
     previous_salt = models.BinaryField(max_length=signing.SALT_BYTES, null=True)
     previous_check_digest = models.BinaryField(max_length=8, null=True)
-    previous_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
+    previous_expires_at = models.DateTimeField(
+        "old secret valid until", null=True, blank=True, editable=False
+    )
     rotated_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -26,7 +26,9 @@ class Event(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
     type = models.CharField(max_length=60, choices=_TYPES)
-    key = models.CharField(max_length=200, help_text="What makes it one event of its type.")
+    key = models.CharField(
+        max_length=200, help_text="Deduplication key: unique per tenant and type."
+    )
     data = models.JSONField(encoder=DjangoJSONEncoder)
     occurred_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

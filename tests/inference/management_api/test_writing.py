@@ -72,7 +72,7 @@ def test_a_tenant_is_renamed_and_keeps_all_else(as_role: AsRole, acme: House) ->
     assert (answer.status_code, answer.json()["name"]) == (200, "Acme Inc")
     taken = as_role("owner").patch("", {"name": "globex ZEPPELIN"})
     assert taken.status_code == 409
-    assert taken.json()["error"]["message"] == "This name is taken."
+    assert taken.json()["error"]["param"] == "name"
     assert as_role("owner").get().json()["name"] == "Acme Inc"
 
 

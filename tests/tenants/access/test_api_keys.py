@@ -44,7 +44,7 @@ def refused(work: Callable[[], object]) -> dict[str, list[str]]:
         ({"scopes": []}, "scopes", "one or more of the scopes"),
         ({"scopes": ["root"]}, "scopes", "got 'root'"),
         ({"allowed_networks": ["10.0.0.1/8"]}, "allowed_networks", "host bits set"),
-        ({"allowed_networks": ["here"]}, "allowed_networks", "no network such as"),
+        ({"allowed_networks": ["here"]}, "allowed_networks", "CIDR notation"),
         ({"expires_at": timezone.now() - SOON}, "expires_at", "in the future"),
         ({"allowed_models": ["nonesuch"]}, "allowed_models", "no model 'nonesuch'"),
         ({"allowed_models": ["off"]}, "allowed_models", "no model 'off'"),

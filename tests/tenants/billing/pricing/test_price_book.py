@@ -63,7 +63,7 @@ def test_overlapping_periods_are_refused_by_the_book_and_by_the_database() -> No
         "effective_from": now + 2 * HOUR,
         "effective_until": now + 4 * HOUR,
     }
-    with pytest.raises(ValidationError, match="holds in a part of this period already"):
+    with pytest.raises(ValidationError, match="does not overlap"):
         price_book.enter(a_price(**overlapping))
     with pytest.raises(IntegrityError, match="price_periods_disjoint"), transaction.atomic():
         a_price(**overlapping).save()
@@ -129,8 +129,9 @@ def test_an_end_is_said_once() -> None:
 
 
 def test_a_price_names_a_tier_that_there_is() -> None:
-    with pytest.raises(ValidationError, match="There is no tier 'nonesuch'"):
+    with pytest.raises(ValidationError) as refused:
         price_book.enter(a_price(tier="nonesuch"))
+    assert list(refused.value.message_dict) == ["tier"]
 
 
 @pytest.mark.usefixtures("acme")
@@ -192,9 +193,9 @@ def a_correction(begin: datetime.timedelta, end: datetime.timedelta, reason: str
 
 def test_a_correction_is_of_the_past_and_says_why() -> None:
     a_correction(-2 * HOUR, -HOUR, "entered a day late")
-    with pytest.raises(ValidationError, match="of the past"):
+    with pytest.raises(ValidationError, match="in the past"):
         a_correction(-2 * HOUR, HOUR, "entered a day late")
-    with pytest.raises(ValidationError, match="ends after it begins"):
+    with pytest.raises(ValidationError, match="end after it starts"):
         a_correction(-HOUR, -2 * HOUR, "entered a day late")
     with pytest.raises(ValidationError, match="cannot be blank"):
         a_correction(-2 * HOUR, -HOUR, "")
