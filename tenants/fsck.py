@@ -43,7 +43,8 @@ def check_names() -> list[str]:
 
 
 def run_checks() -> Iterator[Finding]:
-    """Everything that is wrong, one check after the other, each in a transaction of its own."""
+    """Yield everything that is wrong, one check after the other, each in a transaction of its
+    own."""
     for name in check_names():
         with _view(name), operator_scope(f"fsck {name}"):
             for problem in _checks[name]():
@@ -52,7 +53,8 @@ def run_checks() -> Iterator[Finding]:
 
 @contextmanager
 def _view(name: str) -> Iterator[None]:
-    """Within a transaction that is open already its view holds."""
+    """Give a check that needs it one snapshot of the database; in a transaction that is open
+    already, that one's view holds."""
     if name not in _need_snapshot or connection.in_atomic_block:
         yield
         return

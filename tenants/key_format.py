@@ -38,15 +38,15 @@ class ParsedApiKey:
 
 
 def generate(public_id: str | None = None) -> str:
-    """A fresh key, or a fresh secret under the public id of a key that is rotated. Whoever calls
-    this must show it once and keep only its digest."""
+    """Return a fresh key, or a fresh secret under the public id of a key that is rotated. Whoever
+    calls this must show it once and keep only its digest."""
     if public_id is None:
         public_id = "".join(secrets.choice(_PUBLIC_ID_ALPHABET) for _ in range(PUBLIC_ID_LENGTH))
     return assemble(public_id, secrets.token_bytes(SECRET_BYTES))
 
 
 def assemble(public_id: str, secret: bytes) -> str:
-    """The key of these parts; `SECRET_BYTES` of secret."""
+    """Return the key of these parts; the secret has `SECRET_BYTES` bytes."""
     body = f"{PREFIX}-{public_id}-{base64.b32encode(secret).decode().lower()}"
     return body + _checksum(body)
 
@@ -62,12 +62,13 @@ def parse(key: str) -> ParsedApiKey:
 
 
 def digest(key: str, pepper: bytes) -> bytes:
-    """What is stored of a key: HMAC-SHA256 of the whole key under the deployment's pepper."""
+    """Return what is stored of a key: HMAC-SHA256 of the whole key under the deployment's
+    pepper."""
     return hmac.new(pepper, key.encode(), hashlib.sha256).digest()
 
 
 def is_genuine(key: str, secret_digest: bytes, pepper: bytes) -> bool:
-    """Whether a key has the stored digest, compared in constant time."""
+    """Return whether a key has the stored digest, compared in constant time."""
     return hmac.compare_digest(digest(key, pepper), secret_digest)
 
 

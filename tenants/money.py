@@ -13,8 +13,8 @@ def whole_cents(nanos: int) -> int:
 
 
 def dollars(nanos: int) -> str:
-    """Return dollars as people read them, exact: whole cents, and more digits only where they say
-    something: `$12.50`, `-$0.000125`."""
+    """Format nano-dollars exactly: whole cents, and more digits only where they are not zero:
+    `$12.50`, `-$0.000125`."""
     whole, fraction = divmod(abs(nanos), NANOS_PER_DOLLAR)
     return _signed(nanos, f"${whole:,}.{_digits(fraction, at_least=2)}")
 
@@ -27,7 +27,7 @@ def decimal_dollars(nanos: int, *, digits: int = 2) -> str:
 
 
 def dollars_and_cents(nanos: int) -> str:
-    """Return dollars to the cent, for an amount that is whole cents: `$1,234.56`."""
+    """Format nano-dollars that are whole cents: `$1,234.56`."""
     whole, cents = divmod(abs(nanos) // NANOS_PER_CENT, 100)
     return _signed(nanos, f"${whole:,}.{cents:02d}")
 

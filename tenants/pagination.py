@@ -45,7 +45,7 @@ class Page(Generic[_Row]):
 def page(
     rows: "QuerySet[Any, _Row]", order: Order, *, limit: int, cursor: str | None = None
 ) -> Page[_Row]:
-    """At most `limit` rows behind the cursor. Raises `BadCursor`."""
+    """Return at most `limit` rows behind the cursor. Raises `BadCursor`."""
     sign = "-" if order.is_descending else ""
     ordered = rows.order_by(*(f"{sign}{field}" for field in order.fields))
     if cursor is not None:

@@ -73,7 +73,8 @@ SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
 
 
 def may_grant(own: frozenset[Permission], role: Role) -> bool:
-    """Whether somebody with these permissions may give or take a role: not one that may more."""
+    """Return whether somebody with these permissions may give or take a role: none with more
+    permissions."""
     return ROLE_PERMISSIONS[role] <= own
 
 
@@ -82,11 +83,11 @@ def roles_with(permission: Permission) -> list[Role]:
 
 
 def scope_for(permission: Permission) -> Scope | None:
-    """The narrowest scope of an API key that has a permission, if any has."""
+    """Return the narrowest scope of an API key that has a permission, if any has."""
     scopes = [scope for scope in Scope if permission in SCOPE_PERMISSIONS[scope]]
     return min(scopes, key=lambda scope: len(SCOPE_PERMISSIONS[scope]), default=None)
 
 
 def permissions_of(scopes: Iterable[Scope]) -> frozenset[Permission]:
-    """What an API key with these scopes may do."""
+    """Return what an API key with these scopes may do."""
     return frozenset().union(*(SCOPE_PERMISSIONS[scope] for scope in scopes))

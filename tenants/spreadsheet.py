@@ -6,8 +6,8 @@ _BEGINS_A_FORMULA = tuple("=+-@\t\r\n")
 
 
 def spreadsheet_cell(value: object) -> object:
-    """Text that begins like a formula is none for a spreadsheet that opens the file; a number that
-    came as text stays one."""
+    """Escape text that begins like a formula, so that it is none for a spreadsheet that opens the
+    file; a number that came as text stays one."""
     if isinstance(value, str) and value.startswith(_BEGINS_A_FORMULA) and not _is_number(value):
         return f"'{value}"
     return value

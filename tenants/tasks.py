@@ -44,7 +44,8 @@ def raise_balance_alerts() -> int:
 
 @shared_task(name="tenants.check_everything", expires=3600)  # type: ignore[untyped-decorator]
 def check_everything() -> int:
-    """What `manage.py fsck` does, into the log; returns how many problems there are."""
+    """Run the checks of `manage.py fsck` and log what they find; return how many problems there
+    are."""
     findings = list(fsck.run_checks())
     for finding in findings:
         log.error("fsck_found_a_problem", check=finding.check, problem=finding.problem)

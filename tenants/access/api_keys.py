@@ -189,7 +189,7 @@ def _check_rotation(key: ApiKey, overlap: timedelta) -> None:
 
 
 def _check_width(key: ApiKey, by: Principal) -> None:
-    """Raises `ValidationError`, naming each field in which the key is wider than whoever makes,
+    """Raise `ValidationError` naming each field in which the key is wider than whoever makes,
     changes or rotates it: with its secret they could do what they may not."""
     if isinstance(by, ApiKey):
         _raise(_wider_than_key(key, by))
@@ -198,7 +198,7 @@ def _check_width(key: ApiKey, by: Principal) -> None:
 
 
 def _inherited(by: Principal) -> dict[str, object]:
-    """The bounds that a new key takes over where its maker names none."""
+    """Return the bounds that a new key takes over where its maker names none."""
     if not isinstance(by, ApiKey):
         return {}
     return {

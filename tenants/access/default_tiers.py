@@ -109,7 +109,7 @@ DEFAULT_TIERS: Final[dict[str, tuple[ServiceClass, dict[str, Any]]]] = {
 
 
 def tier_from_preset(name: str, service_class: ServiceClass, **changes: Any) -> Tier:
-    """An unsaved tier."""
+    """Return an unsaved tier."""
     return Tier(name=name, service_class=service_class, **{**PRESETS[service_class], **changes})
 
 

@@ -19,7 +19,7 @@ _LATEST_MS: Final = 253_402_300_799_000  # the end of the year 9999
 
 
 def collect_key_uses() -> int:
-    """Returns of how many keys the last use is news."""
+    """Copy the last uses of keys from Redis; return for how many keys they are news."""
     reported = _drain(keys.policy_key_uses())
     uses = {key: at for key, text in reported.items() if (at := _moment(text)) is not None}
     if not uses:
@@ -56,7 +56,7 @@ def adopt_new_digests() -> int:
 
 
 def _drain(key: str) -> dict[str, bytes]:
-    """Reads and empties a hash, so that nothing that is reported in between is lost."""
+    """Read and empty a hash in one transaction, so that nothing written in between is lost."""
     with policy_redis().pipeline(transaction=True) as pipeline:
         pipeline.hgetall(key)
         pipeline.delete(key)

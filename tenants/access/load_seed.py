@@ -30,8 +30,8 @@ class LoadSeed:
 
 
 def seed_load(*, tenants: int, keys: int) -> LoadSeed:
-    """Adds what is missing of the first so many: each tenant with a project and a member, the keys
-    dealt out to them in turn."""
+    """Add what is missing of the first `tenants` tenants, each with a project and a member, and of
+    the first `keys` keys, dealt out to them in turn."""
     started = time.monotonic()
     with operator_scope("seed load"):
         ensure_default_tiers()
@@ -45,7 +45,7 @@ def seed_load(*, tenants: int, keys: int) -> LoadSeed:
 
 
 def load_key(number: int) -> str:
-    """The key of a number, from 0 on."""
+    """Return the key with a number, from 0 on."""
     name = f"load key {number}".encode()
     secret = hmac.new(settings.PENSTOCK_API_KEY_PEPPER, name, hashlib.sha256).digest()
     return key_format.assemble(_public_id(number), secret[: key_format.SECRET_BYTES])

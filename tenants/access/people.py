@@ -29,7 +29,8 @@ class TenantRole:
 
 
 def tenants_of(user: User, *, limit: int, cursor: str | None = None) -> Page[TenantRole]:
-    """Needs no scope. Closed tenants are left out of their page. Raises `BadCursor`."""
+    """Return a page of the user's tenants without the closed ones, so that a page may be short.
+    Needs no scope. Raises `BadCursor`."""
     with user_scope(user.id):
         memberships = page(Membership.objects.all(), _ORDER, limit=limit, cursor=cursor)
     roles = []
@@ -43,7 +44,8 @@ def tenants_of(user: User, *, limit: int, cursor: str | None = None) -> Page[Ten
 
 
 def membership_of(user: User, tenant_id: uuid.UUID) -> Membership | None:
-    """Needs no scope: a user's own memberships can be seen before a tenant is chosen."""
+    """Return the user's membership of the tenant, None without one. Needs no scope: a user's own
+    memberships can be read before a tenant is chosen."""
     with user_scope(user.id):
         return Membership.objects.filter(tenant_id=tenant_id).first()
 
@@ -51,8 +53,9 @@ def membership_of(user: User, tenant_id: uuid.UUID) -> Membership | None:
 def invite(
     tenant_id: uuid.UUID, *, email: str, role: Role, by: frozenset[Permission]
 ) -> Membership:
-    """Adds whoever has that email address, or a new user who has no password yet. Raises
-    `ValidationError`, `NotPermitted`, and `Conflict` for somebody who is there already."""
+    """Add whoever has that email address, or a new user without a password, to the tenant. Raises
+    `ValidationError` for a bad address, `NotPermitted` for a role that `by` may not grant, and
+    `Conflict` for somebody who is a member already."""
     validate_email(email)
     _check_grant(role, by)
     address = email.strip().lower()
@@ -66,7 +69,8 @@ def invite(
 
 
 def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]) -> Membership:
-    """Raises `NotPermitted`, and `Conflict` where the tenant would be left without an owner."""
+    """Change a member's role. Raises `NotPermitted`, and `Conflict` if the tenant would be left
+    without an owner."""
     _check_grant(role, by)
     membership = _locked(membership, by)
     if role is not Role.OWNER:
@@ -79,7 +83,7 @@ def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]
 def set_alerts(
     membership: Membership, gets_alerts: bool, *, by: frozenset[Permission]
 ) -> Membership:
-    """Whether they get e-mails of what their role is told of. Raises `NotPermitted`."""
+    """Set whether the member gets the alerts of their role by e-mail. Raises `NotPermitted`."""
     membership = _locked(membership, by)
     membership.gets_alerts = gets_alerts
     membership.save(update_fields=["gets_alerts"])
@@ -87,14 +91,15 @@ def set_alerts(
 
 
 def remove(membership: Membership, *, by: frozenset[Permission]) -> None:
-    """Raises as `change_role` does. The user remains, with their other tenants."""
+    """Remove a member; the user remains, with their other tenants. Raises as `change_role` does."""
     membership = _locked(membership, by)
     _check_owner_remains(membership)
     membership.delete()
 
 
 def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
-    """As it is now, and nobody else's to change until the transaction ends."""
+    """Lock the tenant's owners and the membership until the transaction ends, and return it as it
+    is now. Raises `NotPermitted` if `by` may not change it."""
     # All owners, in one order: of two who leave at once the second finds itself alone.
     list(Membership.objects.select_for_update().filter(role=Role.OWNER).order_by("id"))
     membership = (

@@ -11,7 +11,7 @@ from tenants.policy.rows import unavailable_models
 
 
 def add_project(tenant: Tenant, **fields: str) -> Project:
-    """Raises as `change_project` does."""
+    """Create a project. Raises as `change_project` does."""
     project = Project(tenant=tenant)
     change_project(project, **fields)
     return project
@@ -47,8 +47,9 @@ def change_project(project: Project, **fields: str) -> None:
 def check_smaller_model(
     tenant_id: uuid.UUID, *, on_saturation: str, smaller_model: str, is_new_choice: bool
 ) -> None:
-    """Raises `ValidationError` that names the field. A model that the tenant could see when it was
-    chosen stays: where it may no longer be called, the gateway refuses and says so."""
+    """Check the project's choice of a smaller model; raises `ValidationError` that names the field.
+    A model that the tenant could see when it was chosen stays: where it may no longer be called,
+    the gateway refuses and says so."""
     is_used = on_saturation == OnSaturation.SMALLER_MODEL
     if is_used and not smaller_model:
         raise ValidationError({"smaller_model": "Say which model answers instead."})

@@ -23,8 +23,8 @@ def add_quota(
     api_key_id: uuid.UUID | None = None,
     alert_percents: Sequence[int] | None = None,
 ) -> Quota:
-    """Raises `ValidationError`, `NotPermitted` for the whole tenant, and `Conflict` where there is
-    one of that limit."""
+    """Create a quota of the tenant, or of one of its projects or keys. Raises `ValidationError`,
+    `NotPermitted` for one of the whole tenant, and `Conflict` if there is one for that limit."""
     if project_id is None and api_key_id is None:
         raise _operators_only()
     if project_id is not None and not Project.objects.filter(id=project_id).exists():
@@ -59,7 +59,7 @@ def change_quota(
     is_hard: bool | None = None,
     alert_percents: Sequence[int] | None = None,
 ) -> Quota:
-    """What is None stays. Raises as `add_quota` does."""
+    """Change the quota's fields that are not None. Raises as `add_quota` does."""
     _check_changeable(quota)
     if value is not None:
         quota.value = value
@@ -73,7 +73,7 @@ def change_quota(
 
 
 def remove_quota(quota: Quota) -> None:
-    """With its alerts. Raises `NotPermitted`."""
+    """Delete the quota and its alerts. Raises `NotPermitted`."""
     _check_changeable(quota)
     # Alerts are not a tenant's to delete, but where their quota goes they go with it.
     with operator_scope("removal of a quota"):

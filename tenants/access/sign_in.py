@@ -17,7 +17,7 @@ RETRY_SECONDS: Final = 60
 
 
 def is_guessing(request: HttpRequest, email: str) -> bool:
-    """Counts an attempt to sign in; True once there were too many within a minute."""
+    """Count an attempt to sign in; return True once there were too many within a minute."""
     account = email.strip().lower()
     # Both are counted, whatever the first says.
     counts = [
@@ -40,13 +40,13 @@ def is_guessing(request: HttpRequest, email: str) -> bool:
 
 
 def sign_in(request: HttpRequest, email: str, password: str) -> User | None:
-    """The user whose password it is, if they may sign in."""
+    """Return the user whose password it is, None for a wrong one or a user who may not sign in."""
     user = authenticate(request, username=email, password=password)
     return user if isinstance(user, User) else None
 
 
 def is_guessing_keys(request: HttpRequest) -> bool:
-    """Whether an address has presented too many wrong API keys within a minute."""
+    """Return whether an address has presented too many wrong API keys within a minute."""
     return _wrong_keys(request, increment=False)
 
 
@@ -67,5 +67,5 @@ def _wrong_keys(request: HttpRequest, *, increment: bool) -> bool:
 
 
 def _address(request: HttpRequest) -> str:
-    """The client's; all clients of a Unix socket are one."""
+    """Return the client's address; all clients of a Unix socket count as one."""
     return str(request.META.get("REMOTE_ADDR") or "")

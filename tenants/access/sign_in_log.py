@@ -26,7 +26,7 @@ def _signed_out(*, request: HttpRequest | None, user: User | None, **_: Any) -> 
 
 
 def _failed(*, request: HttpRequest | None = None, credentials: dict[str, Any], **_: Any) -> None:
-    """Of a known account only: what else people type may be a password."""
+    """Record a failed sign-in of a known account only: what else people type may be a password."""
     email = str(credentials.get("username") or credentials.get("email") or "").strip().lower()
     user = User.objects.filter(email=email).first()
     if user is not None:

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 def raise_balance_alerts(now: datetime | None = None) -> int:
-    """Returns how many tenants were told."""
+    """Publish an event for each tenant whose balance fell to its threshold; return for how many."""
     now = now or datetime.now(UTC)
     raised = 0
     with operator_scope("balance alerts"):
@@ -45,13 +45,15 @@ def raise_balance_alerts(now: datetime | None = None) -> int:
 
 
 def threshold_of(tenant: Tenant) -> BalanceAlert:
-    """As it is set, or would be at first. Within the tenant's scope."""
+    """Return the tenant's alert as it is set, or unsaved with the default threshold. Runs in the
+    tenant's scope."""
     found = BalanceAlert.objects.filter(tenant=tenant).first()
     return found or BalanceAlert(tenant=tenant)
 
 
 def set_threshold(tenant: Tenant, nanos: int | None) -> BalanceAlert:
-    """None: never. Raises `ValidationError`."""
+    """Set the balance, in nano-dollars, at which the tenant is told; None for never. Raises
+    `ValidationError`."""
     alert = threshold_of(tenant)
     alert.threshold_nanos = nanos
     alert.full_clean(validate_unique=False)
@@ -61,7 +63,7 @@ def set_threshold(tenant: Tenant, nanos: int | None) -> BalanceAlert:
 
 
 def _credit_of_prepaid() -> dict[uuid.UUID, int]:
-    """What each has left, in nano-dollars."""
+    """Return what each prepaid tenant has left, in nano-dollars."""
     prepaid = Tenant.objects.filter(billing_mode=BillingMode.PREPAID, closed_at=None)
     credit = dict.fromkeys(prepaid.order_by().values_list("id", flat=True), 0)
     held = LedgerAccount.objects.filter(

@@ -25,7 +25,7 @@ _OF_A_MONTH: Final = (LimitName.TOKENS_PER_MONTH, LimitName.SPEND_PER_MONTH)
 
 
 def raise_quota_alerts(now: datetime | None = None) -> int:
-    """Returns how many alerts are new."""
+    """Record each threshold of a quota that was newly reached, and publish it; return how many."""
     now = (now or datetime.now(UTC)).astimezone(UTC)
     raised = 0
     with operator_scope("quota alerts"):
@@ -100,7 +100,8 @@ def _publish_alert(alert: QuotaAlert, now: datetime) -> None:
 
 
 def _used(quotas: Sequence[Quota], now: datetime) -> list[int]:
-    """In one round trip; in nano-dollars where the quota is of spend."""
+    """Return how much of each quota is used, read in one round trip; in nano-dollars for quotas of
+    spend."""
     day = int(now.timestamp()) // 86_400
     month = now.year * 100 + now.month
     with policy_redis().pipeline(transaction=False) as pipeline:
@@ -117,7 +118,7 @@ def _used(quotas: Sequence[Quota], now: datetime) -> list[int]:
 
 
 def _owner(quota: Quota) -> str:
-    """As admission names those it counts for."""
+    """Return whom the quota counts for, in the words of admission's counters."""
     if quota.api_key_id is not None:
         return f"key:{quota.api_key_id}"
     return "tenant" if quota.project_id is None else f"project:{quota.project_id}"

@@ -43,7 +43,8 @@ class ChainedEvent:
 
     @classmethod
     def from_export(cls, line: Mapping[str, Any]) -> "ChainedEvent":
-        """From an object of `manage.py export_audit --format jsonl`; CSV columns do as well."""
+        """Build an event from an object of `manage.py export_audit --format jsonl`; a row of the
+        CSV has the same names and works as well."""
         erased = line["salt"] in (None, "")
         return cls(
             chain=line["chain"],
@@ -81,7 +82,7 @@ class ChainCheck:
     last: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def problems(self, event: ChainedEvent) -> Iterator[str]:
-        """A sentence for each thing that is wrong with the next event."""
+        """Yield a sentence for each thing that is wrong with the next event."""
         where = f"event {event.sequence} of chain {event.chain}"
         before = self.last.get(event.chain, (0, FIRST_HASH) if self.from_start else None)
         self.last[event.chain] = (event.sequence, event.hash)
@@ -96,7 +97,7 @@ class ChainCheck:
 
 
 def broken(lines: Iterable[Mapping[str, Any]], *, from_start: bool = True) -> Iterator[str]:
-    """What is wrong with an exported log, its lines in the order they were written."""
+    """Yield what is wrong with an exported log, given its lines in the order they were written."""
     check = ChainCheck(from_start=from_start)
     for line in lines:
         yield from check.problems(ChainedEvent.from_export(line))
@@ -125,6 +126,6 @@ def personal_digest(event: ChainedEvent) -> bytes:
 
 
 def encode(*parts: str) -> bytes:
-    """Texts as bytes, such that no two lists look the same."""
+    """Encode texts such that no two lists give the same bytes."""
     encoded = (part.encode() for part in parts)
     return b"".join(b"%d:%s" % (len(part), part) for part in encoded)

@@ -54,14 +54,15 @@ def seal_now() -> None:
 
 
 def in_order(events: QuerySet[AuditEvent]) -> Iterator[AuditEvent]:
-    """Chain by chain, each in its order, with what is left of the personal details."""
+    """Yield the events chain by chain in order of sequence, with what is left of the personal
+    details."""
     ordered = events.select_related("personal").order_by("tenant_id", "sequence")
     return ordered.iterator(chunk_size=_PAGE)
 
 
 def events_since(events: QuerySet[AuditEvent], moment: datetime) -> QuerySet[AuditEvent]:
-    """Each chain from its first event at or after a moment. Events are chained in the order of
-    commits, so one that is older may follow, and belongs to what can be checked."""
+    """Select each chain from its first event at or after a moment. Events are chained in the order
+    of commits, so one that is older may follow, and belongs to what can be checked."""
     newest_so_far = models.Window(models.Max("at"), partition_by="tenant_id", order_by="sequence")
     return events.annotate(newest_so_far=newest_so_far).filter(newest_so_far__gte=moment)
 
@@ -88,7 +89,7 @@ def chained(event: AuditEvent) -> ChainedEvent:
 
 
 def exported_events(events: QuerySet[AuditEvent]) -> Iterator[dict[str, Any]]:
-    """Events with all that is needed to check them elsewhere: see `audit_chain`."""
+    """Yield events with all that is needed to check them elsewhere: see `audit_chain`."""
     for event in in_order(events):
         personal = getattr(event, "personal", None)
         yield {
@@ -116,7 +117,7 @@ def written_time(event: AuditEvent) -> str:
 
 
 def broken_chains() -> Iterator[str]:
-    """What is wrong with the log: an event changed, missing, or cut off at the end. For fsck,
+    """Yield what is wrong with the log: an event changed, missing, or cut off at the end. For fsck,
     inside an operator's scope."""
     check = ChainCheck()
     for event in in_order(AuditEvent.objects.all()):

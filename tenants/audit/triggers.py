@@ -50,7 +50,7 @@ class Audit(Operation):
         return f"Audit {self.model_name}"
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """The state of the models is not about triggers."""
+        """Leave the state as it is: the models know nothing of triggers."""
 
     def database_forwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
@@ -98,7 +98,8 @@ class Audit(Operation):
 
 
 def must_be_audited(model: type[models.Model]) -> bool:
-    """Whatever belongs to a tenant or makes policy, unless its `is_audited` says otherwise."""
+    """Return whether a model belongs to a tenant or makes policy, unless its `is_audited` says
+    otherwise."""
     by_nature = has_tenant(model) or issubclass(model, AffectsPolicy)
     return bool(getattr(model, "is_audited", by_nature))
 
@@ -108,7 +109,7 @@ def audited_models() -> list[type[models.Model]]:
 
 
 def tables_without_audit(database: str) -> list[str]:
-    """Tables whose changes leave no trace and must."""
+    """Return the tables that must be audited and lack the trigger."""
     tables = [model._meta.db_table for model in audited_models()]
     with connections[database].cursor() as cursor:
         cursor.execute(
@@ -127,7 +128,7 @@ def tables_without_audit(database: str) -> list[str]:
 
 
 def check_audit(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Runs as `row_security.check_walls` does."""
+    """Report tables without the audit trigger; runs when `row_security.check_walls` does."""
     return [
         Error(
             f"Changes of the table {table} are not audited.",

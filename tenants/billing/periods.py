@@ -8,7 +8,7 @@ class BadPeriod(ValueError):
 
 
 def parse_month(text: str) -> date:
-    """`2026-10` as the first day of that month. Raises `BadPeriod`."""
+    """Parse a month such as `2026-10` to its first day. Raises `BadPeriod`."""
     try:
         parsed = datetime.strptime(text.strip(), "%Y-%m").replace(tzinfo=UTC)
     except ValueError:
@@ -39,7 +39,7 @@ def start_of(period: date) -> datetime:
 
 
 def end_of(period: date) -> datetime:
-    """The first moment that is no longer in it."""
+    """Return the first moment after the month."""
     return start_of(next_month(period))
 
 

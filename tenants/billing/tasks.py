@@ -29,7 +29,7 @@ def release_stale_holds() -> int:
     name="billing.run_month_end", expires=3600, soft_time_limit=3300, time_limit=3600
 )
 def run_month_end(now: datetime | None = None) -> int:
-    """Returns how many invoices were issued."""
+    """Draft and issue what is due; return how many invoices were issued."""
     return month_end.run_month_end(now).issued
 
 

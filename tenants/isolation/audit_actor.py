@@ -120,7 +120,8 @@ def _acting_as(actor: Actor) -> Iterator[None]:
 
 
 def _set_in_postgres() -> None:
-    """Inside a transaction only; a scope that is opened later sets it with its own settings."""
+    """Tell PostgreSQL the actor if a transaction is open; a scope that is opened later does so with
+    its own settings."""
     if not connection.in_atomic_block or _is_broken():
         return
     with connection.cursor() as cursor:
@@ -132,7 +133,7 @@ def current_setting() -> str:
 
 
 def _is_broken() -> bool:
-    """After an error in a statement the transaction takes none but its end."""
+    """Return whether a statement failed in this transaction, which then takes none but its end."""
     status = connection.connection.info.transaction_status
     return connection.needs_rollback or status == TransactionStatus.INERROR
 

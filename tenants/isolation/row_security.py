@@ -32,7 +32,7 @@ class _SqlOnModel(Operation):
         self.model_name = model_name
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """The state of the models is not about rights."""
+        """Leave the state as it is: the models know nothing of rights."""
 
     def database_forwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
@@ -154,7 +154,7 @@ class GiveRolesTheirRights(Operation):
     _rights = "SELECT, INSERT, UPDATE, DELETE"
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """The state of the models is not about rights."""
+        """Leave the state as it is: the models know nothing of rights."""
 
     def database_forwards(
         self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
@@ -177,13 +177,15 @@ class GiveRolesTheirRights(Operation):
 
 
 def has_tenant(model: type[models.Model]) -> bool:
-    """Whether a model's rows belong to a tenant: it is one, or has a column that names one."""
+    """Return whether a model's rows belong to a tenant: it is one, or has a column that names
+    one."""
     names = {field.column for field in model._meta.concrete_fields}
     return "tenant_id" in names or model._meta.label == "tenants.Tenant"
 
 
 def tables_without_wall(database: str) -> list[str]:
-    """Tables with a tenant, partitions too, whose row security is not on, forced and written."""
+    """Return the tables with a tenant, partitions too, whose row-level security is not on, forced
+    and with its policies."""
     models_with_tenant = filter(has_tenant, apps.get_models(include_auto_created=True))
     tables = [model._meta.db_table for model in models_with_tenant]
     with connections[database].cursor() as cursor:
@@ -209,7 +211,7 @@ def tables_without_wall(database: str) -> list[str]:
 
 
 def check_managers(**_: Any) -> list[CheckMessage]:
-    """Every model with a tenant is found through a manager that asks for one."""
+    """Report models with a tenant whose manager does not ask for a scope."""
     return [
         Error(
             f"{model._meta.label} has a tenant and a manager that asks for none.",
@@ -223,8 +225,9 @@ def check_managers(**_: Any) -> list[CheckMessage]:
 
 
 def check_walls(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Runs with `check --database` and before `migrate`, as Django's database checks do. While
-    migrations are yet to be applied it says nothing: they may be what builds the wall."""
+    """Report tables without row-level security. Runs with `check --database` and before `migrate`,
+    as Django's database checks do. While migrations are yet to be applied it says nothing: they may
+    be what builds the wall."""
     return [
         Error(
             f"The table {table} has a tenant and no row-level security.",
@@ -238,7 +241,7 @@ def check_walls(*, databases: Sequence[str] | None = None, **_: Any) -> list[Che
 
 
 def wall_problems() -> Iterable[str]:
-    """For fsck: a table that somebody made or changed by hand."""
+    """Report, for fsck, tables of tenants without row-level security, made or changed by hand."""
     for table in tables_without_wall("default"):
         yield f"The table {table} has a tenant and no row-level security."
 

@@ -49,7 +49,7 @@ class Scope:
 
     @property
     def actor(self) -> Actor | None:
-        """Whose changes they are where no `audit_actor` is set; None leaves it to the outer
+        """Return whose changes they are where no `audit_actor` is set; None leaves it to the outer
         scope."""
         if self.reason is not None:
             return actor_for(self.reason)
@@ -67,21 +67,23 @@ def current_scope() -> Scope | None:
 
 @contextmanager
 def tenant_scope(tenant_id: uuid.UUID) -> Iterator[None]:
-    """A transaction that sees and changes the records of one tenant."""
+    """Open a transaction that sees and changes the records of one tenant."""
     with _opened(Scope(tenant_id=tenant_id)):
         yield
 
 
 @contextmanager
 def user_scope(user_id: uuid.UUID) -> Iterator[None]:
-    """A transaction that sees a user's own memberships: sign-in, before a tenant is known."""
+    """Open a transaction that sees a user's own memberships: for sign-in, before a tenant is
+    known."""
     with _opened(Scope(user_id=user_id)):
         yield
 
 
 @contextmanager
 def operator_scope(reason: str) -> Iterator[None]:
-    """A transaction across the walls, for the operators' pages, commands and named jobs."""
+    """Open a transaction that sees all tenants, for the operators' pages, commands and named
+    jobs."""
     with _opened(Scope(reason=reason)):
         yield
 
@@ -132,7 +134,7 @@ def _opened(scope: Scope) -> Iterator[None]:
 
 
 def _set_in_postgres(scope: Scope | None) -> None:
-    """In one round trip, for the rest of the transaction or until it is set anew."""
+    """Set role and scope in one round trip, until they are set anew or the transaction ends."""
     scope = scope or Scope()
     with connection.cursor() as cursor:
         cursor.execute(

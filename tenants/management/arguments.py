@@ -15,7 +15,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def duration(text: str) -> timedelta:
-    """`90s`, `15m`, `24h` or `30d`."""
+    """Parse a duration such as `90s`, `15m`, `24h` or `30d`. Raises `ArgumentTypeError`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ArgumentTypeError(f"expected a duration such as 90s, 15m, 24h or 30d, got {text!r}")
@@ -23,7 +23,8 @@ def duration(text: str) -> timedelta:
 
 
 def moment(text: str) -> datetime:
-    """A duration from now, or a date (UTC) with or without a time."""
+    """Parse a duration from now, or a date (UTC) with or without a time. Raises
+    `ArgumentTypeError`."""
     if _DURATION.fullmatch(text.strip()):
         return timezone.now() + duration(text)
     try:
@@ -38,7 +39,7 @@ def moment(text: str) -> datetime:
 
 
 def day(text: str) -> date:
-    """`2026-11-30`."""
+    """Parse a day such as `2026-11-30`. Raises `ArgumentTypeError`."""
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
@@ -46,7 +47,7 @@ def day(text: str) -> date:
 
 
 def dollar_amount(text: str) -> Decimal:
-    """Exact to the nano-dollar."""
+    """Parse an amount in dollars, exact to the nano-dollar. Raises `ArgumentTypeError`."""
     try:
         amount = Decimal(text.strip().removeprefix("$"))
     except InvalidOperation:
@@ -57,13 +58,13 @@ def dollar_amount(text: str) -> Decimal:
 
 
 def _digits(amount: Decimal) -> int:
-    """After the point."""
+    """Return the number of digits after the point."""
     exponent = amount.normalize().as_tuple().exponent
     return -exponent if isinstance(exponent, int) else 0
 
 
 def one_sentence(error: ValidationError) -> str:
-    """What is wrong with which field."""
+    """Return what is wrong with which field, in one line."""
     if not hasattr(error, "error_dict"):
         return " ".join(error.messages)
     parts = []

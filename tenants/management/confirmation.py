@@ -11,7 +11,7 @@ def add_yes(parser: CommandParser) -> None:
 
 
 def confirm(options: dict[str, Any], name: str, what: str) -> None:
-    """Raises `CommandError` unless there is `--yes`, or the name is typed."""
+    """Raise `CommandError` unless there is `--yes`, or the name is typed."""
     if options["yes"]:
         return
     if not sys.stdin.isatty():

@@ -10,7 +10,7 @@ from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 
 def tenant_named(text: str) -> Tenant:
-    """By id or by name, in any case."""
+    """Return the tenant with this id, or this name in any case. Raises `CommandError`."""
     query = Q(id=_uuid(text)) if _uuid(text) else Q(name__iexact=text.strip())
     tenant = Tenant.objects.filter(query).first()
     if tenant is None:
@@ -19,7 +19,8 @@ def tenant_named(text: str) -> Tenant:
 
 
 def project_named(tenant: Tenant, name: str | None) -> Project:
-    """The tenant's project of that name; without a name its only one."""
+    """Return the tenant's project of that name; without a name its only one. Raises
+    `CommandError`."""
     projects = list(tenant.projects.all())
     if name is None and len(projects) == 1:
         return projects[0]
@@ -41,7 +42,8 @@ def tier_named(name: str) -> Tier:
 
 
 def api_key_named(text: str) -> ApiKey:
-    """By id, by public id, or by the whole key, as somebody finds it in a leak."""
+    """Return the key with this id or public id; a whole key is taken too, as somebody finds it in a
+    leak. Raises `CommandError`."""
     public_id = text.removeprefix(f"{key_format.PREFIX}-").split("-")[0]
     query = Q(id=_uuid(text)) if _uuid(text) else Q(public_id=public_id)
     key = ApiKey.objects.filter(query).first()
@@ -60,7 +62,8 @@ def user_named(email: str) -> User:
 def place_named(
     tenant: Tenant, project: str | None, api_key: str | None
 ) -> dict[str, Project | ApiKey | None]:
-    """Where a quota of the tenant counts: at a project, a key, or the whole of it."""
+    """Return where a quota of the tenant counts: at a project, a key, or the whole of it. Raises
+    `CommandError`."""
     key = None if api_key is None else api_key_named(api_key)
     if key is not None and key.tenant_id != tenant.id:
         raise CommandError(f"{tenant.name} has no API key with this id.")

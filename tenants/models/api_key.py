@@ -24,7 +24,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
     def find(self, key: str) -> "ApiKey | None":
-        """The record of a key, revoked or not, if the key is genuine."""
+        """Return the record of a key, revoked or not, if the key is genuine."""
         try:
             public_id = key_format.parse(key).public_id
         except key_format.MalformedApiKey:
@@ -35,7 +35,7 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
         return record
 
     def with_tenant(self, public_id: str) -> "ApiKey | None":
-        """For a check of the key: with all that the policies of key and tenant ask for."""
+        """Return the key with all that the policies of key and tenant read, or None."""
         found = self.select_related("project", "tenant__tier").filter(public_id=public_id)
         return found.prefetch_related("quotas", "project__quotas", "tenant__quotas").first()
 
@@ -48,7 +48,8 @@ def default_scopes() -> list[str]:
 
 
 def parse_network(text: str) -> Network:
-    """Raises `ValidationError` unless the text is an address or a CIDR block without host bits."""
+    """Parse an address or a CIDR block. Raises `ValidationError` for anything else, and for a block
+    with host bits set."""
     try:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
@@ -147,7 +148,7 @@ class ApiKey(AffectsPolicy):
 
     @property
     def masked(self) -> str:
-        """Enough to recognise the key by: `pk-<public id>-…<last four>`."""
+        """Return enough to recognise the key by: `pk-<public id>-…<last four>`."""
         return f"{key_format.PREFIX}-{self.public_id}-…{self.last_four}"
 
     @property
@@ -168,8 +169,7 @@ class ApiKey(AffectsPolicy):
         super().save(*args, **kwargs)
 
     def set_key(self, key: str) -> str:
-        """Become the record of a key: keep what may be stored of it. Return the key. Raises
-        `MalformedApiKey`."""
+        """Make this the record of a key: store what may be stored of it, and return it."""
         parsed = key_format.parse(key)
         self.public_id = parsed.public_id
         self.last_four = parsed.last_four
@@ -178,12 +178,12 @@ class ApiKey(AffectsPolicy):
 
     @staticmethod
     def possible_digests(key: str) -> list[bytes]:
-        """What the record of this key holds, under any pepper in use."""
+        """Return the digests that the record of this key may hold, one for each pepper in use."""
         return [key_format.digest(key, pepper) for pepper in _peppers()]
 
     def is_genuine(self, key: str) -> bool:
-        """Whether it is this key, under any pepper in use; the secret before the last rotation
-        while that works."""
+        """Return whether it is this key, under any pepper in use, or has the secret before the last
+        rotation while that works."""
         now = timezone.now()
         return any(
             key_format.is_genuine(key, digest, pepper)

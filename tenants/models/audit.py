@@ -73,7 +73,7 @@ class AuditEvent(models.Model):
 
     @property
     def changed_fields(self) -> dict[str, Any]:
-        """What changed, with the personal part where that was not erased."""
+        """Return what changed, with the personal part where that was not erased."""
         fields: dict[str, Any] = json.loads(self.changes)
         personal = getattr(self, "personal", None)
         return fields | (json.loads(personal.changes) if personal is not None else {})

@@ -47,8 +47,8 @@ class PolicyImpact(NamedTuple):
 
 class PolicyChangeQuerySet(models.QuerySet["PolicyChange"]):
     def after(self, written: str | None) -> "list[PolicyChange] | None":
-        """The committed changes after a version of the snapshot, in their order; None where that
-        is no version that this database remembers."""
+        """Return the committed changes after a version of the snapshot, in their order; None where
+        that is no version that this database remembers."""
         number = (written or "").partition("-")[0]
         if not (number.isascii() and number.isdigit() and len(number) < 19):
             return None
@@ -119,8 +119,8 @@ class PolicyQuerySet(models.QuerySet[_Row]):
         return created
 
     def _locked(self) -> "tuple[list[_Row], PolicyQuerySet[_Row]]":
-        """The rows as they are now, and a query for just them: one that comes to match a moment
-        later is not changed without a note."""
+        """Lock and return the rows as they are now, with a query for just them: one that comes to
+        match a moment later is not changed without a note."""
         plain: PolicyQuerySet[_Row] = PolicyQuerySet(self.model, using=self.db)
         wanted = self.order_by().values("pk")
         rows = list(plain.filter(pk__in=wanted).select_for_update().order_by("pk"))

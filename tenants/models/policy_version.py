@@ -23,15 +23,16 @@ class PolicyVersion(models.Model):
 
     @classmethod
     def current(cls) -> "PolicyVersion":
-        """What was committed last; version 0 where nothing ever was."""
+        """Return what was committed last; version 0 where nothing ever was."""
         return cls.objects.first() or PolicyVersion()
 
     @classmethod
     def locked(cls) -> "PolicyVersion":
-        """The same, and until the transaction ends no change of the policy can commit."""
+        """Lock and return the current version: until the transaction ends no change of the policy
+        can commit."""
         return cls.objects.select_for_update().first() or PolicyVersion()
 
 
 def version_text(version: int, mark: uuid.UUID) -> str:
-    """As the snapshot in Redis names its version."""
+    """Return the version's name in the snapshot in Redis."""
     return f"{version}-{mark.hex[:8]}"

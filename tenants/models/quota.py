@@ -116,7 +116,7 @@ class Quota(AffectsPolicy):
 
     @property
     def scope(self) -> str:
-        """At which place it counts: `tenant`, `project` or `key`."""
+        """Return at which place it counts: `tenant`, `project` or `key`."""
         if self.api_key_id is not None:
             return "key"
         return "tenant" if self.project_id is None else "project"

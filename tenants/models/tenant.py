@@ -81,7 +81,8 @@ class Tenant(AffectsPolicy):
         self._set(Verb.MOVED, tier=tier)
 
     def set_billing_mode(self, mode: BillingMode) -> None:
-        """Have it pay beforehand or afterwards, for requests from now on."""
+        """Set whether it pays beforehand or afterwards, for requests from now on. Raises
+        `ValidationError` for a closed tenant."""
         self._set(Verb.CHANGED, billing_mode=mode)
 
     def _set(self, verb: Verb, **values: Any) -> None:
@@ -96,7 +97,8 @@ class Tenant(AffectsPolicy):
         return PolicyImpact(PolicyPart.TENANTS, str(self.id))
 
     def rename(self, name: str) -> None:
-        """Raises `ValidationError`, and `Conflict` where another tenant has the name."""
+        """Change the name. Raises `ValidationError`, and `Conflict` if another tenant has the
+        name."""
         self.name = name.strip()
         others = {field.name for field in self._meta.fields} - {"name"}
         self.clean_fields(exclude=others)
@@ -168,7 +170,8 @@ class Project(AffectsPolicy):
 
     @property
     def full_name(self) -> str:
-        """With its tenant's: most tenants' only project is called `default`."""
+        """Return the tenant's name and the project's: most tenants' only project is called
+        `default`."""
         return f"{self.tenant.name}: {self.name}"
 
 

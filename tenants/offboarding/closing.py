@@ -88,7 +88,8 @@ def _pseudonym(before: str, after: str = "") -> Concat:
 
 
 def _forget_names(tenant: Tenant, user_ids: list[str]) -> None:
-    """In what remembers them: the audit log's personal details, and the admin's own history."""
+    """Erase names from what remembers them: the audit log's personal details, and the admin's own
+    history."""
     seal_now()
     PersonalDetail.objects.filter(
         Q(tenant=tenant)

@@ -21,7 +21,8 @@ def register_export(kind: str, source: Source) -> None:
 
 
 def tenant_records(tenant: Tenant) -> Iterator[Record]:
-    """One record after the other, each with its `kind`; within an operator's or its own scope."""
+    """Yield one record after the other, each with its `kind`; within an operator's or its own
+    scope."""
     yield exported_record("tenant", tenant)
     rows: list[tuple[str, Iterable[models.Model]]] = [
         ("project", Project.objects.filter(tenant=tenant)),
@@ -44,7 +45,7 @@ def tenant_records(tenant: Tenant) -> Iterator[Record]:
 
 
 def exported_record(kind: str, row: models.Model) -> Record:
-    """The columns of a record, but for digests."""
+    """Return the columns of a record, but for digests."""
     fields = (field for field in row._meta.concrete_fields if not _is_binary(field))
     return {"kind": kind, **{field.attname: getattr(row, field.attname) for field in fields}}
 

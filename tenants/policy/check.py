@@ -20,8 +20,8 @@ _Decode = Callable[[bytes], msgspec.Struct]
 
 
 def policy_problems() -> Iterator[str]:
-    """A sentence for each row that differs. Looks at all rows first while changes go on, then once
-    more at those that seemed to differ, while nothing can commit."""
+    """Report each row that differs from the snapshot. Looks at all rows first while changes go on,
+    then once more at those that seemed to differ, while nothing can commit."""
     suspects = set(_api_key_differences(None)), set(_tenant_differences(None))
     version = str(PolicyVersion.locked())
     written = _written_in_time(version)
@@ -43,7 +43,7 @@ def policy_problems() -> Iterator[str]:
 
 
 def version_problems() -> Iterator[str]:
-    """Whether the version row and the notes of changes belong together."""
+    """Report a version row that is not that of the newest change."""
     version = PolicyVersion.locked()
     newest = PolicyChange.objects.filter(version__isnull=False).order_by("-version").first()
     if newest is not None and str(version) != str(newest):
@@ -54,7 +54,7 @@ def version_problems() -> Iterator[str]:
 
 
 def _written_in_time(version: str) -> str | None:
-    """A change that committed just now may be on its way to Redis."""
+    """Return the version in Redis, after waiting a moment for a change that committed just now."""
     deadline = time.monotonic() + _LAG_SECONDS
     while (written := written_version()) != version and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
@@ -80,7 +80,7 @@ def _model_differences() -> dict[str, str]:
 def _differences(
     key: str, rows: Iterable[tuple[str, bytes]], decode: _Decode, *, only: set[str] | None
 ) -> dict[str, str]:
-    """What is wrong with a row, by its field of the hash."""
+    """Return what is wrong with a row, by its field of the hash."""
     written = _written_rows(key, only)
     differences: dict[str, str] = {}
     for field, expected in rows:

@@ -43,7 +43,7 @@ class AffectedRows:
 
 
 def affected_rows(changes: Iterable[PolicyChange]) -> AffectedRows:
-    """The rows that the changes reach, as they are now. Runs in an `operator_scope`."""
+    """Return the rows that the changes reach, as they are now. Runs in an `operator_scope`."""
     ids: dict[str, set[str]] = {part: set() for part in PolicyPart}
     affects_models = False
     for change in changes:

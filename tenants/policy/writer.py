@@ -109,13 +109,13 @@ def delete_old_changes() -> int:
 
 
 def written_version() -> str | None:
-    """The version of the snapshot in Redis, None where there is none."""
+    """Return the version of the snapshot in Redis, None where there is none."""
     return _text(policy_redis().get(keys.policy_version()))
 
 
 def _wait_for_pre_restore_hooks() -> None:
-    """Raises `RestoreNotReady` where a Redis that has lost everything is not resent in time what
-    was not in PostgreSQL yet, from which the budgets are rebuilt."""
+    """Wait until a Redis that has lost everything was resent what was not in PostgreSQL yet, from
+    which the budgets are rebuilt. Raises `RestoreNotReady` if that takes too long."""
     until = time.monotonic() + PRE_RESTORE_SECONDS
     while written_version() is None:
         try:
@@ -179,7 +179,8 @@ def _write_whole_unless_another_does() -> bool:
 
 
 def _write_whole() -> str:
-    """Only one process is ever here. Changes that commit meanwhile are written with the rest."""
+    """Write the whole snapshot. Only one process is ever here; changes that commit meanwhile are
+    written with the rest."""
     while True:
         base = str(PolicyVersion.current())
         counts = [
@@ -206,7 +207,7 @@ def _write_whole() -> str:
 
 
 def _fill(key: str, rows: Iterable[PolicyRow]) -> int:
-    """Writes the rows to a hash that nobody reads yet; returns how many."""
+    """Write the rows to a hash that nobody reads yet; return how many."""
     count = 0
     redis = policy_redis()
     redis.delete(key)
@@ -232,8 +233,8 @@ def _write(
     version: str,
     replace: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
-    """Readers see all of it or nothing. False, and nothing is written, where the snapshot is no
-    longer of the version `seen`."""
+    """Write the rows at once, so that readers see all of it or nothing. Return False, with nothing
+    written, where the snapshot is no longer of the version `seen`."""
     with policy_redis().pipeline(transaction=True) as pipeline:
         pipeline.watch(keys.policy_version())  # type: ignore[no-untyped-call]
         if _text(pipeline.get(keys.policy_version())) != seen:

@@ -82,7 +82,7 @@ class Target:
 
     @property
     def literal(self) -> Address | None:
-        """The host, where it is an address."""
+        """Return the host if it is an address, otherwise None."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -90,7 +90,7 @@ class Target:
 
 
 def parse_url(url: str) -> Target:
-    """Raises `UrlRefused`."""
+    """Parse and check a URL's text; asks no DNS. Raises `UrlRefused`."""
     if not _PRINTABLE.fullmatch(url) or any(letter in url for letter in '\\"<>^`{|}'):
         raise UrlRefused("A URL has no spaces, and other letters than ASCII's are written %xx.")
     try:
@@ -118,8 +118,8 @@ def parse_url(url: str) -> Target:
 
 
 def check_reachable(url: str) -> Target:
-    """What can be known of a URL now: its text, and where its host's addresses lie. Asks the DNS.
-    Raises `UrlRefused`, `AddressRefused` and `Unresolvable`."""
+    """Check what can be known of a URL now: its text, and where its host's addresses lie. Asks the
+    DNS. Raises `UrlRefused`, `AddressRefused` and `Unresolvable`."""
     target = parse_url(url)
     if target.literal is not None:
         check_addresses(target, [target.literal])
@@ -132,13 +132,13 @@ def check_reachable(url: str) -> Target:
 
 
 def resolve(target: Target) -> Future[list[Address]]:
-    """All addresses of a target's host, at least one, asked for in a thread that nobody has to wait
-    for. `Unresolvable` where there is none."""
+    """Return all addresses of a target's host, at least one, asked for in a thread that nobody has
+    to wait for. Raises `Unresolvable` if there is none."""
     return _RESOLVERS.submit(_resolve, target)
 
 
 def check_addresses(target: Target, addresses: Sequence[Address]) -> None:
-    """All of them: where one may not be connected to, none is. Raises `AddressRefused`."""
+    """Check all addresses: where one may not be connected to, none is. Raises `AddressRefused`."""
     if not addresses or len(addresses) > MAX_ADDRESSES:
         raise AddressRefused(f"The host of this URL has none or more than {MAX_ADDRESSES}.")
     for address in addresses:
@@ -156,7 +156,7 @@ def check_addresses(target: Target, addresses: Sequence[Address]) -> None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an address of the public internet that is one machine's."""
+    """Return whether it is a unicast address of the public internet."""
     address = _embedded(address)
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_V4)
@@ -178,7 +178,7 @@ def _resolve(target: Target) -> list[Address]:
 
 
 def _embedded(address: Address) -> Address:
-    """The address of IPv4 that one of IPv6 leads to, or the address itself."""
+    """Return the IPv4 address that an IPv6 address leads to, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -196,8 +196,8 @@ def _denied() -> tuple[Network, ...]:
 
 
 def _checked_host(host: str) -> str:
-    """In lower case. What only some programs read as an address (`2130706433`, `0x7f.1`,
-    `127.1`) is no host at all."""
+    """Return the host in lower case. Raises `UrlRefused`, also for what only some programs read as
+    an address (`2130706433`, `0x7f.1`, `127.1`)."""
     if ":" in host:
         try:
             address = ipaddress.IPv6Address(host)

@@ -68,8 +68,8 @@ class DeliveryJob:
 
 
 def deliver_due(now: datetime | None = None, *, seconds: float = 30.0) -> int:
-    """Attempts of what is due, side by side, until nothing is or the time is up. Returns how many.
-    One that is slow keeps no other from its turn."""
+    """Attempt what is due, side by side, until nothing is or the time is up; return how many
+    attempts were made. One that is slow keeps no other from its turn."""
     until = time.monotonic() + seconds
     made = 0
     under_way: dict[Future[Outcome], DeliveryJob] = {}
@@ -86,8 +86,8 @@ def deliver_due(now: datetime | None = None, *, seconds: float = 30.0) -> int:
 
 
 def claim_due(now: datetime, *, beside: Collection[DeliveryJob] = ()) -> list[DeliveryJob]:
-    """What may be sent beside what is being sent already. Nobody else takes these before the lease
-    runs out."""
+    """Claim what may be sent beside what is being sent already. Nobody else takes these before the
+    lease runs out."""
     with operator_scope("webhook deliveries"):
         due = Delivery.objects.filter(state=DeliveryState.PENDING, next_attempt_at__lte=now)
         taken = list(
@@ -105,7 +105,7 @@ def claim_due(now: datetime, *, beside: Collection[DeliveryJob] = ()) -> list[De
 
 
 def _next_in_turn(due: "QuerySet[Delivery]", beside: Collection[DeliveryJob]) -> list[uuid.UUID]:
-    """The oldest of each tenant, few of each: its endpoints that work come first."""
+    """Return the oldest of each tenant, few of each: its endpoints that work come first."""
     place = Window(
         RowNumber(),
         partition_by="tenant_id",
@@ -124,7 +124,7 @@ def _next_in_turn(due: "QuerySet[Delivery]", beside: Collection[DeliveryJob]) ->
 
 
 def record(job: DeliveryJob, outcome: Outcome, now: datetime | None = None) -> None:
-    """Into the log, and what follows from it for delivery and endpoint."""
+    """Log an attempt, and update delivery and endpoint by its outcome."""
     now = now or datetime.now(UTC)
     with operator_scope("webhook deliveries"):
         # First the endpoint, then its deliveries, as everywhere.
@@ -153,7 +153,7 @@ def record(job: DeliveryJob, outcome: Outcome, now: datetime | None = None) -> N
 
 
 def delay_after(tries: int, outcome: Outcome) -> timedelta:
-    """How long to wait after so many tries: longer each time, never the same twice, and not before
+    """Return how long to wait after so many tries: longer each time, with jitter, and not before
     the receiver's Retry-After."""
     seconds = FIRST_DELAY.total_seconds() * DELAY_FACTOR ** (tries - 1)
     delay = timedelta(seconds=seconds * random.uniform(1 - JITTER, 1 + JITTER))
@@ -238,8 +238,8 @@ def _finish(delivery: Delivery, state: DeliveryState, now: datetime) -> None:
 
 
 def disable(endpoint: Endpoint, reason: DisabledReason, now: datetime) -> None:
-    """Nothing more is sent to it; what was pending has failed, and can be redelivered by hand. The
-    caller has locked the endpoint."""
+    """Disable an endpoint: nothing more is sent to it; what was pending has failed, and can be
+    redelivered by hand. The caller has locked the endpoint."""
     endpoint.is_enabled = False
     endpoint.disabled_reason = reason.value
     endpoint.disabled_at = now
@@ -253,7 +253,8 @@ def disable(endpoint: Endpoint, reason: DisabledReason, now: datetime) -> None:
 
 
 def _disable_by_itself(endpoint: Endpoint, reason: DisabledReason, now: datetime) -> None:
-    """With a notice: e-mails, and webhooks to the tenant's other endpoints."""
+    """Disable an endpoint that fails, and publish that: e-mails, and webhooks to the tenant's other
+    endpoints."""
     if not endpoint.is_enabled:
         return
     disable(endpoint, reason, now)
@@ -281,7 +282,7 @@ def _disable_by_itself(endpoint: Endpoint, reason: DisabledReason, now: datetime
 
 
 def overdue_problems(now: datetime | None = None) -> list[str]:
-    """For fsck: what should have been sent an hour ago and nobody has taken up."""
+    """Report, for fsck, what should have been sent an hour ago and nobody has taken up."""
     long_ago = (now or datetime.now(UTC)) - timedelta(hours=1)
     counts = {
         "events wait to be told": Event.objects.filter(fanned_out_at=None, created_at__lt=long_ago),

@@ -43,8 +43,8 @@ def add_endpoint(
     event_types: Sequence[str] | None = None,
     description: str = "",
 ) -> NewSecret:
-    """Raises `ValidationError` that names the field, also for a URL that leads into a private
-    network, and `Conflict` where there are too many."""
+    """Create an endpoint; return it with its secret. Raises `ValidationError` that names the field,
+    also for a URL that leads into a private network, and `Conflict` if there are too many."""
     _check_url(url)
     _check_event_types(event_types)
     # Of two at the same time the second counts the first.
@@ -65,7 +65,7 @@ def add_endpoint(
 
 
 def change_endpoint(endpoint: Endpoint, **fields: object) -> Endpoint:
-    """`url`, `event_types`, `description` and `is_enabled`, of which what is left out stays. Raises
+    """Change those of `url`, `event_types`, `description` and `is_enabled` that are given. Raises
     as `add_endpoint` does."""
     endpoint = locked(endpoint.pk)
     is_enabled = fields.pop("is_enabled", endpoint.is_enabled)
@@ -89,15 +89,16 @@ def change_endpoint(endpoint: Endpoint, **fields: object) -> Endpoint:
 
 
 def enable(endpoint: Endpoint) -> None:
-    """With a clean record; what it missed is not sent by itself. The caller has locked it."""
+    """Enable an endpoint with a clean record; what it missed is not sent by itself. The caller has
+    locked it."""
     endpoint.is_enabled, endpoint.disabled_reason = True, ""
     endpoint.disabled_at = endpoint.failing_since = None
     endpoint.save(update_fields=["is_enabled", "disabled_reason", "disabled_at", "failing_since"])
 
 
 def rotate_secret(endpoint: Endpoint, *, overlap: timedelta) -> NewSecret:
-    """A new secret; for `overlap` more, deliveries are signed with the one before it as well.
-    Raises `ValidationError` for a longer overlap than a week."""
+    """Make a new secret and return it; for `overlap` more, deliveries are signed with the one
+    before it as well. Raises `ValidationError` for a longer overlap than a week."""
     if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
         raise ValidationError({"overlap_seconds": "The overlap is at most 7 days."})
     with audited_as(Verb.ROTATED):
@@ -115,7 +116,7 @@ def rotate_secret(endpoint: Endpoint, *, overlap: timedelta) -> NewSecret:
 
 
 def remove_endpoint(endpoint: Endpoint) -> None:
-    """With its deliveries and their log."""
+    """Delete an endpoint with its deliveries and their log."""
     locked(endpoint.pk)
     # The log is not a tenant's to delete, but where its endpoint goes it goes with it.
     with operator_scope("removal of a webhook endpoint"):
@@ -123,8 +124,8 @@ def remove_endpoint(endpoint: Endpoint) -> None:
 
 
 def send_test(endpoint: Endpoint) -> Delivery:
-    """Something to receive, whatever it has subscribed to. Raises `Conflict` where it is
-    disabled, or was tested too often."""
+    """Queue a test event for the endpoint, whatever it has subscribed to. Raises `Conflict` if it
+    is disabled, or was tested too often."""
     endpoint = _enabled(endpoint)
     now = datetime.now(UTC)
     tests = Delivery.objects.filter(endpoint=endpoint, event__type=EventType.WEBHOOK_TEST)
@@ -156,7 +157,7 @@ def redeliver(delivery: Delivery) -> Delivery:
 
 
 def locked(endpoint_id: uuid.UUID) -> Endpoint:
-    """As it is now, and nobody else's to change until the transaction ends."""
+    """Lock the endpoint until the transaction ends, and return it as it is now."""
     return Endpoint.objects.select_for_update(no_key=True, of=("self",)).get(pk=endpoint_id)
 
 

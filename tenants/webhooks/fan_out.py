@@ -15,8 +15,8 @@ _EVENTS_AT_ONCE: Final = 500
 
 
 def fan_out_events(now: datetime | None = None) -> int:
-    """A delivery for each endpoint and an e-mail for each member that are to have an event. Returns
-    how many events."""
+    """Make a delivery for each endpoint and an e-mail for each member that are to have an event.
+    Return how many events were fanned out."""
     now = now or datetime.now(UTC)
     with operator_scope("fan-out of events"):
         waiting = Event.objects.filter(fanned_out_at=None).order_by("created_at")

@@ -22,8 +22,8 @@ _DELETED_AT_ONCE: Final = 1000
 
 
 def delete_old_events(now: datetime | None = None) -> int:
-    """Events with their deliveries, log and e-mails, once they are older than `KEPT` and nothing
-    of them is pending. Returns how many events."""
+    """Delete events with their deliveries, log and e-mails once they are older than `KEPT` and
+    nothing of them is pending. Return how many events."""
     now = now or datetime.now(UTC)
     deleted = 0
     while True:
@@ -37,14 +37,14 @@ def delete_old_events(now: datetime | None = None) -> int:
 
 
 def erase_tenant(tenant: Tenant) -> None:
-    """All that is here of a tenant that is closed."""
+    """Delete all events, endpoints and alerts of a tenant that is closed."""
     delete_events(Event.objects.filter(tenant=tenant))
     Endpoint.objects.filter(tenant=tenant).delete()
     BalanceAlert.objects.filter(tenant=tenant).delete()
 
 
 def delete_events(events: QuerySet[Event]) -> None:
-    """With what was made of them."""
+    """Delete events with their deliveries, attempts and e-mails."""
     ids = list(events.values_list("pk", flat=True))
     DeliveryAttempt.objects.filter(delivery__event__in=ids).delete()
     Delivery.objects.filter(event__in=ids).delete()

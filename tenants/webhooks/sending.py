@@ -149,7 +149,8 @@ async def _answer(
 
 
 async def _start_of(response: httpcore2.Response) -> bytes:
-    """As much as is shown; the rest is not read, and the connection is not used again."""
+    """Read as much of the body as is shown; the rest is not read, and the connection is not used
+    again."""
     start = b""
     async for chunk in response.aiter_stream():
         start += chunk[: _READ_BYTES - len(start)]
@@ -215,7 +216,7 @@ def _problem_of(status: int) -> Problem | None:
 
 
 def _tls_error(error: BaseException | None) -> str | None:
-    """The reason, if TLS is behind an error."""
+    """Return the reason if TLS is behind an error, otherwise None."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return getattr(error, "verify_message", "") or (error.reason or "")
@@ -224,8 +225,8 @@ def _tls_error(error: BaseException | None) -> str | None:
 
 
 def _shown(body: bytes) -> str:
-    """Without controls, and without what turns text around: it is somebody else's, and is shown to
-    people."""
+    """Return text without controls and marks that turn its direction: it is somebody else's, and is
+    shown to people."""
     text = body.decode("utf-8", errors="replace")[:MAX_EXCERPT_CHARACTERS]
     return "".join(
         letter if letter.isprintable() or letter in "\t\n" else "\N{REPLACEMENT CHARACTER}"
@@ -234,7 +235,7 @@ def _shown(body: bytes) -> str:
 
 
 def _retry_after_seconds(text: str, now: datetime) -> int | None:
-    """Seconds, or a date; None where it is neither or has passed."""
+    """Parse Retry-After, seconds or a date, to seconds; None where it is neither or has passed."""
     if text.isascii() and text.isdigit() and len(text) < 10:
         seconds = int(text)
     else:

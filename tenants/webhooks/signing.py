@@ -35,7 +35,7 @@ class Secret:
 
     @property
     def text(self) -> str:
-        """As the receiver's library takes it."""
+        """Return the secret as the receiver's library takes it."""
         return _PREFIX + base64.b64encode(self.key).decode()
 
     @property
@@ -48,12 +48,13 @@ def new_salt() -> bytes:
 
 
 def new_secret(endpoint_id: uuid.UUID, salt: bytes) -> Secret:
-    """Under the service's present secret."""
+    """Derive a secret under the service's present one."""
     return _derive(settings.SECRET_KEY, endpoint_id, salt)
 
 
 def derive_secret(endpoint_id: uuid.UUID, salt: bytes, check_digest: bytes) -> Secret:
-    """The one that was made, maybe under an earlier secret of the service. Raises `SecretLost`."""
+    """Derive the secret that was made, maybe under an earlier secret of the service. Raises
+    `SecretLost`."""
     for master in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         secret = _derive(master, endpoint_id, salt)
         if hmac.compare_digest(secret.check_digest, check_digest):
@@ -67,7 +68,7 @@ def derive_secret(endpoint_id: uuid.UUID, salt: bytes, check_digest: bytes) -> S
 def signed_headers(
     body: str, *, message_id: str, now: datetime, signed_with: Sequence[Secret]
 ) -> dict[str, str]:
-    """The three headers of a delivery, with a signature for each secret."""
+    """Return the three headers of a delivery, with a signature for each secret."""
     moment = now.astimezone(UTC)
     signatures = [Webhook(secret.key).sign(message_id, moment, body) for secret in signed_with]
     return {

@@ -33,7 +33,7 @@ _USAGE = (LineKind.USAGE, LineKind.LATE_USAGE)
 
 
 def number_problems() -> Iterator[str]:
-    """Each year's numbers run from 1 to the last that was given, none left out."""
+    """Report gaps: each year's numbers run from 1 to the last that was given."""
     counters = {(row.seller_id, row.year): row for row in InvoiceCounter.objects.all()}
     issued = (
         Invoice.objects.exclude(sequence=None)
@@ -55,7 +55,8 @@ def number_problems() -> Iterator[str]:
 
 
 def sum_problems() -> Iterator[str]:
-    """Lines come to what the invoice says, and what a tenant's invoices carry on is brought on."""
+    """Report invoices whose lines do not add up, or whose remainder is not brought forward on the
+    tenant's next one."""
     wrong: Any = (
         Invoice.objects.annotate(total=Sum("lines__amount_nanos", default=0))
         .exclude(total=F("due_nanos"))
@@ -79,9 +80,9 @@ def sum_problems() -> Iterator[str]:
 
 
 def usage_problems() -> Iterator[str]:
-    """Of each tenant, month, project, model, tier and adapter, what standing invoices charge for
-    usage is what the usage cost that was recorded until the newest of them. And of each month and
-    model the ledger's revenue is what was used, late or not."""
+    """Report differences between what standing invoices charge for usage and what the usage cost
+    that was recorded until the newest of them, by tenant, month, project, model, tier and adapter;
+    and between the ledger's revenue and all usage, late or not, by month and model."""
     newest = {
         invoice.tenant_id: invoice
         for invoice in Invoice.objects.standing()
@@ -142,7 +143,8 @@ def _revenue_problems(
 
 
 def posting_problems() -> Iterator[str]:
-    """What invoices move in the ledger stands there once, with the same amount."""
+    """Report what invoices move in the ledger and is not posted there once, with the same
+    amount."""
     expected: dict[tuple[uuid.UUID, str], int] = {}
     of_credit: Any = (
         Invoice.objects.exclude(state=InvoiceState.DRAFT)
@@ -177,8 +179,8 @@ def posting_problems() -> Iterator[str]:
 
 
 def booked_problems() -> Iterator[str]:
-    """What invoices have told of the ledger's transactions is what these changed of what is owed or
-    was given up, beside what invoices had asked for."""
+    """Report differences between the ledger's transactions that invoices show and what these
+    changed of what is owed or was written off, beside what invoices asked for."""
     with connection.cursor() as cursor:
         cursor.execute(_TOLD, [])
         for tenant_id, transaction_id, told, expected in cursor.fetchall():
@@ -222,7 +224,8 @@ ORDER BY told.tenant_id, told.id
 
 
 def account_problems() -> Iterator[str]:
-    """Payments that were booked on account before are there, and of as much."""
+    """Report payments said to be booked on account before that the ledger has not, or with another
+    amount."""
     paid: Any = Payment.objects.filter(ledger_transaction_id__isnull=False)
     for payment in paid.select_related("invoice").order_by("recorded_at", "id"):
         booked = LedgerTransaction.objects.filter(
@@ -239,7 +242,7 @@ def account_problems() -> Iterator[str]:
 
 
 def draft_problems() -> Iterator[str]:
-    """Drafts that month end should have issued: it said why not, or never came to them."""
+    """Report drafts that month end should have issued: it said why not, or never came to them."""
     seller = Seller.objects.filter(is_current=True).first()
     review_days = 0 if seller is None else seller.review_days
     for draft in Invoice.objects.filter(state=InvoiceState.DRAFT).order_by("period", "id"):
@@ -284,7 +287,8 @@ def _used(
 
 
 def _revenue(tenant_ids: list[uuid.UUID], first: date) -> dict[tuple[uuid.UUID, date, str], int]:
-    """Of usage alone: re-rating moves revenue too, and shows as an adjustment."""
+    """Return revenue from usage alone, by tenant, month and model: re-rating moves revenue too, and
+    shows as an adjustment."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT entry.tenant_id, date_trunc('month', entry.day)::date, entry.model,"
@@ -302,7 +306,7 @@ def _revenue(tenant_ids: list[uuid.UUID], first: date) -> dict[tuple[uuid.UUID, 
 
 
 def _posted() -> dict[tuple[uuid.UUID, str], int]:
-    """By tenant and reference, what invoices have posted: the debits of each transaction."""
+    """Return the debits, by tenant and reference, of each transaction that invoices have posted."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT posted.tenant_id, posted.reference, sum(entry.nanos)"

@@ -35,12 +35,12 @@ _CHUNK: Final = 100
 
 
 def last_month(now: datetime | None = None) -> date:
-    """The newest month that is over."""
+    """Return the first day of the newest month that is over."""
     return month_before((now or datetime.now(UTC)).astimezone(UTC).date().replace(day=1))
 
 
 def current_seller() -> Seller:
-    """Raises `ValidationError` where nobody has said who invoices."""
+    """Return who invoices now. Raises `ValidationError` if nobody is set."""
     seller = Seller.objects.filter(is_current=True).first()
     if seller is None:
         raise ValidationError(
@@ -50,7 +50,8 @@ def current_seller() -> Seller:
 
 
 def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) -> Invoice | None:
-    """The draft of one tenant; None where there is nothing to invoice. Inside an `operator_scope`.
+    """Draft one tenant's invoice for a month; return None where there is nothing to invoice. Runs
+    in an `operator_scope`.
 
     Raises `Conflict` where its month, or a later one, is invoiced already, and `ValidationError`
     while the month is not over.
@@ -68,8 +69,9 @@ def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) 
 
 
 def draft_invoices(period: date, *, now: datetime | None = None) -> int:
-    """Of all tenants that have none of this month or a later one; returns how many. Opens a
-    transaction for each chunk of tenants. Raises `ValidationError`."""
+    """Draft the month's invoice of every tenant that has none of it or of a later month; return how
+    many. Opens a transaction for each chunk of tenants. Raises `ValidationError` while the month is
+    not over, or if nobody is set to invoice."""
     now = now or datetime.now(UTC)
     _check_over(period, now)
     with operator_scope("invoices draft"):
@@ -91,7 +93,7 @@ def draft_invoices(period: date, *, now: datetime | None = None) -> int:
 def _attained(
     tenant_ids: Sequence[uuid.UUID], period: date, schedule: Schedule
 ) -> dict[uuid.UUID, list[Attainment]]:
-    """How promises were kept, by tenant. Nothing is credited without a step, so nothing is read."""
+    """Return how promises were kept, by tenant. Without a schedule of credits nothing is read."""
     by_tenant: defaultdict[uuid.UUID, list[Attainment]] = defaultdict(list)
     if schedule.steps:
         for attained in usage_source().attainment(tenant_ids, period, schedule.targets):
@@ -158,7 +160,7 @@ def _draft(
 
 
 def _lines(invoice: Invoice, left: Uninvoiced, projects: dict[uuid.UUID, str]) -> list[InvoiceLine]:
-    """In the order of the page, all but SLA credits."""
+    """Return the lines in the order of the page, all but SLA credits."""
     invoice.brought_forward_nanos = left.before.carried_nanos if left.before else 0
     return [
         *_usage_lines(invoice, left, projects),
@@ -222,7 +224,8 @@ def _sla_lines(
     schedule: Schedule,
     attained: Sequence[Attainment],
 ) -> list[InvoiceLine]:
-    """They lessen what is owed, and nothing further: the rest stays as credit."""
+    """Return the lines of SLA credits. They lessen what is owed, and nothing further: the rest
+    stays as credit."""
     owed_nanos = sum(line.amount_nanos for line in lines) + invoice.brought_forward_nanos
     charges: defaultdict[str, int] = defaultdict(int)
     for line in lines:
@@ -250,7 +253,7 @@ def _sla_lines(
 
 
 def _buyer_names(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """A closed tenant has no name any more; it is invoiced under the one of its last invoice."""
+    """Return the names to invoice under: a closed tenant's is the one on its last invoice."""
     tenants = Tenant.objects.filter(id__in=tenant_ids)
     names = dict(tenants.values_list("id", "name"))
     last = Invoice.objects.filter(tenant__in=tenants.exclude(closed_at=None))

@@ -82,7 +82,7 @@ def pay(
     again.
 
     Raises `Conflict` where the invoice is a draft, void, or paid otherwise, and where money of this
-    reference is not there for it.
+    reference is not there for it; `ValidationError` without a reference.
     """
     reference = reference.strip()
     if not reference:
@@ -122,7 +122,7 @@ def pay(
 def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
     """Take an issued invoice back. It keeps its number; what it posted is posted the other way
     round, and its month can be invoiced anew. Raises `Conflict` where it is paid, or not the newest
-    of its tenant: later ones were made on top of it."""
+    of its tenant: later ones were made on top of it; `ValidationError` without a reason."""
     reason = reason.strip()
     if not reason:
         raise ValidationError({"void_reason": "Say why it is void."})
@@ -175,7 +175,7 @@ def _check_newest(invoice: Invoice, what: str) -> None:
 
 
 def _publish(invoice: Invoice, kind: EventType, at: datetime) -> None:
-    """The tenant, once this is committed; each once for an invoice."""
+    """Publish an event to the tenant once this is committed, one of each kind for an invoice."""
     publish(
         invoice.tenant_id,
         kind,
@@ -213,7 +213,8 @@ def payment_reference(invoice: Invoice) -> str:
 
 
 def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
-    """What was granted lessens what is owed for the month, and stays as credit beyond that."""
+    """Post the SLA credits: they lessen what is owed for the month, and stay as credit beyond that.
+    With `is_reversed` they are taken back."""
     sums = invoice.lines.filter(kind=LineKind.SLA_CREDIT).aggregate(
         granted=Sum("granted_nanos", default=0), lessened=Sum("amount_nanos", default=0)
     )
@@ -245,8 +246,8 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
 
 
 def _apply_sla_credits(invoice: Invoice) -> None:
-    """SLA credits lessen what is owed, which may be less than when they were drafted: it was paid
-    early, or given up. What does not lessen it stays as credit, and their lines say so."""
+    """Cut the SLA credits to what is owed now, which may be less than when they were drafted: it
+    was paid early, or written off. What is cut stays as credit, and their lines say so."""
     owed_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][AccountName.RECEIVABLE]
     lines = list(invoice.lines.order_by("position"))
     for line in lines:
@@ -263,8 +264,9 @@ def _apply_sla_credits(invoice: Invoice) -> None:
 
 
 def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
-    """Where this payment was booked before, without its invoice; all of that must be there for it
-    still. Raises `Conflict`. Needs nobody to draft meanwhile, and the tenant's ledger."""
+    """Return the transaction with which this payment was booked before, without its invoice, None
+    where it was not. Raises `Conflict` if the reference is another transaction's, an invoice shows
+    it already, or part of it is spent. The caller has locked drafting and the tenant's ledger."""
     booked = LedgerTransaction.objects.filter(tenant=invoice.tenant_id, reference=reference).first()
     if booked is None:
         return None
@@ -310,12 +312,12 @@ def _post_payment(invoice: Invoice) -> None:
 
 
 def _note_policy_change(invoice: Invoice) -> None:
-    """What a prepaid tenant may spend stands in the policy snapshot."""
+    """Note a change of the policy: what a prepaid tenant may spend stands in its snapshot."""
     PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(invoice.tenant_id))])
 
 
 def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> None:
-    """No account goes below zero; say so before the ledger does. Raises `Conflict`."""
+    """Raise `Conflict` if an account would go below zero, before the ledger refuses it."""
     held_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][account]
     if held_nanos < needed_nanos:
         raise Conflict(

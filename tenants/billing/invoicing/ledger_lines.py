@@ -36,7 +36,7 @@ _ADJUSTING: Final = (TransactionKind.ADJUSTMENT, TransactionKind.RE_RATING)
 
 
 def ledger_lines(tenant_ids: Sequence[uuid.UUID], period: date) -> Iterator[InvoiceLine]:
-    """Of the transactions that no standing invoice shows."""
+    """Yield a line for each adjustment and payment in the ledger that no standing invoice shows."""
     kept = LedgerEntry.objects.filter(
         transaction=OuterRef("pk"), account=AccountName.PREPAID_CREDIT
     )
@@ -94,7 +94,8 @@ def _lines(
 def _paid(
     transaction: LedgerTransaction, cash_nanos: int, paid_with: Payment | None
 ) -> tuple[str, str, int]:
-    """What it is called, and on a line of its own; and what invoices have not told of it."""
+    """Return what a payment is called, its text on a line of its own, and the nano-dollars of it
+    that no invoice shows."""
     if transaction.reference.startswith(INVOICE_REFERENCES):
         return transaction.memo, "", 0
     what = f"Payment {transaction.reference}"

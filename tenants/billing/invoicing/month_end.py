@@ -55,8 +55,8 @@ def run_month_end(now: datetime | None = None) -> MonthEnd:
 
 
 def issue_drafts(invoice_ids: Iterable[uuid.UUID], *, now: datetime | None = None) -> int:
-    """Each in a transaction of its own; one that cannot be issued keeps no other from it, and says
-    why: in the operators' list, and to fsck."""
+    """Issue the drafts, each in a transaction of its own. One that cannot be issued keeps no other
+    from it, and says why: in the operators' list, and to fsck."""
     issued = 0
     for invoice_id in invoice_ids:
         try:

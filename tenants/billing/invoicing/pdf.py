@@ -36,7 +36,7 @@ from tenants.money import dollars_and_cents
 
 
 def pdf_bytes(invoice: Invoice) -> bytes:
-    """A4, as many pages as it takes."""
+    """Return the invoice as a PDF in A4, as many pages as it takes."""
     out = io.BytesIO()
     face = Face()
     document = SimpleDocTemplate(
@@ -77,7 +77,7 @@ def pdf_bytes(invoice: Invoice) -> bytes:
 
 
 def _seller(invoice: Invoice) -> dict[str, str]:
-    """Of an issued one as it was then."""
+    """Return the seller's details: of an issued invoice as they were then."""
     if invoice.seller_details:
         return dict(invoice.seller_details)
     seller = invoice.seller
@@ -91,7 +91,7 @@ def _seller(invoice: Invoice) -> dict[str, str]:
 
 
 def _one_line(text: str) -> str:
-    """A name of many lines would be taller than a page."""
+    """Join the lines of a name: one of many lines would be taller than a page."""
     return " ".join(text.split())
 
 
@@ -144,7 +144,7 @@ def _parties(invoice: Invoice, face: Face) -> Table:
 
 
 def _charges(invoice: Invoice, lines: Sequence[InvoiceLine], face: Face) -> list[Any]:
-    """Usage by project, then what came late, then adjustments."""
+    """Return the table of charges: usage by project, then late usage, then adjustments."""
     heads = ["Usage", "Requests", "Prompt", "Cached", "Completion", "Amount"]
     rows: list[list[Any]] = [_header(heads, face)]
     style = list(ROWS)

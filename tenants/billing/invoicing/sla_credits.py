@@ -69,7 +69,8 @@ class Schedule:
     def credits(
         self, attained: Iterable[Attainment], charges_nanos: dict[str, int]
     ) -> list[SlaCredit]:
-        """For one tenant; `charges_nanos` by tier, of the same month."""
+        """Return one tenant's credits in order of tier; `charges_nanos` has the same month's
+        charges by tier."""
         found = []
         for one in sorted(attained, key=lambda each: each.tier):
             credit = self._best(one, charges_nanos.get(one.tier, 0))
@@ -119,7 +120,7 @@ class Schedule:
 
 
 def ensure_default_steps() -> None:
-    """Where there is no schedule yet."""
+    """Create the default steps if there is no schedule yet."""
     if not SlaCreditStep.objects.exists():
         SlaCreditStep.objects.bulk_create(
             SlaCreditStep(promise=promise, shortfall_points=Decimal(points), credit_percent=percent)

@@ -39,7 +39,7 @@ class Uninvoiced:
 
 
 def uninvoiced(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID, Uninvoiced]:
-    """Up to the end of a month, of each of these tenants."""
+    """Return what each of these tenants is to be invoiced for up to the end of a month."""
     first, last = months_before(period, LATE_MONTHS), last_day(period)
     source = usage_source()
     found = {
@@ -86,7 +86,7 @@ def _standing_lines(tenant_ids: Sequence[uuid.UUID], first: date) -> Any:
 
 
 def _invoiced(tenant_ids: Sequence[uuid.UUID], first: date) -> dict[UsageGroup, list[int]]:
-    """Sums in the order of `_SUMS`."""
+    """Return what standing invoices charge for, by group; the sums are in the order of `_SUMS`."""
     rows = (
         _standing_lines(tenant_ids, first)
         .filter(kind__in=[LineKind.USAGE, LineKind.LATE_USAGE])
@@ -118,7 +118,7 @@ def _less(line: UsageLine, invoiced: list[int] | None) -> UsageLine:
 def _credit_invoiced(
     tenant_ids: Sequence[uuid.UUID], first: date
 ) -> dict[tuple[uuid.UUID, AccountName, date], int]:
-    """What standing invoices say that credit has paid of usage, by month."""
+    """Return what standing invoices say that credit has paid of usage, by month."""
     rows = (
         _standing_lines(tenant_ids, first)
         .filter(kind=LineKind.PAID_BY_CREDIT, ledger_transaction_id=None)

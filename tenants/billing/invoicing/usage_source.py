@@ -84,15 +84,17 @@ class UsageSource(Protocol):
     def lines(
         self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
     ) -> Iterable[UsageLine]:
-        """All of the months from the day `first` to the day `last`, both included."""
+        """Return the usage of the months from the day `first` to the day `last`, both included."""
 
     def attainment(
         self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
     ) -> Iterable[Attainment]:
-        """Of a month, by tenant and tier, for the tiers of `targets`."""
+        """Return how a month's promises were kept, by tenant and tier, for the tiers of
+        `targets`."""
 
     def cost_recorded_after(self, group: UsageGroup, moment: datetime) -> int:
-        """What the records of a group cost that were written after `moment`, in nano-dollars."""
+        """Return what the records of a group cost that were written after `moment`, in
+        nano-dollars."""
 
 
 class _NoUsage:
@@ -125,9 +127,9 @@ def usage_source() -> UsageSource:
 
 
 def record_time() -> datetime:
-    """For whoever writes usage, before all else in its transaction: the `recorded_at` of what it
-    writes. A cutoff (`usage_cutoff`) sees all records up to it, and has none before it come later.
-    """
+    """Return the `recorded_at` for the usage that this transaction will write; call it before all
+    else there. A cut (`cut_usage`) sees all records up to it, and no record before the cut comes
+    later."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [_USAGE_LOCK])
         cursor.execute("SELECT clock_timestamp()")
@@ -137,7 +139,7 @@ def record_time() -> datetime:
 
 def usage_cutoff() -> datetime:
     """Return a moment such that all records with `recorded_at` up to it are seen from here on, and
-    none after it until this transaction ends. Whoever writes usage waits for that."""
+    none is added after it until this transaction ends. Whoever writes usage waits for that."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_USAGE_LOCK])
         cursor.execute("SELECT clock_timestamp()")

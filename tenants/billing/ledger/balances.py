@@ -46,7 +46,7 @@ def balance_of(tenant_id: uuid.UUID) -> Balance:
 
 
 def spendable(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """All that each may ever spend, in nano-dollars: the value of its limit `balance`."""
+    """Return all that each may ever spend, in nano-dollars: the value of its limit `balance`."""
     if not tenant_ids:
         return {}
     nanos: defaultdict[uuid.UUID, int] = defaultdict(int)
@@ -67,6 +67,6 @@ def prepaid_tenants() -> "models.QuerySet[Tenant]":
 
 
 def posted_usage(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """All usage that was ever posted for each, in nano-dollars."""
+    """Return all usage that was ever posted for each, in nano-dollars."""
     heads = LedgerHead.objects.filter(tenant__in=tenant_ids)
     return dict(heads.values_list("tenant_id", "usage_nanos"))

@@ -61,8 +61,8 @@ def transaction_hash(transaction: LedgerTransaction, entries: Sequence[LedgerEnt
 
 
 def ledger_problems() -> Iterator[str]:
-    """For fsck: each transaction that is not as posted or does not balance, and each head and
-    account that does not follow from them."""
+    """Report, for fsck, each transaction that is not as posted or does not balance, and each head
+    and account that does not follow from them."""
     heads = {
         tenant_id: (sequence, bytes(last), usage)
         for tenant_id, sequence, last, usage in LedgerHead.objects.values_list(

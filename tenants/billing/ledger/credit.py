@@ -49,7 +49,7 @@ _EXPIRY: Final = "expiry of promotions"
 def top_up(
     tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
 ) -> LedgerTransaction:
-    """The tenant has paid for credit."""
+    """Book credit that the tenant has paid for."""
     return _book(
         tenant_id,
         TransactionKind.TOP_UP,
@@ -67,7 +67,8 @@ def grant_promotion(
     memo: str = "",
     expires_at: datetime | None = None,
 ) -> LedgerTransaction:
-    """Give credit away; what is left of it at `expires_at` is taken back within two hours."""
+    """Give credit away; what is left of it at `expires_at` is taken back within two hours. Raises
+    `ValidationError` for a time that has passed."""
     if expires_at is not None and expires_at <= timezone.now():
         raise ValidationError("Credit that has expired is none; say a time to come.")
     return _book(
@@ -83,7 +84,7 @@ def grant_promotion(
 def grant_sla_credit(
     tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
 ) -> LedgerTransaction:
-    """A promise was not kept."""
+    """Book credit for a promise that was not kept."""
     return _book(
         tenant_id,
         TransactionKind.SLA_CREDIT,
@@ -101,7 +102,8 @@ def pay(
     memo: str = "",
     is_on_account: bool = False,
 ) -> LedgerTransaction:
-    """The tenant has paid, and not for an invoice (`invoices.pay`): its next one is lessened by it.
+    """Book a payment that is not for an invoice (`invoices.pay`); the tenant's next invoice is
+    lessened by it.
 
     Raises `Conflict` while an issued invoice waits for its payment, which this may well be, unless
     the money `is_on_account`, for none of them.
@@ -120,8 +122,8 @@ def pay(
 
 
 def payment_entries(nanos: int, held: Balances) -> list[Entry]:
-    """Money pays what is owed first, then recovers what was written off; the rest is prepaid
-    credit. So it is booked whatever has become of what was owed."""
+    """Return the entries of a payment: it pays what is owed first, then recovers what was written
+    off; the rest is prepaid credit. So it is booked whatever has become of what was owed."""
     _check_amount(nanos)
     owed = min(nanos, held[AccountName.RECEIVABLE])
     recovered = min(nanos - owed, held[AccountName.BAD_DEBT])
@@ -136,7 +138,7 @@ def payment_entries(nanos: int, held: Balances) -> list[Entry]:
 
 def adjust(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> LedgerTransaction:
     """Charge more (above zero), which is owed, or less (below), which pays what is owed and then
-    is credit. The memo says why."""
+    is credit. The memo says why; raises `ValidationError` without one."""
     if not memo.strip():
         raise ValidationError("Say why, in the memo.")
     return _book(
@@ -286,7 +288,7 @@ def _same(booked: LedgerTransaction, kind: TransactionKind, nanos: int) -> Ledge
 
 
 def _check_paid_no_invoice(tenant_id: uuid.UUID, reference: str) -> None:
-    """The same money is not booked twice, once with its invoice and once without."""
+    """Raise `Conflict` if this payment was booked with its invoice already."""
     payment = Payment.objects.filter(tenant=tenant_id, reference=reference).first()
     if payment is not None:
         raise Conflict(
@@ -312,7 +314,7 @@ def _size(entries: Sequence[Entry]) -> int:
 
 
 def _check_floors(entries: Sequence[Entry], held: Mapping[AccountName, int]) -> None:
-    """What the table refuses too, in words."""
+    """Raise `ValidationError` if an account would go below zero; the table refuses it too."""
     for entry in entries:
         account = entry.account
         taken = -entry.nanos if account is AccountName.RECEIVABLE else entry.nanos
@@ -350,7 +352,8 @@ def _move(debit: AccountName, credit: AccountName, nanos: int) -> list[Entry]:
 
 
 def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
-    """Against what is owed first; the rest is prepaid credit."""
+    """Return the entries that set an amount against what is owed first; the rest is prepaid
+    credit."""
     _check_amount(nanos)
     owed = min(nanos, held[AccountName.RECEIVABLE])
     entries = [

@@ -56,8 +56,8 @@ ORDER BY entry.transaction_id, entry.position
 
 
 def credit_used(tenant_ids: Sequence[uuid.UUID], first: date, last: date) -> CreditUse:
-    """In nano-dollars, by tenant, account and month; from the first day of a month to the last day
-    of one. Inside an `operator_scope`."""
+    """Return what credit has paid for, in nano-dollars by tenant, account and month; `first` and
+    `last` are the first day of a month and the last day of one. Runs in an `operator_scope`."""
     found: CreditUse = {}
     with connection.cursor() as cursor:
         cursor.execute(

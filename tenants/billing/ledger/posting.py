@@ -136,7 +136,8 @@ def _usage(charges: Sequence[UsageCharge], held: Balances) -> list[Entry]:
 
 
 def _paid_from(accounts: Sequence[AccountName], nanos: int, held: Balances) -> list[Entry]:
-    """Debits of the accounts in their order, of each what it holds; the last takes the rest."""
+    """Return debits of the accounts in their order, each of what it holds; the last takes the
+    rest."""
     *first, last = accounts
     debits = []
     for account in first:

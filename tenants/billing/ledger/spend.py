@@ -81,8 +81,8 @@ def _settled(tenant_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
 def _lower_spend(
     settled: Mapping[uuid.UUID, int], posted: Mapping[uuid.UUID, int], now_ms: int | None
 ) -> None:
-    """`posted` was read later, and has all that `settled` counts and perhaps more: by so much, at
-    least, something was counted twice."""
+    """Lower what Redis counts as spent by what was counted twice. `posted` was read later and has
+    all that `settled` counts, perhaps more: so at least the excess of `settled` was."""
     time_for_tests = () if now_ms is None else (str(now_ms),)
     with policy_redis().pipeline(transaction=False) as pipeline:
         for tenant_id, nanos in settled.items():
@@ -96,8 +96,8 @@ def _lower_spend(
 
 
 def spend_problems() -> Iterator[str]:
-    """For fsck: what Redis counts as spent by prepaid tenants is what the ledger says, once nothing
-    of theirs is open or on its way."""
+    """Report, for fsck, prepaid tenants whose spend in Redis is not what the ledger says once
+    nothing of theirs is open or on its way."""
     prepaid = list(prepaid_tenants().values_list("id", flat=True))
     first = _spend_differences(prepaid)
     if first:

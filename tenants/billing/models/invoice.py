@@ -42,11 +42,11 @@ CREDIT_LINE_KINDS: Final = (LineKind.PAID_BY_CREDIT, LineKind.PAYMENT, LineKind.
 
 class InvoiceQuerySet(models.QuerySet["Invoice"]):
     def standing(self) -> "InvoiceQuerySet":
-        """All but the void ones."""
+        """Return all but the void ones."""
         return self.exclude(state=InvoiceState.VOID)
 
     def for_tenants(self) -> "InvoiceQuerySet":
-        """What a tenant's own people see: drafts are the operator's."""
+        """Return what a tenant's own people see: drafts are the operator's."""
         return self.exclude(state=InvoiceState.DRAFT)
 
     def newest_of(self, tenant_id: uuid.UUID) -> "Invoice | None":
@@ -151,7 +151,7 @@ class Invoice(models.Model):
         return self.state == InvoiceState.DRAFT
 
     def add_up(self, lines: Iterable["InvoiceLine"]) -> None:
-        """What these lines, all that it has, come to."""
+        """Set the invoice's amounts from these lines, which are all that it has."""
         self.charges_nanos = self.credits_nanos = 0
         for line in lines:
             if line.kind in CREDIT_LINE_KINDS:
@@ -250,7 +250,7 @@ class InvoiceLine(models.Model):
 
     @property
     def usage_filter(self) -> UsageFilter | None:
-        """None where it is no line of usage."""
+        """Return the filter for the records behind a line of usage, None for other lines."""
         if not self.is_usage or self.project_id is None:
             return None
         return UsageFilter(
@@ -267,5 +267,5 @@ class InvoiceLine(models.Model):
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """What a line of usage is a sum over."""
+        """Return what a line of usage is a sum over."""
         return (self.period, self.project_id, self.model, self.tier, self.adapter)

@@ -139,7 +139,7 @@ class LedgerTransaction(models.Model):
 
     @property
     def size_nanos(self) -> int:
-        """What it moves: the sum of its debits."""
+        """Return what it moves: the sum of its debits."""
         return sum(entry.nanos for entry in self.entries.all() if entry.nanos > 0)
 
 

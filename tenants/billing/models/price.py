@@ -32,7 +32,7 @@ class Period(Func):
 
 
 def disjoint_periods(name: str, *fields: str, what: str) -> ExclusionConstraint:
-    """No two rows that are the same in `fields` hold at one moment."""
+    """Build the constraint that no two rows with the same `fields` apply at the same moment."""
     return ExclusionConstraint(
         name=name,
         expressions=[
@@ -129,7 +129,8 @@ class TokenPrices(models.Model):
 
     @property
     def what_for(self) -> str:
-        """As people read it: the model, and of whom and with what where that is said."""
+        """Return what is priced, as people read it: the model, then tier and adapter if the price
+        is for one."""
         parts = [self.model, f"tier {self.tier}", f"adapter {self.adapter}"]
         given = (True, self.tier, self.adapter)
         return ", ".join(part for part, is_given in zip(parts, given, strict=True) if is_given)
@@ -137,13 +138,15 @@ class TokenPrices(models.Model):
 
 class PriceQuerySet(PolicyQuerySet["Price"]):
     def naming_tier(self, tier: str) -> "PriceQuerySet":
-        """Those that name a tier and have not ended: it keeps its name and stays until they do."""
+        """Return those that name a tier and have not ended: it keeps its name and stays until they
+        do."""
         not_ended = Q(effective_until=None) | Q(effective_until__gt=timezone.now())
         return self.filter(not_ended, tier=tier)
 
     def in_policy(self) -> dict[str, list[PricePolicy]]:
-        """The prices that gateways need, by model: those that had not ended when the model's prices
-        were changed last. So what they are given depends on the book alone, not on the clock."""
+        """Return the prices that gateways need, by model: those that had not ended when the model's
+        prices were changed last. So what they are given depends on the book alone, not on the
+        clock."""
         rows: defaultdict[str, list[Price]] = defaultdict(list)
         for price in self.order_by("model", "tier", "adapter", "effective_from"):
             rows[price.model].append(price)
@@ -285,7 +288,8 @@ class PoolHour(models.Model):
 
 
 def policy_of(prices: TokenPrices, begin: datetime, end: datetime | None) -> PricePolicy:
-    """As the wire has it: whole milliseconds, so that a period ends where the next one begins."""
+    """Convert prices to their form on the wire: whole milliseconds, so that a period ends where the
+    next one begins."""
     return PricePolicy(
         prompt=prices.prompt_micros_per_million_tokens,
         cached=prices.cached_micros_per_million_tokens,

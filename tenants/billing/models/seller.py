@@ -79,7 +79,8 @@ class InvoiceCounter(models.Model):
 
     @staticmethod
     def locked(seller: Seller, year: int) -> "InvoiceCounter":
-        """For the rest of the transaction."""
+        """Lock the seller's counter of a year for the rest of the transaction; make it if there is
+        none."""
         first = InvoiceCounter(seller=seller, year=year)
         InvoiceCounter.objects.bulk_create([first], ignore_conflicts=True)
         return InvoiceCounter.objects.select_for_update().get(seller=seller, year=year)

@@ -27,4 +27,4 @@ class PaymentProvider(Protocol):
         """Ask for what an issued invoice comes to; None where nobody can be asked."""
 
     def withdraw(self, invoice: Invoice) -> None:
-        """No longer ask for it: it is void, or was paid otherwise."""
+        """Withdraw the request for payment: the invoice is void, or was paid otherwise."""

@@ -50,7 +50,7 @@ def is_stripe_expected() -> bool:
 
 
 def receive_stripe_event(body: bytes, signature: str, address: str | None) -> Received:
-    """One webhook of Stripe's, as it came, with its header `Stripe-Signature`."""
+    """Handle one webhook of Stripe: its raw body and its header `Stripe-Signature`."""
     text = body.decode("utf-8", errors="replace")
     event = _event(text)
     with operator_scope("stripe webhook"):
@@ -143,7 +143,8 @@ def _apply(event: Mapping[str, Any]) -> Received:
 def _keep_refused(
     received: Received, event: Mapping[str, Any], text: str, address: str | None
 ) -> None:
-    """A flood of them must not fill the table; the log has the rest."""
+    """Store a refused event, up to a number a day: a flood must not fill the table, and the log has
+    the rest."""
     log.warning(
         "payment_event_refused",
         verdict=received.verdict.value,
@@ -179,7 +180,7 @@ def _event(text: str) -> dict[str, Any] | None:
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object in an object; an empty one where there is none."""
+    """Return an object within an object, an empty one where there is none."""
     part = whole.get(name)
     return part if isinstance(part, dict) else {}
 
@@ -189,5 +190,5 @@ def _moment(seconds: object) -> datetime:
 
 
 def _printable(text: object) -> str:
-    """What PostgreSQL can hold."""
+    """Return what of a text PostgreSQL can store."""
     return str(text).replace("\x00", "\\0").encode(errors="replace").decode()

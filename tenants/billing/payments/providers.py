@@ -40,9 +40,9 @@ def current_provider() -> PaymentProvider:
 
 
 def request_payments(provider: PaymentProvider | None = None) -> int:
-    """Have every issued invoice collected that is not yet, and none that is void or was paid
-    otherwise; returns for how many the provider was asked. What fails is tried again the next time.
-    No transaction is open while the provider is asked."""
+    """Ask the provider to collect each issued invoice that it was not asked for, and withdraw those
+    that are void or were paid otherwise; return for how many invoices it was asked. What fails is
+    tried again the next time. No transaction is open while the provider is asked."""
     provider = provider or current_provider()
     if provider.name == _MANUAL.name:
         return 0

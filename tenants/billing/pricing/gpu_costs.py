@@ -20,7 +20,7 @@ ON CONFLICT (pool, hour) DO UPDATE SET worker_ms = known.worker_ms + excluded.wo
 
 
 def add_worker_time(lived_ms: Mapping[str, int], now: datetime) -> None:
-    """The workers of these pools have lived for so much longer, up to now."""
+    """Add to each pool's hours how long its workers lived, in milliseconds up to now."""
     if lived_ms:
         pools = sorted(lived_ms)
         with connection.cursor() as cursor:
@@ -28,9 +28,9 @@ def add_worker_time(lived_ms: Mapping[str, int], now: datetime) -> None:
 
 
 def gpu_costs(begin: datetime, end: datetime) -> dict[str, tuple[int, int]]:
-    """By pool, the GPU milliseconds of its workers in the hours from `begin` to before `end`, and
-    what they cost in nano-dollars, each hour at what held when it began. None of a pool without a
-    cost."""
+    """Return by pool the GPU milliseconds of its workers in the hours from `begin` to before `end`,
+    and what they cost in nano-dollars, each hour at the cost that applied when it began. Pools
+    without a cost are left out."""
     costs: defaultdict[str, list[PoolCost]] = defaultdict(list)
     for cost in PoolCost.objects.all():
         costs[cost.pool].append(cost)
@@ -47,7 +47,8 @@ def gpu_costs(begin: datetime, end: datetime) -> dict[str, tuple[int, int]]:
 
 
 def _holds(cost: PoolCost, hour: PoolHour) -> bool:
-    """A cost holds for the whole of the hour that it was entered in."""
+    """Return whether a cost applies to an hour: to the whole of the hour in which it was
+    entered."""
     begins = cost.effective_from.replace(minute=0, second=0, microsecond=0)
     return begins <= hour.hour and (
         cost.effective_until is None or hour.hour < cost.effective_until

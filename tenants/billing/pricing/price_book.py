@@ -43,7 +43,7 @@ def enter(row: _Dated) -> _Dated:
 
 
 def check(row: _Dated) -> None:
-    """Raises what `enter` would, and enters nothing."""
+    """Raise what `enter` would, and enter nothing."""
     with transaction.atomic():
         entered = copy(row)
         entered.id = uuid.uuid4()
@@ -65,7 +65,7 @@ def end(row: _Dated, at: datetime | None = None) -> None:
 
 
 def open_price(model: str, tier: str = "", adapter: str = "") -> Price | None:
-    """The price without an end."""
+    """Return the price without an end."""
     return _open_before(Price(model=model, tier=tier, adapter=adapter))
 
 
@@ -81,7 +81,7 @@ def _open_before(row: _Dated) -> _Dated | None:
 
 
 def _now() -> datetime:
-    """PostgreSQL's, by which its triggers judge."""
+    """Return PostgreSQL's time, by which its triggers judge."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         now: datetime = cursor.fetchone()[0]

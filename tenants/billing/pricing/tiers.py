@@ -13,7 +13,7 @@ def prices_naming(tier: Tier) -> list[str]:
 
 
 def check_rename(tier: Tier, name: str) -> None:
-    """Raises `ValidationError` where prices name the tier and the name is another."""
+    """Raise `ValidationError` if the name changes and prices refer to the tier."""
     if name != tier.name and (prices := prices_naming(tier)):
         raise ValidationError(
             {

@@ -91,11 +91,11 @@ class Endpoint(models.Model):
 
     @property
     def secret(self) -> signing.Secret:
-        """Raises `signing.SecretLost`."""
+        """Return the secret that deliveries are signed with. Raises `signing.SecretLost`."""
         return signing.derive_secret(self.id, bytes(self.salt), bytes(self.check_digest))
 
     def secrets_at(self, now: datetime) -> list[signing.Secret]:
-        """What a delivery is signed with: the secret, and while both work the one before it.
+        """Return what a delivery is signed with: the secret, and while both work the one before it.
         Raises `signing.SecretLost`."""
         secrets = [self.secret]
         if (

@@ -57,11 +57,12 @@ class Event(models.Model):
 
     @property
     def message_id(self) -> str:
-        """The header `webhook-id`: the same in every attempt, and at every endpoint."""
+        """Return the header `webhook-id`: the same in every attempt, and at every endpoint."""
         return f"msg_{self.id.hex}"
 
     def to_body(self) -> str:
-        """The same text at every attempt, once the row has been read from the database."""
+        """Return the body, the same text at every attempt once the row has been read from the
+        database."""
         moment = self.occurred_at.astimezone(UTC).isoformat(timespec="milliseconds")
         return json.dumps(
             {
