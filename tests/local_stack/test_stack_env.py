@@ -106,7 +106,7 @@ def test_a_stack_that_is_down_is_said_to_be(checkout: Path, command: str) -> Non
     assert first.startswith("Using the local stack's settings (var/stack.env).")
     assert "`make up`" in first
     assert len(others) == 1
-    assert "does not answer" in others[0]
+    assert "not reachable" in others[0]
 
 
 def test_only_a_server_that_takes_no_connection_is_down(test_servers: TestServers) -> None:

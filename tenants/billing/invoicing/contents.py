@@ -18,7 +18,7 @@ class Sum:
 
 
 def lines_of(invoice: Invoice) -> Sequence[InvoiceLine]:
-    """With the invoice on each, for their filters."""
+    """Return the lines with the invoice on each, for their filters."""
     lines = list(invoice.lines.order_by("position"))
     for line in lines:
         line.invoice = invoice
@@ -30,7 +30,7 @@ def period_words(invoice: Invoice) -> str:
 
 
 def sums(invoice: Invoice) -> list[Sum]:
-    """Exact but for the last: whole cents, and what they leave over is told before."""
+    """Return the sums, exact but for the last: whole cents, with the remainder before it."""
     parts = [("Charges", invoice.charges_nanos)]
     if invoice.credits_nanos:
         parts.append(("Credits", invoice.credits_nanos))

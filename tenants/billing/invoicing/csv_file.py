@@ -42,7 +42,7 @@ COLUMNS = (
 
 
 def csv_text(invoice: Invoice) -> str:
-    """A row for each line, and one for each sum."""
+    """Return CSV: a row for each line, and one for each sum."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\r\n")
     writer.writeheader()

@@ -61,7 +61,7 @@ class Face:
                     pdfmetrics.registerFont(TTFont(name, str(file)))
 
     def paragraph(self, text: str, *, style: str = "body", **changes: Any) -> Paragraph:
-        """`text` is plain; each of its lines is one."""
+        """Set plain `text`; each of its lines stays one."""
         markup = "<br/>".join(escape(self.fit(line)) for line in text.splitlines())
         return self.marked(markup, style=style, **changes)
 
@@ -77,7 +77,7 @@ class Face:
         return Paragraph(markup, ParagraphStyle(style, **options))
 
     def amount(self, nanos: int) -> Paragraph:
-        """All nine digits, so that columns align; what is below a cent is quiet."""
+        """Set an amount with all nine digits, so that columns align; below a cent they are quiet."""
         text = dollars(nanos)
         whole, _, fraction = text.partition(".")
         fraction = fraction.ljust(9, "0")
@@ -85,7 +85,7 @@ class Face:
         return self.marked(f"{whole}.{fraction[:2]}{quiet}", style="cell", alignment=TA_RIGHT)
 
     def fit(self, text: str) -> str:
-        """Helvetica has no other letters than these."""
+        """Replace what Helvetica has no glyph for."""
         if self.is_embedded:
             return text
         fitting = text.encode("cp1252", errors="replace").decode("cp1252")
