@@ -109,8 +109,8 @@ class FunctionLibrary:
         return await self._call_reloading(read_and_call)
 
     async def call_each(self, function: str, calls: Sequence[Call]) -> None:
-        """The function with the key and arguments of each call, in one round trip; the functions
-        must bear repetition. Otherwise as `call`."""
+        """Call a function with the key and arguments of each call, in one round trip; it must be
+        idempotent. Otherwise as `call`."""
 
         async def send() -> None:
             pipeline = self._redis.pipeline(transaction=False)

@@ -77,7 +77,7 @@ class Face:
         return Paragraph(markup, ParagraphStyle(style, **options))
 
     def amount(self, nanos: int) -> Paragraph:
-        """Set an amount with all nine digits, so that columns align; below a cent they are quiet."""
+        """Set an amount with all nine digits, so that columns align; cents on are quiet."""
         text = dollars(nanos)
         whole, _, fraction = text.partition(".")
         fraction = fraction.ljust(9, "0")
