@@ -18,9 +18,8 @@ from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
 from inference.usage.partitions import make_partitions
-from tenants.isolation import scoping
 from tenants.isolation.roles import OPERATOR_ROLE
-from tenants.isolation.scoping import Scope, operator_scope
+from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tests.support.database import TableEmptier, commits, shared
 from tests.support.servers import TestServers, servers
 from tests.support.two_tenants import TwoTenants, two_tenants
@@ -150,9 +149,13 @@ def operators_eye(db: None) -> Iterator[None]:
 def operators_session(transactional_db: None) -> Iterator[None]:
     """The same for a test that commits: its own statements run as the operator role, outside of
     any transaction."""
-    token = scoping._open_scope.set(Scope(reason="test"))
+    with assume_scope(Scope(reason="test")):
+        _become(OPERATOR_ROLE)
+        yield
+        # The next test may get this connection from the pool.
+        _become("NONE")
+
+
+def _become(role: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"SET ROLE {OPERATOR_ROLE}")
-    yield
-    scoping._open_scope.reset(token)
-    connection.close()
+        cursor.execute(f"SET ROLE {role}")

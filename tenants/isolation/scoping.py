@@ -88,6 +88,17 @@ def operator_scope(reason: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def assume_scope(scope: Scope | None) -> Iterator[None]:
+    """Make `scope` the open one without telling PostgreSQL, for whoever has set the role of a whole
+    connection; the scopes above do both."""
+    token = _open_scope.set(scope)
+    try:
+        yield
+    finally:
+        _open_scope.reset(token)
+
+
 class ScopedManager(models.Manager[_Row], Generic[_Row]):
     """Finds the records of the open scope's tenant; raises `NoTenantScope` where none is open.
 
@@ -122,13 +133,9 @@ class ScopedManager(models.Manager[_Row], Generic[_Row]):
 def _opened(scope: Scope) -> Iterator[None]:
     before = _open_scope.get()
     with transaction.atomic():
-        token = _open_scope.set(scope)
-        try:
-            with default_audit_actor(scope.actor):
-                _set_in_postgres(scope)
-                yield
-        finally:
-            _open_scope.reset(token)
+        with assume_scope(scope), default_audit_actor(scope.actor):
+            _set_in_postgres(scope)
+            yield
         # Where this is part of a longer transaction; after an error its savepoint undoes it.
         _set_in_postgres(before)
 

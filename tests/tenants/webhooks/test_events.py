@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from tenants.isolation.scoping import NoTenantScope, operator_scope, tenant_scope
+from tenants.isolation.scoping import NoTenantScope, assume_scope, operator_scope, tenant_scope
 from tenants.models import Project
 from tenants.webhooks.deliveries import (
     deliver_due,
@@ -125,11 +125,5 @@ def test_an_endpoint_gets_what_it_subscribed_to_and_its_own_tenants(
 
 
 def test_nobody_looks_without_a_scope(acme: Project) -> None:
-    from tenants.isolation import scoping
-
-    token = scoping._open_scope.set(None)
-    try:
-        with pytest.raises(NoTenantScope):
-            publish(uuid.uuid4(), PAID, {}, key="k")
-    finally:
-        scoping._open_scope.reset(token)
+    with assume_scope(None), pytest.raises(NoTenantScope):
+        publish(uuid.uuid4(), PAID, {}, key="k")
