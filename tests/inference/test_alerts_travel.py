@@ -104,7 +104,7 @@ async def test_half_a_quota_used_is_a_webhook_that_verifies(
     body = {"model": MODEL, "prompt": "Talk.", "max_tokens": 250, "ignore_eos": True}
     async with (
         a_gateway(gateway_redis_url, pepper=django_settings.PENSTOCK_API_KEY_PEPPER) as url,
-        a_sim_worker(worker_redis_url(POOL)),
+        a_sim_worker(worker_redis_url(POOL), PENSTOCK_SIM_STEP_MS="1"),
         httpx.AsyncClient(base_url=url, timeout=60) as client,
         a_webhook_worker(tmp_path),
     ):

@@ -82,7 +82,7 @@ async def test_clients_that_leave_leave_nothing_running(
 async def test_frames_that_are_lost_on_their_way_are_sent_again(
     service: Service, sim_worker: Process, dispatch_redis: Redis
 ) -> None:
-    body = {**STREAM, "max_tokens": 150}
+    body = {**STREAM, "max_tokens": 50}
     async with service.client() as client:
         undisturbed = (await client.post(CHAT, json=body)).text
         gaps = sample(GAPS)
