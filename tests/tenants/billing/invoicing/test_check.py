@@ -9,12 +9,10 @@ from django.db import connection
 
 from inference.models import DailyUsage
 from tenants.billing.invoicing.check import invoice_problems
-from tenants.billing.models import (
-    Invoice,
-    InvoiceCounter,
-)
+from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.models import Invoice, InvoiceCounter, Seller
 from tenants.models import Project
-from tests.support.billing.billed_usage import DEAR, NOON, use
+from tests.support.billing.billed_usage import DEAR, NOON, OCTOBER, use
 from tests.support.billing.issued_invoices import issued
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
@@ -96,3 +94,13 @@ def test_fsck_finds_a_line_that_is_not_what_was_used(
         owner.execute("ALTER TABLE billing_ledgerentry ENABLE ALWAYS TRIGGER append_only")
     found = list(invoice_problems())
     assert any(sentence in problem for problem in found), found
+
+
+def test_a_draft_that_nobody_came_to_is_found(acme: Project, seller: Seller) -> None:
+    use(acme, prices=DEAR)
+    draft = draft_invoice(acme.tenant, OCTOBER)
+    assert draft is not None and list(invoice_problems()) == []
+    Invoice.objects.update(drafted_at=draft.drafted_at - timedelta(days=3))
+    assert "should have been issued by itself" in next(iter(invoice_problems()))
+    Seller.objects.update(review_days=None)
+    assert list(invoice_problems()) == []

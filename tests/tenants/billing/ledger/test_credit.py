@@ -2,77 +2,30 @@
 
 import datetime
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any, cast
 
-import msgspec
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import OperationalError, connection
 from redis import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.policy import LimitName
-from inference.admission.limits import packed
-from inference.redis_functions import ADMISSION, library_text
-from tenants.billing.ledger import balances, credit, holds, spend
-from tenants.billing.ledger.chain import ledger_problems
-from tenants.billing.ledger.posting import UsageCharge, post_usage
+from gpu_workers.protocol import keys
+from tenants.billing.ledger import balances, credit, holds
 from tenants.billing.models import LedgerTransaction
-from tenants.billing.tasks import reconcile_spend
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
-from tenants.models import BillingMode, PolicyChange, Project
+from tenants.models import PolicyChange, Project
 from tenants.policy.check import policy_problems
 from tenants.policy.writer import reconcile_policy
+from tests.support.billing.prepaid import counted, reserve, told, use
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
-DAY = datetime.date(2026, 11, 21)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("ledger_is_whole"),
+]
 HOUR = datetime.timedelta(hours=1)
-
-
-@pytest.fixture
-def redis(policy_redis: Redis) -> Redis:
-    policy_redis.function_load(library_text(ADMISSION), replace=True)
-    return policy_redis
-
-
-@pytest.fixture
-def tenant_id(redis: Redis, acme: Project) -> uuid.UUID:
-    acme.tenant.set_billing_mode(BillingMode.PREPAID)
-    return acme.tenant_id
-
-
-@pytest.fixture(autouse=True)
-def _the_ledger_is_whole(request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
-    with operator_scope("test"):
-        assert list(ledger_problems()) == []
-
-
-def use(tenant_id: uuid.UUID, nanos: int) -> None:
-    charge = UsageCharge(tenant_id=tenant_id, model="m", day=DAY, nanos=nanos, requests=1)
-    with operator_scope("test"):
-        post_usage([charge], batch_id=uuid.uuid4())
-
-
-def told(redis: Redis, tenant_id: uuid.UUID) -> list[int]:
-    """The limit that gateways read."""
-    row = cast(bytes, redis.hget(keys.policy_tenants(), str(tenant_id)))
-    limits = codec.decode_tenant(row).limits
-    return [limit.value for limit in limits if limit.name is LimitName.BALANCE]
-
-
-def reserve(redis: Redis, tenant_id: uuid.UUID, nanos: int) -> None:
-    """As an open request does, in the part of the use that is about credit."""
-    redis.hincrby(keys.tenant_balance(str(tenant_id)), "reserved", nanos)
-
-
-def counted(redis: Redis, tenant_id: uuid.UUID) -> dict[str, int]:
-    found = cast(dict[bytes, bytes], redis.hgetall(keys.tenant_balance(str(tenant_id))))
-    return {name.decode(): int(nanos) for name, nanos in found.items()}
 
 
 def test_gateways_are_told_of_credit_as_it_comes_and_usage_changes_nothing_of_it(
@@ -89,121 +42,18 @@ def test_gateways_are_told_of_credit_as_it_comes_and_usage_changes_nothing_of_it
     assert counted(redis, tenant_id)["settled"] == 30, "Redis is told what it may have lost"
 
 
-def test_usage_that_is_on_record_before_its_request_is_settled_counts_once(
+def test_gateways_are_told_where_usage_went_beyond_the_credit(
     redis: Redis, tenant_id: uuid.UUID
 ) -> None:
-    prefix = keys.tenant_prefix(str(tenant_id))
+    """As after a lost Redis: the limit is what credit and ledger come to, and nothing is left."""
     credit.top_up(tenant_id, 100, reference="payment 1")
-    claim = msgspec.msgpack.encode(["key", "project", 9, 40])
-    redis.fcall(
-        keys.FUNCTION_RESERVE, 1, prefix, "r1", "key", "project", "9", "40", claim, packed([])
-    )
-    use(tenant_id, 30)
-    assert counted(redis, tenant_id) == {"reserved": 40}
-    redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "30")
-    assert counted(redis, tenant_id) == {"reserved": 0, "settled": 30}
-
-
-def test_what_a_lost_redis_had_counted_comes_back_beside_what_is_reserved(
-    redis: Redis, tenant_id: uuid.UUID
-) -> None:
-    credit.top_up(tenant_id, 1000, reference="payment 1")
-    reserve(redis, tenant_id, 40)
-    assert holds.place_hold(tenant_id, holds.new_hold_id(), 5) == 5
-    use(tenant_id, 300)
-    assert counted(redis, tenant_id)["settled"] == 260, "the open request may be among the 300"
-    reserve(redis, tenant_id, -40)
-    reconcile_spend.apply()
-    assert counted(redis, tenant_id)["settled"] == 300
-
-
-MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def all_posted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What the floor above says: whether no usage is on its way."""
-    answer = [True]
-    monkeypatch.setattr(spend, "_is_all_posted", lambda: answer[0])
-    return answer
-
-
-def count_twice(redis: Redis, tenant_id: uuid.UUID) -> None:
-    """30 were spent, and after a lost Redis 5 of them were settled once more."""
-    credit.top_up(tenant_id, 100, reference="payment 1")
-    use(tenant_id, 30)
-    redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 5)
-
-
-@pytest.mark.usefixtures("all_posted")
-def test_what_was_counted_twice_is_forgotten_at_the_second_look(
-    redis: Redis, tenant_id: uuid.UUID
-) -> None:
-    count_twice(redis, tenant_id)
-    spend.reconcile_spend(now_ms=0)
-    spend.reconcile_spend(now_ms=1)
-    assert counted(redis, tenant_id)["settled"] == 35, "not at once, however often it is asked"
-    spend.reconcile_spend(now_ms=MINUTE_MS)
-    assert counted(redis, tenant_id)["settled"] == 30
+    use(tenant_id, 70)
+    use(tenant_id, 50)
+    assert reconcile_policy()
+    assert told(redis, tenant_id) == [120]
+    assert counted(redis, tenant_id)["settled"] == 120
     with operator_scope("test"):
-        assert list(spend.spend_problems()) == []
-    use(tenant_id, 7)
-    assert counted(redis, tenant_id)["settled"] == 37, "an outbox that comes late raises it again"
-
-
-@pytest.mark.usefixtures("all_posted")
-def test_of_a_difference_that_changes_goes_what_both_looks_found(
-    redis: Redis, tenant_id: uuid.UUID
-) -> None:
-    count_twice(redis, tenant_id)
-    spend.reconcile_spend(now_ms=0)
-    redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 1)
-    spend.reconcile_spend(now_ms=MINUTE_MS)
-    assert counted(redis, tenant_id)["settled"] == 31
-    spend.reconcile_spend(now_ms=2 * MINUTE_MS)
-    spend.reconcile_spend(now_ms=3 * MINUTE_MS)
-    assert counted(redis, tenant_id)["settled"] == 30
-
-
-def test_nothing_is_forgotten_while_usage_is_on_its_way(
-    redis: Redis, tenant_id: uuid.UUID, all_posted: list[bool]
-) -> None:
-    count_twice(redis, tenant_id)
-    all_posted[0] = False
-    for minute in range(3):
-        spend.reconcile_spend(now_ms=minute * MINUTE_MS)
-    assert counted(redis, tenant_id)["settled"] == 35
-
-
-@pytest.mark.usefixtures("all_posted")
-def test_what_was_counted_twice_is_forgotten_while_a_request_is_open(
-    redis: Redis, tenant_id: uuid.UUID
-) -> None:
-    count_twice(redis, tenant_id)
-    prefix, claim = keys.tenant_prefix(str(tenant_id)), msgspec.msgpack.encode(["k", "p", 9, 40])
-    redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, "r1", "k", "p", "9", "40", claim, packed([]))
-    spend.reconcile_spend(now_ms=0)
-    spend.reconcile_spend(now_ms=MINUTE_MS)
-    assert counted(redis, tenant_id) == {"settled": 30, "reserved": 40}
-    redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "20")
-    assert counted(redis, tenant_id) == {"settled": 50, "reserved": 0}
-
-
-def test_what_is_settled_during_the_look_is_not_forgotten(
-    redis: Redis, tenant_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may not be in the ledger that the look reads."""
-    count_twice(redis, tenant_id)
-
-    def settle_meanwhile() -> bool:
-        redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 3)
-        return True
-
-    monkeypatch.setattr(spend, "_is_all_posted", settle_meanwhile)
-    spend.reconcile_spend(now_ms=0)
-    use(tenant_id, 3)
-    spend.reconcile_spend(now_ms=MINUTE_MS)
-    assert counted(redis, tenant_id)["settled"] == 36, "33 on record, and 3 to come"
+        assert list(policy_problems()) == []
 
 
 def test_a_postpaid_tenant_has_no_such_limit(redis: Redis, acme: Project) -> None:
@@ -382,30 +232,3 @@ def test_a_change_of_credit_is_a_change_of_policy(tenant_id: uuid.UUID) -> None:
     assert PolicyChange.objects.count() == before + 1
     use(tenant_id, 5)
     assert PolicyChange.objects.count() == before + 1
-
-
-def test_gateways_are_told_where_usage_went_beyond_the_credit(
-    redis: Redis, tenant_id: uuid.UUID
-) -> None:
-    """As after a lost Redis: the limit is what credit and ledger come to, and nothing is left."""
-    credit.top_up(tenant_id, 100, reference="payment 1")
-    use(tenant_id, 70)
-    use(tenant_id, 50)
-    assert reconcile_policy()
-    assert told(redis, tenant_id) == [120]
-    assert counted(redis, tenant_id)["settled"] == 120
-    with operator_scope("test"):
-        assert list(policy_problems()) == []
-
-
-def test_fsck_finds_what_redis_and_the_ledger_say_of_prepaid_tenants(
-    redis: Redis, tenant_id: uuid.UUID, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(spend, "_LAG_SECONDS", 0)
-    credit.top_up(tenant_id, 100, reference="payment 1")
-    use(tenant_id, 30)
-    assert list(spend.spend_problems()) == []
-    redis.hincrby(keys.tenant_balance(str(tenant_id)), "settled", 5)
-    assert "has spent 35 nano-dollars by Redis, and 30 by" in next(spend.spend_problems())
-    reserve(redis, tenant_id, 5)
-    assert "5 nano-dollars reserved" in next(spend.spend_problems())

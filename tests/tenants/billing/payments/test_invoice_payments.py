@@ -23,7 +23,6 @@ from tenants.billing.models import (
     LedgerTransaction,
     LineKind,
     Payment,
-    Seller,
     TransactionKind,
 )
 from tenants.errors import Conflict
@@ -346,16 +345,6 @@ def test_why_a_draft_could_not_be_issued_stands_on_it(
     assert issue_drafts([broken]) == 1
     draft.refresh_from_db()
     assert draft.blocked_reason == ""
-    assert list(invoice_problems()) == []
-
-
-def test_a_draft_that_nobody_came_to_is_found(acme: Project, seller: Seller) -> None:
-    use(acme, prices=DEAR)
-    draft = draft_invoice(acme.tenant, OCTOBER)
-    assert draft is not None and list(invoice_problems()) == []
-    Invoice.objects.update(drafted_at=draft.drafted_at - timedelta(days=3))
-    assert "should have been issued by itself" in next(iter(invoice_problems()))
-    Seller.objects.update(review_days=None)
     assert list(invoice_problems()) == []
 
 
