@@ -55,7 +55,7 @@ def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
         invoice.state = InvoiceState.ISSUED
         invoice.issued_at = now
         invoice.due_on = now.astimezone(UTC).date() + timedelta(days=seller.payment_terms_days)
-        invoice.seller_details = _details(seller)
+        invoice.seller_details = seller.details()
         if not invoice.tenant.is_closed:
             invoice.buyer_name = invoice.tenant.name
         invoice.blocked_reason = ""
@@ -189,16 +189,6 @@ def _publish(invoice: Invoice, kind: EventType, at: datetime) -> None:
         key=str(invoice.pk),
         occurred_at=at,
     )
-
-
-def _details(seller: Seller) -> dict[str, str]:
-    return {
-        "name": seller.name,
-        "address": seller.address,
-        "tax_id": seller.tax_id,
-        "email": seller.email,
-        "payment_instructions": seller.payment_instructions,
-    }
 
 
 # In the ledger -----------------------------------------------------------------------------------

@@ -78,16 +78,7 @@ def pdf_bytes(invoice: Invoice) -> bytes:
 
 def _seller(invoice: Invoice) -> dict[str, str]:
     """Return the seller's details: of an issued invoice as they were then."""
-    if invoice.seller_details:
-        return dict(invoice.seller_details)
-    seller = invoice.seller
-    return {
-        "name": seller.name,
-        "address": seller.address,
-        "tax_id": seller.tax_id,
-        "email": seller.email,
-        "payment_instructions": seller.payment_instructions,
-    }
+    return dict(invoice.seller_details) or invoice.seller.details()
 
 
 def _one_line(text: str) -> str:

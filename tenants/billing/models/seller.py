@@ -60,6 +60,16 @@ class Seller(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def details(self) -> dict[str, str]:
+        """Return what an invoice keeps of it."""
+        return {
+            "name": self.name,
+            "address": self.address,
+            "tax_id": self.tax_id,
+            "email": self.email,
+            "payment_instructions": self.payment_instructions,
+        }
+
 
 class InvoiceCounter(models.Model):
     """The last number that a seller gave out in a year. The row is locked until the invoice with
