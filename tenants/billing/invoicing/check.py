@@ -68,7 +68,7 @@ def sum_problems() -> Iterator[str]:
             f"expected {invoice.due_nanos}."
         )
     carried: dict[uuid.UUID, int] = {}
-    chain = Invoice.objects.standing().order_by("tenant_id", "period")
+    chain = Invoice.objects.not_void().order_by("tenant_id", "period")
     for invoice in chain.iterator(chunk_size=1000):
         expected = carried.get(invoice.tenant_id, 0)
         if invoice.brought_forward_nanos != expected:
@@ -85,7 +85,7 @@ def usage_problems() -> Iterator[str]:
     and between the ledger's revenue and all usage, late or not, by month and model."""
     newest = {
         invoice.tenant_id: invoice
-        for invoice in Invoice.objects.standing()
+        for invoice in Invoice.objects.not_void()
         .order_by("tenant_id", "-period")
         .distinct("tenant_id")
         .iterator(chunk_size=1000)

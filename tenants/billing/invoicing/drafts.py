@@ -83,7 +83,7 @@ def draft_invoices(period: date, *, now: datetime | None = None) -> int:
     for chunk in _chunks(tenant_ids):
         with operator_scope("invoices draft"):
             usage_until = usage_cutoff()
-            taken = Invoice.objects.standing().filter(tenant__in=chunk, period__gte=period)
+            taken = Invoice.objects.not_void().filter(tenant__in=chunk, period__gte=period)
             invoiced = set(taken.values_list("tenant_id", flat=True))
             free = [tenant_id for tenant_id in chunk if tenant_id not in invoiced]
             drafted += len(_draft(free, period, seller, schedule, attained, usage_until, now))

@@ -59,8 +59,8 @@ def uninvoiced(tenant_ids: Sequence[uuid.UUID], period: date) -> dict[uuid.UUID,
         left_nanos = nanos - invoiced_credit.get((tenant_id, account, month), 0)
         if left_nanos:
             found[tenant_id].credit[account, month] = left_nanos
-    standing = Invoice.objects.standing().filter(tenant__in=tenant_ids)
-    for invoice in standing.order_by("tenant_id", "-period").distinct("tenant_id"):
+    newest = Invoice.objects.not_void().filter(tenant__in=tenant_ids)
+    for invoice in newest.order_by("tenant_id", "-period").distinct("tenant_id"):
         found[invoice.tenant_id].before = invoice
     return found
 
@@ -77,7 +77,7 @@ _SUMS: Final = (
 )
 
 
-def _standing_lines(tenant_ids: Sequence[uuid.UUID], first: date) -> Any:
+def _lines_not_void(tenant_ids: Sequence[uuid.UUID], first: date) -> Any:
     return (
         InvoiceLine.objects.filter(tenant__in=tenant_ids, period__gte=first)
         .exclude(invoice__state=InvoiceState.VOID)
@@ -88,7 +88,7 @@ def _standing_lines(tenant_ids: Sequence[uuid.UUID], first: date) -> Any:
 def _invoiced(tenant_ids: Sequence[uuid.UUID], first: date) -> dict[UsageGroup, list[int]]:
     """Return what standing invoices charge for, by group; the sums are in the order of `_SUMS`."""
     rows = (
-        _standing_lines(tenant_ids, first)
+        _lines_not_void(tenant_ids, first)
         .filter(kind__in=[LineKind.USAGE, LineKind.LATE_USAGE])
         .values_list(*UsageGroup._fields)
         .annotate(*(Sum(name, default=0) for name in _SUMS))
@@ -120,7 +120,7 @@ def _credit_invoiced(
 ) -> dict[tuple[uuid.UUID, AccountName, date], int]:
     """Return what standing invoices say that credit has paid of usage, by month."""
     rows = (
-        _standing_lines(tenant_ids, first)
+        _lines_not_void(tenant_ids, first)
         .filter(kind=LineKind.PAID_BY_CREDIT, ledger_transaction_id=None)
         .values_list("tenant_id", "account", "period")
         .annotate(Sum("amount_nanos"))

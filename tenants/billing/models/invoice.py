@@ -41,7 +41,7 @@ CREDIT_LINE_KINDS: Final = (LineKind.PAID_BY_CREDIT, LineKind.PAYMENT, LineKind.
 
 
 class InvoiceQuerySet(models.QuerySet["Invoice"]):
-    def standing(self) -> "InvoiceQuerySet":
+    def not_void(self) -> "InvoiceQuerySet":
         """Return all but the void ones."""
         return self.exclude(state=InvoiceState.VOID)
 
@@ -50,7 +50,7 @@ class InvoiceQuerySet(models.QuerySet["Invoice"]):
         return self.exclude(state=InvoiceState.DRAFT)
 
     def newest_of(self, tenant_id: uuid.UUID) -> "Invoice | None":
-        return self.standing().filter(tenant_id=tenant_id).order_by("-period").first()
+        return self.not_void().filter(tenant_id=tenant_id).order_by("-period").first()
 
 
 InvoiceManager = ScopedManager.from_queryset(InvoiceQuerySet)

@@ -60,7 +60,7 @@ def lines(invoice: Invoice, *kinds: LineKind) -> list[tuple[str, int]]:
 def check_books(customer: Project) -> None:
     """Once all is on invoices: what they ask for and carry is what the ledger says is owed or was
     given up; and cash is what was paid."""
-    chain = Invoice.objects.standing().filter(tenant=customer.tenant).order_by("period")
+    chain = Invoice.objects.not_void().filter(tenant=customer.tenant).order_by("period")
     newest = chain.last()
     assert newest is not None
     asked = chain.exclude(state=InvoiceState.PAID).aggregate(nanos=Sum("payable_nanos", default=0))
