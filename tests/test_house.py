@@ -19,8 +19,8 @@ MOST_FILES = 20
 MOST_FILES_OF_A_CHANGE = 8
 # Django writes them, nobody reads them top-down.
 GENERATED = "migrations"
-# Rooms that the map does not look into: one word says what stands in each.
-CLOSED_ROOMS = {"migrations", "management", "models", "admin", "facts", "model", "static"}
+# Rooms that every Django app has, and data: the map need not name them.
+CLOSED_ROOMS = {"migrations", "management", "models", "admin", "facts", "static", "templates"}
 
 
 def tracked_files() -> list[PurePosixPath]:
@@ -52,12 +52,12 @@ def mapped_paths(page: str) -> Iterator[str]:
 
 
 def rooms() -> set[str]:
-    """Every folder with sources of the product, but for those that the map does not look into."""
+    """Return every folder with sources of the product, but for the closed rooms."""
     folders: set[str] = set()
     for path in tracked_files():
         if path.parts[0] in SOURCE_ROOTS[:-1] and path.suffix in SOURCE_SUFFIXES:
             for parent in path.parents:
-                if parent.parts and not CLOSED_ROOMS.intersection(parent.parts[:-1]):
+                if parent.parts and not CLOSED_ROOMS.intersection(parent.parts):
                     folders.add(f"{parent}/")
     return folders
 
