@@ -64,7 +64,7 @@ def local_stack(root: Path) -> Iterator[None]:
     except Exception:
         if not (down := servers_down(os.environ)):
             raise
-        sys.exit(f"The local stack's {down[0]} does not answer: start it with `make up`.")
+        sys.exit(f"The local stack's {down[0]} is not reachable: start it with `make up`.")
 
 
 def has_settings(environ: Mapping[str, str]) -> bool:

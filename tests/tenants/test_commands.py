@@ -25,7 +25,7 @@ def test_create_tenant_makes_the_tenant_with_its_first_project() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["create_tenant", "ACME"], "already a tenant"),
+        (["create_tenant", "ACME"], "already exists"),
         (["create_tenant", "  "], "cannot be blank"),
         (["create_tenant", "x" * 201], "at most 200 characters"),
         (["create_tenant", "New", "--tier", "gold"], "'gold'"),

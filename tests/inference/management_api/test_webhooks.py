@@ -67,7 +67,7 @@ def test_an_endpoint_is_made_changed_and_removed(as_role: AsRole) -> None:
         ({"url": URL, "event_types": ["webhook.test"]}, "event_types", "There is no event type"),
         ({"url": URL, "event_types": []}, "event_types", "null is all"),
         ({"url": URL, "description": "x" * 201}, "description", "length <= 200"),
-        ({"url": URL, "secret": "mine"}, "secret", "unknown field"),
+        ({"url": URL, "secret": "mine"}, "secret", "unknown parameter"),
         ({}, None, "url"),
     ],
 )

@@ -33,6 +33,6 @@ def test_seeding_again_adds_only_what_is_missing() -> None:
 
 
 def test_no_database_is_filled_by_mistake() -> None:
-    with pytest.raises(CommandError, match="say --into-this-database"):
+    with pytest.raises(CommandError, match="--into-this-database"):
         call_command("seed_load", "--tenants", "1", "--keys", "1")
     assert not Tenant.objects.exists()
