@@ -159,7 +159,10 @@ def test_a_key_is_refused_in_the_words_that_fit(acme: House, globex: House) -> N
         )
     assert refusal(expired) == (401, "api_key_expired")
     assert refusal(elsewhere) == (403, "address_not_allowed")
-    assert refusal(elsewhere[:-1] + "0") == (401, "invalid_api_key")
+    assert refusal(elsewhere[:-1] + ("1" if elsewhere.endswith("0") else "0")) == (
+        401,
+        "invalid_api_key",
+    )
     assert refusal("nonsense") == (401, "invalid_api_key")
     works = acme.issue(scopes=["admin"])
     with operator_scope("test"):
