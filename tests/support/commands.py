@@ -21,3 +21,13 @@ def refused(*arguments: str) -> str:
     with pytest.raises(CommandError) as caught:
         call_command(*arguments)
     return str(caught.value)
+
+
+def attempt(*arguments: str) -> None:
+    """Ask a command that refuses, in one line, and raise what its refusal was made of."""
+    with pytest.raises(CommandError) as caught:
+        call_command(*arguments)
+    assert "\n" not in str(caught.value)
+    cause = caught.value.__cause__ or caught.value.__context__
+    assert cause is not None, f"a refusal without a cause: {caught.value}"
+    raise cause
