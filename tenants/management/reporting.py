@@ -34,7 +34,7 @@ class ReportingCommand(BaseCommand):
             with scope:
                 return super().execute(*args, **options)
         except ValidationError as error:
-            raise CommandError(one_sentence(error)) from None
+            raise CommandError(one_sentence(error)) from error
         except OperationalError as error:
             raise CommandError(f"PostgreSQL is not reachable: {_first_line(error)}.") from None
         except RedisError as error:

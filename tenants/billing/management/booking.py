@@ -43,7 +43,7 @@ class BookingCommand(ReportingCommand):
         try:
             booked = self.book(tenant.id, int(options["amount"] * 10**9), options)
         except TenantsError as error:
-            raise CommandError(error.message) from None
+            raise CommandError(error.message) from error
         held = balance_of(tenant.id)
         self.report(
             options,

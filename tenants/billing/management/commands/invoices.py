@@ -65,7 +65,7 @@ class Command(ReportingCommand):
         try:
             getattr(self, f"_{action}")(options)
         except TenantsError as error:
-            raise CommandError(error.message) from None
+            raise CommandError(error.message) from error
 
     def _draft(self, options: dict[str, Any]) -> None:
         period = options["month"] or last_month()
