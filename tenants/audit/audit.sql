@@ -269,8 +269,8 @@ END $$;
 CREATE FUNCTION penstock_refuse_write() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE insufficient_privilege
-        USING MESSAGE = format('%s refused: %s is only ever added to', TG_OP, TG_TABLE_NAME);
+    RAISE insufficient_privilege USING CONSTRAINT = TG_NAME, TABLE = TG_TABLE_NAME,
+        MESSAGE = format('%s refused: %s is only ever added to', TG_OP, TG_TABLE_NAME);
 END $$;
 
 -- The rights ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What a refusal is known by: its code, field and constraint. Its sentence is for people."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -42,17 +43,23 @@ def raises_not_permitted(code: str, param: str | None = None, **params: object) 
 
 @contextmanager
 def database_refuses(
-    error: type[psycopg.Error] = psycopg.IntegrityError, *, constraint: str | None = None
+    error: type[psycopg.Error] = psycopg.IntegrityError,
+    *,
+    constraint: str | None = None,
+    **detail: object,
 ) -> Iterator[None]:
     """PostgreSQL's refusal, told by Django or by psycopg. `error` is psycopg's name of an SQLSTATE,
     such as `LockNotAvailable`, or of a class of them; `constraint` is what the refusal names: a
-    constraint of the table, or the rule of a trigger, or nothing."""
+    constraint of the table, or a trigger or its rule, or nothing. What it tells in `DETAIL`, as our
+    triggers do in JSON, is compared where it is given."""
     with pytest.raises((DatabaseError, psycopg.Error)) as caught:
         yield
     told = caught.value
     refusal = told if isinstance(told, psycopg.Error) else told.__cause__
     assert isinstance(refusal, error), f"{refusal!r}, expected {error.__name__}"
     assert refusal.diag.constraint_name == constraint
+    if detail:
+        assert json.loads(refusal.diag.message_detail or "{}") == detail
 
 
 @contextmanager

@@ -57,11 +57,13 @@ PRICE = migrations.CreateModel(
             ExclusionConstraint(
                 expressions=[("model", "="), ("tier", "="), ("adapter", "="), (Period(), "&&")],
                 name="price_periods_disjoint",
+                violation_error_code="period_overlap",
                 violation_error_message="Another price already applies in part of this period. End it first, or choose a period that does not overlap.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
                 name="price_period_valid",
+                violation_error_code="period_order",
                 violation_error_message="The period must end after it starts.",
             ),
             models.CheckConstraint(
@@ -89,16 +91,19 @@ PRICE_CORRECTION = migrations.CreateModel(
             models.CheckConstraint(
                 condition=Q(effective_until__gt=F("effective_from")),
                 name="correction_period_valid",
+                violation_error_code="period_order",
                 violation_error_message="The period must end after it starts.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until__lte=F("created_at")),
                 name="correction_in_past",
+                violation_error_code="not_in_past",
                 violation_error_message="A correction must lie in the past; to change future prices, set a price.",
             ),
             models.CheckConstraint(
                 condition=~Q(reason=""),
                 name="correction_has_reason",
+                violation_error_code="reason_required",
                 violation_error_message="Give a reason.",
             ),
         ],
@@ -133,11 +138,13 @@ POOL_COST = migrations.CreateModel(
             ExclusionConstraint(
                 expressions=[("pool", "="), (Period(), "&&")],
                 name="pool_cost_periods_disjoint",
+                violation_error_code="period_overlap",
                 violation_error_message="Another cost already applies in part of this period. End it first, or choose a period that does not overlap.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
                 name="pool_cost_period_valid",
+                violation_error_code="period_order",
                 violation_error_message="The period must end after it starts.",
             ),
         ],

@@ -41,6 +41,7 @@ def disjoint_periods(name: str, *fields: str, what: str) -> ExclusionConstraint:
         ],
         violation_error_message=f"{what} already applies in part of this period. "
         "End it first, or choose a period that does not overlap.",
+        violation_error_code="period_overlap",
     )
 
 
@@ -65,6 +66,7 @@ def _valid_period(name: str) -> models.CheckConstraint:
     return models.CheckConstraint(
         condition=Q(effective_until=None) | Q(effective_until__gte=F("effective_from")),
         name=name,
+        violation_error_code="period_order",
         violation_error_message="The period must end after it starts.",
     )
 
@@ -125,7 +127,8 @@ class TokenPrices(models.Model):
     def clean(self) -> None:
         super().clean()
         if self.tier and not Tier.objects.filter(name=self.tier).exists():
-            raise ValidationError({"tier": f"No tier named {self.tier!r}."})
+            missing = ValidationError(f"No tier named {self.tier!r}.", code="invalid_choice")
+            raise ValidationError({"tier": missing})
 
     @property
     def what_for(self) -> str:
@@ -211,17 +214,20 @@ class PriceCorrection(TokenPrices):
             models.CheckConstraint(
                 condition=Q(effective_until__gt=F("effective_from")),
                 name="correction_period_valid",
+                violation_error_code="period_order",
                 violation_error_message="The period must end after it starts.",
             ),
             models.CheckConstraint(
                 condition=Q(effective_until__lte=F("created_at")),
                 name="correction_in_past",
+                violation_error_code="not_in_past",
                 violation_error_message="A correction must lie in the past; to change future "
                 "prices, set a price.",
             ),
             models.CheckConstraint(
                 condition=~Q(reason=""),
                 name="correction_has_reason",
+                violation_error_code="reason_required",
                 violation_error_message="Give a reason.",
             ),
         ]

@@ -34,7 +34,8 @@ def enter(row: _Dated) -> _Dated:
             begin = row.effective_from = now if before is None else now + LEAD
         if begin < now:
             what = "It would begin in the past. What was charged stays; what should have been is a "
-            raise ValidationError({"effective_from": f"{what}correction."})
+            past = ValidationError(f"{what}correction.", code="in_past")
+            raise ValidationError({"effective_from": past})
         if before is not None and before.effective_from <= begin:
             _close(before, begin)
         row.full_clean()
@@ -58,9 +59,15 @@ def end(row: _Dated, at: datetime | None = None) -> None:
     now = _now()
     at = at or now
     if row.effective_until is not None:
-        raise ValidationError(f"It ends at {row.effective_until} already.")
+        raise ValidationError(
+            "It ends at %(until)s already.",
+            code="already_ended",
+            params={"until": row.effective_until},
+        )
     if at < now or at < row.effective_from:
-        raise ValidationError("A period ends in the future, and not before it begins.")
+        raise ValidationError(
+            "A period ends in the future, and not before it begins.", code="in_past"
+        )
     _close(row, at)
 
 

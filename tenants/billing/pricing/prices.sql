@@ -7,7 +7,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         IF NEW.effective_from < now() THEN
-            RAISE check_violation USING MESSAGE = format(
+            RAISE check_violation USING CONSTRAINT = 'period_not_begun_in_past', MESSAGE = format(
                 '%s: a period cannot begin in the past, at %s; it is %s', TG_TABLE_NAME,
                 NEW.effective_from, now());
         END IF;
@@ -18,10 +18,10 @@ BEGIN
             IS DISTINCT FROM to_jsonb(NEW) - ARRAY['effective_until', 'closed_at']
         OR OLD.effective_until IS NOT NULL OR NEW.effective_until IS NULL
     THEN
-        RAISE check_violation USING MESSAGE = format(
+        RAISE check_violation USING CONSTRAINT = 'period_closed_once', MESSAGE = format(
             '%s: nothing is changed but the end of an open period, once', TG_TABLE_NAME);
     ELSIF NEW.effective_until < now() THEN
-        RAISE check_violation USING MESSAGE = format(
+        RAISE check_violation USING CONSTRAINT = 'period_not_ended_in_past', MESSAGE = format(
             '%s: a period cannot end in the past, at %s; it is %s', TG_TABLE_NAME,
             NEW.effective_until, now());
     END IF;
@@ -51,14 +51,17 @@ ALTER TABLE billing_tiermultiplier ENABLE ALWAYS TRIGGER append_only;
 CREATE FUNCTION penstock_protect_priced_tier() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-    models text;
+    models text[];
 BEGIN
-    SELECT string_agg(DISTINCT model, ', ' ORDER BY model) INTO models FROM billing_price
+    SELECT array_agg(DISTINCT model ORDER BY model) INTO models FROM billing_price
         WHERE tier = OLD.name
         AND (effective_until IS NULL OR effective_until > clock_timestamp());
     IF models IS NOT NULL THEN
-        RAISE restrict_violation USING MESSAGE = format(
-            'the tier %s is named by prices of %s that have not ended', OLD.name, models);
+        RAISE restrict_violation USING
+            CONSTRAINT = 'priced_tier_stays',
+            DETAIL = jsonb_build_object('models', models)::text,
+            MESSAGE = format('the tier %s is named by prices of %s that have not ended',
+                OLD.name, array_to_string(models, ', '));
     END IF;
     RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 END $$;

@@ -15,11 +15,9 @@ def prices_naming(tier: Tier) -> list[str]:
 def check_rename(tier: Tier, name: str) -> None:
     """Raise `ValidationError` if the name changes and prices refer to the tier."""
     if name != tier.name and (prices := prices_naming(tier)):
-        raise ValidationError(
-            {
-                "name": (
-                    f"Cannot rename {tier}: prices refer to it ({'; '.join(prices)}). End them "
-                    "first."
-                )
-            }
+        named = ValidationError(
+            "Cannot rename %(tier)s: prices refer to it (%(prices)s). End them first.",
+            code="in_use",
+            params={"tier": tier, "prices": "; ".join(prices)},
         )
+        raise ValidationError({"name": named})

@@ -5,23 +5,25 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.core.exceptions import ValidationError
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import connection, transaction
 from django.utils import timezone
+from psycopg.errors import CheckViolation, ExclusionViolation, InsufficientPrivilege
 
 from tenants.billing.models import PoolCost, Price, PriceCorrection, TierMultiplier
 from tenants.billing.pricing import price_book
 from tenants.billing.pricing.tiers import check_rename, prices_naming
 from tenants.models import PolicyChange, Project, Tier
+from tests.support.refusals import database_refuses, raises_invalid
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators_eye")]
 HOUR = datetime.timedelta(hours=1)
+AMOUNTS = [f"{kind}_micros_per_million_tokens" for kind in ("prompt", "cached", "completion")]
 
 
 def a_price(amount: Any = 7, **fields: Any) -> Price:
     given: dict[str, Any] = {"model": "m", **fields}
-    for kind in ("prompt", "cached", "completion"):
-        given.setdefault(f"{kind}_micros_per_million_tokens", amount)
+    for name in AMOUNTS:
+        given.setdefault(name, amount)
     return Price(**given)
 
 
@@ -63,55 +65,68 @@ def test_overlapping_periods_are_refused_by_the_book_and_by_the_database() -> No
         "effective_from": now + 2 * HOUR,
         "effective_until": now + 4 * HOUR,
     }
-    with pytest.raises(ValidationError, match="does not overlap"):
+    with raises_invalid("period_overlap"):
         price_book.enter(a_price(**overlapping))
-    with pytest.raises(IntegrityError, match="price_periods_disjoint"), transaction.atomic():
+    refused = database_refuses(ExclusionViolation, constraint="price_periods_disjoint")
+    with refused, transaction.atomic():
         a_price(**overlapping).save()
     price_book.enter(a_price(effective_from=now + 3 * HOUR))
 
 
-@pytest.mark.parametrize("amount", [-1, 0.5, "0.5", Decimal("0.5")])
-def test_a_negative_or_fractional_price_is_refused(amount: Any) -> None:
-    with pytest.raises(ValidationError, match=r"greater than or equal to 0|an integer|whole"):
+@pytest.mark.parametrize(
+    ("amount", "code"),
+    [(-1, "min_value"), (0.5, "invalid"), ("0.5", "invalid"), (Decimal("0.5"), "invalid")],
+)
+def test_a_negative_or_fractional_price_is_refused(amount: Any, code: str) -> None:
+    with raises_invalid(code, *AMOUNTS):
         price_book.enter(a_price(amount))
     assert not Price.objects.exists()
 
 
 def test_a_price_of_more_than_a_dollar_a_token_is_refused() -> None:
-    with pytest.raises(ValidationError, match="less than or equal to 1000000000000"):
+    with raises_invalid("max_value", *AMOUNTS, limit_value=10**12):
         price_book.enter(a_price(10**12 + 1))
     price_book.enter(a_price(10**12))
 
 
-def test_a_negative_price_is_refused_by_the_database_too() -> None:
-    with pytest.raises(IntegrityError, match="check"), transaction.atomic():
-        a_price(-1).save()
+@pytest.mark.parametrize("amount", AMOUNTS)
+def test_a_negative_price_is_refused_by_the_database_too(amount: str) -> None:
+    refused = database_refuses(CheckViolation, constraint=f"billing_price_{amount}_check")
+    with refused, transaction.atomic():
+        a_price(**{amount: -1}).save()
 
 
-def test_a_price_of_the_past_is_refused_and_pointed_to_corrections() -> None:
+def test_a_price_of_the_past_is_refused() -> None:
     past = timezone.now() - HOUR
-    with pytest.raises(ValidationError, match="is a correction"):
+    with raises_invalid("in_past", "effective_from"):
         price_book.enter(a_price(effective_from=past))
-    with pytest.raises(IntegrityError, match="cannot begin in the past"), transaction.atomic():
+    with database_refuses(constraint="period_not_begun_in_past"), transaction.atomic():
         a_price(effective_from=past).save()
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("rule", "change"),
     [
-        "UPDATE billing_price SET prompt_micros_per_million_tokens = 1",
-        "UPDATE billing_price SET effective_until = now() - interval '1 second'",
-        "UPDATE billing_price SET effective_from = now() + interval '1 day'",
-        "DELETE FROM billing_price",
-        "UPDATE billing_poolcost SET gpus_per_worker = 9",
-        "UPDATE billing_pricecorrection SET reason = 'other'",
+        ("period_closed_once", "UPDATE billing_price SET prompt_micros_per_million_tokens = 1"),
+        (
+            "period_not_ended_in_past",
+            "UPDATE billing_price SET effective_until = now() - interval '1 second'",
+        ),
+        (
+            "period_closed_once",
+            "UPDATE billing_price SET effective_from = now() + interval '1 day'",
+        ),
+        ("append_only", "DELETE FROM billing_price"),
+        ("period_closed_once", "UPDATE billing_poolcost SET gpus_per_worker = 9"),
+        ("append_only", "UPDATE billing_pricecorrection SET reason = 'other'"),
     ],
 )
-def test_nothing_of_the_book_is_changed_in_place(change: str) -> None:
+def test_nothing_of_the_book_is_changed_in_place(rule: str, change: str) -> None:
     price_book.enter(a_price())
     price_book.enter(PoolCost(pool="p", micros_per_gpu_hour=2_500_000))
+    error = InsufficientPrivilege if rule == "append_only" else CheckViolation
     with (
-        pytest.raises(DatabaseError, match=r"nothing is changed|in the past|only ever added to"),
+        database_refuses(error, constraint=rule),
         transaction.atomic(),
         connection.cursor() as cursor,
     ):
@@ -121,31 +136,30 @@ def test_nothing_of_the_book_is_changed_in_place(change: str) -> None:
 def test_an_end_is_said_once() -> None:
     price = price_book.enter(a_price())
     price_book.end(price, timezone.now() + HOUR)
-    with pytest.raises(ValidationError, match="already"):
+    with raises_invalid("already_ended", until=price.effective_until):
         price_book.end(price, timezone.now() + 2 * HOUR)
     price.effective_until = timezone.now() + 2 * HOUR
-    with pytest.raises(IntegrityError, match="once"), transaction.atomic():
+    with database_refuses(constraint="period_closed_once"), transaction.atomic():
         price.save()
 
 
 def test_a_price_names_a_tier_that_there_is() -> None:
-    with pytest.raises(ValidationError) as refused:
+    with raises_invalid("invalid_choice", "tier"):
         price_book.enter(a_price(tier="nonesuch"))
-    assert list(refused.value.message_dict) == ["tier"]
 
 
 @pytest.mark.usefixtures("acme")
 def test_a_tier_that_a_price_names_is_neither_renamed_nor_removed_until_that_has_ended() -> None:
     price = price_book.enter(a_price(tier="batch"))
     tier = Tier.objects.get(name="batch")
-    with pytest.raises(ValidationError) as refused:
+    with raises_invalid("in_use", "name"):
         check_rename(tier, "cheap")
-    assert list(refused.value.message_dict) == ["name"]
     assert prices_naming(tier) == [str(price)]
     check_rename(tier, "batch")
     tier.name = "cheap"
     for change in (tier.save, Tier.objects.filter(name="batch").delete):
-        with pytest.raises(IntegrityError, match="named by prices of m that"), transaction.atomic():
+        refused = database_refuses(constraint="priced_tier_stays", models=["m"])
+        with refused, transaction.atomic():
             change()
     price_book.end(price)
     check_rename(Tier.objects.get(name="batch"), "cheap")
@@ -193,11 +207,11 @@ def a_correction(begin: datetime.timedelta, end: datetime.timedelta, reason: str
 
 def test_a_correction_is_of_the_past_and_says_why() -> None:
     a_correction(-2 * HOUR, -HOUR, "entered a day late")
-    with pytest.raises(ValidationError, match="in the past"):
+    with raises_invalid("not_in_past"):
         a_correction(-2 * HOUR, HOUR, "entered a day late")
-    with pytest.raises(ValidationError, match="end after it starts"):
+    with raises_invalid("period_order"):
         a_correction(-HOUR, -2 * HOUR, "entered a day late")
-    with pytest.raises(ValidationError, match="cannot be blank"):
+    with raises_invalid("blank", "reason"):
         a_correction(-2 * HOUR, -HOUR, "")
 
 
