@@ -13,8 +13,9 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from tenants.billing.invoicing.usage_source import usage_cutoff
-from tenants.billing.ledger.credit import INVOICE_REFERENCES, payment_entries
+from tenants.billing.ledger.credit import payment_entries
 from tenants.billing.ledger.posting import Entry, Posting, lock_balances, post
+from tenants.billing.ledger.refusals import INVOICE_REFERENCES, reference_taken
 from tenants.billing.models import (
     AccountName,
     Invoice,
@@ -86,7 +87,8 @@ def pay(
     """
     reference = reference.strip()
     if not reference:
-        raise ValidationError({"reference": "Say what the bank or the provider calls the payment."})
+        missing = "Say what the bank or the provider calls the payment."
+        raise ValidationError({"reference": ValidationError(missing, code="required")})
     with transaction.atomic(), audited_as(Verb.PAID):
         usage_cutoff()  # nobody drafts meanwhile an invoice that the same money lessens
         invoice = _locked(invoice_id)
@@ -94,11 +96,13 @@ def pay(
         if paid is not None and (paid.provider, paid.reference) == (provider, reference):
             return paid
         if invoice.state != InvoiceState.ISSUED:
-            raise Conflict(f"{invoice} is {invoice.state}; only an issued invoice can be paid.")
+            raise _in_wrong_state(invoice, "only an issued invoice can be paid")
         other = Payment.objects.filter(provider=provider, reference=reference).first()
         if other is not None:
             raise Conflict(
-                f"The {provider} payment {reference!r} has paid {other.invoice} already."
+                f"The {provider} payment {reference!r} has paid {other.invoice} already.",
+                code="payment_used",
+                params={"invoice": str(other.invoice)},
             )
         lock_balances([invoice.tenant_id])
         on_account = _on_account(invoice, reference)
@@ -125,12 +129,13 @@ def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
     of its tenant: later ones were made on top of it; `ValidationError` without a reason."""
     reason = reason.strip()
     if not reason:
-        raise ValidationError({"void_reason": "Say why it is void."})
+        missing = ValidationError("Say why it is void.", code="required")
+        raise ValidationError({"void_reason": missing})
     with transaction.atomic(), audited_as(Verb.VOIDED):
         usage_cutoff()  # nobody drafts on top of it meanwhile
         invoice = _locked(invoice_id)
         if invoice.state != InvoiceState.ISSUED:
-            raise Conflict(f"{invoice} is {invoice.state}; only an issued invoice can be void.")
+            raise _in_wrong_state(invoice, "only an issued invoice can be void")
         _check_newest(invoice, "void")
         _post_sla_credits(invoice, is_reversed=True)
         invoice.state, invoice.voided_at = InvoiceState.VOID, timezone.now()
@@ -145,7 +150,7 @@ def discard(invoice_id: uuid.UUID) -> None:
         usage_cutoff()
         invoice = _locked(invoice_id)
         if not invoice.is_draft:
-            raise Conflict(f"{invoice} is {invoice.state}; only a draft can be discarded.")
+            raise _in_wrong_state(invoice, "only a draft can be discarded")
         _check_newest(invoice, "discarded")
         invoice.delete()
 
@@ -157,12 +162,16 @@ def _locked(invoice_id: uuid.UUID) -> Invoice:
 
 def _check_issuable(invoice: Invoice) -> None:
     if not invoice.is_draft:
-        raise Conflict(f"{invoice} is {invoice.state} already; only a draft can be issued.")
+        raise _in_wrong_state(invoice, "only a draft can be issued")
     earlier = Invoice.objects.filter(
         tenant=invoice.tenant_id, state=InvoiceState.DRAFT, period__lt=invoice.period
     ).first()
     if earlier is not None:
-        raise Conflict(f"Issue the {earlier} of {invoice.tenant.name} first, or discard this one.")
+        raise Conflict(
+            f"Issue the {earlier} of {invoice.tenant.name} first, or discard this one.",
+            code="earlier_draft",
+            params={"month": earlier.month},
+        )
 
 
 def _check_newest(invoice: Invoice, what: str) -> None:
@@ -170,8 +179,18 @@ def _check_newest(invoice: Invoice, what: str) -> None:
     if newest is not None and newest.pk != invoice.pk:
         raise Conflict(
             f"{invoice} cannot be {what}: {newest} of {newest.month} was made on top of it; "
-            "take that one back first, or post an adjustment."
+            "take that one back first, or post an adjustment.",
+            code="invoice_not_newest",
+            params={"newest": str(newest)},
         )
+
+
+def _in_wrong_state(invoice: Invoice, rule: str) -> Conflict:
+    return Conflict(
+        f"{invoice} is {invoice.state}; {rule}.",
+        code="invoice_state",
+        params={"state": invoice.state},
+    )
 
 
 def _publish(invoice: Invoice, kind: EventType, at: datetime) -> None:
@@ -261,23 +280,23 @@ def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
     if booked is None:
         return None
     if booked.kind != TransactionKind.PAYMENT or reference.startswith(INVOICE_REFERENCES):
-        raise Conflict(
-            f"The reference {reference!r} is that of another transaction: {booked.kind} of "
-            f"{dollars(booked.size_nanos)}. Say another one.",
-            param="reference",
-        )
+        raise reference_taken(booked)
     told = InvoiceLine.objects.filter(ledger_transaction_id=booked.id)
     line = told.exclude(invoice__state=InvoiceState.VOID).select_related("invoice").first()
     if line is not None:
         way_out = "; discard it first" if line.invoice.is_draft else ""
         raise Conflict(
             f"The payment {reference!r} is on {line.invoice} already, which asks for less by "
-            f"it{way_out}."
+            f"it{way_out}.",
+            code="payment_on_invoice",
+            params={"invoice": str(line.invoice)},
         )
     if booked.size_nanos < invoice.payable_nanos:
         raise Conflict(
             f"The payment {reference!r} was of {dollars_and_cents(booked.size_nanos)}, and "
-            f"{invoice} asks for {dollars_and_cents(invoice.payable_nanos)}."
+            f"{invoice} asks for {dollars_and_cents(invoice.payable_nanos)}.",
+            code="payment_too_small",
+            params={"paid_nanos": booked.size_nanos, "payable_nanos": invoice.payable_nanos},
         )
     return booked
 
@@ -313,5 +332,7 @@ def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> No
         raise Conflict(
             f"The ledger of {invoice.tenant.name} has {dollars(held_nanos)} in "
             f"{account.replace('_', ' ')}, and {invoice} moves {dollars(needed_nanos)} of "
-            "it; was it spent, refunded or written off? Post an adjustment instead."
+            "it; was it spent, refunded or written off? Post an adjustment instead.",
+            code="insufficient_balance",
+            params={"account": account, "held_nanos": held_nanos, "needed_nanos": needed_nanos},
         )

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from django.db.models import Exists, OuterRef, Q
 
-from tenants.billing.ledger.credit import INVOICE_REFERENCES
+from tenants.billing.ledger.refusals import INVOICE_REFERENCES
 from tenants.billing.models import (
     CREDITS,
     AccountName,

@@ -7,7 +7,7 @@ spend it meanwhile.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,31 +18,30 @@ from django.utils import timezone
 
 from tenants.billing.ledger import holds
 from tenants.billing.ledger.posting import Balances, Entry, Posting, lock_balances, post
+from tenants.billing.ledger.refusals import (
+    check_amount,
+    check_floors,
+    check_no_open_invoice,
+    check_paid_no_invoice,
+    check_texts,
+    reference_taken,
+)
 from tenants.billing.models import (
-    CREDITS,
     AccountName,
-    Invoice,
-    InvoiceState,
     LedgerAccount,
     LedgerEntry,
     LedgerTransaction,
-    Payment,
     TransactionKind,
 )
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models.policy_change import PolicyChange, PolicyImpact, PolicyPart
-from tenants.money import dollars, dollars_and_cents
+from tenants.money import dollars
 
 _Entries = Callable[[Balances], Sequence[Entry]]
 
 # What was used before a promotion ended may be on its way to the ledger for so long.
 EXPIRY_GRACE: Final = timedelta(hours=1)
-# Sums must hold a great many.
-MAX_NANOS: Final = 10**17
-# Under which invoices, and with them usage and expiry, book by themselves.
-INVOICE_REFERENCES: Final = "invoice:"
-_RESERVED_REFERENCES: Final = ("usage:", "re-rating:", INVOICE_REFERENCES, "expiry:")
 _EXPIRY: Final = "expiry of promotions"
 
 
@@ -70,7 +69,9 @@ def grant_promotion(
     """Give credit away; what is left of it at `expires_at` is taken back within two hours. Raises
     `ValidationError` for a time that has passed."""
     if expires_at is not None and expires_at <= timezone.now():
-        raise ValidationError("Credit that has expired is none; say a time to come.")
+        raise ValidationError(
+            "Credit that has expired is none; say a time to come.", code="in_past"
+        )
     return _book(
         tenant_id,
         TransactionKind.PROMOTION,
@@ -111,7 +112,7 @@ def pay(
     with transaction.atomic():
         lock_balances([tenant_id])
         if not is_on_account and _booked(tenant_id, reference) is None:
-            _check_no_open_invoice(tenant_id)
+            check_no_open_invoice(tenant_id)
         return _book(
             tenant_id,
             TransactionKind.PAYMENT,
@@ -124,7 +125,7 @@ def pay(
 def payment_entries(nanos: int, held: Balances) -> list[Entry]:
     """Return the entries of a payment: it pays what is owed first, then recovers what was written
     off; the rest is prepaid credit. So it is booked whatever has become of what was owed."""
-    _check_amount(nanos)
+    check_amount(nanos)
     owed = min(nanos, held[AccountName.RECEIVABLE])
     recovered = min(nanos - owed, held[AccountName.BAD_DEBT])
     entries = [
@@ -140,7 +141,7 @@ def adjust(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> Le
     """Charge more (above zero), which is owed, or less (below), which pays what is owed and then
     is credit. The memo says why; raises `ValidationError` without one."""
     if not memo.strip():
-        raise ValidationError("Say why, in the memo.")
+        raise ValidationError("Say why, in the memo.", code="memo_required")
     return _book(
         tenant_id,
         TransactionKind.ADJUSTMENT,
@@ -179,7 +180,9 @@ def refund(
             if free < nanos:
                 raise Conflict(
                     f"Of the credit only {dollars(free)} is not spent or reserved by open "
-                    f"requests, and {dollars(nanos)} was asked for."
+                    f"requests, and {dollars(nanos)} was asked for.",
+                    code="insufficient_credit",
+                    params={"free_nanos": free, "asked_nanos": nanos},
                 )
             return _book(
                 tenant_id,
@@ -251,7 +254,7 @@ def _book(
     *,
     expires_at: datetime | None = None,
 ) -> LedgerTransaction:
-    _check_texts(kind, reference, memo.strip())
+    check_texts(kind, reference, memo.strip())
     with transaction.atomic():
         held = lock_balances([tenant_id])[tenant_id]
         posting = Posting(
@@ -266,8 +269,8 @@ def _book(
         if booked is not None:
             return _same(booked, kind, _size(posting.entries))
         if kind in {TransactionKind.TOP_UP, TransactionKind.PAYMENT}:
-            _check_paid_no_invoice(tenant_id, reference)
-        _check_floors(posting.entries, held)
+            check_paid_no_invoice(tenant_id, reference)
+        check_floors(posting.entries, held)
         post([posting])
         PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(tenant_id))])
         return LedgerTransaction.objects.get(tenant=tenant_id, reference=reference)
@@ -279,82 +282,23 @@ def _booked(tenant_id: uuid.UUID, reference: str) -> LedgerTransaction | None:
 
 def _same(booked: LedgerTransaction, kind: TransactionKind, nanos: int) -> LedgerTransaction:
     if booked.kind != kind or booked.size_nanos != nanos:
-        raise Conflict(
-            f"The reference {booked.reference!r} is that of another transaction: {booked.kind} of "
-            f"{dollars(booked.size_nanos)}. Say another one.",
-            param="reference",
-        )
+        raise reference_taken(booked)
     return booked
-
-
-def _check_paid_no_invoice(tenant_id: uuid.UUID, reference: str) -> None:
-    """Raise `Conflict` if this payment was booked with its invoice already."""
-    payment = Payment.objects.filter(tenant=tenant_id, reference=reference).first()
-    if payment is not None:
-        raise Conflict(
-            f"The payment {reference!r} has paid {payment.invoice} already.", param="reference"
-        )
-
-
-def _check_no_open_invoice(tenant_id: uuid.UUID) -> None:
-    waiting = Invoice.objects.filter(tenant=tenant_id, state=InvoiceState.ISSUED)
-    named = [
-        f"{invoice} ({dollars_and_cents(invoice.payable_nanos)})"
-        for invoice in waiting.order_by("period")
-    ]
-    if named:
-        raise Conflict(
-            f"To be paid: {', '.join(named)}. Say which was with `manage.py invoices pay`; money "
-            "that is for none of them is booked with --on-account."
-        )
 
 
 def _size(entries: Sequence[Entry]) -> int:
     return sum(entry.nanos for entry in entries if entry.nanos > 0)
 
 
-def _check_floors(entries: Sequence[Entry], held: Mapping[AccountName, int]) -> None:
-    """Raise `ValidationError` if an account would go below zero; the table refuses it too."""
-    for entry in entries:
-        account = entry.account
-        taken = -entry.nanos if account is AccountName.RECEIVABLE else entry.nanos
-        floored = account in (*CREDITS, AccountName.RECEIVABLE)
-        if floored and taken > held[account]:
-            raise ValidationError(
-                f"The tenant's {account.label.lower()} is {dollars(held[account])}, "
-                f"{dollars(taken)} cannot be taken from it."
-            )
-
-
-def _check_amount(nanos: int) -> None:
-    if nanos <= 0:
-        raise ValidationError(f"An amount is above zero, got {dollars(nanos)}.")
-    if nanos > MAX_NANOS:
-        raise ValidationError(
-            f"An amount is at most {dollars(MAX_NANOS)}, got {dollars(nanos)}; book it in parts."
-        )
-
-
-def _check_texts(kind: TransactionKind, reference: str, memo: str) -> None:
-    if not reference.strip() or len(reference) > 200:
-        raise ValidationError("A reference has 1 to 200 characters, e.g. a payment's number.")
-    if kind is not TransactionKind.EXPIRY and reference.startswith(_RESERVED_REFERENCES):
-        raise ValidationError(
-            f"The reference {reference!r} begins like one of the service's own; say another one."
-        )
-    if len(memo) > 500:
-        raise ValidationError(f"A memo has at most 500 characters, got {len(memo)}.")
-
-
 def _move(debit: AccountName, credit: AccountName, nanos: int) -> list[Entry]:
-    _check_amount(nanos)
+    check_amount(nanos)
     return [Entry(account=debit, nanos=nanos), Entry(account=credit, nanos=-nanos)]
 
 
 def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
     """Return the entries that set an amount against what is owed first; the rest is prepaid
     credit."""
-    _check_amount(nanos)
+    check_amount(nanos)
     owed = min(nanos, held[AccountName.RECEIVABLE])
     entries = [
         Entry(account=debit, nanos=nanos),
@@ -368,7 +312,7 @@ def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
 def _held(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
     """Hold so much of the credit, or what is left of it, until it is booked and gateways know, or
     it is given up. Yields how many nano-dollars are held."""
-    _check_amount(nanos)
+    check_amount(nanos)
     hold_id = holds.new_hold_id()
     held_nanos = holds.place_hold(tenant_id, hold_id, nanos)
     try:

@@ -11,6 +11,10 @@ from tenants.billing.ledger.balances import spendable
 from tenants.policy_redis import policy_redis
 
 
+class ReservationsLost(RedisError):
+    """What open requests have reserved is not in Redis yet: what is free cannot be known."""
+
+
 def new_hold_id() -> str:
     """Return an id that begins with its time in ms."""
     return f"{time.time_ns() // 1_000_000}:{uuid.uuid4()}"
@@ -19,7 +23,7 @@ def new_hold_id() -> str:
 def place_hold(tenant_id: uuid.UUID, hold_id: str, nanos: int) -> int:
     """Keep credit from being spent while it is taken back. Return how many nano-dollars are held:
     less where requests have reserved some. Placing the same hold again changes nothing. Needs the
-    `operator_scope`; raises `RedisError`."""
+    `operator_scope`; raises `ReservationsLost`, and `RedisError` where there is no Redis."""
     prefix, most = keys.tenant_prefix(str(tenant_id)), spendable([tenant_id])[tenant_id]
     with policy_redis().pipeline(transaction=False) as pipeline:
         pipeline.exists(keys.policy_version())
@@ -28,7 +32,7 @@ def place_hold(tenant_id: uuid.UUID, hold_id: str, nanos: int) -> int:
         has_policy, _, held = pipeline.execute()
     if not has_policy:
         release_hold(tenant_id, hold_id)
-        raise RedisError("Redis has lost what tenants have reserved; ask again in a moment.")
+        raise ReservationsLost("Redis has lost what tenants have reserved; ask again in a moment.")
     return cast(int, held)
 
 

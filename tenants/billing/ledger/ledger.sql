@@ -52,7 +52,7 @@ DECLARE
         SELECT (each ->> 'tenant_id')::uuid FROM jsonb_array_elements(postings) AS each);
 BEGIN
     IF cardinality(tenants) <> (SELECT count(DISTINCT each) FROM unnest(tenants) AS each) THEN
-        RAISE invalid_parameter_value USING MESSAGE =
+        RAISE invalid_parameter_value USING CONSTRAINT = 'ledger_post_one_of_tenant', MESSAGE =
             'a call posts at most one transaction of a tenant, got more';
     END IF;
     PERFORM penstock_ledger_lock(tenants);
@@ -131,9 +131,11 @@ BEGIN
     SELECT transaction_id, sum(nanos) AS total INTO wrong
         FROM added GROUP BY transaction_id HAVING sum(nanos) <> 0 LIMIT 1;
     IF FOUND THEN
-        RAISE check_violation USING MESSAGE = format(
-            'ledger transaction %s does not balance: its entries come to %s nano-dollars, not to 0',
-            wrong.transaction_id, wrong.total);
+        RAISE check_violation USING
+            CONSTRAINT = TG_NAME,
+            DETAIL = jsonb_build_object('difference_nanos', wrong.total)::text,
+            MESSAGE = format('ledger transaction %s does not balance: its entries come to %s '
+                'nano-dollars, not to 0', wrong.transaction_id, wrong.total);
     END IF;
     RETURN NULL;
 END $$;
@@ -143,7 +145,8 @@ CREATE FUNCTION penstock_ledger_check_entries() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM billing_ledgerentry WHERE transaction_id = NEW.id) THEN
-        RAISE check_violation USING MESSAGE = format('ledger transaction %s has no entries', NEW.id);
+        RAISE check_violation USING CONSTRAINT = TG_NAME,
+            MESSAGE = format('ledger transaction %s has no entries', NEW.id);
     END IF;
     RETURN NULL;
 END $$;

@@ -56,13 +56,22 @@ class Posting:
     expires_at: datetime.datetime | None = None
 
 
+class NegativeCharge(ValueError):
+    """Usage that costs less than nothing."""
+
+    def __init__(self, charge: UsageCharge) -> None:
+        super().__init__(f"Usage costs nothing or more, got {charge.nanos} nano-dollars.")
+        self.charge = charge
+
+
 def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
     """Charge usage: one transaction for each tenant and batch, within the transaction that records
-    it. Credit pays first, and what it does not cover is owed. A batch is posted once."""
+    it. Credit pays first, and what it does not cover is owed. A batch is posted once. Raises
+    `NegativeCharge`."""
     of_tenants: defaultdict[uuid.UUID, list[UsageCharge]] = defaultdict(list)
     for charge in charges:
         if charge.nanos < 0:
-            raise ValueError(f"Usage costs nothing or more, got {charge.nanos} nano-dollars.")
+            raise NegativeCharge(charge)
         if charge.nanos:
             of_tenants[charge.tenant_id].append(charge)
     held = lock_balances(sorted(of_tenants))

@@ -61,28 +61,29 @@ def test_a_ledger_as_it_was_posted_has_no_problem(posted: Project) -> None:
     ("change", "found"),
     [
         ("UPDATE billing_ledgertransaction SET memo = 'smaller' WHERE {of} AND sequence = 1",
-         ["transaction 1 of tenant {tenant}: it is not as it was posted"]),
+         [("transaction 1",)]),
         ("UPDATE billing_ledgerentry SET requests = 3 WHERE {of} AND requests = 2",
-         ["transaction 2 of tenant {tenant}: it is not as", "transaction 3 of tenant"]),
+         [("transaction 2",), ("transaction 3",)]),
         ("UPDATE billing_ledgerentry SET nanos = 31 WHERE {of} AND nanos = 30",
-         ["transaction 2 of tenant {tenant}: it is not as", "come to 1 nano-dollars, not to 0",
-          "account prepaid_credit of tenant {tenant} holds 0 nano-dollars, its"]),
+         [("transaction 2",), ("transaction 2", " 1 "), ("prepaid_credit", " 0 ")]),
         ("UPDATE billing_ledgeraccount SET balance_nanos = 90 WHERE {of} AND name = 'receivable'",
-         ["account receivable of tenant {tenant} holds 90 nano-dollars, its entries come to 20"]),
-        ("UPDATE billing_ledgerhead SET usage_nanos = 5 WHERE {of}",
-         ["head of the ledger of tenant {tenant} is not its last transaction"]),
-        ("DELETE FROM billing_ledgeraccount WHERE {of} AND name = 'cash'",
-         ["account cash of tenant {tenant} is missing"]),
+         [("receivable", " 90 ", " 20.")]),
+        ("UPDATE billing_ledgerhead SET usage_nanos = 5 WHERE {of}", [("head",)]),
+        ("DELETE FROM billing_ledgeraccount WHERE {of} AND name = 'cash'", [("cash",)]),
     ],
 )  # fmt: skip
 def test_what_was_changed_is_found(
-    owner: psycopg.Connection[tuple[object, ...]], posted: Project, change: str, found: list[str]
+    owner: psycopg.Connection[tuple[object, ...]],
+    posted: Project,
+    change: str,
+    found: list[tuple[str, ...]],
 ) -> None:
     owner.execute(change.format(of=f"tenant_id = '{posted.tenant_id}'"))
     told = problems()
     assert len(told) == len(found), told
-    for what, expected in zip(told, found, strict=True):
-        assert expected.format(tenant=posted.tenant_id) in what
+    for problem, facts in zip(told, found, strict=True):
+        for fact in (str(posted.tenant_id), *facts):
+            assert fact in problem
 
 
 def test_what_was_taken_out_is_found(
@@ -93,7 +94,8 @@ def test_what_was_taken_out_is_found(
     owner.execute("DELETE FROM billing_ledgerentry WHERE transaction_id = %s", [second])
     owner.execute("DELETE FROM billing_ledgertransaction WHERE id = %s", [second])
     told = problems()
-    assert "transaction 3 of tenant" in told[0] and "some are missing" in told[0]
+    # The third follows the first.
+    assert f"transaction 3 of tenant {posted.tenant_id}" in told[0] and " 1," in told[0]
 
 
 def test_what_is_posted_while_fsck_looks_is_no_problem(
