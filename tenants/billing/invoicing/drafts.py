@@ -44,7 +44,8 @@ def current_seller() -> Seller:
     seller = Seller.objects.filter(is_current=True).first()
     if seller is None:
         raise ValidationError(
-            "Nobody invoices yet: say who with `manage.py set_seller`, or on the page of sellers."
+            "Nobody invoices yet: say who with `manage.py set_seller`, or on the page of sellers.",
+            code="no_seller",
         )
     return seller
 
@@ -63,7 +64,7 @@ def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) 
     usage_until = usage_cutoff()
     newest = Invoice.objects.newest_of(tenant.id)
     if newest is not None and newest.period >= period:
-        raise Conflict(_conflict_text(tenant, newest, period))
+        raise _conflict(tenant, newest, period)
     drafts = _draft([tenant.id], period, seller, schedule, attained, usage_until, now)
     return drafts[0] if drafts else None
 
@@ -105,18 +106,31 @@ def _check_over(period: date, now: datetime) -> None:
     if end_of(period) > now:
         raise ValidationError(
             f"{period:%Y-%m} is not over; the newest month that can be invoiced is "
-            f"{last_month(now):%Y-%m}."
+            f"{last_month(now):%Y-%m}.",
+            code="month_not_over",
+            params={"newest": last_month(now)},
         )
 
 
-def _conflict_text(tenant: Tenant, newest: Invoice, period: date) -> str:
-    if newest.period == period:
-        if newest.is_draft:
-            return f"{tenant.name} has a draft for {period:%Y-%m}; discard it to draft it anew."
-        return f"{tenant.name} is invoiced for {period:%Y-%m} already: {newest}, {newest.state}."
-    return (
-        f"{tenant.name} is invoiced for {newest.month} already ({newest}); what is left of "
-        f"{period:%Y-%m} comes on its next invoice."
+def _conflict(tenant: Tenant, newest: Invoice, period: date) -> Conflict:
+    found = {"invoice": str(newest), "month": newest.month, "state": newest.state}
+    if newest.period > period:
+        return Conflict(
+            f"{tenant.name} is invoiced for {newest.month} already ({newest}); what is left of "
+            f"{period:%Y-%m} comes on its next invoice.",
+            code="later_month_invoiced",
+            params=found,
+        )
+    if newest.is_draft:
+        return Conflict(
+            f"{tenant.name} has a draft for {period:%Y-%m}; discard it to draft it anew.",
+            code="draft_exists",
+            params=found,
+        )
+    return Conflict(
+        f"{tenant.name} is invoiced for {period:%Y-%m} already: {newest}, {newest.state}.",
+        code="month_invoiced",
+        params=found,
     )
 
 

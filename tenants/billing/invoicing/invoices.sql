@@ -12,14 +12,14 @@ DECLARE
 BEGIN
     IF TG_OP = 'INSERT' THEN
         IF NEW.state <> 'draft' THEN
-            RAISE check_violation USING MESSAGE = format(
+            RAISE check_violation USING CONSTRAINT = 'invoice_begins_as_draft', MESSAGE = format(
                 'an invoice begins as a draft, this one is %s', NEW.state);
         END IF;
         RETURN NEW;
     END IF;
     IF TG_OP = 'DELETE' THEN
         IF OLD.state <> 'draft' THEN
-            RAISE check_violation USING MESSAGE = format(
+            RAISE check_violation USING CONSTRAINT = 'invoice_kept_once_issued', MESSAGE = format(
                 'invoice %s is %s and cannot be deleted; only a draft can', OLD.number, OLD.state);
         END IF;
         RETURN OLD;
@@ -31,14 +31,14 @@ BEGIN
         ('draft', 'issued'), ('issued', 'issued'), ('issued', 'paid'), ('issued', 'void'),
         ('paid', 'paid'), ('void', 'void')
     ) THEN
-        RAISE check_violation USING MESSAGE = format(
+        RAISE check_violation USING CONSTRAINT = 'invoice_state_order', MESSAGE = format(
             'an invoice that is %s does not become %s', OLD.state, NEW.state);
     END IF;
     IF OLD.state = 'draft' THEN
         SELECT coalesce(sum(amount_nanos), 0) INTO lines_nanos
             FROM billing_invoiceline WHERE invoice_id = OLD.id;
         IF lines_nanos <> NEW.due_nanos THEN
-            RAISE check_violation USING MESSAGE = format(
+            RAISE check_violation USING CONSTRAINT = 'invoice_lines_add_up', MESSAGE = format(
                 'the lines of invoice %s come to %s nano-dollars, its sum is %s',
                 NEW.number, lines_nanos, NEW.due_nanos);
         END IF;
@@ -48,7 +48,7 @@ BEGIN
         fixed := fixed || of_state;
     END IF;
     IF to_jsonb(NEW) - fixed <> to_jsonb(OLD) - fixed THEN
-        RAISE check_violation USING MESSAGE = format(
+        RAISE check_violation USING CONSTRAINT = 'invoice_fixed_once_issued', MESSAGE = format(
             'invoice %s is %s and cannot be edited; post an adjustment for the next one',
             OLD.number, OLD.state);
     END IF;
@@ -66,11 +66,11 @@ DECLARE
 BEGIN
     SELECT state, number INTO of_invoice FROM billing_invoice WHERE id = of_line;
     IF TG_OP = 'UPDATE' THEN
-        RAISE check_violation USING MESSAGE =
+        RAISE check_violation USING CONSTRAINT = 'invoice_line_never_changed', MESSAGE =
             'a line of an invoice is never changed; discard the draft and make it anew';
     END IF;
     IF of_invoice.state IS DISTINCT FROM 'draft' THEN
-        RAISE check_violation USING MESSAGE = format(
+        RAISE check_violation USING CONSTRAINT = 'invoice_lines_fixed_once_issued', MESSAGE = format(
             'invoice %s is %s; its lines stay as they are', of_invoice.number, of_invoice.state);
     END IF;
     RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
@@ -85,7 +85,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
     IF TG_OP = 'DELETE' OR NEW.last <> OLD.last + 1
             OR (NEW.seller_id, NEW.year) <> (OLD.seller_id, OLD.year) THEN
-        RAISE check_violation USING MESSAGE = format(
+        RAISE check_violation USING CONSTRAINT = 'invoice_numbers_ascend', MESSAGE = format(
             'invoice numbers of %s only ascend by one, from %s', OLD.year, OLD.last);
     END IF;
     RETURN NEW;
@@ -98,7 +98,8 @@ FOR EACH ROW EXECUTE FUNCTION penstock_invoice_counter_guard();
 CREATE FUNCTION penstock_payment_guard() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-    RAISE check_violation USING MESSAGE = format('%s is never changed, only added to', TG_TABLE_NAME);
+    RAISE check_violation USING CONSTRAINT = TG_NAME, TABLE = TG_TABLE_NAME,
+        MESSAGE = format('%s is never changed, only added to', TG_TABLE_NAME);
 END $$;
 
 CREATE TRIGGER payment_guard BEFORE UPDATE OR DELETE ON billing_payment

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import stripe
 from django.core.cache import cache
-from django.db import DatabaseError, connections, transaction
+from django.db import connections, transaction
 from django.test import Client
 from pytest_django import Settings
 
@@ -23,6 +23,7 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import Project
 from tests.support.billing.billed_usage import DEAR, OCTOBER, use
 from tests.support.billing.stripe_api import API_KEY, StripeApi, paid_event, stripe_api
+from tests.support.refusals import database_refuses
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller")]
 
@@ -187,21 +188,22 @@ def test_an_event_signed_long_ago_is_refused_and_kept(api: StripeApi, invoice: I
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "reason"),
+    ("change", "verdict", "facts"),
     [
-        ({"amount_paid": 3899}, "puzzling", "asks for 3900 usd cents, paid were 3899 usd"),
-        ({"currency": "eur"}, "puzzling", "paid were 3900 eur"),
-        ({"metadata": {"penstock_invoice": "nonesuch"}}, "puzzling", "There is no invoice"),
-        ({"metadata": {}}, "ignored", "about no invoice of ours"),
+        ({"amount_paid": 3899}, "puzzling", ("3900 usd", "3899 usd")),
+        ({"currency": "eur"}, "puzzling", ("3900 usd", "3900 eur")),
+        ({"metadata": {"penstock_invoice": "nonesuch"}}, "puzzling", ("'nonesuch'",)),
+        ({"metadata": {}}, "ignored", ()),
     ],
 )
 def test_an_event_that_does_not_fit_our_books_changes_nothing(
-    api: StripeApi, invoice: Invoice, change: dict[str, Any], verdict: str, reason: str
+    api: StripeApi, invoice: Invoice, change: dict[str, Any], verdict: str, facts: tuple[str, ...]
 ) -> None:
     event = collected(invoice)
     event["data"]["object"] |= change
     assert send(event).json()["verdict"] == verdict
-    assert reason in ProviderEvent.objects.get().reason
+    reason = ProviderEvent.objects.get().reason
+    assert reason and [fact for fact in facts if fact not in reason] == []
     invoice.refresh_from_db()
     assert invoice.state == InvoiceState.ISSUED
 
@@ -229,7 +231,8 @@ def test_money_for_what_the_bank_has_paid_already_is_shown_to_an_operator(
     event = collected(invoice)
     invoices.pay(invoice.id, reference="BANK-1")
     assert send(event).json()["verdict"] == "puzzling"
-    assert "only an issued invoice can be paid" in ProviderEvent.objects.get().reason
+    assert str(invoice) in ProviderEvent.objects.get().reason
+    assert Payment.objects.get().provider == invoices.MANUAL
 
 
 def test_money_for_what_was_lessened_since_is_booked_in_full(
@@ -245,9 +248,9 @@ def test_money_for_what_was_lessened_since_is_booked_in_full(
 def test_what_came_is_never_changed(api: StripeApi, invoice: Invoice) -> None:
     send(collected(invoice))
     for change in ({"verdict": "ignored"}, {"event_id": "evt_other"}):
-        with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+        with database_refuses(constraint="payment_guard"), transaction.atomic():
             ProviderEvent.objects.update(**change)
-    with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+    with database_refuses(constraint="payment_guard"), transaction.atomic():
         ProviderEvent.objects.all().delete()
 
 
