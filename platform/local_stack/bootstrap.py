@@ -112,7 +112,7 @@ def installing(
             install.start()
         yield installs
     except OSError as error:
-        raise InstallError(explain_os_error(error, root)) from error
+        raise explain_os_error(error, root) from error
     finally:
         for install in installs:
             install.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from local_stack import bootstrap
 from local_stack.installation.environments import CONTROL_PLANE, Environment
-from local_stack.installation.install_errors import InstallError
+from local_stack.installation.install_errors import InstallError, InstallProblem
 from local_stack.installation.progress import Progress
 
 from tests.local_stack.wheels import make_wheel
@@ -20,10 +20,11 @@ ENGINE = Environment(
     source_roots=(".",),
 )
 # Makes an environment at once, and then fails to install anything into it.
-UV = """#!/bin/sh
+UV_ERROR = "error: nothing can be installed"
+UV = f"""#!/bin/sh
 for last; do :; done
 if [ "$1" = venv ]; then mkdir -p "$last/bin" && : > "$last/bin/python"; exit; fi
-echo "error: nothing can be installed"
+echo "{UV_ERROR}"
 exit 1
 """
 
@@ -54,5 +55,6 @@ def test_the_exit_status_is_that_of_the_start(root: Path, start: Path) -> None:
 
 def test_a_start_ends_where_the_engine_cannot_be_installed(root: Path, start: Path) -> None:
     start.write_text("#!/bin/sh\nexec sleep 600\n")
-    with pytest.raises(InstallError, match=r"nothing can be installed"):
+    with pytest.raises(InstallError, match=UV_ERROR) as refused:
         bootstrap.make_and_start(root, ENGINE, Progress(io.StringIO()))
+    assert refused.value.problem == InstallProblem.OTHER

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_stack.installation.install_errors import InstallError
+from local_stack.installation.install_errors import InstallError, InstallProblem
 
 GIGABYTE = 10**9
 
@@ -89,6 +89,9 @@ def engine_environment(environ: Mapping[str, str] = os.environ) -> Environment:
     """
     wanted = environ.get("PENSTOCK_ENGINE", "")
     if wanted not in ("", "cpu", "cuda"):
-        raise InstallError(f"PENSTOCK_ENGINE must be cpu or cuda, got: {wanted!r}.")
+        raise InstallError(
+            InstallProblem.UNKNOWN_ENGINE,
+            f"PENSTOCK_ENGINE must be cpu or cuda, got: {wanted!r}.",
+        )
     has_cuda = wanted == "cuda" or (wanted == "" and Path("/dev/nvidia0").exists())
     return ENGINE_CUDA if has_cuda else ENGINE_CPU

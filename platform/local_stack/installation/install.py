@@ -9,7 +9,12 @@ import time
 from pathlib import Path
 
 from local_stack.installation.environments import Environment
-from local_stack.installation.install_errors import InstallError, explain, has_no_cpu_torch
+from local_stack.installation.install_errors import (
+    InstallError,
+    InstallProblem,
+    explain,
+    has_no_cpu_torch,
+)
 from local_stack.installation.machine import find_python, python_version
 from local_stack.installation.progress import Progress
 from local_stack.installation.uv import Uv
@@ -65,7 +70,7 @@ class Install:
             return True
         output = self._output()
         if not self._can_ask_torch_page(output):
-            raise InstallError(explain(output, self._log))
+            raise explain(output, self._log)
         self._asked_torch_page = True
         self._sync(["--find-links", torch_cpu_page()])
         return False
@@ -89,8 +94,9 @@ class Install:
         self._lock_descriptor = _try_lock(self._root, self.environment)
         if self._lock_descriptor is None:
             raise InstallError(
+                InstallProblem.BEING_INSTALLED,
                 f"Another `make` is installing packages into {self.environment.folder}: "
-                "wait until it has ended and run it again."
+                "wait until it has ended and run it again.",
             )
 
     def _is_usable(self) -> bool:
@@ -104,7 +110,7 @@ class Install:
         python = find_python(self.environment)
         self._run(["venv", "--no-project", "--python", python, str(folder)]).wait()
         if not self.environment.python(self._root).exists():
-            raise InstallError(explain(self._output(), self._log))
+            raise explain(self._output(), self._log)
 
     def _sync(self, options: list[str] | None = None) -> None:
         python = str(self.environment.python(self._root))
@@ -147,7 +153,9 @@ def wait_until_made(root: Path, environment: Environment, progress: Progress) ->
             os.close(descriptor)
             if environment.is_made(root):
                 return
-            raise InstallError(f"{environment.folder} is not made: run `make up`.")
+            raise InstallError(
+                InstallProblem.NOT_MADE, f"{environment.folder} is not made: run `make up`."
+            )
         elapsed = time.monotonic() - began
         phase = _phase(_log(root, environment))
         progress.show(f"Installing packages, {elapsed:.0f} s: {environment.folder}: {phase}")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from local_stack.installation.environments import GIGABYTE, Environment
-from local_stack.installation.install_errors import InstallError
+from local_stack.installation.install_errors import InstallError, InstallProblem
 
 
 def check_disk(root: Path, needed_bytes: int) -> None:
@@ -15,8 +15,9 @@ def check_disk(root: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(root).free
     if free < needed_bytes:
         raise InstallError(
+            InstallProblem.DISK_FULL,
             f"The disk of {root} has {free / GIGABYTE:.1f} GB free and the environments need "
-            f"about {needed_bytes / GIGABYTE:.0f} GB: free some space and run it again."
+            f"about {needed_bytes / GIGABYTE:.0f} GB: free some space and run it again.",
         )
 
 
@@ -26,9 +27,10 @@ def check_library(name: str) -> None:
         ctypes.CDLL(name)
     except OSError as error:
         raise InstallError(
+            InstallProblem.LIBRARY_MISSING,
             f"vLLM's CPU build needs {name}, which this machine lacks: install it "
             "(Debian, Ubuntu: apt-get install libnuma1; Fedora: dnf install numactl-libs) "
-            "and run it again."
+            "and run it again.",
         ) from error
 
 
@@ -45,8 +47,9 @@ def find_python(environment: Environment) -> str:
     wanted = " or ".join("{}.{}".format(*version) for version in environment.pythons)
     here = "{}.{}".format(*sys.version_info[:2])
     raise InstallError(
+        InstallProblem.PYTHON_MISSING,
         f"{environment.folder} needs Python {wanted} and only {here} was found: install it "
-        "(Debian, Ubuntu: apt-get install python3.11 python3.11-venv) and run it again."
+        "(Debian, Ubuntu: apt-get install python3.11 python3.11-venv) and run it again.",
     )
 
 

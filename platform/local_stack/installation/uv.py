@@ -13,7 +13,7 @@ from pathlib import Path
 
 from local_stack.installation import lock_files, pip_settings
 from local_stack.installation.environments import CONTROL_PLANE
-from local_stack.installation.install_errors import InstallError, explain
+from local_stack.installation.install_errors import InstallError, InstallProblem, explain
 from local_stack.installation.machine import base_python
 
 
@@ -78,7 +78,7 @@ def _fetch(pinned: str, folder: Path, log: Path) -> None:
             check=False,
         )
     if done.returncode != 0:
-        raise InstallError(explain(log.read_text(errors="replace"), log))
+        raise explain(log.read_text(errors="replace"), log)
     shutil.rmtree(folder, ignore_errors=True)
     half.rename(folder)
 
@@ -98,8 +98,9 @@ def _make_with_pip(folder: Path) -> None:
     if not _run([python, "-m", "venv", str(folder)]):
         name = Path(python).name
         raise InstallError(
+            InstallProblem.PIP_MISSING,
             f"{python} has neither pip nor venv, one of which is needed to fetch uv: install one "
-            f"(Debian, Ubuntu: apt-get install {name}-venv) and run it again."
+            f"(Debian, Ubuntu: apt-get install {name}-venv) and run it again.",
         )
 
 
