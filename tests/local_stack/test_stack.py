@@ -27,8 +27,8 @@ from local_stack.postgres_server import find_postgres
 from local_stack.programs import Program
 from local_stack.redis_server import find_redis
 from local_stack.services import ServiceError, ServiceUser, guarded, unprivileged_user
-from local_stack.settings import Ports, StackSettings
-from local_stack.stack import Stack
+from local_stack.settings import InvalidSetting, Ports, StackSettings, TooFewGpus
+from local_stack.stack import Stack, StackBusy
 from local_stack.supervisor import Supervisor
 
 from tests.support.places import free_port
@@ -48,8 +48,9 @@ def test_ports_are_overridable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["http", "70000", "-1"])
 def test_a_port_that_is_none_is_told_with_its_variable(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ServiceError, match=r"PENSTOCK_WEB_PORT must be a port from 1 to 65535"):
+    with pytest.raises(InvalidSetting, match=f"PENSTOCK_WEB_PORT .*'{text}'") as refused:
         StackSettings.read(tmp_path, {"PENSTOCK_WEB_PORT": text})
+    assert refused.value.variable == "PENSTOCK_WEB_PORT"
 
 
 def test_the_dotenv_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
@@ -64,12 +65,13 @@ def test_gpu_groups_can_be_given(tmp_path: Path) -> None:
 
 
 def test_gpus_are_dealt_out_in_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("local_stack.settings._gpus", lambda _: [str(gpu) for gpu in range(5)])
+    monkeypatch.setattr("local_stack.settings.find_gpus", lambda _: [str(gpu) for gpu in range(5)])
     environ = {"PENSTOCK_TENSOR_PARALLEL_SIZE": "2"}
     assert StackSettings.read(tmp_path, environ).gpu_groups == ("0,1", "2,3")
     environ |= {"PENSTOCK_PIPELINE_PARALLEL_SIZE": "3"}
-    with pytest.raises(ServiceError, match=r"needs 6 GPUs .* has 5"):
+    with pytest.raises(TooFewGpus) as refused:
         StackSettings.read(tmp_path, environ)
+    assert (refused.value.needed, refused.value.found) == (6, 5)
 
 
 # Secrets -----------------------------------------------------------------------------------------
@@ -184,10 +186,12 @@ def test_a_secret_may_be_given_to_a_stack_as_a_file(tmp_path: Path) -> None:
     settings = StackSettings.read(tmp_path, environ)
     assert settings.dispatch_redis_url == "redis://:secret@redis:6379/0"
     assert "PENSTOCK_DISPATCH_REDIS_URL_FILE" not in settings.environ
-    with pytest.raises(ServiceError, match=r"PENSTOCK_REDIS_URL_FILE cannot be read from /nowhere"):
+    with pytest.raises(InvalidSetting, match="/nowhere") as refused:
         StackSettings.read(tmp_path, {"PENSTOCK_REDIS_URL_FILE": "/nowhere"})
-    with pytest.raises(ServiceError, match=r"are both given; keep one"):
+    assert refused.value.variable == "PENSTOCK_REDIS_URL_FILE"
+    with pytest.raises(InvalidSetting, match=r"PENSTOCK_DISPATCH_REDIS_URL\b") as refused:
         StackSettings.read(tmp_path, environ | {"PENSTOCK_DISPATCH_REDIS_URL": "redis://x"})
+    assert refused.value.variable == "PENSTOCK_DISPATCH_REDIS_URL_FILE"
 
 
 def test_each_role_has_its_own_user_on_the_stacks_dispatch_redis(tmp_path: Path) -> None:
@@ -274,12 +278,12 @@ def test_a_busy_port_is_told_with_who_has_it_and_what_to_set() -> None:
         server.listen()
         port = server.getsockname()[1]
         program = programs.web_program(port)
-        with pytest.raises(ServiceError) as told:
+        with pytest.raises(ports.PortTaken) as refused:
             ports.check_free([program])
-    sentence = str(told.value)
-    assert sentence.startswith(f"Port {port}, which web needs, is taken by ")
-    assert f"(process {os.getpid()})" in sentence
-    assert f"PENSTOCK_WEB_PORT={port + 1} make up" in sentence
+    assert refused.value.program is program
+    assert str(os.getpid()) in refused.value.holder
+    assert refused.value.holder in str(refused.value)
+    assert f"PENSTOCK_WEB_PORT={port + 1} make up" in str(refused.value)
     assert ports.is_free(free_port())
 
 
@@ -289,7 +293,7 @@ def test_a_busy_port_is_told_with_who_has_it_and_what_to_set() -> None:
 def test_the_wheels_servers_are_used_where_the_machine_has_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(postgres_server, "_postgres_folders", list)
+    monkeypatch.setattr(postgres_server, "postgres_folders", list)
     monkeypatch.setattr("shutil.which", lambda _: None)
     tmp_path.chmod(0o755)
     binaries = find_postgres(tmp_path, None)
@@ -300,12 +304,12 @@ def test_the_wheels_servers_are_used_where_the_machine_has_none(
 def test_neither_machine_nor_wheel_is_told_with_what_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(postgres_server, "_postgres_folders", list)
+    monkeypatch.setattr(postgres_server, "postgres_folders", list)
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(services, "find_spec", lambda _: None)
     with pytest.raises(ServiceError, match=r"PENSTOCK_DATABASE_URL"):
         find_postgres(tmp_path, None)
-    with pytest.raises(ServiceError, match=r"PENSTOCK_DISPATCH_REDIS_URL and PENSTOCK_REDIS_URL"):
+    with pytest.raises(ServiceError, match=r"PENSTOCK_DISPATCH_REDIS_URL\b.* PENSTOCK_REDIS_URL\b"):
         find_redis()
 
 
@@ -322,7 +326,7 @@ def test_binaries_that_the_unprivileged_user_cannot_reach_are_copied(
     closed.chmod(0o700)
     reachable = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
     reachable.chmod(0o755)
-    monkeypatch.setattr(postgres_server, "_postgres_folders", list)
+    monkeypatch.setattr(postgres_server, "postgres_folders", list)
     monkeypatch.setattr(postgres_server, "wheel_folder", lambda _: closed)
     try:
         assert find_postgres(reachable, user) == reachable / "pginstall" / "bin"
@@ -339,8 +343,8 @@ def test_a_shell_that_sourced_demo_env_changes_nothing(tmp_path: Path) -> None:
     }
     settings = StackSettings.read(tmp_path, sourced)
     again = Stack(tmp_path, var, settings, data_folder=tmp_path / "data")
-    assert again._servers.by_name.keys() == {"postgres", "dispatch-redis", "redis"}
-    assert again._fingerprint == plain._fingerprint
+    assert again.servers.by_name.keys() == {"postgres", "dispatch-redis", "redis"}
+    assert again.fingerprint == plain.fingerprint
 
 
 def test_a_server_that_is_given_is_used_and_none_started(tmp_path: Path) -> None:
@@ -348,7 +352,7 @@ def test_a_server_that_is_given_is_used_and_none_started(tmp_path: Path) -> None
     given = {"PENSTOCK_DATABASE_URL": "postgresql://me:mine@db.example.org:5432/penstock"}
     settings = StackSettings.read(tmp_path, given)
     stack = Stack(tmp_path, tmp_path / "var", settings, data_folder=tmp_path / "data")
-    assert stack._servers.by_name.keys() == {"dispatch-redis", "redis"}
+    assert stack.servers.by_name.keys() == {"dispatch-redis", "redis"}
     assert stack.environ["PENSTOCK_DATABASE_URL"] == given["PENSTOCK_DATABASE_URL"]
 
 
@@ -378,7 +382,10 @@ def test_down_on_a_fresh_checkout_leaves_it_fresh(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_up_at_the_same_time_is_told(tmp_path: Path) -> None:
-    stack = Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports()))
-    with stack._alone(), pytest.raises(ServiceError, match=r"Another `make up`"), stack._alone():
-        pass
+@pytest.mark.parametrize("word", ["up", "down"])
+def test_a_second_up_or_down_at_the_same_time_is_refused(tmp_path: Path, word: str) -> None:
+    first, second = (
+        Stack(tmp_path, tmp_path / "var", StackSettings(ports=Ports())) for _ in range(2)
+    )
+    with first.locked(), pytest.raises(StackBusy):
+        getattr(second, word)(Progress(io.StringIO()))
