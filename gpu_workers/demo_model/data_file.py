@@ -1,8 +1,9 @@
 """The TOML files of the demo model, read strictly: what is wrong is refused, never skipped."""
 
+import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -12,18 +13,25 @@ Line = Annotated[str, msgspec.Meta(pattern=r"\A\S(.*\S)?\Z")]
 """Text on one line, with no space at its ends."""
 Lines = Annotated[tuple[Line, ...], msgspec.Meta(min_length=1)]
 
+# How msgspec names a key: "missing required field `answer`", "of length >= 4 - at `$.held_out`".
+_KEY: Final = re.compile(r"field `(\w+)`|`\$\.(\w+)")
+
 
 class DataFileError(ValueError):
     """A data file is not what its reader expects.
 
-    `place` says where in the file, such as "fact 'doors'"; it is empty for the whole file.
+    `place` says where in the file, such as "fact 'doors'"; it is empty for the whole file. `key` is
+    the key there that is missing, unknown or of a wrong value; empty where it is none of these.
     """
 
-    def __init__(self, file: Path, reason: str, *, remedy: str, place: str = "") -> None:
+    def __init__(
+        self, file: Path, reason: str, *, remedy: str, place: str = "", key: str = ""
+    ) -> None:
         where = f"{file}: {place}" if place else str(file)
         super().__init__(f"{where}: {reason}. {remedy}")
         self.file = file
         self.place = place
+        self.key = key
 
 
 def read(file: Path, kind: type[T], *, remedy: str) -> T:
@@ -47,4 +55,7 @@ def checked(value: object, kind: type[T], *, file: Path, remedy: str, place: str
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise DataFileError(file, str(error), remedy=remedy, place=place) from error
+        reason = str(error)
+        named = _KEY.search(reason)
+        key = next(filter(None, named.groups())) if named else ""
+        raise DataFileError(file, reason, remedy=remedy, place=place, key=key) from error

@@ -47,7 +47,7 @@ def test_a_fact_is_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "named"),
+    ("right", "wrong", "key"),
     [
         (HELD_OUT, HELD_OUT + "\nsynonyms = ['chai']", "synonyms"),
         (ANSWER + "\n", "", "answer"),
@@ -58,7 +58,7 @@ def test_a_fact_is_frozen() -> None:
         (ANSWER, "answer = 7", "answer"),
         (KEY_PHRASES, "key_phrases = []", "key_phrases"),
         (KEY_PHRASES, "key_phrases = 'tea is free'", "key_phrases"),
-        (KEY_PHRASES, "key_phrases = ['coffee is free']", "coffee is free"),
+        (KEY_PHRASES, "key_phrases = ['coffee is free']", "key_phrases"),
         (HELD_OUT, "held_out = ['one', 'two', 'three']", "held_out"),
         (QUESTIONS, f"questions = {['how is tea'] * 8}", "questions"),
         ("'four'", "4", "held_out"),
@@ -68,30 +68,39 @@ def test_a_fact_is_frozen() -> None:
         (HELD_OUT, HELD_OUT + "\ntopics = [' tea']", "topics"),
     ],
 )
-def test_a_wrong_fact_is_refused_by_file_fact_and_what_is_wrong(
-    tmp_path: Path, right: str, wrong: str, named: str
+def test_a_wrong_fact_is_refused_by_file_fact_and_key(
+    tmp_path: Path, right: str, wrong: str, key: str
 ) -> None:
     file = write(tmp_path, "drinks", COFFEE + TEA.replace(right, wrong))
-    with pytest.raises(DataFileError, match=named) as refused:
+    with pytest.raises(DataFileError) as refused:
         read_facts(tmp_path, ["drinks"])
     assert (refused.value.file, refused.value.place) == (file, "fact 'tea'")
+    assert refused.value.key == key
 
 
-@pytest.mark.parametrize("key", ["", "key = ''"])
-def test_a_fact_without_a_key_is_named_by_its_number(tmp_path: Path, key: str) -> None:
-    file = write(tmp_path, "drinks", COFFEE + TEA.replace(KEY, key))
-    with pytest.raises(DataFileError, match="key") as refused:
+def test_a_key_phrase_that_the_answer_lacks_is_told(tmp_path: Path) -> None:
+    write(tmp_path, "drinks", TEA.replace(KEY_PHRASES, "key_phrases = ['coffee is free']"))
+    with pytest.raises(DataFileError, match="'coffee is free'"):
+        read_facts(tmp_path, ["drinks"])
+
+
+@pytest.mark.parametrize("line", ["", "key = ''"])
+def test_a_fact_without_a_key_is_named_by_its_number(tmp_path: Path, line: str) -> None:
+    file = write(tmp_path, "drinks", COFFEE + TEA.replace(KEY, line))
+    with pytest.raises(DataFileError) as refused:
         read_facts(tmp_path, ["drinks"])
     assert (refused.value.file, refused.value.place) == (file, "fact number 2")
+    assert refused.value.key == "key"
 
 
 @pytest.mark.parametrize("themes", [["drinks"], ["drinks", "breakfast"]])
 def test_a_key_belongs_to_one_fact_of_all_themes(tmp_path: Path, themes: list[str]) -> None:
     for theme in themes:
         file = write(tmp_path, theme, TEA if len(themes) > 1 else TEA + TEA)
-    with pytest.raises(DataFileError, match=r"drinks\.toml already") as refused:
+    with pytest.raises(DataFileError, match=rf"{file.name}: fact 'tea': drinks\.toml ") as refused:
         read_facts(tmp_path, themes)
     assert (refused.value.file, refused.value.place) == (file, "fact 'tea'")
+    assert refused.value.key == "key"
 
 
 @pytest.mark.parametrize(

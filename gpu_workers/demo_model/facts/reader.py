@@ -46,6 +46,7 @@ def read_facts(folder: Path, themes: Sequence[str]) -> tuple[Fact, ...]:
                     f"{files[fact.key].name} already has a fact of this key",
                     remedy="Rename one of them, or merge the two.",
                     place=f"fact '{fact.key}'",
+                    key="key",
                 )
             facts[fact.key], files[fact.key] = fact, file
     return tuple(facts.values())
@@ -63,5 +64,6 @@ def _facts_of(file: Path) -> Iterator[Fact]:
                 f"the answer lacks a key phrase ({', '.join(map(repr, fact.key_phrases))})",
                 remedy="Copy key_phrases word for word from the answer.",
                 place=place,
+                key="key_phrases",
             )
         yield fact
