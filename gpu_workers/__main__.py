@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -25,7 +26,20 @@ DEMO_ENV = Path("var") / "demo.env"
 REDIS_URL = "PENSTOCK_DISPATCH_REDIS_URL"
 
 
-def main() -> int:
+def make_engine(config: WorkerConfig) -> Engine:
+    """Return the engine that the settings name."""
+    if config.engine == "sim":
+        from gpu_workers.sim.engine import SimEngine
+
+        return SimEngine.from_config(config)
+    from gpu_workers.vllm.engine import VllmEngine
+
+    return VllmEngine(config)
+
+
+def main(make_engine: Callable[[WorkerConfig], Engine] = make_engine) -> int:
+    """Run a worker until it leaves; return the exit status. `make_engine` is for whoever watches an
+    engine, such as a benchmark."""
     environ = {**_running_stack(), **os.environ, **_flags()}
     try:
         config = WorkerConfig.from_environ(environ)
@@ -34,10 +48,10 @@ def main() -> int:
         return Exit.START_FAILED
     configure_logging(config.log_format, config.log_level)
     adopt_children()
-    return uvloop.run(run(config))
+    return uvloop.run(run(config, make_engine))
 
 
-async def run(config: WorkerConfig) -> Exit:
+async def run(config: WorkerConfig, make_engine: Callable[[WorkerConfig], Engine]) -> Exit:
     try:
         outbox = _outbox(config)
     except OutboxError as error:
@@ -48,7 +62,7 @@ async def run(config: WorkerConfig) -> Exit:
         config.dispatch_redis_url, pool=config.pool, worker_id=worker_id, worker_name=config.name
     )
     worker = Worker(
-        engine=_engine(config),
+        engine=make_engine(config),
         transport=transport,
         outbox=outbox,
         worker_id=worker_id,
@@ -72,16 +86,6 @@ def _outbox(config: WorkerConfig) -> Outbox:
     if config.outbox is not None:
         return Outbox.open(config.outbox, pool=config.pool)
     return Outbox.open_free(Path("var") / "outbox", pool=config.pool)
-
-
-def _engine(config: WorkerConfig) -> Engine:
-    if config.engine == "sim":
-        from gpu_workers.sim.engine import SimEngine
-
-        return SimEngine.from_config(config)
-    from gpu_workers.vllm.engine import VllmEngine
-
-    return VllmEngine(config)
 
 
 def _flags() -> dict[str, str]:

@@ -14,10 +14,6 @@ from tenants.isolation.scoping import operator_scope
 # Yields a sentence for each thing that is wrong, naming the record and what was expected of it.
 Check = Callable[[], Iterable[str]]
 
-_checks: dict[str, Check] = {}
-# Those that compare what several statements read.
-_need_snapshot: set[str] = set()
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -27,35 +23,44 @@ class Finding:
     problem: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegisteredCheck:
+    """`needs_snapshot` is of those that compare what several statements read."""
+
+    check: Check
+    needs_snapshot: bool = False
+
+
+# By name.
+checks: dict[str, RegisteredCheck] = {}
+
+
 def register_check(name: str, check: Check, *, needs_snapshot: bool = False) -> None:
     """Add a check, or replace the one of this name. It runs inside an `operator_scope`. All that
     one that `needs_snapshot` reads of PostgreSQL is as it was when it began, whatever is written
     meanwhile."""
-    _checks[name] = check
-    if needs_snapshot:
-        _need_snapshot.add(name)
-    else:
-        _need_snapshot.discard(name)
+    checks[name] = RegisteredCheck(check=check, needs_snapshot=needs_snapshot)
 
 
 def check_names() -> list[str]:
-    return sorted(_checks)
+    return sorted(checks)
 
 
 def run_checks() -> Iterator[Finding]:
     """Yield everything that is wrong, one check after the other, each in a transaction of its
     own."""
     for name in check_names():
-        with _view(name), operator_scope(f"fsck {name}"):
-            for problem in _checks[name]():
+        registered = checks[name]
+        with _view(registered), operator_scope(f"fsck {name}"):
+            for problem in registered.check():
                 yield Finding(check=name, problem=problem)
 
 
 @contextmanager
-def _view(name: str) -> Iterator[None]:
+def _view(registered: RegisteredCheck) -> Iterator[None]:
     """Give a check that needs it one snapshot of the database; in a transaction that is open
     already, that one's view holds."""
-    if name not in _need_snapshot or connection.in_atomic_block:
+    if not registered.needs_snapshot or connection.in_atomic_block:
         yield
         return
     with transaction.atomic(), connection.cursor() as cursor:

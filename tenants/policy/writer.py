@@ -90,7 +90,7 @@ def rebuild_policy() -> str:
     """Write the whole snapshot whatever Redis holds; returns its version."""
     _wait_for_pre_restore_hooks()
     with operator_scope("policy snapshot"), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_REWRITE_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [REWRITE_LOCK])
         return _write_whole()
 
 
@@ -166,12 +166,13 @@ def _catch_up() -> bool:
 
 # The whole snapshot ------------------------------------------------------------------------------
 
-_REWRITE_LOCK: Final = 0x70656E73
+# PostgreSQL's advisory lock: one process at a time rewrites the snapshot.
+REWRITE_LOCK: Final = 0x70656E73
 
 
 def _write_whole_unless_another_does() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_REWRITE_LOCK])
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [REWRITE_LOCK])
         has_turn: bool = cursor.fetchone() == (True,)
     if has_turn:
         _write_whole()

@@ -11,12 +11,10 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gpu_workers import __main__ as worker
+from gpu_workers.__main__ import main, make_engine
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, Engine, Output, Result
 from gpu_workers.protocol.messages import Envelope
-
-make_engine = worker._engine
 
 
 class TimedEngine:
@@ -46,5 +44,4 @@ def timed(config: WorkerConfig) -> Engine:
 
 
 if __name__ == "__main__":
-    worker._engine = timed
-    sys.exit(worker.main())
+    sys.exit(main(timed))

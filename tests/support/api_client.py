@@ -22,15 +22,16 @@ class ApiClient:
         return self.http.get(self._url(path), query, headers=self._headers)
 
     def post(self, path: str, body: object = None) -> Any:
-        return self._send("POST", path, body)
+        return self.send("POST", path, body)
 
     def patch(self, path: str, body: object) -> Any:
-        return self._send("PATCH", path, body)
+        return self.send("PATCH", path, body)
 
     def delete(self, path: str) -> Any:
-        return self._send("DELETE", path, None)
+        return self.send("DELETE", path, None)
 
-    def _send(self, method: str, path: str, body: object) -> Any:
+    def send(self, method: str, path: str, body: object) -> Any:
+        """Send a request with a JSON body; bytes go as they are, None is no body."""
         return self.http.generic(
             method,
             self._url(path),

@@ -17,7 +17,7 @@ from tenants.policy_redis import policy_redis
 log = structlog.get_logger(__name__)
 
 # What was settled reaches the ledger a moment later.
-_LAG_SECONDS: Final = 2.0
+LAG_SECONDS: Final = 2.0
 
 
 def raise_spend(posted: Mapping[uuid.UUID, int]) -> None:
@@ -95,13 +95,13 @@ def _lower_spend(
             log.warning("spend_lowered", tenant_id=str(tenant_id), nanos=nanos)
 
 
-def spend_problems() -> Iterator[str]:
+def spend_problems(lag_seconds: float = LAG_SECONDS) -> Iterator[str]:
     """Report, for fsck, prepaid tenants whose spend in Redis is not what the ledger says once
-    nothing of theirs is open or on its way."""
+    nothing of theirs is open or on its way, which `lag_seconds` are given to."""
     prepaid = list(prepaid_tenants().values_list("id", flat=True))
     first = _spend_differences(prepaid)
     if first:
-        time.sleep(_LAG_SECONDS)
+        time.sleep(lag_seconds)
         again = _spend_differences(first.keys())
         yield from (what for tenant_id, what in again.items() if first[tenant_id] == what)
 

@@ -1,6 +1,6 @@
 """Only what a change affects is written, in order, whoever writes at the same time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
@@ -17,7 +17,7 @@ from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
 from tenants.models.policy_change import MAX_ROWS
 from tenants.policy import writer
-from tenants.policy.rows import AffectedRows, affected_rows
+from tenants.policy.rows import AffectedRows, PolicyRow, affected_rows
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -187,17 +187,17 @@ def test_a_rewrite_is_never_visible_half(
     elsewhere: Callable[[Callable[[], object]], object],
 ) -> None:
     records = [issue_api_key(acme).record for _ in range(3)]
-    fill = writer._fill
     seen: list[int] = []
 
-    def fill_slowly(*arguments: object) -> int:
-        count = fill(*arguments)  # type: ignore[arg-type]
+    def read_slowly(rows: Iterable[PolicyRow]) -> Iterator[PolicyRow]:
+        yield from rows
         seen.append(policy_redis.hlen(keys.policy_api_keys()))
         # A change that commits meanwhile must not be lost with the hash it was written to.
         elsewhere(lambda: ApiKey.objects.get(id=records[len(seen)].id).revoke())
-        return count
 
-    monkeypatch.setattr(writer, "_fill", fill_slowly)
+    for name in ("api_key_rows", "tenant_rows"):
+        read = getattr(writer, name)
+        monkeypatch.setattr(writer, name, lambda read=read: read_slowly(read()))
     writer.rebuild_policy()
     assert seen == [3, 3]
     assert [
@@ -215,7 +215,7 @@ def test_only_one_process_rewrites_at_a_time(
 ) -> None:
     policy_redis.flushall()
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [writer._REWRITE_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [writer.REWRITE_LOCK])
         assert elsewhere(writer.reconcile_policy) is False
     assert elsewhere(writer.reconcile_policy) is True
 
