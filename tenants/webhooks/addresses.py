@@ -54,16 +54,24 @@ _NUMBER: Final = re.compile(r"([0-9]+|0x[0-9a-f]*)", re.ASCII)
 _PRINTABLE: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
-class UrlRefused(ValueError):
+class _Refused(ValueError):
+    """`code` is the rule that refuses, in a word for programs."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UrlRefused(_Refused):
     """This URL is not for webhooks; the text says why."""
 
 
-class AddressRefused(ValueError):
+class AddressRefused(_Refused):
     """Its host has an address that nothing is sent to; the text says why and not which, since
     whoever asks could learn the names of a private network by it."""
 
 
-class Unresolvable(ValueError):
+class Unresolvable(_Refused):
     """Its host has no address, or the answer did not come in time."""
 
 
@@ -92,20 +100,26 @@ class Target:
 def parse_url(url: str) -> Target:
     """Parse and check a URL's text; asks no DNS. Raises `UrlRefused`."""
     if not _PRINTABLE.fullmatch(url) or any(letter in url for letter in '\\"<>^`{|}'):
-        raise UrlRefused("A URL has no spaces, and other letters than ASCII's are written %xx.")
+        raise UrlRefused(
+            "letters", "A URL has no spaces, and other letters than ASCII's are written %xx."
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
         host = (parts.hostname or "").removesuffix(".")
     except ValueError:
-        raise UrlRefused("This is no URL like https://hooks.example.com/penstock.") from None
+        raise UrlRefused(
+            "no_url", "This is no URL like https://hooks.example.com/penstock."
+        ) from None
     schemes = ("https", "http") if settings.PENSTOCK_WEBHOOK_ALLOW_LOOPBACK else ("https",)
     if parts.scheme not in schemes:
-        raise UrlRefused("A webhook's URL begins with https://.")
+        raise UrlRefused("scheme", "A webhook's URL begins with https://.")
     if "@" in parts.netloc:
-        raise UrlRefused("A webhook's URL holds no user name or password; deliveries are signed.")
+        raise UrlRefused(
+            "user_name", "A webhook's URL holds no user name or password; deliveries are signed."
+        )
     if "#" in url:
-        raise UrlRefused("A webhook's URL has no part behind a #.")
+        raise UrlRefused("fragment", "A webhook's URL has no part behind a #.")
     target = Target(
         scheme=parts.scheme,
         host=_checked_host(host),
@@ -113,7 +127,7 @@ def parse_url(url: str) -> Target:
         path=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
     )
     if target.port < _LOWEST_OTHER_PORT and port not in (None, _HTTPS_PORT):
-        raise UrlRefused("A webhook's port is 443 or one from 1024 on.")
+        raise UrlRefused("port", "A webhook's port is 443 or one from 1024 on.")
     return target
 
 
@@ -127,7 +141,7 @@ def check_reachable(url: str) -> Target:
     try:
         check_addresses(target, resolve(target).result(_RESOLVE_SECONDS))
     except FutureTimeout:
-        raise Unresolvable("The DNS did not answer in time; try again.") from None
+        raise Unresolvable("timeout", "The DNS did not answer in time; try again.") from None
     return target
 
 
@@ -140,19 +154,26 @@ def resolve(target: Target) -> Future[list[Address]]:
 def check_addresses(target: Target, addresses: Sequence[Address]) -> None:
     """Check all addresses: where one may not be connected to, none is. Raises `AddressRefused`."""
     if not addresses or len(addresses) > MAX_ADDRESSES:
-        raise AddressRefused(f"The host of this URL has none or more than {MAX_ADDRESSES}.")
+        raise AddressRefused(
+            "number_of_addresses", f"The host of this URL has none or more than {MAX_ADDRESSES}."
+        )
     for address in addresses:
         if address.is_loopback and settings.PENSTOCK_WEBHOOK_ALLOW_LOOPBACK:
             continue
         if not target.is_https:
-            raise AddressRefused("Without https only this machine itself can be reached.")
+            raise AddressRefused(
+                "clear_text", "Without https only this machine itself can be reached."
+            )
         if not is_public(address):
             raise AddressRefused(
+                "not_public",
                 "The host of this URL lies in a private, local or reserved network; webhooks go "
-                "to public addresses only."
+                "to public addresses only.",
             )
         if any(_embedded(address) in network for network in _denied()):
-            raise AddressRefused("The operator of the service does not let webhooks go there.")
+            raise AddressRefused(
+                "denied_network", "The operator of the service does not let webhooks go there."
+            )
 
 
 def is_public(address: Address) -> bool:
@@ -173,7 +194,9 @@ def _resolve(target: Target) -> list[Address]:
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise Unresolvable("The host of this URL has no address in the DNS.") from None
+        raise Unresolvable(
+            "no_address", "The host of this URL has no address in the DNS."
+        ) from None
     return list(dict.fromkeys(ipaddress.ip_address(str(place[0])) for *_, place in found))
 
 
@@ -204,7 +227,7 @@ def _checked_host(host: str) -> str:
         except ValueError:
             address = None
         if address is None or address.scope_id is not None:
-            raise UrlRefused("The address in this URL's brackets is none of IPv6.")
+            raise UrlRefused("ipv6", "The address in this URL's brackets is none of IPv6.")
         return address.compressed
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
@@ -212,13 +235,16 @@ def _checked_host(host: str) -> str:
             return str(ipaddress.IPv4Address(host))
         except ValueError:
             raise UrlRefused(
-                "An address of IPv4 is written as four decimal numbers: 198.51.100.7."
+                "ipv4", "An address of IPv4 is written as four decimal numbers: 198.51.100.7."
             ) from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
         raise UrlRefused(
+            "host",
             "This URL's host is no name like hooks.example.com; write an international name in "
-            "its ASCII form (xn--…)."
+            "its ASCII form (xn--…).",
         )
     if len(labels) == 1 and not (host == "localhost" and settings.PENSTOCK_WEBHOOK_ALLOW_LOOPBACK):
-        raise UrlRefused("This URL's host has no dot; webhooks go to hosts on the internet.")
+        raise UrlRefused(
+            "no_dot", "This URL's host has no dot; webhooks go to hosts on the internet."
+        )
     return host

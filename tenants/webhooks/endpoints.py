@@ -50,7 +50,10 @@ def add_endpoint(
     # Of two at the same time the second counts the first.
     Tenant.objects.select_for_update(no_key=True, of=("self",)).get(pk=tenant.pk)
     if Endpoint.objects.filter(tenant=tenant).count() >= MAX_ENDPOINTS:
-        raise Conflict(f"There are {MAX_ENDPOINTS} webhook endpoints already; remove one first.")
+        raise Conflict(
+            f"There are {MAX_ENDPOINTS} webhook endpoints already; remove one first.",
+            code="too_many_endpoints",
+        )
     endpoint = Endpoint(
         tenant=tenant,
         url=url,
@@ -100,7 +103,8 @@ def rotate_secret(endpoint: Endpoint, *, overlap: timedelta) -> NewSecret:
     """Make a new secret and return it; for `overlap` more, deliveries are signed with the one
     before it as well. Raises `ValidationError` for a longer overlap than a week."""
     if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
-        raise ValidationError({"overlap_seconds": "The overlap is at most 7 days."})
+        too_long = ValidationError("The overlap is at most 7 days.", code="out_of_range")
+        raise ValidationError({"overlap_seconds": too_long})
     with audited_as(Verb.ROTATED):
         endpoint = locked(endpoint.pk)
         now = datetime.now(UTC)
@@ -130,7 +134,10 @@ def send_test(endpoint: Endpoint) -> Delivery:
     now = datetime.now(UTC)
     tests = Delivery.objects.filter(endpoint=endpoint, event__type=EventType.WEBHOOK_TEST)
     if tests.filter(created_at__gt=now - timedelta(hours=1)).count() >= MAX_TESTS_AN_HOUR:
-        raise Conflict(f"There were {MAX_TESTS_AN_HOUR} tests in the last hour; wait a little.")
+        raise Conflict(
+            f"There were {MAX_TESTS_AN_HOUR} tests in the last hour; wait a little.",
+            code="too_many_tests",
+        )
     event = Event.objects.create(
         tenant_id=endpoint.tenant_id,
         type=EventType.WEBHOOK_TEST.value,
@@ -164,7 +171,9 @@ def locked(endpoint_id: uuid.UUID) -> Endpoint:
 def _enabled(endpoint: Endpoint) -> Endpoint:
     endpoint = locked(endpoint.pk)
     if not endpoint.is_enabled:
-        raise Conflict("This webhook endpoint is disabled; enable it first.")
+        raise Conflict(
+            "This webhook endpoint is disabled; enable it first.", code="endpoint_disabled"
+        )
     return endpoint
 
 
@@ -172,7 +181,7 @@ def _check_url(url: str) -> None:
     try:
         addresses.check_reachable(url)
     except (addresses.UrlRefused, addresses.AddressRefused, addresses.Unresolvable) as error:
-        raise ValidationError({"url": str(error)}) from None
+        raise ValidationError({"url": ValidationError(str(error), code=error.code)}) from None
 
 
 def _check_event_types(event_types: Sequence[str] | None) -> None:

@@ -20,6 +20,14 @@ from tenants.webhooks.models import Event
 MAX_DATA_BYTES: Final = 16 * 1024
 
 
+class InvalidEvent(ValueError):
+    """An event cannot be published as it is; `field` is its wrong part."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 def publish(
     tenant_id: uuid.UUID,
     type: EventType | str,  # noqa: A002 - the specification's word
@@ -32,17 +40,23 @@ def publish(
 
     Call it inside a scope that may write for this tenant: what is published in a transaction that
     is undone was never published. `data` is JSON (UUIDs, times and decimals become text) and must
-    not hold prompts, secrets or names of people. Raises `ValueError` for a type that is not in
+    not hold prompts, secrets or names of people. Raises `InvalidEvent` for a type that is not in
     `EventType`, a key of none or more than 200 characters, and data of more than 16 KiB.
     """
+    try:
+        kind = EventType(type)
+    except ValueError as error:
+        raise InvalidEvent("type", str(error)) from None
     if not 0 < len(key) <= 200:
-        raise ValueError(f"an event's key has 1 to 200 characters, got {len(key)}")
+        raise InvalidEvent("key", f"an event's key has 1 to 200 characters, got {len(key)}")
     size = len(json.dumps(dict(data), cls=DjangoJSONEncoder).encode())
     if size > MAX_DATA_BYTES:
-        raise ValueError(f"an event's data has at most {MAX_DATA_BYTES} bytes, got {size}")
+        raise InvalidEvent(
+            "data", f"an event's data has at most {MAX_DATA_BYTES} bytes, got {size}"
+        )
     event = Event(
         tenant_id=tenant_id,
-        type=EventType(type).value,
+        type=kind.value,
         key=key,
         data=dict(data),
         occurred_at=occurred_at or timezone.now(),

@@ -189,20 +189,25 @@ class _CheckedNetwork(AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 problem = error
                 continue
-            if _peer(stream) != address:
+            if peer_address(stream) != address:
                 await stream.aclose()
-                raise AddressRefused("The connection led to another address than was checked.")
+                raise AddressRefused(
+                    "another_address", "The connection led to another address than was checked."
+                )
             return stream
         raise problem
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> AsyncNetworkStream:
-        raise AddressRefused("Webhooks go to addresses, not to sockets of this machine.")
+        raise AddressRefused(
+            "unix_socket", "Webhooks go to addresses, not to sockets of this machine."
+        )
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)
 
 
-def _peer(stream: AsyncNetworkStream) -> Address | None:
+def peer_address(stream: AsyncNetworkStream) -> Address | None:
+    """Return the address that a connection led to, None if that cannot be known."""
     place = stream.get_extra_info("server_addr")
     return None if not place else ipaddress.ip_address(str(place[0]))
 

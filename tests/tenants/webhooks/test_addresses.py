@@ -47,43 +47,44 @@ def test_a_url_is_sent_in_the_parts_that_were_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "codes"),
     [
-        ("http://hooks.example.com/", "begins with https"),
-        ("ftp://hooks.example.com/", "begins with https"),
-        ("//hooks.example.com/", "begins with https"),
-        ("hooks.example.com", "begins with https"),
-        ("https://user:secret@hooks.example.com/", "no user name"),
-        ("https://hooks.example.com@127.0.0.1/", "no user name"),
-        ("https://hooks.example.com/#top", "behind a #"),
-        ("https://hooks.example.com:25/", "port is 443 or one from 1024"),
-        ("https://hooks.example.com:99999/", "no URL"),
-        ("https://hooks.example.com:x/", "no URL"),
-        ("https:///path", "no name"),
-        ("https://", "no name"),
-        ("https://hooks..example.com/", "no name"),
-        ("https://-.example.com/", "no name"),
-        ("https://hooks.example.com\\@127.0.0.1/", "other letters"),
-        ("https://hooks.example.com/a b", "other letters"),
-        ("https://hooks.example.com/\nHost: x", "other letters"),
-        ("https://bücher.example/", "other letters"),
-        ("https://redis/", "no dot"),
-        ("https://localhost/", "no dot"),
-        ("https://2130706433/", "four decimal numbers"),
-        ("https://0x7f000001/", "four decimal numbers"),
-        ("https://0x7f.1/", "four decimal numbers"),
-        ("https://127.1/", "four decimal numbers"),
-        ("https://0177.0.0.1/", "four decimal numbers"),
-        ("https://1.2.3.4.5/", "four decimal numbers"),
-        ("https://hooks.example.1/", "four decimal numbers"),
-        ("https://[fe80::1%25eth0]/", "none of IPv6|other letters|no URL"),
-        ("https://[::1/", "no URL"),
-        ("https://[hooks.example.com]/", "no URL|none of IPv6"),
+        ("http://hooks.example.com/", "scheme"),
+        ("ftp://hooks.example.com/", "scheme"),
+        ("//hooks.example.com/", "scheme"),
+        ("hooks.example.com", "scheme"),
+        ("https://user:secret@hooks.example.com/", "user_name"),
+        ("https://hooks.example.com@127.0.0.1/", "user_name"),
+        ("https://hooks.example.com/#top", "fragment"),
+        ("https://hooks.example.com:25/", "port"),
+        ("https://hooks.example.com:99999/", "no_url"),
+        ("https://hooks.example.com:x/", "no_url"),
+        ("https:///path", "host"),
+        ("https://", "host"),
+        ("https://hooks..example.com/", "host"),
+        ("https://-.example.com/", "host"),
+        ("https://hooks.example.com\\@127.0.0.1/", "letters"),
+        ("https://hooks.example.com/a b", "letters"),
+        ("https://hooks.example.com/\nHost: x", "letters"),
+        ("https://bücher.example/", "letters"),
+        ("https://redis/", "no_dot"),
+        ("https://localhost/", "no_dot"),
+        ("https://2130706433/", "ipv4"),
+        ("https://0x7f000001/", "ipv4"),
+        ("https://0x7f.1/", "ipv4"),
+        ("https://127.1/", "ipv4"),
+        ("https://0177.0.0.1/", "ipv4"),
+        ("https://1.2.3.4.5/", "ipv4"),
+        ("https://hooks.example.1/", "ipv4"),
+        ("https://[fe80::1%25eth0]/", "ipv6|letters|no_url"),
+        ("https://[::1/", "no_url"),
+        ("https://[hooks.example.com]/", "no_url|ipv6"),
     ],
 )
-def test_what_could_mean_something_else_is_no_url(url: str, reason: str) -> None:
-    with pytest.raises(UrlRefused, match=reason):
+def test_what_could_mean_something_else_is_no_url(url: str, codes: str) -> None:
+    with pytest.raises(UrlRefused) as refused:
         parse_url(url)
+    assert refused.value.code in codes.split("|")  # Pythons differ in what they read as a URL
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,9 @@ def test_what_could_mean_something_else_is_no_url(url: str, reason: str) -> None
     ],
 )
 def test_an_address_that_is_not_public_is_refused_at_once(host: str) -> None:
-    with pytest.raises(AddressRefused, match="private, local or reserved"):
+    with pytest.raises(AddressRefused) as refused:
         check_reachable(f"https://{host}/")
+    assert refused.value.code == "not_public"
 
 
 @pytest.mark.parametrize(
@@ -118,15 +120,17 @@ def test_one_bad_address_among_good_ones_is_enough(resolve: Resolve, address: st
 
 
 def test_a_host_without_an_address_is_refused(resolve: Resolve) -> None:
-    with pytest.raises(Unresolvable, match="no address in the DNS"):
+    with pytest.raises(Unresolvable) as refused:
         check_reachable("https://nowhere.example.com/")
+    assert refused.value.code == "no_address"
 
 
 def test_an_operators_own_public_network_is_refused(resolve: Resolve, settings: Settings) -> None:
     settings.PENSTOCK_WEBHOOK_DENIED_NETWORKS = (ipaddress.ip_network("93.184.216.0/24"),)
     resolve("hooks.example.com", [f"::ffff:{PUBLIC}"])
-    with pytest.raises(AddressRefused, match="operator of the service"):
+    with pytest.raises(AddressRefused) as refused:
         check_reachable("https://hooks.example.com/")
+    assert refused.value.code == "denied_network"
 
 
 @pytest.mark.usefixtures("loopback_allowed")

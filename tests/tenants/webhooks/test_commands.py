@@ -10,6 +10,8 @@ from django.core.management import CommandError, call_command
 from tenants.models import Project
 from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.endpoints import NewSecret, change_endpoint
+from tests.support.commands import attempt
+from tests.support.refusals import raises_conflict
 from tests.support.webhook_receiver import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
@@ -53,4 +55,5 @@ def test_what_cannot_be_is_one_sentence(acme: Project, endpoint: NewSecret) -> N
     assert "'7'" in refused("test", "7")
     assert "webhook delivery" in refused("redeliver", str(endpoint.endpoint.pk))
     change_endpoint(endpoint.endpoint, is_enabled=False)
-    assert "enable it first" in refused("test", str(endpoint.endpoint.pk))
+    with raises_conflict("endpoint_disabled"):
+        attempt("webhooks", "test", str(endpoint.endpoint.pk))

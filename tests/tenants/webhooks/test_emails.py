@@ -147,7 +147,7 @@ def test_a_notice_that_was_lost_with_its_worker_is_sent_again_as_the_same_messag
     Membership.objects.exclude(role="owner").update(gets_alerts=False)
     tell(acme)
     (lost,) = emails.claim_due(NOW + timedelta(minutes=1))
-    emails._send(lost)
+    emails.as_message(lost).send()
     assert send_due(NOW + timedelta(minutes=2)) == 0
     assert send_due(NOW + timedelta(minutes=1) + emails.LEASE) == 1
     first, second = mail.outbox

@@ -8,7 +8,6 @@ import structlog
 from pytest_django import Settings
 from standardwebhooks import Webhook
 
-from tenants.errors import Conflict
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import Project
 from tenants.webhooks.deliveries import (
@@ -30,6 +29,7 @@ from tenants.webhooks.endpoints import (
 from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint, Event
 from tenants.webhooks.sending import Outcome
+from tests.support.refusals import raises_conflict
 from tests.support.webhook_attempts import NOW, fail_until_given_up, failed, tell
 from tests.support.webhook_receiver import Receiver, a_receiver
 
@@ -103,7 +103,7 @@ def test_what_an_endpoint_missed_is_redelivered_by_hand_once_it_is_enabled(
     fan_out_events()
     deliver_due()
     missed = Delivery.objects.select_related("endpoint").get(event__type="invoice.paid")
-    with pytest.raises(Conflict, match="enable it first"):
+    with raises_conflict("endpoint_disabled"):
         redeliver(missed)
     enabled = change_endpoint(missed.endpoint, is_enabled=True)
     assert (enabled.is_enabled, enabled.disabled_reason) == (True, "")
@@ -225,5 +225,5 @@ def test_a_test_goes_to_the_one_endpoint_whatever_it_subscribed_to(
 def test_an_endpoint_is_not_tested_without_end(acme: Project, endpoint: NewSecret) -> None:
     for _ in range(MAX_TESTS_AN_HOUR):
         send_test(endpoint.endpoint)
-    with pytest.raises(Conflict, match="wait a little"):
+    with raises_conflict("too_many_tests"):
         send_test(endpoint.endpoint)

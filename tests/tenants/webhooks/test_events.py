@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from psycopg import errors
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tenants.isolation.scoping import NoTenantScope, assume_scope, operator_scope, tenant_scope
@@ -17,9 +18,10 @@ from tenants.webhooks.endpoints import (
     add_endpoint,
 )
 from tenants.webhooks.event_types import EventType
-from tenants.webhooks.events import MAX_DATA_BYTES, publish
+from tenants.webhooks.events import MAX_DATA_BYTES, InvalidEvent, publish
 from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Event
+from tests.support.refusals import database_refuses
 from tests.support.webhook_attempts import DATA, PAID, tell
 from tests.support.webhook_receiver import Receiver, a_receiver
 
@@ -90,25 +92,24 @@ def test_a_tenants_code_publishes_for_itself_and_for_nobody_else(
 ) -> None:
     with tenant_scope(acme.tenant_id):
         tell(acme)
-    with pytest.raises(Exception, match="row-level security"), tenant_scope(globex.tenant_id):
+    with database_refuses(errors.InsufficientPrivilege), tenant_scope(globex.tenant_id):
         tell(acme, key="other")
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("field", "value"),
     [
-        ({"type": "invoice.lost"}, "is not a valid EventType"),
-        ({"key": ""}, "1 to 200 characters"),
-        ({"key": "k" * 201}, "1 to 200 characters"),
-        ({"data": {"text": "x" * MAX_DATA_BYTES}}, "at most 16384 bytes"),
+        ("type", "invoice.lost"),
+        ("key", ""),
+        ("key", "k" * 201),
+        ("data", {"text": "x" * MAX_DATA_BYTES}),
     ],
 )
-def test_an_event_that_cannot_be_is_refused(
-    acme: Project, change: dict[str, Any], reason: str
-) -> None:
-    fields = {"type": "invoice.paid", "data": {}, "key": "k"} | change
-    with pytest.raises(ValueError, match=reason):
+def test_an_event_that_cannot_be_is_refused(acme: Project, field: str, value: Any) -> None:
+    fields: dict[str, Any] = {"type": "invoice.paid", "data": {}, "key": "k"} | {field: value}
+    with pytest.raises(InvalidEvent) as refused:
         publish(acme.tenant_id, **fields)
+    assert refused.value.field == field
 
 
 def test_an_endpoint_gets_what_it_subscribed_to_and_its_own_tenants(

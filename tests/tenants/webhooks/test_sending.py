@@ -130,7 +130,7 @@ def test_the_next_address_is_tried_where_the_first_does_not_answer(
 def test_a_connection_that_led_to_another_address_is_not_used(
     resolve: Resolve, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_peer", lambda _stream: None)
+    monkeypatch.setattr(sending, "peer_address", lambda _stream: None)
     assert post(receiver.url).problem is Problem.ADDRESS_REFUSED
     assert receiver.requests == []
 

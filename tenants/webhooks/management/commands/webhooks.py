@@ -52,7 +52,7 @@ class Command(ReportingCommand):
                 case _:
                     self.report(options, **_delivery(redeliver(_found(Delivery, of))))
         except TenantsError as error:
-            raise CommandError(error.message) from None
+            raise CommandError(error.message) from error
 
 
 def _found(model: type[Any], text: str) -> Any:
