@@ -139,7 +139,9 @@ BEGIN
     IF current_setting('role') <> 'penstock_operator' AND of_tenant IS DISTINCT FROM
         nullif(current_setting('penstock.tenant', true), '')::uuid
     THEN
-        RAISE insufficient_privilege USING MESSAGE = 'this audit log is not of the open tenant';
+        RAISE insufficient_privilege USING
+            CONSTRAINT = 'audit_log_of_the_open_tenant',
+            MESSAGE = 'this audit log is not of the open tenant';
     END IF;
     PERFORM penstock_audit_append(of_tenant, what, kind, key, label, details, '{}');
 END $$;

@@ -30,10 +30,6 @@ USER_SETTING = "penstock.user"
 _Row = TypeVar("_Row", bound=models.Model)
 
 
-class NoTenantScope(RuntimeError):
-    """A tenant's records were asked for and nobody had said whose."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """What is open: for a tenant, for a user who has chosen none yet, or for an operator, whose
@@ -56,6 +52,19 @@ class Scope:
         if self.user_id is not None:
             return Actor(kind=ActorKind.USER, id=str(self.user_id))
         return None
+
+
+class NoTenantScope(RuntimeError):
+    """A tenant's records were asked for and nobody had said whose. `scope` is what was open: none,
+    or that of a user."""
+
+    def __init__(self, model: type[models.Model], scope: Scope | None) -> None:
+        what = "nobody has said whose" if scope is None else "only a user is known"
+        super().__init__(
+            f"{model.__name__} belongs to tenants, and {what}: open tenant_scope(tenant_id), or "
+            "operator_scope(reason) to look across them."
+        )
+        self.scope = scope
 
 
 _open_scope: ContextVar[Scope | None] = ContextVar("penstock_scope", default=None)
@@ -109,10 +118,7 @@ class ScopedManager(models.Manager[_Row], Generic[_Row]):
         scope = _open_scope.get()
         rows = super().get_queryset()
         if scope is None:
-            raise NoTenantScope(
-                f"{self.model.__name__} belongs to tenants: open tenant_scope(tenant_id), or "
-                "operator_scope(reason) to look across them."
-            )
+            raise NoTenantScope(self.model, scope)
         if scope.is_operator:
             return rows
         return rows.filter(**self._only(scope))
@@ -122,10 +128,7 @@ class ScopedManager(models.Manager[_Row], Generic[_Row]):
             return {getattr(self.model, "tenant_path", "tenant_id"): scope.tenant_id}
         user_path = getattr(self.model, "user_path", None)
         if user_path is None:
-            raise NoTenantScope(
-                f"{self.model.__name__} belongs to tenants, and only a user is known: open "
-                "tenant_scope(tenant_id)."
-            )
+            raise NoTenantScope(self.model, scope)
         return {user_path: scope.user_id}
 
 

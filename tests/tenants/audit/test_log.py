@@ -6,7 +6,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 from psycopg import errors
 
 from inference.models import Pool, PoolTenant
@@ -28,6 +28,7 @@ from tenants.models import (
 )
 from tests.support.database import AUDIT_LOCKS
 from tests.support.projects import make_project
+from tests.support.refusals import database_refuses
 
 pytestmark = pytest.mark.django_db
 ALICE = Actor(kind=ActorKind.USER, id="7", name="alice@acme.example")
@@ -247,19 +248,21 @@ def test_a_tenant_reads_its_own_log_and_writes_to_no_other(acme: Project, globex
         assert {detail.tenant_id for detail in PersonalDetail.objects.all()} == {acme.tenant_id}
         for tenant in (globex.tenant_id, None):
             with (
-                pytest.raises(DatabaseError, match="not of the open tenant"),
+                database_refuses(
+                    errors.InsufficientPrivilege, constraint="audit_log_of_the_open_tenant"
+                ),
                 transaction.atomic(),
                 connection.cursor() as cursor,
             ):
                 cursor.execute(
                     "SELECT penstock_audit_record(%s, 'closed', '', '', '', '{}')", [tenant]
                 )
-        with pytest.raises(DatabaseError, match="permission denied"), transaction.atomic():
+        with database_refuses(errors.InsufficientPrivilege), transaction.atomic():
             PersonalDetail.objects.all().delete()
-        with pytest.raises(DatabaseError, match="permission denied"), transaction.atomic():
+        with database_refuses(errors.InsufficientPrivilege), transaction.atomic():
             AuditChain.objects.exists()
         with (
-            pytest.raises(DatabaseError, match="permission denied"),
+            database_refuses(errors.InsufficientPrivilege),
             transaction.atomic(),
             connection.cursor() as cursor,
         ):

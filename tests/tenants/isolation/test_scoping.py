@@ -18,6 +18,7 @@ from tenants.isolation.row_security import (
 )
 from tenants.isolation.scoping import (
     NoTenantScope,
+    Scope,
     current_scope,
     operator_scope,
     tenant_scope,
@@ -48,8 +49,9 @@ def rows(table: str) -> list[uuid.UUID]:
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_a_manager_raises_where_nobody_said_whose(model: type) -> None:
-    with pytest.raises(NoTenantScope, match="open tenant_scope"):
+    with pytest.raises(NoTenantScope) as refused:
         model._default_manager.all()  # type: ignore[attr-defined]
+    assert refused.value.scope is None
 
 
 def test_plain_sql_finds_nothing_without_a_tenant(two_tenants: tuple[Project, Project]) -> None:
@@ -131,8 +133,8 @@ def test_a_scope_ends_with_its_block_and_restores_the_one_around_it(
         with tenant_scope(acme.tenant_id):
             assert rows("tenants_project") == [acme.id]
         assert len(rows("tenants_project")) == 2
-        with pytest.raises(RuntimeError, match="on purpose"), tenant_scope(globex.tenant_id):
-            raise RuntimeError("on purpose")
+        with pytest.raises(ZeroDivisionError), tenant_scope(globex.tenant_id):
+            raise ZeroDivisionError
         assert len(rows("tenants_project")) == 2
     assert current_scope() is None
     assert rows("tenants_project") == []
@@ -152,8 +154,9 @@ def test_a_user_finds_their_memberships_before_a_tenant_is_chosen(
             project.tenant_id for project in two_tenants
         }
         assert len(rows("tenants_membership")) == 2
-        with pytest.raises(NoTenantScope, match="only a user is known"):
+        with pytest.raises(NoTenantScope) as refused:
             Project.objects.all()
+        assert refused.value.scope == Scope(user_id=alice.id)
         with connection.cursor() as cursor:
             cursor.execute("UPDATE tenants_membership SET role = 'owner'")
             assert cursor.rowcount == 0
