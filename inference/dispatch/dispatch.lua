@@ -20,8 +20,12 @@ local DEAD_LETTER_MS = 86400000
 local function enqueue_error(class, tenant, project, key_id)
   if not CLASS_WEIGHTS[class] then
     return redis.error_reply('ERR unknown service class ' .. class)
-  elseif string.find(tenant .. project .. key_id, ':', 1, true) then
-    return redis.error_reply('ERR no colon may be in the id of a tenant, project or key')
+  end
+  for _, id in ipairs({ tenant, project, key_id }) do
+    if string.find(id, ':', 1, true) then
+      return redis.error_reply('ERR no colon may be in the id of a tenant, project or key, got '
+        .. id)
+    end
   end
   return nil
 end

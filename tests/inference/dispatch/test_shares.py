@@ -210,8 +210,9 @@ def test_a_class_that_starves_is_served_next(pool: VirtualPool) -> None:
 def test_an_unknown_class_and_an_id_that_would_break_a_path_are_refused(pool: VirtualPool) -> None:
     with pytest.raises(ResponseError, match="vip"):
         pool.enqueue(ask("a", service_class="vip"))
-    with pytest.raises(ResponseError, match="colon"):
-        pool.enqueue(ask("a", key="a:b"))
+    for id_of in ("tenant", "project", "key"):
+        with pytest.raises(ResponseError, match="a:b"):
+            pool.enqueue(ask("a", **{id_of: "a:b"}))
 
 
 def test_a_full_queue_refuses_who_fills_it_and_nobody_else(pool: VirtualPool) -> None:
