@@ -29,7 +29,7 @@ LONGEST_OVERLAP: Final = timedelta(days=30)
 # Who makes or changes a key: another key, a member, or (None) an operator, who is above the rules.
 Principal = ApiKey | Membership | None
 
-_Errors = dict[str, list[str]]
+_Errors = dict[str, list[str] | list[ValidationError]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def checked_fields(tenant_id: uuid.UUID, fields: Mapping[str, Any]) -> dict[str,
             try:
                 checked[name] = check(tenant_id, fields[name])
             except ValidationError as error:
-                errors[name] = error.messages
+                errors[name] = error.error_list
     _raise(errors)
     return checked
 
@@ -116,7 +116,8 @@ def _checked_scopes(_: uuid.UUID, scopes: Iterable[str] | None) -> list[str]:
     if unknown or not wanted:
         found = ", ".join(map(repr, unknown)) or "none"
         raise ValidationError(
-            f"A key has one or more of the scopes {', '.join(known)}; got {found}."
+            f"A key has one or more of the scopes {', '.join(known)}; got {found}.",
+            code="unknown_scope" if unknown else "no_scope",
         )
     return wanted
 
@@ -129,7 +130,7 @@ def _checked_networks(_: uuid.UUID, networks: Iterable[str] | None) -> list[str]
 def _checked_names(_: uuid.UUID, names: Iterable[str] | None) -> list[str] | None:
     stripped = [text.strip() for text in names or []]
     if "" in stripped:
-        raise ValidationError("A name may not be empty.")
+        raise ValidationError("A name may not be empty.", code="empty_name")
     return list(dict.fromkeys(stripped)) or None
 
 
@@ -138,14 +139,16 @@ def _checked_models(tenant_id: uuid.UUID, names: Iterable[str] | None) -> list[s
     unavailable = unavailable_models(tenant_id, models) if models else []
     if unavailable:
         raise ValidationError(
-            f"There is no model {', '.join(map(repr, unavailable))} for this tenant."
+            "There is no model %(models)s for this tenant.",
+            code="unknown_model",
+            params={"models": ", ".join(map(repr, unavailable))},
         )
     return models
 
 
 def _checked_expiry(_: uuid.UUID, expires_at: datetime | None) -> datetime | None:
     if expires_at is not None and expires_at <= timezone.now():
-        raise ValidationError("The expiry must be in the future.")
+        raise ValidationError("The expiry must be in the future.", code="in_the_past")
     return expires_at
 
 
@@ -179,13 +182,19 @@ def _set(key: ApiKey, fields: Mapping[str, object]) -> None:
 
 def _check_rotation(key: ApiKey, overlap: timedelta) -> None:
     if key.is_revoked:
-        raise ValidationError("This API key is revoked; make a new one instead of rotating it.")
-    if key.expires_at is not None and key.expires_at <= timezone.now():
-        raise ValidationError("This API key has expired; make a new one instead of rotating it.")
-    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
         raise ValidationError(
-            {"overlap": f"The overlap is from 0 to {LONGEST_OVERLAP.days} days, got {overlap}."}
+            "This API key is revoked; make a new one instead of rotating it.", code="revoked"
         )
+    if key.expires_at is not None and key.expires_at <= timezone.now():
+        raise ValidationError(
+            "This API key has expired; make a new one instead of rotating it.", code="expired"
+        )
+    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
+        outside = ValidationError(
+            f"The overlap is from 0 to {LONGEST_OVERLAP.days} days, got {overlap}.",
+            code="out_of_range",
+        )
+        raise ValidationError({"overlap": outside})
 
 
 def _check_width(key: ApiKey, by: Principal) -> None:

@@ -52,16 +52,18 @@ def check_smaller_model(
     the gateway refuses and says so."""
     is_used = on_saturation == OnSaturation.SMALLER_MODEL
     if is_used and not smaller_model:
-        raise ValidationError({"smaller_model": "Say which model answers instead."})
+        raise _bad_model("Say which model answers instead.", code="required")
     if smaller_model and not is_used:
-        raise ValidationError(
-            {
-                "smaller_model": "A smaller model is used only where on_saturation is "
-                f"'{OnSaturation.SMALLER_MODEL}', got {on_saturation!r}; "
-                "choose that, or name no model."
-            }
+        raise _bad_model(
+            f"A smaller model is used only where on_saturation is '{OnSaturation.SMALLER_MODEL}', "
+            f"got {on_saturation!r}; choose that, or name no model.",
+            code="not_used",
         )
     if is_used and is_new_choice and unavailable_models(tenant_id, [smaller_model]):
-        raise ValidationError(
-            {"smaller_model": f"There is no model {smaller_model!r} for this tenant."}
+        raise _bad_model(
+            f"There is no model {smaller_model!r} for this tenant.", code="unknown_model"
         )
+
+
+def _bad_model(message: str, *, code: str) -> ValidationError:
+    return ValidationError({"smaller_model": ValidationError(message, code=code)})

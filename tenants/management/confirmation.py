@@ -20,5 +20,6 @@ def confirm(options: dict[str, Any], name: str, what: str) -> None:
         )
     sys.stderr.write(f"This {what}. Type the tenant's name to continue: ")
     sys.stderr.flush()
-    if sys.stdin.readline().strip() != name:
-        raise CommandError("The name does not match; nothing was changed.")
+    typed = sys.stdin.readline().strip()
+    if typed != name:
+        raise CommandError(f"{typed!r} is not the name {name!r}; nothing was changed.")

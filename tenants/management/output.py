@@ -18,6 +18,6 @@ def opened_output(path: Path | None, stdout: Any) -> Iterator[Callable[[str], ob
         # Exclusive and private from its first byte on.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}.") from None
+        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
         yield file.write

@@ -18,5 +18,5 @@ def read_password(options: dict[str, Any]) -> str:
     try:
         text = sys.stdin.readline() if path is None else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"The password cannot be read from {path}: {error}") from None
+        raise CommandError(f"The password cannot be read from {path}: {error}") from error
     return text.splitlines()[0] if text.strip() else ""

@@ -166,6 +166,7 @@ TENANT = migrations.CreateModel(
             models.UniqueConstraint(
                 Lower("name"),
                 name="tenant_name_in_any_case",
+                violation_error_code="unique",
                 violation_error_message="A tenant with this name already exists.",
             )
         ],

@@ -54,7 +54,8 @@ def parse_network(text: str) -> Network:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
         raise ValidationError(
-            f"{text!r} is not a network in CIDR notation, e.g. 192.0.2.0/24: {error}."
+            f"{text!r} is not a network in CIDR notation, e.g. 192.0.2.0/24: {error}.",
+            code="invalid_network",
         ) from None
 
 

@@ -58,6 +58,7 @@ class Tenant(AffectsPolicy):
             models.UniqueConstraint(
                 Lower("name"),
                 name="tenant_name_in_any_case",
+                violation_error_code="unique",
                 violation_error_message="A tenant with this name already exists.",
             )
         ]
@@ -87,7 +88,9 @@ class Tenant(AffectsPolicy):
 
     def _set(self, verb: Verb, **values: Any) -> None:
         if self.is_closed:
-            raise ValidationError(f"{self.name} is closed and can no longer be changed.")
+            raise ValidationError(
+                f"{self.name} is closed and can no longer be changed.", code="closed"
+            )
         for name, value in values.items():
             setattr(self, name, value)
         with audited_as(verb):

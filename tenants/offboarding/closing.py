@@ -46,7 +46,7 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
     `ValidationError` if the tenant is closed already.
     """
     if tenant.is_closed:
-        raise ValidationError(f"{tenant.name} is closed already.")
+        raise ValidationError(f"{tenant.name} is closed already.", code="closed")
     with transaction.atomic(), audited_as(Verb.CLOSED):
         # First, so that nobody adds to what is taken away here.
         tenant.name = f"closed-{tenant.id}"

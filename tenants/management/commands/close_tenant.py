@@ -28,5 +28,5 @@ class Command(ReportingCommand):
         try:
             closed = close_tenant(tenant)
         except ValidationError as error:
-            raise CommandError(" ".join(error.messages)) from None
+            raise CommandError(" ".join(error.messages)) from error
         self.report(options, tenant_id=str(tenant.id), **asdict(closed))

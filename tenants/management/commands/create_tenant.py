@@ -30,7 +30,7 @@ class Command(ReportingCommand):
             tenant.full_clean()
             project.full_clean(exclude=["tenant"])
         except ValidationError as error:
-            raise CommandError(f"{options['name']!r}: {' '.join(error.messages)}") from None
+            raise CommandError(f"{options['name']!r}: {' '.join(error.messages)}") from error
         with transaction.atomic():
             tenant.save()
             project.save()

@@ -16,6 +16,7 @@ from tenants.audit.chain import broken
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, AuditEvent, Membership, PersonalDetail, Project, User
+from tests.support.commands import attempt
 from tests.support.projects import make_project
 
 pytestmark = pytest.mark.django_db
@@ -130,6 +131,7 @@ def test_an_export_is_confirmed_and_overwrites_nothing(tmp_path: Path) -> None:
         export("export_tenant", "Acme")
     output = tmp_path / "acme.jsonl"
     output.write_text("precious")
-    with pytest.raises(CommandError, match="cannot be written"):
-        export("export_tenant", "Acme", "--yes", "--output", str(output))
+    with pytest.raises(FileExistsError) as refused:
+        attempt("export_tenant", "Acme", "--yes", "--output", str(output))
+    assert Path(refused.value.filename) == output
     assert output.read_text() == "precious"

@@ -26,7 +26,7 @@ class Command(ReportingCommand):
             user.full_clean(exclude=["password"])
             validate_password(password, user)
         except ValidationError as error:
-            raise CommandError(f"{options['email']}: {' '.join(error.messages)}") from None
+            raise CommandError(f"{options['email']}: {' '.join(error.messages)}") from error
         user.set_password(password)
         user.save()
         self.report(options, user_id=str(user.id), email=user.email)
