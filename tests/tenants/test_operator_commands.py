@@ -198,6 +198,21 @@ def test_a_model_comes_into_the_catalogue_is_hidden_and_shown(
         attempt("create_served_model", "{bad}", "--pool", "gpu-a", "--context", "1")
 
 
+def test_a_model_is_declared_capable_of_more_and_of_less(acme: Project) -> None:
+    pool = Pool.objects.create(name="p")
+    model = ServedModel.objects.create(name="m", pool=pool, context_tokens=1)
+    for capabilities in (["chat", "tools"], ["completions"]):
+        options = [word for each in capabilities for word in ("--capability", each)]
+        facts = run("change_served_model", "m", *options)
+        assert facts["capabilities"] == " ".join(capabilities)
+        model.refresh_from_db()
+        assert model.to_policy().capabilities == capabilities
+    assert run("change_served_model", "m", "--disable")["capabilities"] == "completions"
+    assert "'smell'" in refused("change_served_model", "m", "--capability", "smell")
+    model.refresh_from_db()
+    assert model.capabilities == ["completions"]
+
+
 def test_a_pool_is_dedicated_and_given_back(acme: Project, globex: Project) -> None:
     pool = Pool.objects.create(name="gpu-a")
     model = ServedModel.objects.create(name="m", pool=pool, context_tokens=1)

@@ -4,12 +4,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from gpu_workers.protocol.policy import Capability
 from inference.management.look_up import model_named, visible_to
 from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Enable or disable a served model, and choose which tenants may see it."
+    help = "Change what a served model is capable of, who may see it, and whether it is enabled."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -17,6 +18,12 @@ class Command(ReportingCommand):
         shown = parser.add_mutually_exclusive_group()
         shown.add_argument("--enable", dest="is_enabled", action="store_true", default=None)
         shown.add_argument("--disable", dest="is_enabled", action="store_false")
+        parser.add_argument(
+            "--capability",
+            action="append",
+            choices=[each.value for each in Capability],
+            help="what requests may use, in place of all before; repeatable",
+        )
         who = parser.add_mutually_exclusive_group()
         who.add_argument("--visible-to", action="append", metavar="TENANT", help="may be repeated")
         who.add_argument("--visible-to-everybody", action="store_true")
@@ -26,6 +33,9 @@ class Command(ReportingCommand):
         if options["is_enabled"] is not None:
             model.is_enabled = options["is_enabled"]
             model.save(update_fields=["is_enabled"])
+        if options["capability"]:
+            model.capabilities = options["capability"]
+            model.save(update_fields=["capabilities"])
         if options["visible_to"] or options["visible_to_everybody"]:
             model.tenants.set(visible_to(options["visible_to"]))
         names = sorted(tenant.name for tenant in model.tenants.all())
@@ -34,5 +44,6 @@ class Command(ReportingCommand):
             model_id=str(model.id),
             name=model.name,
             is_enabled=model.is_enabled,
+            capabilities=" ".join(model.capabilities),
             visible_to=", ".join(names) or "everybody",
         )

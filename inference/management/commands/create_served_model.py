@@ -57,5 +57,6 @@ class Command(ReportingCommand):
             name=model.name,
             pool=pool.name,
             is_enabled=model.is_enabled,
+            capabilities=" ".join(model.capabilities),
             visible_to=", ".join(tenant.name for tenant in tenants) or "everybody",
         )
