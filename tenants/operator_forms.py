@@ -1,9 +1,14 @@
-"""Form fields of the operators' admin for list-valued columns."""
+"""Form fields of the operators' admin: columns as people read and write them."""
 
+from decimal import Decimal
 from typing import Any
 
 from django import forms
-from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminTextareaWidget
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminTextareaWidget,
+)
 
 
 class LinesField(forms.CharField):
@@ -30,3 +35,27 @@ class CheckboxesField(forms.MultipleChoiceField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=UnfoldAdminCheckboxSelectMultipleWidget(), **options)
+
+
+class PercentField(forms.DecimalField):
+    """Percent with one decimal, of a column in permille."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            min_value=0,
+            max_value=100,
+            decimal_places=1,
+            widget=UnfoldAdminDecimalFieldWidget(),
+            **options,
+        )
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return a column's value in percent; what somebody typed is in percent already."""
+        return Decimal(value) / 10 if isinstance(value, int) else value
+
+    def clean(self, value: Any) -> Any:
+        percent = super().clean(value)
+        return None if percent is None else int(percent * 10)
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(self.prepare_value(initial), data)

@@ -10,6 +10,7 @@ from tenants.billing.models import PoolCost, Price, PriceCorrection
 from tenants.billing.pricing import price_book
 from tenants.money import dollars
 from tenants.operator_admin import AppendOnlyAdmin
+from tenants.operator_forms import PercentField
 
 _AMOUNTS = [
     "prompt_micros_per_million_tokens",
@@ -27,6 +28,8 @@ def _per_million(micros: int) -> str:
 class _AmountsAdmin(AppendOnlyAdmin):
     """Shows prices in dollars and the discount in percent."""
 
+    period_fields = _PERIOD
+
     @admin.display(description="prompt / 1M tokens")
     def prompt(self, row: Price | PriceCorrection) -> str:
         return _per_million(row.prompt_micros_per_million_tokens)
@@ -43,6 +46,23 @@ class _AmountsAdmin(AppendOnlyAdmin):
     def batch_discount(self, row: Price | PriceCorrection) -> str:
         return f"{row.batch_discount_permille / 10:g}%"
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields of the form for a new record, or what shows one that is entered."""
+        discount = "batch_discount_permille" if obj is None else "batch_discount"
+        return [
+            (None, {"fields": ["model", ("tier", "adapter")]}),
+            ("Price", {"fields": [tuple(_AMOUNTS), discount]}),
+            ("Period", {"fields": self.period_fields}),
+        ]
+
+
+class _TokenPricesForm(forms.ModelForm):  # type: ignore[type-arg]
+    batch_discount_permille = PercentField(
+        label="Batch discount (%)",
+        initial=0,
+        help_text="Discount for service class batch: 12.5 is an eighth off.",
+    )
+
 
 class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
     def _post_clean(self) -> None:
@@ -57,6 +77,10 @@ class _EnteredForm(forms.ModelForm):  # type: ignore[type-arg]
                 self._update_errors(error)  # type: ignore[attr-defined]
 
 
+class _PriceForm(_EnteredForm, _TokenPricesForm):
+    pass
+
+
 class _EnteredAdmin(AppendOnlyAdmin):
     """A record that is never changed: a new one replaces the one in effect."""
 
@@ -68,27 +92,20 @@ class _EnteredAdmin(AppendOnlyAdmin):
 
 @admin.register(Price)
 class PriceAdmin(_EnteredAdmin, _AmountsAdmin):
+    form = _PriceForm
     list_display = ["model", "tier", "adapter", *_SHOWN, "batch_discount", *_PERIOD]
     list_filter = ["model"]
     search_fields = ["model", "tier", "adapter"]
-    fieldsets = [
-        (None, {"fields": ["model", ("tier", "adapter")]}),
-        ("Price", {"fields": [tuple(_AMOUNTS), "batch_discount_permille"]}),
-        ("Period", {"fields": _PERIOD}),
-    ]
 
 
 @admin.register(PriceCorrection)
 class PriceCorrectionAdmin(_AmountsAdmin):
     """The correct price of a past period, from which `manage.py rerate` posts the difference."""
 
+    form = _TokenPricesForm
     list_display = ["model", "tier", "adapter", *_SHOWN, *_PERIOD, "reason", "created_at"]
     search_fields = ["model", "reason"]
-    fieldsets = [
-        (None, {"fields": ["model", ("tier", "adapter")]}),
-        ("Price", {"fields": [tuple(_AMOUNTS), "batch_discount_permille"]}),
-        ("Period", {"fields": [*_PERIOD, "reason"]}),
-    ]
+    period_fields = [*_PERIOD, "reason"]
 
 
 @admin.register(PoolCost)

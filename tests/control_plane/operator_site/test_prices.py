@@ -1,11 +1,14 @@
 """Operators add prices; what a price names stays."""
 
+from datetime import timedelta
+
 import pytest
 from django.forms import model_to_dict
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from tenants.billing.models import Price
+from tenants.billing.models import Price, PriceCorrection
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     Tier,
@@ -13,6 +16,7 @@ from tenants.models import (
 from tests.control_plane.operator_site.records import wrong_fields
 
 pytestmark = pytest.mark.django_db
+FIELDS = ("prompt", "cached", "completion")
 
 
 @pytest.mark.usefixtures("one_of_each")
@@ -23,8 +27,7 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
     assert operator.post(change, {"model": "other"}).status_code == 403
     delete = reverse("admin:billing_price_delete", args=[price.pk])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
-    fields = ("prompt", "cached", "completion")
-    form = {f"{field}_micros_per_million_tokens": "7" for field in fields}
+    form = {f"{field}_micros_per_million_tokens": "7" for field in FIELDS}
     form |= {"model": "demo", "batch_discount_permille": "0"}
     add = reverse("admin:billing_price_add")
     assert wrong_fields(operator, add, form | {"tier": "nonesuch"}) == {"tier"}
@@ -34,9 +37,45 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize("kind", ["price", "pricecorrection"])
+def test_a_batch_discount_is_entered_and_shown_in_percent(operator: Client, kind: str) -> None:
+    add = reverse(f"admin:billing_{kind}_add")
+    form = {f"{field}_micros_per_million_tokens": "7" for field in FIELDS} | {"model": "demo"}
+    if kind == "pricecorrection":
+        form |= {"reason": "late"} | period(days_ago=2, days=1)
+    discount = "batch_discount_permille"
+    for wrong in ("12.55", "100.1", "-1", "half", ""):
+        assert wrong_fields(operator, add, form | {discount: wrong}) == {discount}
+    assert operator.post(add, form | {discount: "12.5"}).status_code == 302
+    with operator_scope("test"):
+        (entered,) = {"price": Price, "pricecorrection": PriceCorrection}[kind].objects.all()
+    assert entered.batch_discount_permille == 125
+    change = reverse(f"admin:billing_{kind}_change", args=[entered.pk])
+    page = operator.get(change).content.decode()
+    assert "12.5%" in page and "‰" not in page
+
+
+@pytest.mark.usefixtures("acme")
+def test_what_was_typed_as_a_batch_discount_stays_in_the_form(operator: Client) -> None:
+    refused = operator.post(reverse("admin:billing_price_add"), {"batch_discount_permille": "7.5"})
+    field = refused.context["adminform"].form["batch_discount_permille"]
+    assert field.value() == "7.5"
+
+
+def period(*, days_ago: int, days: int) -> dict[str, str]:
+    begin = timezone.now() - timedelta(days=days_ago)
+    end = begin + timedelta(days=days)
+    return {
+        f"effective_{name}_{part}": f"{moment:{how}}"
+        for name, moment in (("from", begin), ("until", end))
+        for part, how in (("0", "%Y-%m-%d"), ("1", "%H:%M:%S"))
+    }
+
+
+@pytest.mark.usefixtures("acme")
 def test_a_tier_that_a_price_names_cannot_be_renamed_or_deleted(operator: Client) -> None:
     tier = Tier.objects.get(name="batch")
-    micros = [f"{kind}_micros_per_million_tokens" for kind in ("prompt", "cached", "completion")]
+    micros = [f"{kind}_micros_per_million_tokens" for kind in FIELDS]
     with operator_scope("test"):
         Price.objects.create(model="demo", tier="batch", **dict.fromkeys(micros, 7))
     change = reverse("admin:tenants_tier_change", args=[tier.pk])
