@@ -12,13 +12,13 @@ from django.conf import settings  # noqa: E402
 
 from control_plane.dispatcher import Dispatcher  # noqa: E402
 from control_plane.gateway import edge, gateway_settings  # noqa: E402
-from control_plane.open_files import allow_as_many_as_may_be  # noqa: E402
+from control_plane.open_files import raise_open_file_limit  # noqa: E402
 from control_plane.status.endpoints import StatusEndpoints  # noqa: E402
 from control_plane.status.health import Health  # noqa: E402
 from inference.openai_api.gateway import create_gateway  # noqa: E402
 from inference.websocket_api.application import WebsocketApi  # noqa: E402
 
-allow_as_many_as_may_be()
+raise_open_file_limit()
 _gateway = create_gateway(gateway_settings(settings.ENV))
 
 application = Dispatcher(

@@ -14,7 +14,7 @@ from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
 from control_plane.env import GatewayEnvironment, InvalidSettings
 from control_plane.logs import configure_structlog, logging_config
-from control_plane.open_files import allow_as_many_as_may_be
+from control_plane.open_files import raise_open_file_limit
 from control_plane.status.endpoints import StatusEndpoints
 from control_plane.status.health import Health
 from inference.lifecycle.completions import GatewaySettings
@@ -54,7 +54,7 @@ def _start() -> Dispatcher:
         raise SystemExit(f"The gateway cannot start: {problem}") from None
     logging.config.dictConfig(logging_config(env.log_format, env.log_level))
     configure_structlog()
-    allow_as_many_as_may_be()
+    raise_open_file_limit()
     return create_application(env)
 
 

@@ -3,7 +3,7 @@
 import resource
 
 
-def allow_as_many_as_may_be() -> int:
+def raise_open_file_limit() -> int:
     """Raise this process' soft limit on open files, often 1,024, to the hard one, which is what the
     system really allows. Children inherit it. Return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from control_plane.open_files import allow_as_many_as_may_be
+from control_plane.open_files import raise_open_file_limit
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
@@ -44,7 +44,7 @@ at_once = pytest.mark.parametrize(
 def many_connections(requests: int) -> Iterator[None]:
     """A shell often allows 1,024 open files, which a thousand callers in one process go beyond."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert allow_as_many_as_may_be() > 2 * requests
+    assert raise_open_file_limit() > 2 * requests
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
