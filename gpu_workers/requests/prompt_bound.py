@@ -25,7 +25,7 @@ def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
         status=400,
         message=(
             f"The prompt has {prompt_tokens} tokens, but only {envelope.prompt_bound} were "
-            "reserved for it: the model's template adds more than the gateway was told. Nothing "
+            "reserved for it: the model's template adds more than its workers had reported. Nothing "
             "was generated or charged. Ask again in a moment; if that does not help, send fewer "
             "messages or tools, and tell the operator."
         ),

@@ -32,11 +32,11 @@ app.conf.beat_schedule = {
         "task": "tenants.adopt_new_digests",
         "schedule": 20.0,
     },
-    "quotas that are nearly used up are told": {
+    "alerts of quotas that are nearly used up are sent": {
         "task": "tenants.raise_quota_alerts",
         "schedule": 60.0,
     },
-    "balances that are low are told": {
+    "alerts of low balances are sent": {
         "task": "tenants.raise_balance_alerts",
         "schedule": 60.0,
     },
@@ -101,7 +101,7 @@ app.conf.beat_schedule = {
         "task": "inference.copy_workers",
         "schedule": 5.0,
     },
-    "a lost Redis is told by all gateways": {
+    "gateways are recorded, so that a lost Redis waits for all": {
         "task": "inference.copy_gateways",
         "schedule": 5.0,
     },

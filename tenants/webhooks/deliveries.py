@@ -285,7 +285,7 @@ def overdue_problems(now: datetime | None = None) -> list[str]:
     """Report, for fsck, what should have been sent an hour ago and nobody has taken up."""
     long_ago = (now or datetime.now(UTC)) - timedelta(hours=1)
     counts = {
-        "events wait to be told": Event.objects.filter(fanned_out_at=None, created_at__lt=long_ago),
+        "events are overdue": Event.objects.filter(fanned_out_at=None, created_at__lt=long_ago),
         "webhook deliveries are overdue": Delivery.objects.filter(
             state=DeliveryState.PENDING, next_attempt_at__lt=long_ago
         ),

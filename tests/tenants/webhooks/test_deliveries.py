@@ -242,5 +242,5 @@ def test_fsck_finds_what_nobody_sends(acme: Project, endpoint: NewSecret) -> Non
     assert list(deliveries.overdue_problems()) == []
     Event.objects.update(created_at=NOW - timedelta(hours=2))
     (problem,) = [each for each in fsck.run_checks() if each.check == "webhooks"]
-    assert "1 events wait to be told" in problem.problem
+    assert problem.problem.startswith("1 events ")
     assert "queue `webhooks`" in problem.problem
