@@ -25,9 +25,9 @@ def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
         status=400,
         message=(
             f"The prompt has {prompt_tokens} tokens, but only {envelope.prompt_bound} were "
-            "reserved for it: the model's template adds more than its workers had reported. Nothing "
-            "was generated or charged. Ask again in a moment; if that does not help, send fewer "
-            "messages or tools, and tell the operator."
+            "reserved for it: the model's template adds more than its workers had reported. "
+            "Nothing was generated or charged. Ask again in a moment; if that does not help, send "
+            "fewer messages or tools, and tell the operator."
         ),
         type="invalid_request_error",
         code="prompt_beyond_reservation",
