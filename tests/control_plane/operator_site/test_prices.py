@@ -37,18 +37,21 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("acme")
-@pytest.mark.parametrize("kind", ["price", "pricecorrection"])
-def test_a_batch_discount_is_entered_and_shown_in_percent(operator: Client, kind: str) -> None:
+@pytest.mark.parametrize("model", [Price, PriceCorrection])
+def test_a_batch_discount_is_entered_and_shown_in_percent(
+    operator: Client, model: type[Price] | type[PriceCorrection]
+) -> None:
+    kind = model._meta.model_name
     add = reverse(f"admin:billing_{kind}_add")
     form = {f"{field}_micros_per_million_tokens": "7" for field in FIELDS} | {"model": "demo"}
-    if kind == "pricecorrection":
+    if model is PriceCorrection:
         form |= {"reason": "late"} | period(days_ago=2, days=1)
     discount = "batch_discount_permille"
     for wrong in ("12.55", "100.1", "-1", "half", ""):
         assert wrong_fields(operator, add, form | {discount: wrong}) == {discount}
     assert operator.post(add, form | {discount: "12.5"}).status_code == 302
     with operator_scope("test"):
-        (entered,) = {"price": Price, "pricecorrection": PriceCorrection}[kind].objects.all()
+        entered = model.objects.get()
     assert entered.batch_discount_permille == 125
     change = reverse(f"admin:billing_{kind}_change", args=[entered.pk])
     page = operator.get(change).content.decode()
