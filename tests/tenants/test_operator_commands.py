@@ -241,10 +241,12 @@ def test_a_price_of_one_tier_is_planned_and_ended(acme: Project) -> None:
     price = ("m", "--prompt", "1", "--completion", "1", "--tier", "premium")
     planned = run("set_price", *price, "--from", "1h", "--batch-discount", "500")
     assert (planned["tier"], planned["batch_discount_permille"]) == ("premium", 500)
-    assert "does not overlap" in refused("set_price", *price, "--from", "30m", "--until", "2h")
+    with raises_invalid("period_overlap"):
+        attempt("set_price", *price, "--from", "30m", "--until", "2h")
     assert "price" in refused("end_price", "m")
     assert run("end_price", "m", "--tier", "premium", "--at", "2h")["effective_until"]
-    assert "is a correction" in refused("set_price", *price, "--from", "2026-01-01")
+    with raises_invalid("in_past", "effective_from"):
+        attempt("set_price", *price, "--from", "2026-01-01")
     corrected = run("correct_price", *price, "--from", "2026-01-01", "--until", "2026-01-02",
         "--reason", "late")  # fmt: skip
     assert corrected["tier"] == "premium"
