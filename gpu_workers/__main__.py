@@ -13,6 +13,7 @@ import uvloop
 
 from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
 from gpu_workers.engine import Engine
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.logs import configure_logging
 from gpu_workers.metrics import serve_metrics
 from gpu_workers.outbox.disk import OutboxError
@@ -50,6 +51,12 @@ async def run(config: WorkerConfig) -> Exit:
     worker = Worker(
         engine=_engine(config),
         transport=transport,
+        heartbeat=Heartbeat(
+            config.dispatch_redis_url,
+            pool=config.pool,
+            worker_id=worker_id,
+            stuck_seconds=config.stuck_seconds,
+        ),
         outbox=outbox,
         worker_id=worker_id,
         name=config.name,

@@ -2,13 +2,16 @@
 
     STARTING --engine loaded--> READY --SIGTERM--> DRAINING --nothing open--> gone
 
-A worker that Redis fences, or whose engine died, ends what it holds and leaves with an exit code
-of its own, so that the supervisor starts a fresh one.
+A worker that Redis fences, or whose engine died or hangs, ends what it holds and leaves with an
+exit code of its own, so that the supervisor starts a fresh one. One whose event loop is stuck is
+ended by its heartbeat.
 """
 
 import asyncio
+import faulthandler
 import os
 import socket
+import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from enum import IntEnum
@@ -18,6 +21,7 @@ import structlog
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDied
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.lease import Lease
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
@@ -49,6 +53,7 @@ class Exit(IntEnum):
     ENGINE_DIED = 3
     FENCED = 4
     INTERNAL_ERROR = 5
+    LOOP_STUCK = 6
 
 
 class Worker:
@@ -60,6 +65,7 @@ class Worker:
         *,
         engine: Engine,
         transport: Transport,
+        heartbeat: Heartbeat,
         outbox: Outbox,
         worker_id: str,
         name: str,
@@ -73,6 +79,7 @@ class Worker:
     ) -> None:
         self._engine = engine
         self._transport = transport
+        self._heartbeat = heartbeat
         self._outbox = outbox
         self._metrics = WorkerMetrics(model)
         self._drain_seconds = drain_seconds
@@ -125,6 +132,7 @@ class Worker:
         self._lease = Lease(
             info,
             transport=transport,
+            heartbeat=heartbeat,
             engine=engine,
             requests=self._requests,
             outbox=outbox,
@@ -150,6 +158,7 @@ class Worker:
         """Serve until drained, fenced or without an engine; everything is freed on return."""
         try:
             await self._lease.register()
+            self._heartbeat.start(on_age=self._metrics.loop_age.set, on_stuck=self._end_process)
             self._supervise(self._relay.run())
             self._supervise(self._lease.claim_forever())
             self._supervise(self._read_inbox())
@@ -238,6 +247,7 @@ class Worker:
             last_first.push_async_callback(self._outbox.close)
             last_first.push_async_callback(self._requests.close)
             last_first.push_async_callback(self._lease.close)
+            last_first.push_async_callback(self._heartbeat.close)
             await cancel_and_wait(self._tasks)
 
     async def _read_inbox(self) -> None:
@@ -246,6 +256,16 @@ class Worker:
 
     async def _reregister(self) -> None:
         await self._lease.reregister()
+
+    def _end_process(self, loop_age_seconds: float) -> None:
+        """End it at once: its loop, which would end it in order, does nothing any more. Called from
+        the heartbeat's thread, so nothing here waits for a lock that the loop may hold."""
+        message = (
+            f"the event loop is stuck since {loop_age_seconds:.0f} s; exit {Exit.LOOP_STUCK}\n"
+        )
+        os.write(2, message.encode())
+        faulthandler.dump_traceback(sys.__stderr__ or 2)  # where it is: files and lines, no values
+        os._exit(Exit.LOOP_STUCK)
 
     def _end(self, code: Exit, reason: str) -> None:
         if not self._exit.done():
