@@ -65,6 +65,7 @@ async def run(config: WorkerConfig) -> Exit:
         engine_name=config.engine,
         slots=config.slots,
         drain_seconds=config.drain_seconds,
+        hung_seconds=config.hung_seconds,
         metrics_url=serve_metrics(config.metrics_host, config.metrics_port),
     )
     loop = asyncio.get_running_loop()

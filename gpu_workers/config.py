@@ -126,6 +126,9 @@ class WorkerConfig:
     drain_seconds: float = _setting("PENSTOCK_WORKER_DRAIN_SECONDS", _number(0, 86400), 30.0)
     # How long the event loop may do nothing before the process ends itself, for a fresh start
     stuck_seconds: float = _setting("PENSTOCK_WORKER_STUCK_SECONDS", _number(1, 86400), 60.0)
+    # How long an engine that has requests may make no step before it counts as hung; longer where
+    # its steps have been longer
+    hung_seconds: float = _setting("PENSTOCK_WORKER_HUNG_SECONDS", _number(1, 86400), 60.0)
     # console for people, json for machines
     log_format: str = _setting("PENSTOCK_LOG_FORMAT", _one_of("console", "json"), "console")
     # debug, info, warning or error

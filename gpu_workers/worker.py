@@ -20,7 +20,7 @@ from typing import Any, Final
 import structlog
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import Engine, EngineDied
+from gpu_workers.engine import Engine, EngineDied, EngineHung
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.lease import Lease
 from gpu_workers.metrics import WorkerMetrics
@@ -32,6 +32,7 @@ from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
 from gpu_workers.requests.open_request import failure, now_ms
 from gpu_workers.requests.open_requests import OpenRequests
+from gpu_workers.requests.step_time import StepWatch
 from gpu_workers.transport import Fenced, NotPermitted, Transport
 
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
@@ -54,6 +55,7 @@ class Exit(IntEnum):
     FENCED = 4
     INTERNAL_ERROR = 5
     LOOP_STUCK = 6
+    ENGINE_HUNG = 7
 
 
 class Worker:
@@ -74,6 +76,7 @@ class Worker:
         engine_name: str,
         slots: int | None = None,
         drain_seconds: float = 30.0,
+        hung_seconds: float = 60.0,
         metrics_url: str = "",
         counter_report_seconds: float = REPORT_EVERY_SECONDS,
     ) -> None:
@@ -83,6 +86,7 @@ class Worker:
         self._outbox = outbox
         self._metrics = WorkerMetrics(model)
         self._drain_seconds = drain_seconds
+        self._hung_seconds = hung_seconds
         self._slots = slots
         self._is_engine_dead = False
         # What is not known before the engine has started is zero until then
@@ -227,17 +231,18 @@ class Worker:
         """Begin to leave; open requests and the health check may all call this, it acts once."""
         if not self._is_engine_dead:
             self._is_engine_dead = True
-            self._log.error("engine_died", error=str(error))
+            code = Exit.ENGINE_HUNG if isinstance(error, EngineHung) else Exit.ENGINE_DIED
+            self._log.error(code.name.lower(), error=str(error))
             self._metrics.engine_up.set(0)
-            self._supervise(self._leave_without_engine(str(error)))
+            self._supervise(self._leave_without_engine(code, str(error)))
 
-    async def _leave_without_engine(self, reason: str) -> None:
+    async def _leave_without_engine(self, code: Exit, reason: str) -> None:
         """Wait for the engine to end its requests, give up those that it does not, and exit."""
         self._lease.enter(WorkerState.DRAINING)
         await self._requests.wait_until_empty(SECONDS_TO_END_FAILED)
         await self._requests.give_up()
         await self._requests.flush(SECONDS_TO_FLUSH)
-        self._end(Exit.ENGINE_DIED, reason)
+        self._end(code, reason)
 
     async def _release(self) -> None:
         self._metrics.engine_up.set(0)
@@ -290,9 +295,14 @@ class Worker:
         self._end(Exit.INTERNAL_ERROR, str(error))
 
     async def _check_engine_forever(self) -> None:
+        loop, watch = asyncio.get_running_loop(), StepWatch(least_seconds=self._hung_seconds)
         while not self._is_engine_dead:
             try:
                 await self._engine.check_health()
+                watch.look(self._engine.load(), loop.time())
+                # While it warms up it may compile for minutes; that is what it warms up for.
+                if watch.is_hung and self.state is not WorkerState.STARTING:
+                    raise EngineHung(f"no step in {watch.idle_seconds:.0f} s, with requests open")
             except EngineDied as error:
                 self._engine_died(error)
             await asyncio.sleep(CHECK_ENGINE_EVERY_SECONDS)

@@ -106,6 +106,8 @@ class SimEngine:
             running=len(self._running),
             waiting=len(self._waiting),
             generated_tokens=self._generated_tokens,
+            held=len(self._running) + len(self._waiting),
+            steps=self._steps,
         )
 
     async def check_health(self) -> None:
