@@ -114,6 +114,9 @@ class WorkerConfig:
     # A folder of this worker alone, on a disk that outlives it, for usage that is not in PostgreSQL
     # yet; None: one under var/outbox that no other worker holds
     outbox: Path | None = _setting("PENSTOCK_WORKER_OUTBOX", Path, None)  # noqa: RUF009
+    # A folder for what the engine compiles, kept over restarts, which workers may share; None:
+    # var/compile-cache
+    compile_cache: Path | None = _setting("PENSTOCK_WORKER_COMPILE_CACHE", Path, None)  # noqa: RUF009
     # A model folder or a hub name
     model_path: str = _setting("PENSTOCK_MODEL_PATH", _text, str(DEMO_MODEL_PATH))
     # Requests held at once; None: what the engine runs in one batch
@@ -124,6 +127,11 @@ class WorkerConfig:
     metrics_host: str = _setting("PENSTOCK_WORKER_METRICS_HOST", _text, "127.0.0.1")
     # How long open requests may take to end after SIGTERM
     drain_seconds: float = _setting("PENSTOCK_WORKER_DRAIN_SECONDS", _number(0, 86400), 30.0)
+    # How long the event loop may do nothing before the process ends itself, for a fresh start
+    stuck_seconds: float = _setting("PENSTOCK_WORKER_STUCK_SECONDS", _number(1, 86400), 60.0)
+    # How long an engine that has requests may make no step before it counts as hung; longer where
+    # its steps have been longer
+    hung_seconds: float = _setting("PENSTOCK_WORKER_HUNG_SECONDS", _number(1, 86400), 60.0)
     # console for people, json for machines
     log_format: str = _setting("PENSTOCK_LOG_FORMAT", _one_of("console", "json"), "console")
     # debug, info, warning or error
@@ -171,6 +179,12 @@ class WorkerConfig:
     sim_tokens_per_second: float = _setting("PENSTOCK_SIM_TOKENS_PER_SECOND", _number(0, 1e9), 0.0)
     # Simulated engine: context length in tokens
     sim_context_tokens: int = _setting("PENSTOCK_SIM_CONTEXT_TOKENS", _integer(16), 2048)
+    # Simulated engine: steps after which it lives and does nothing more; 0: never
+    sim_hang_after_steps: int = _setting("PENSTOCK_SIM_HANG_AFTER_STEPS", _integer(0), 0)
+    # Simulated engine: steps after which it blocks the worker's event loop once; 0: never
+    sim_block_after_steps: int = _setting("PENSTOCK_SIM_BLOCK_AFTER_STEPS", _integer(0), 0)
+    # Simulated engine: for how long it does that
+    sim_block_seconds: float = _setting("PENSTOCK_SIM_BLOCK_SECONDS", _number(0, 3600), 0.0)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "WorkerConfig":

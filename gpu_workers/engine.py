@@ -21,6 +21,8 @@ class EngineDescription:
     # Whether text follows from tokens alone and each token from those before: see
     # `Envelope.is_resumable`
     can_resume: bool = True
+    # What it does on a slower or lesser path than it could: see `WorkerInfo.degraded`
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,11 +66,14 @@ class Result:
 class EngineLoad:
     """The engine's own queue, in sequences. `waiting` are those it has had no room for in a while,
     not those that the next step will take. `generated_tokens` counts since its start; tokens that
-    requests resume from are not among them."""
+    requests resume from are not among them. `held` are all it was given and has not ended, `steps`
+    the steps it has reported since its start: one that holds some and makes none hangs."""
 
     running: int
     waiting: int
     generated_tokens: int = 0
+    held: int = 0
+    steps: int = 0
 
 
 class EngineDied(RuntimeError):
@@ -80,14 +85,24 @@ class EngineDied(RuntimeError):
         self.usage = usage
 
 
+class EngineHung(EngineDied):
+    """The engine lives, holds requests and makes no step."""
+
+
 Emit = Callable[[Output], None]
 
 
 class Engine(Protocol):
-    """Start once, generate many, stop once. All methods run on the worker's event loop."""
+    """Start and warm up once, generate many, stop once. All methods run on the worker's loop."""
 
     async def start(self) -> EngineDescription:
         """Load the model; raises an exception that names the problem if it cannot."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Do once, before anybody is served, whatever takes long when it is first done: a request
+        of each kind, of nobody's. What they generate is not in `load().generated_tokens`. Raises
+        `EngineDied` if the engine dies of it."""
         ...
 
     def generate(

@@ -25,6 +25,8 @@ from vllm.entrypoints.serve.engine.protocol import UsageInfo
 from vllm.entrypoints.serve.utils.api_utils import should_include_usage
 from vllm.outputs import RequestOutput
 
+from gpu_workers.vllm.parts import Part
+
 _PLACE: Final = "\x00"
 _quoted: Final = msgspec.json.Encoder().encode
 
@@ -50,7 +52,9 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         *arguments: Any,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        if self.is_enabled and self._is_plain(request):
+        generation = self.engine_client.generation_of(request_id)
+        is_relied_on = Part.CHAT_FAST_PATH not in generation.without
+        if self.is_enabled and is_relied_on and self._is_plain(request):
             return self._stream_plain_text(request, result_generator, request_id, model_name)
         own: AsyncGenerator[str, None] = super().chat_completion_stream_generator(
             request, result_generator, request_id, model_name, *arguments, **options

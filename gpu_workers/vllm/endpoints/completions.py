@@ -11,6 +11,9 @@ from gpu_workers.vllm.endpoints.endpoint import Endpoint, ParsedRequest
 class CompletionsEndpoint(Endpoint):
     """Texts or token ids as they are, several prompts in one request if need be."""
 
+    question = {"prompt": "Water", "temperature": 0}
+    kinds = {"logprobs": {"logprobs": 5}, "prompt_logprobs": {"logprobs": 5, "echo": True}}
+
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._tokenizer = state.engine_client.renderer.get_tokenizer()

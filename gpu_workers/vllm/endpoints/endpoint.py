@@ -49,7 +49,11 @@ class Endpoint(ABC):
 
     # Whether a stream with one choice begins with an event without a token
     begins_with_role: ClassVar[bool] = False
+    needs_template: ClassVar[bool] = False
     fast_path: ClassVar[type[FastPath] | None] = None
+    # The least that makes a request, and what it renders in its own way: for probes and warm-up
+    question: ClassVar[dict[str, Any]]
+    kinds: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def __init__(self, state: State) -> None:
         own = self.serving_object(state)
