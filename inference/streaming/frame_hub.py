@@ -21,6 +21,8 @@ _log = structlog.get_logger(__name__)
 
 HEARTBEAT_SECONDS: Final = 1.5
 HEARTBEAT_TTL_SECONDS: Final = 6
+# Unread frames outlive their gateway by this; workers may not expire them.
+UNREAD_TTL_SECONDS: Final = 60
 _BLOCK_SECONDS: Final = 2
 _DEAD_LINK_SECONDS: Final = 4 * _BLOCK_SECONDS
 _BATCHES_PER_READ: Final = 256
@@ -108,6 +110,7 @@ class FrameHub:
             pipeline = self._redis.pipeline(transaction=False)
             pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
             pipeline.sadd(keys.known_gateways(), self.gateway_id)
+            pipeline.expire(keys.gateway_frames(self.gateway_id), UNREAD_TTL_SECONDS)
             await pipeline.execute()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 

@@ -14,6 +14,7 @@ from inference.streaming import reorder_buffer
 from inference.streaming.frame_hub import FrameHub
 from inference.streaming.token_stream import MAX_UNREAD_BYTES, TokenStream
 from tests.support.gateways.cast import POOL
+from tests.support.places import free_port
 from tests.support.polling import eventually
 
 
@@ -281,6 +282,24 @@ async def test_the_hub_beats_reads_and_takes_its_keys_with_it(
     await hub.stop()
     assert not await dispatch_redis.exists(heartbeat, frames)
     await blocking.aclose()
+
+
+async def test_what_a_gateway_does_not_read_outlives_it_by_a_minute(
+    dispatch_redis: Redis, dispatch_redis_url: str
+) -> None:
+    """No worker may expire it."""
+    async with Redis(port=free_port()) as nothing:
+        hub = FrameHub(dispatch_redis, nothing)
+        key = keys.gateway_frames(hub.gateway_id)
+        await dispatch_redis.rpush(key, b"frames")
+        await hub.start()
+        ttl = await eventually(lambda: _has_an_end(dispatch_redis, key))
+        await hub.stop()
+    assert 0 < ttl <= 60
+
+
+async def _has_an_end(redis: Redis, key: str) -> int:
+    return max(0, await redis.ttl(key))
 
 
 async def test_the_hub_reads_on_after_its_connection_broke(
