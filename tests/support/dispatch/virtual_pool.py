@@ -133,6 +133,7 @@ class VirtualPool:
             lost,
             "",
             "",
+            "",
             now_ms,
         )
 
