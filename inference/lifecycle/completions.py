@@ -96,7 +96,7 @@ class Completions:
             gateway_id=self.hub.gateway_id,
             cache_salt_secret=settings.cache_salt_secret,
         )
-        self.settlement = Settlement(self.admission, self.dispatch, self.hub)
+        self.settlement = Settlement(self.admission, self.dispatch, self.workers, self.hub)
         self._is_stopping = False
 
     # the life of the process --------------------------------------------------------------------
@@ -217,6 +217,8 @@ class Completions:
             request.is_enqueued = True
             self.settlement.cancellations.cancel(request)
             raise
+        if isinstance(answer, Assigned):
+            request.stream.note_holder(1, answer.worker_id)
         request.is_assigned = isinstance(answer, Assigned) or (
             isinstance(answer, AlreadyKnown) and answer.state == "running"
         )

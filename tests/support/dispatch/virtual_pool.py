@@ -136,6 +136,7 @@ class VirtualPool:
             lost,
             "",
             "",
+            "",
             now_ms,
         )
 
