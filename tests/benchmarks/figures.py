@@ -12,7 +12,8 @@ MIB = 1 << 20
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """`cpu_ms_per_1000_tokens` and `memory_mib` by program. `gap_p99_ms` is the p99 of the time
-    between two arrivals of one stream; `ttft` without streaming is that of the whole answer."""
+    between two arrivals of one stream, each of which holds `tokens_per_arrival`; TTFT without
+    streaming is that of the whole answer."""
 
     tokens_per_second: Spread
     requests_per_second: Spread
@@ -20,6 +21,7 @@ class Figures:
     ttft_p99_ms: Spread
     itl_p50_ms: Spread
     gap_p99_ms: Spread
+    tokens_per_arrival: Spread
     cpu_ms_per_1000_tokens: dict[str, Spread]
     cpu_in_front_ms_per_1000_tokens: Spread
     memory_mib: dict[str, float]
@@ -37,6 +39,7 @@ class Figures:
             ttft_p99_ms=over(lambda result: result.ttft_p99_ms),
             itl_p50_ms=over(lambda result: result.itl_p50_ms),
             gap_p99_ms=over(lambda result: result.gaps_ms[1]),
+            tokens_per_arrival=over(lambda result: result.tokens_per_arrival),
             cpu_ms_per_1000_tokens={
                 name: Spread.of(per_1000(each, each.cpu.get(name, 0.0)) for each in measurements)
                 for name in programs

@@ -69,7 +69,7 @@ def compare(
     a shorter one each that warms up. `make_round` makes the round of a number, 0 for warm-up."""
     warm_up = make_round(0)
     taking_part = [side for side in sides if not side.skips(warm_up)]
-    comparison = Comparison(name=name, round=warm_up)
+    comparison = Comparison(name=name, round=make_round(1))
     for side in taking_part:
         side.run(warm_up)
         _wait_until_quiet(side)

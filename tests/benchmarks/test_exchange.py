@@ -138,9 +138,7 @@ async def test_a_websocket_answers_one_request_after_another() -> None:
         async for frame in connection:
             asked.append(json.loads(frame)["body"]["messages"])
             for event in EVENTS[:-1]:
-                await connection.send(
-                    compact({"type": "chunk", "id": "a", "data": event}).decode()
-                )
+                await connection.send(compact({"type": "chunk", "id": "a", "data": event}).decode())
             await connection.ping()
             long_id = "x" * 300  # a frame whose length takes more than a byte
             done = {"type": "done", "id": "a", "request_id": long_id, "usage": USAGE}

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from gpu_workers.demo_model import MODEL_FOLDER
+from tests.benchmarks.front.pace import PACE
 from tests.benchmarks.load.prompts import SHORT
 from tests.support.places import NO_TLS, ROOT
 from tests.support.reference_vllm import reference_vllm
@@ -18,7 +19,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.rare]
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log: Path = tmp_path_factory.mktemp("replayed") / "vllm.log"
-    module, environ = "tests.benchmarks.front.vllm_server", {"PYTHONPATH": str(ROOT)}
+    module = "tests.benchmarks.front.vllm_server"
+    environ = {"PYTHONPATH": str(ROOT), PACE: str(log.with_name("pace"))}
     with reference_vllm(
         MODEL_FOLDER, "demo", log, max_num_seqs=4, module=module, environ=environ
     ) as server:
@@ -34,8 +36,7 @@ def ask(url: str, prompt: str, **fields: Any) -> Any:
 
 def test_each_prompt_has_its_own_answer_every_time(url: str) -> None:
     first, second = (
-        [ask(url, prompt)["choices"][0]["message"]["content"] for prompt in SHORT]
-        for _ in range(2)
+        [ask(url, prompt)["choices"][0]["message"]["content"] for prompt in SHORT] for _ in range(2)
     )
     assert first == second
     assert len(set(first)) == len(SHORT)

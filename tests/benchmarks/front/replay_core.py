@@ -36,10 +36,9 @@ from vllm.v1.metrics.stats import PrefillStats, SchedulerStats
 from vllm.v1.outputs import LogprobsLists
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder, UtilityResult
 
+from tests.benchmarks.front.pace import MORE, PACE
 from tests.benchmarks.front.recording import recordings
 
-STEP_MS: Final = "PENSTOCK_BENCH_STEP_MS"  # least time between steps; 0: as fast as they are taken
-TAKEN: Final = "PENSTOCK_BENCH_TAKEN"  # the datagram socket on which AsyncLLM asks for more
 KV_BLOCKS: Final = 8192  # as much as nobody fills
 IDENTITY: Final = (0).to_bytes(2, "little")
 IDLE_MS: Final = 1000
@@ -60,16 +59,12 @@ def run(*, vllm_config: Any, handshake_address: str, **_: Any) -> None:
         )
         outputs = make_zmq_socket(context, addresses.outputs[0], zmq.PUSH, linger=0)
         requests.send(msgspec.msgpack.encode(_ready(vllm_config)))
-        taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        taken.bind(os.environ[TAKEN])
-        taken.setblocking(False)
+        pace = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        pace.bind(os.environ[PACE])
         ready = {"status": "READY", "local": True, "headless": False}
         handshake.send(msgspec.msgpack.encode(ready))
-    core = ReplayCore(
-        slots=vllm_config.scheduler_config.max_num_seqs,
-        step_seconds=float(os.environ.get(STEP_MS) or 0) / 1000,
-    )
-    core.serve(requests, outputs, taken, parent)
+    core = ReplayCore(vllm_config.scheduler_config.max_num_seqs)
+    core.serve(requests, outputs, pace, parent)
 
 
 class Sequence:
@@ -110,9 +105,9 @@ class Sequence:
 class ReplayCore:
     """The queue and the steps of the replayed engine."""
 
-    def __init__(self, *, slots: int, step_seconds: float) -> None:
+    def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._step_seconds = step_seconds
+        self._step_seconds = 0.0
         self._recordings = recordings()
         self._waiting: deque[Sequence] = deque()
         self._running: dict[str, Sequence] = {}
@@ -122,17 +117,15 @@ class ReplayCore:
         self._decode_request = MsgpackDecoder(EngineCoreRequest).decode
         self._decode = MsgpackDecoder().decode
 
-    def serve(
-        self, requests: Any, outputs: Any, taken: socket.socket, parent: int
-    ) -> None:  # pragma: no cover - ends with its parent
+    def serve(self, requests: Any, outputs: Any, pace: socket.socket, parent: int) -> None:
+        """Answer until the parent ends."""
         poller = zmq.Poller()
         poller.register(requests, zmq.POLLIN)
-        poller.register(taken, zmq.POLLIN)
+        poller.register(pace, zmq.POLLIN)
         while os.getppid() == parent:
             ready = dict(poller.poll(self._patience_ms()))
-            if taken.fileno() in ready:
-                taken.recv(1)
-                self._is_taken = True
+            if pace.fileno() in ready:
+                self._hear(pace.recv(64))
             if requests in ready:
                 kind, *data = requests.recv_multipart(copy=False)
                 for answer in self._receive(EngineCoreRequestType(bytes(kind.buffer)), data):
@@ -140,6 +133,12 @@ class ReplayCore:
                 continue  # all that has come is part of the next step
             if self._is_due():
                 outputs.send_multipart(self._encoder.encode(self._step()))
+
+    def _hear(self, said: bytes) -> None:
+        if said == MORE:
+            self._is_taken = True
+        else:
+            self._step_seconds = float(said) / 1000
 
     def _patience_ms(self) -> float:
         if not self._is_taken or not (self._running or self._waiting):

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.benchmarks.figures import Figures, shown, table
+from tests.benchmarks.front.workloads import PACED
 from tests.benchmarks.measured import ENGINE, LOAD, Comparison, Measurement, Spread
 from tests.benchmarks.plot import stacks
 from tests.benchmarks.sides import OURS, VLLMS
@@ -122,7 +123,8 @@ def write(folder: Path, comparisons: Sequence[Comparison], machine: Mapping[str,
 def _capacity_table(comparisons: Sequence[Comparison]) -> str:
     rows = [
         ["workload", "side", "tokens/s", "requests/s", "busiest process", "tokens a core's worth",
-         "requests a core's worth", "tokens a CPU second", "TTFT p50 ms", "TTFT p99 ms"]
+         "requests a core's worth", "tokens a CPU second", "TTFT p50 ms", "TTFT p99 ms",
+         "tokens an arrival"]
     ]  # fmt: skip
     for each in comparisons:
         for side, rounds in each.sides.items():
@@ -139,6 +141,7 @@ def _capacity_table(comparisons: Sequence[Comparison]) -> str:
                     shown(capacity.tokens_per_cpu_second),
                     shown(figures.ttft_p50_ms, 1),
                     shown(figures.ttft_p99_ms, 1),
+                    f"{figures.tokens_per_arrival.median:.2f}",
                 ]
             )
     return table(rows)
@@ -160,7 +163,8 @@ def _cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     rows = [["streams", "side", "process", "ms a request", "us a token"]]
     by_streams: dict[int, list[Comparison]] = {}
     for each in comparisons:
-        by_streams.setdefault(each.round.streams, []).append(each)
+        if PACED not in each.name:
+            by_streams.setdefault(each.round.streams, []).append(each)
     for streams, group in by_streams.items():
         group = sorted(group, key=lambda each: each.round.max_tokens)
         if group[0].round.max_tokens == group[-1].round.max_tokens:

@@ -5,11 +5,10 @@ Runs in the engine's environment, in the process that holds AsyncLLM.
 
 import os
 import socket
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.front.replay_core import TAKEN, run
+from tests.benchmarks.front.pace import MORE, PACE
+from tests.benchmarks.front.replay_core import run
 
 
 def replace_engine_core() -> None:
@@ -17,14 +16,13 @@ def replace_engine_core() -> None:
     from vllm.v1.engine.core import EngineCoreProc
     from vllm.v1.engine.core_client import AsyncMPClient
 
-    address = str(Path(tempfile.mkdtemp(prefix="penstock-replay-")) / "taken")
-    os.environ[TAKEN] = address
+    address = os.environ[PACE]
     EngineCoreProc.run_engine_core = staticmethod(run)
     telling = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     get_output = AsyncMPClient.get_output_async
 
     async def tell_and_get_output(self: Any) -> Any:
-        telling.sendto(b".", address)
+        telling.sendto(MORE, address)
         return await get_output(self)
 
     AsyncMPClient.get_output_async = tell_and_get_output

@@ -17,9 +17,11 @@ from local_stack.supervisor import Supervisor
 
 from gpu_workers.demo_model import MODEL_FOLDER
 from tests.benchmarks import sides
+from tests.benchmarks.front.pace import PACE, set_pace
 from tests.benchmarks.front.sampler import Sampled
 from tests.benchmarks.load.generator import RoundRunner
 from tests.benchmarks.measured import Side
+from tests.benchmarks.sides import OURS, VLLMS
 from tests.support.live_stack import run_live_stack
 from tests.support.places import ROOT, free_port
 from tests.support.reference_vllm import ENGINE_PYTHON, reference_vllm
@@ -31,14 +33,21 @@ WORKER, WEB = "worker-0", "web"
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """How the engine is replayed. `step_ms` 0: as fast as steps are taken."""
+    """The replayed engines of both sides, whose sockets lie in `folder`."""
 
     slots: int
-    step_ms: float
+    folder: Path
 
-    @property
-    def environ(self) -> dict[str, str]:
-        return {"PENSTOCK_BENCH_STEP_MS": str(self.step_ms)}
+    def environ(self, side: str) -> dict[str, str]:
+        return {PACE: str(self._socket(side))}
+
+    def set_pace(self, step_ms: float) -> None:
+        """Set the least time between steps; 0: as fast as they are taken."""
+        for side in (OURS, VLLMS):
+            set_pace(self._socket(side), step_ms)
+
+    def _socket(self, side: str) -> Path:
+        return self.folder / ("ours" if side == OURS else "vllms")
 
 
 @dataclass(kw_only=True)
@@ -54,7 +63,7 @@ class Sampling:
 
 @contextmanager
 def front_sides(
-    replay: Replay, generator: RoundRunner, log: Path, sampling: Sampling | None = None
+    replay: Replay, generator: RoundRunner, sampling: Sampling | None = None
 ) -> Iterator[list[Side]]:
     """Run both sides until the block ends."""
     with ExitStack() as stack:
@@ -63,10 +72,10 @@ def front_sides(
         reference = reference_vllm(
             MODEL_FOLDER,
             live.stack.model,
-            log / "vllm.log",
+            replay.folder / "vllm.log",
             max_num_seqs=replay.slots,
             module="tests.benchmarks.front.vllm_server",
-            environ=replay.environ | {"PYTHONPATH": str(ROOT)},
+            environ=replay.environ(VLLMS) | {"PYTHONPATH": str(ROOT)},
         )
         server = stack.enter_context(reference)
         yield [
@@ -117,7 +126,7 @@ def _worker(stack: LiveStack, replay: Replay, sampling: Sampling | None) -> Prog
     arguments = ["-m", "tests.benchmarks.front.worker"]
     if sampling is not None:
         arguments = Sampled.arguments(sampling.file("worker"), arguments[1])
-    more = replay.environ | {
+    more = replay.environ(OURS) | {
         "PENSTOCK_WORKER_ENGINE": "vllm",
         "PENSTOCK_MAX_NUM_SEQS": str(replay.slots),
     }

@@ -34,7 +34,8 @@ async def run_round(target: Target, round_: Round) -> RoundResult:
             group.create_task(stream())
     wall_ms = 1000 * (time.perf_counter() - began)
     gaps = (quantile(gaps_ms, 50), quantile(gaps_ms, 99))
-    return RoundResult(samples=samples, wall_ms=wall_ms, gaps_ms=gaps)
+    arrivals = len(gaps_ms) + len(samples)
+    return RoundResult(samples=samples, wall_ms=wall_ms, gaps_ms=gaps, arrivals=arrivals)
 
 
 async def one_stream(target: Target, prompt: str, max_tokens: int) -> Sample:

@@ -58,11 +58,13 @@ class Sample:
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """What came of a round. `gaps_ms` holds the p50 and p99 of the time between two arrivals of one
-    stream, over all streams; `wall_ms` is from the first request to the last answer."""
+    stream, over all streams; `wall_ms` is from the first request to the last answer; `arrivals`
+    counts those that held output."""
 
     samples: list[Sample]
     wall_ms: float
-    gaps_ms: tuple[float, float] = (0.0, 0.0)
+    gaps_ms: tuple[float, float]
+    arrivals: int
 
     @property
     def tokens(self) -> int:
@@ -71,6 +73,10 @@ class RoundResult:
     @property
     def tokens_per_second(self) -> float:
         return 1000 * self.tokens / self.wall_ms
+
+    @property
+    def tokens_per_arrival(self) -> float:
+        return self.tokens / max(1, self.arrivals)
 
     @property
     def requests_per_second(self) -> float:

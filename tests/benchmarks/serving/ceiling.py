@@ -56,7 +56,8 @@ class Ceiling:
                 group.create_task(stream())
         wall_ms = 1000 * (time.perf_counter() - began)
         gaps = (quantile(gaps_ms, 50), quantile(gaps_ms, 99))
-        return RoundResult(samples=samples, wall_ms=wall_ms, gaps_ms=gaps)
+        arrivals = len(gaps_ms) + len(samples)
+        return RoundResult(samples=samples, wall_ms=wall_ms, gaps_ms=gaps, arrivals=arrivals)
 
     async def _ask(self, prompt: Any, round_: Round, gaps_ms: list[float]) -> Sample:
         from vllm import SamplingParams
