@@ -29,6 +29,7 @@ def make_envelope(
     service_class: str = "interactive",
     resumed_token_ids: Sequence[int] = (),
     prompt_bound: int = 0,
+    sequences: int = 1,
     reads_last_frames: bool = False,
 ) -> Envelope:
     """Alice of Acme asks something."""
@@ -58,5 +59,6 @@ def make_envelope(
         is_resumable=is_resumable,
         resumed_token_ids=list(resumed_token_ids),
         prompt_bound=prompt_bound,
+        sequences=sequences,
         reads_last_frames=reads_last_frames,
     )
