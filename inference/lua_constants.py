@@ -10,6 +10,9 @@ from typing import Final
 # A worker claims each second; one that has been silent for this long is dead. Six claims, so that a
 # late one does not make a pool look empty.
 WORKER_LEASE_MS: Final = 6_000
+# A gateway gives a sign of life to its pools twice a second; one that has been silent for this long
+# may be dead, and what it has asked for is not started.
+GATEWAY_LEASE_MS: Final = 6_000
 # How many attempts a request may have had, in a Redis that was lost, that no frame told of. What
 # is queued again begins that much later, so that no number is ever given out twice; a worker may
 # adopt what it holds as an attempt that is at most this much older.
@@ -69,6 +72,7 @@ LuaValue = int | float | Sequence[str] | Mapping[str, int | float]
 
 DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "WORKER_LEASE_MS": WORKER_LEASE_MS,
+    "GATEWAY_LEASE_MS": GATEWAY_LEASE_MS,
     "ATTEMPT_GAP": ATTEMPT_GAP,
     "MOST_TRIES": MOST_TRIES,
     "INPUT_WEIGHT": INPUT_WEIGHT,

@@ -123,8 +123,8 @@ class Envelope(Message, frozen=True, tag="request-2"):
 
     A request that `is_resumable` can be resumed by another worker after its first token: from
     `resumed_token_ids`, all the output that earlier attempts have generated. One that an operator
-    runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences`: how many the
-    engine decodes at a time for it, its choices over all its prompts; each takes a slot.
+    runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences` is how many
+    the engine decodes at a time for it, its choices over all its prompts; each takes a slot.
     """
 
     request_id: str

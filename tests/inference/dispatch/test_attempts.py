@@ -1,6 +1,6 @@
 """More than one attempt: requeue, preemption and adoption; and what a wait will be."""
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from redis.exceptions import ResponseError
@@ -111,6 +111,7 @@ def test_a_request_that_ran_for_long_may_wait_as_long_again(pool: VirtualPool) -
     pool.enqueue(Ask(request_id="a", tenant="acme"))
     pool.now_ms += 24 * 3600 * 1000
     pool.register(TWO)
+    pool.reap()
     pool.requeue("a", 1)
     assert pool.claim(TWO, 1) == [Started("a", 2)]
 

@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import cast
 
-import pytest
-
 from gpu_workers.protocol import keys
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
