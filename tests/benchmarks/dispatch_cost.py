@@ -93,6 +93,8 @@ class Cost:
             self.pool.now_ms += 500
             heartbeats = keys.pool_heartbeats(self.pool.name)
             self.redis.zadd(heartbeats, {WORKER: self.pool.now_ms})
+            gateways = keys.pool_gateways(self.pool.name)
+            self.redis.zadd(gateways, {"gateway": self.pool.now_ms})
             self.pool.call_all([self.pool.finish_call(name, 1, 100, 120) for name in names])
             self.running.extend(each.request_id for each in self.pool.inbox(WORKER))
 
