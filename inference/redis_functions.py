@@ -51,6 +51,7 @@ DISPATCH: Final = LuaLibrary(
     files=(
         "dispatch/shares.lua",
         "dispatch/choice.lua",
+        "dispatch/gateways.lua",
         "dispatch/workers.lua",
         "dispatch/adapters.lua",
         "dispatch/slots.lua",

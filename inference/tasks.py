@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol.redis_url import connect_async
 from inference.admission import reservations
-from inference.dispatch import queue
+from inference.dispatch import abandoned
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 from inference.errors import InferenceError
 from inference.models import DeadLetter, Gateway, Worker
@@ -43,7 +43,7 @@ def sweep_reservations() -> int:
 @shared_task(name="inference.end_abandoned_requests", expires=10)  # type: ignore[untyped-decorator]
 def end_abandoned_requests() -> int:
     """End the requests of gateways that died; returns how many."""
-    return _on_dispatch_redis(queue.end_abandoned)
+    return _on_dispatch_redis(abandoned.end_abandoned)
 
 
 @shared_task(name="inference.make_usage_partitions", expires=3600)  # type: ignore[untyped-decorator]

@@ -30,6 +30,7 @@ FUNCTION_HELD = "penstock_held_1"
 FUNCTION_FINISH = "penstock_finish_1"
 FUNCTION_CANCEL = "penstock_cancel_1"
 FUNCTION_REAP = "penstock_reap_1"
+FUNCTION_REAP_GONE = "penstock_reap_gone_1"
 FUNCTION_REQUEUE = "penstock_requeue_1"
 FUNCTION_ADOPT = "penstock_adopt_1"
 FUNCTION_EPOCH = "penstock_epoch_1"
@@ -228,10 +229,23 @@ def pool_waiting_requests(
     return f"{pool_prefix(pool)}:requests:{path}"
 
 
-def pool_withdrawn(pool: str) -> str:
-    """Name the sorted set: id of each request that has left the queue without having ended yet, as
-    it was cancelled or no worker took it in time; scored by that time in ms."""
-    return f"{pool_prefix(pool)}:withdrawn"
+def pool_gateways(pool: str) -> str:
+    """Name the sorted set: id of each gateway that has asked for something lately, scored by its
+    last sign of life in ms of Redis TIME; of one that was found silent, minus the time since when
+    it is missed."""
+    return f"{pool_prefix(pool)}:gateways"
+
+
+def pool_gateway_waiting(pool: str, gateway_id: str) -> str:
+    """Name the sorted set: id of each request of a gateway that is queued and has not ended, in the
+    queue or withdrawn from it, scored by the time in ms until which it may wait."""
+    return f"{pool_prefix(pool)}:waiting:{gateway_id}"
+
+
+def pool_set_aside(pool: str, gateway_id: str) -> str:
+    """Name the expiring list: ids of requests that left the queue while their gateway was silent;
+    with its next sign of life they are back."""
+    return f"{pool_prefix(pool)}:set-aside:{gateway_id}"
 
 
 def pool_request(pool: str, request_id: str) -> str:

@@ -1,4 +1,4 @@
--- LoRA adapters: which worker holds which, and when a cold one gets its turn. Fourth part of the
+-- LoRA adapters: which worker holds which, and when a cold one gets its turn. Fifth part of the
 -- dispatch library.
 --
 -- A worker's hash `adapters:<worker>` has `slots` (adapters at once), `resident` (those it has

@@ -1,5 +1,5 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a
--- worker that an emptied Redis forgot takes its requests back. Seventh part of the dispatch
+-- worker that an emptied Redis forgot takes its requests back. Eighth part of the dispatch
 -- library.
 
 -- Note how many tokens of an attempt that is over are recorded elsewhere: by the next attempt,
@@ -18,11 +18,12 @@ end
 
 -- Queue a request again, for as long as it might wait at first, and start what is next where a
 -- worker has room for its tokens and its adapter.
-local function wait_again(pool, path, request_id, wait_ms, deadline_ms, tokens, adapter)
+local function wait_again(pool, path, request_id, gateway, wait_ms, deadline_ms, tokens, adapter)
   local expires_ms = pool.now + wait_ms
   redis.call('HSET', request_key(pool.prefix, request_id), 'state', 'queued', 'worker', '',
     'expires_ms', expires_ms)
   redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
+  begin_waiting(pool, gateway, request_id, expires_ms)
   local flow = open_flow(pool, path)
   add_waiting(pool, path, flow, request_id, deadline_ms)
   save(flow)
@@ -48,10 +49,10 @@ local function requeue(keys, args)
   end
   local key = request_key(prefix, request_id)
   local state, current_attempt, worker_id, path_text, input, output, deadline_ms, wait_ms, tries,
-    excluded, preemptions, adapter, cancelled, resumed_before, sequences = unpack(redis.call(
-      'HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input', 'charged_output',
-      'deadline_ms', 'wait_ms', 'tries', 'excluded', 'preemptions', 'adapter', 'cancelled',
-      'resumed', 'sequences'))
+    excluded, preemptions, adapter, cancelled, resumed_before, sequences, gateway = unpack(
+      redis.call('HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input',
+        'charged_output', 'deadline_ms', 'wait_ms', 'tries', 'excluded', 'preemptions', 'adapter',
+        'cancelled', 'resumed', 'sequences', 'gateway'))
   if state ~= 'running' or current_attempt ~= attempt or cancelled then
     return { 'stale' }
   end
@@ -83,7 +84,8 @@ local function requeue(keys, args)
     resumed = resumed_before or '0'
   end
   note_over(key, attempt, resumed, reason)
-  wait_again(pool, path, request_id, tonumber(wait_ms), deadline_ms, input + output, adapter or '')
+  wait_again(pool, path, request_id, gateway, tonumber(wait_ms), deadline_ms, input + output,
+    adapter or '')
   save(pool)
   return { 'requeued', tonumber(attempt) }
 end
@@ -117,9 +119,11 @@ local function adopt_one(pool, worker_id, line, envelope)
   local path = make_path(class, tenant, project, key_id)
   if state then
     redis.call('ZREM', prefix .. ':queue', request_id)
+    end_waiting(pool, gateway, request_id)
     remove_waiting(pool, path, request_id)
   end
   local flow = open_flow(pool, path)
+  meet_gateway(pool, gateway)
   note_active(pool, path, flow, tonumber(weight))
   save(flow)
   keep_flow(pool, flow)

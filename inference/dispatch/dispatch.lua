@@ -57,8 +57,10 @@ end
 -- Queue a new request. Where a worker has headroom only, start what is next there: this one, if it
 -- is below its share. Where none has credit, have a batch request give way to an interactive one.
 -- Return whether the request was started.
-local function queue_up(pool, path, flow, request_id, expires_ms, deadline_ms, worker_id, credit)
+local function queue_up(pool, path, flow, request_id, gateway, expires_ms, deadline_ms, worker_id,
+  credit)
   redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
+  begin_waiting(pool, gateway, request_id, expires_ms)
   add_waiting(pool, path, flow, request_id, deadline_ms)
   save(flow)
   if worker_id then
@@ -98,6 +100,7 @@ local function enqueue(keys, args)
   local request = { id = request_id, attempt = tonumber(attempts), prompt = tonumber(prompt_bound),
     output = tonumber(output_bound), sequences = tonumber(sequences) or 1, preemptions = 0,
     resumable = resumable, adapter = adapter, envelope = envelope }
+  note_gateway(pool, gateway)
   note_active(pool, path, flow, math.max(1, tonumber(weight)))
   local worker_id, credit, may_start, is_newcomer = find_slot(pool, flow, request, length)
   local target_ms, position, wait_ms = tonumber(ttft_target_ms), 0, 0
@@ -129,8 +132,8 @@ local function enqueue(keys, args)
     save(pool)
     return { 'assigned', worker_id }
   end
-  local is_started = queue_up(pool, path, flow, request_id, expires_ms, deadline_ms, worker_id,
-    credit)
+  local is_started = queue_up(pool, path, flow, request_id, gateway, expires_ms, deadline_ms,
+    worker_id, credit)
   if is_newcomer then
     note_newcomer(pool, not is_started)
   end
@@ -307,7 +310,7 @@ local function finish(keys, args)
     free_slot(pool, worker_id)
   else
     redis.call('ZREM', prefix .. ':queue', request_id)
-    redis.call('ZREM', prefix .. ':withdrawn', request_id)
+    end_waiting(pool, redis.call('HGET', key, 'gateway'), request_id)
     remove_waiting(pool, path, request_id)
   end
   save(pool)
@@ -321,16 +324,16 @@ end
 local function cancel(keys, args)
   local prefix, request_id = keys[1], unpack(args)
   local key = request_key(prefix, request_id)
-  local state, attempt, worker_id, path_text, expires_ms = unpack(redis.call('HMGET', key, 'state',
-    'attempt', 'worker', 'path', 'expires_ms'))
+  local state, attempt, worker_id, path_text = unpack(redis.call('HMGET', key, 'state', 'attempt',
+    'worker', 'path'))
   if state == 'running' then
     redis.call('HSET', key, 'cancelled', 1)
     stop_attempt(prefix, worker_id, 'cancel', request_id, attempt)
     return 'running'
   elseif state == 'queued' then
     local pool = open_pool(prefix, 0)
+    redis.call('HSET', key, 'cancelled', 1)
     redis.call('ZREM', prefix .. ':queue', request_id)
-    redis.call('ZADD', prefix .. ':withdrawn', expires_ms, request_id)
     remove_waiting(pool, parse_path(path_text), request_id)
     save(pool)
     return 'queued'
@@ -350,6 +353,7 @@ redis.register_function('penstock_held_1', held)
 redis.register_function('penstock_finish_1', finish)
 redis.register_function('penstock_cancel_1', cancel)
 redis.register_function('penstock_reap_1', reap)
+redis.register_function('penstock_reap_gone_1', reap_gone)
 redis.register_function('penstock_requeue_1', requeue)
 redis.register_function('penstock_adopt_1', adopt)
 redis.register_function('penstock_epoch_1', epoch)

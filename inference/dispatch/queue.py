@@ -3,9 +3,8 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, cast
+from typing import Any, Final
 
-import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
@@ -22,11 +21,8 @@ from gpu_workers.protocol.messages import (
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, FunctionLibrary
 
-_log = structlog.get_logger(__name__)
-
-# The sweeper leaves a request that is past its deadline to its gateway for this long.
-ABANDONED_GRACE_MS: Final = 10_000
-_REAP_LIMIT: Final = 500
+# Requests that are found at once.
+REAP_LIMIT: Final = 500
 # Longer than anybody waits for it; a gateway that is asked for it later says it again.
 _RESYNC_TTL_SECONDS: Final = 600
 
@@ -219,34 +215,41 @@ class Dispatch:
         pool: str,
         *,
         lease_ms: int = WORKER_LEASE_MS,
-        grace_ms: int = ABANDONED_GRACE_MS,
-        limit: int = _REAP_LIMIT,
-        gateway_id: str | None = None,
+        grace_ms: int = 0,
+        limit: int = REAP_LIMIT,
+        gateway_id: str,
     ) -> list[Stranded]:
-        """Return what somebody has to end; with a gateway id, only that gateway's requests."""
-        rows = await self._functions.call(
-            keys.FUNCTION_REAP,
-            keys.pool_prefix(pool),
-            lease_ms,
-            grace_ms,
-            limit,
-            gateway_id or "",
+        """Return those of a gateway's requests that it has to end, or to have tried again, at most
+        `limit`. For that gateway alone: it shows that it is there."""
+        arguments = (lease_ms, grace_ms, limit, gateway_id)
+        return _stranded(
+            await self._functions.call(keys.FUNCTION_REAP, keys.pool_prefix(pool), *arguments)
         )
-        return [
-            Stranded(
-                request_id=request_id.decode(),
-                attempt=attempt,
-                state=RequestState(state.decode()),
-                gateway_id=gateway.decode(),
-                worker_id=worker.decode() or None,
-                envelope=envelope,
-            )
-            for request_id, attempt, state, gateway, worker, envelope in rows
-        ]
 
-    async def end_unread(self, stranded: Stranded) -> bool:
-        """Finish a request whose output nobody reads. What was delivered is unknown by now: nothing
-        is billed."""
+    async def reap_gone(
+        self,
+        pool: str,
+        gateway_id: str,
+        *,
+        lease_ms: int = WORKER_LEASE_MS,
+        limit: int = REAP_LIMIT,
+    ) -> list[Stranded]:
+        """Return what a gateway without a heartbeat has left behind that no worker will end: all
+        that waits, at most `limit`. Nothing unless it was missed some seconds ago and has been
+        silent since."""
+        arguments = (lease_ms, limit, gateway_id)
+        return _stranded(
+            await self._functions.call(keys.FUNCTION_REAP_GONE, keys.pool_prefix(pool), *arguments)
+        )
+
+    async def gateways(self, pool: str) -> list[str]:
+        """Return the ids of the gateways that the pool knows, those that are gone too."""
+        members = await self._redis.zrange(keys.pool_gateways(pool), 0, -1)
+        return [member.decode() for member in members if isinstance(member, bytes)]
+
+    async def end_unread(self, stranded: Stranded, *, queued_code: str = "queue_timeout") -> bool:
+        """Finish a request whose output nobody reads, one that was queued with `queued_code`. What
+        was delivered is unknown by now: nothing is billed."""
         was_queued = stranded.state is RequestState.QUEUED
         envelope = codec.decode_envelope(stranded.envelope)
         return await self.finish(
@@ -254,7 +257,7 @@ class Dispatch:
                 envelope,
                 attempt=stranded.attempt,
                 outcome=Outcome.EXPIRED if was_queued else Outcome.FAILED,
-                error_code="queue_timeout" if was_queued else "worker_lost",
+                error_code=queued_code if was_queued else "worker_lost",
                 worker_id=stranded.worker_id,
                 resumed=len(envelope.resumed_token_ids),
             )
@@ -334,36 +337,19 @@ def usage_entry(
     )
 
 
-async def end_abandoned(redis: Redis) -> int:
-    """End the requests whose gateway is gone and that no worker will end. For the sweeper; returns
-    how many it ended."""
-    dispatch = Dispatch(redis)
-    ended = 0
-    for pool in await _all_pools(redis):
-        alive: dict[str, bool] = {}
-        for stranded in await dispatch.reap(pool):
-            gateway_id = stranded.gateway_id
-            if gateway_id not in alive:
-                alive[gateway_id] = bool(await redis.exists(keys.gateway_heartbeat(gateway_id)))
-            if alive[gateway_id]:
-                continue
-            if await dispatch.end_unread(stranded):
-                ended += 1
-                _log.info("abandoned_request_ended", request_id=stranded.request_id, pool=pool)
-    return ended
-
-
-async def _all_pools(redis: Redis) -> list[str]:
-    """Return pools that workers registered for, and pools that models name but no worker ever
-    served."""
-    pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
-    models = cast(list[bytes], await redis.hvals(keys.policy_models()))
-    return sorted(pools | {codec.decode_model(model).pool for model in models})
+def _stranded(rows: list[Any]) -> list[Stranded]:
+    return [
+        Stranded(
+            request_id=request_id.decode(),
+            attempt=attempt,
+            state=RequestState(state.decode()),
+            gateway_id=gateway.decode(),
+            worker_id=worker.decode() or None,
+            envelope=envelope,
+        )
+        for request_id, attempt, state, gateway, worker, envelope in rows
+    ]
 
 
 def _known(wait_ms: int) -> int | None:
     return None if wait_ms < 0 else wait_ms
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

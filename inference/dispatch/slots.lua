@@ -1,9 +1,10 @@
--- Slots: which request gets one, what the wait for one is, and who gives one up. Fifth part of the
+-- Slots: which request gets one, what the wait for one is, and who gives one up. Sixth part of the
 -- dispatch library.
 
 local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
 local MOST_PASSED_OVER = 32        -- requests that a worker may not have, in one call
 local MOST_OF_A_FLOW = 3           -- of them for want of room, after which their flow is left alone
+local MOST_WITHDRAWN = 128         -- requests that nobody may start any more, met in one call
 local MOST_PREEMPTIONS = 2         -- of one request, so that it ends some day
 local CANDIDATES = 4               -- workers with credit that are looked at for one request
 local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
@@ -120,17 +121,22 @@ local function may_have(pool, worker_id, path, flow, request, passed_over)
 end
 
 -- Take the tenant's first request out of the queue; return it and its path. `is_due`: it may still
--- start.
+-- start, as it has not waited too long and its gateway is there.
 local function pop_waiting(pool, class, tenant)
   local request_id, path = pop_request(pool, class, tenant)
   redis.call('ZREM', pool.prefix .. ':queue', request_id)
   local state, expires_ms, deadline_ms, attempt, prompt, output, envelope, resumable, excluded,
-    preemptions, adapter, passes, sequences = unpack(redis.call('HMGET',
+    preemptions, adapter, passes, sequences, gateway = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'state', 'expires_ms', 'deadline_ms', 'attempt',
       'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
-      'sequences'))
+      'sequences', 'gateway'))
   expires_ms = tonumber(expires_ms) or 0
-  return { id = request_id, path = path, is_due = state == 'queued' and expires_ms > pool.now,
+  local may_wait = state == 'queued' and expires_ms > pool.now
+  if may_wait and is_silent(pool, gateway) then
+    set_aside(pool, gateway, request_id)
+    may_wait = false
+  end
+  return { id = request_id, path = path, gateway = gateway, is_due = may_wait,
     expires_ms = expires_ms, deadline_ms = deadline_ms, attempt = tonumber(attempt),
     prompt = tonumber(prompt), output = tonumber(output), envelope = envelope,
     resumable = resumable, excluded = excluded or '', preemptions = tonumber(preemptions) or 0,
@@ -138,9 +144,27 @@ local function pop_waiting(pool, class, tenant)
     sequences = tonumber(sequences) or 1 }, path
 end
 
+-- Leave a flow alone for the rest of the call, in which `restore_flows` has it wait again.
+local function leave_alone(pool, passed_over, path)
+  redis.call('ZREM', pool.prefix .. ':tenants:' .. path.class, path.tenant)
+  passed_over.left_alone[#passed_over.left_alone + 1] = path
+end
+
+-- Have the flows wait again that were left alone, where they still have requests waiting.
+local function restore_flows(pool, passed_over)
+  for _, path in ipairs(passed_over.left_alone) do
+    if redis.call('EXISTS', pool.prefix .. ':' .. path.projects) == 1 then
+      local counter = get(open_flow(pool, path), 'counter')
+      redis.call('ZADD', pool.prefix .. ':tenants:' .. path.class, counter, path.tenant)
+    end
+  end
+end
+
 -- Start the tenant's first request on the worker; return its assignment and its sequences, or nil.
--- One that has waited too long is `withdrawn`: whoever ends it finds it there, no worker is given it
--- any more. One that this worker may not have goes to `passed_over`, for the caller to put back.
+-- One that nobody may start any more is withdrawn: it leaves the queue, and whoever ends it finds it
+-- among those that its gateway has waiting. One call withdraws so many, and then leaves each further
+-- flow alone that has such a request at its head. One that this worker may not have goes to
+-- `passed_over`, for the caller to put back.
 local function start_first(pool, worker_id, passed_over, class, tenant, least_class, least_tenant)
   local request, path = pop_waiting(pool, class, tenant)
   local flow = open_flow(pool, path)
@@ -151,6 +175,7 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
   end
   if may_start then
     note_served(pool, path, flow, least_class, least_tenant)
+    end_waiting(pool, request.gateway, request.id)
     local message = start_attempt(pool, path, flow, request, worker_id)
     note_left(pool, path)
     return message, request.sequences
@@ -160,11 +185,12 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
     passed_over[#passed_over + 1] = request
     passed_over.is_held = is_held
   else
-    redis.call('ZADD', pool.prefix .. ':withdrawn', request.expires_ms, request.id)
+    passed_over.withdrawn = passed_over.withdrawn + 1
   end
   note_left(pool, path)
-  if (passed_over[path.flow] or 0) >= MOST_OF_A_FLOW then
-    redis.call('ZREM', pool.prefix .. ':tenants:' .. path.class, path.tenant)
+  if (passed_over[path.flow] or 0) >= MOST_OF_A_FLOW
+    or not request.is_due and passed_over.withdrawn >= MOST_WITHDRAWN then
+    leave_alone(pool, passed_over, path)
   end
   return nil
 end
@@ -184,7 +210,8 @@ local function take_next(pool, worker_id, passed_over, only_class)
     if not only_class or only_class == class.name then
       tenant, least_tenant = next_for(pool, worker_id, passed_over, class.name)
     end
-    while tenant and #passed_over < MOST_PASSED_OVER and not passed_over.is_held do
+    while tenant and #passed_over < MOST_PASSED_OVER and not passed_over.is_held
+      and passed_over.withdrawn < MOST_WITHDRAWN + MOST_PASSED_OVER do
       local message, sequences = start_first(pool, worker_id, passed_over, class.name, tenant,
         least_class, least_tenant)
       if message then
@@ -200,7 +227,8 @@ end
 -- is given and waits; return their assignments and the credit that is left. What was passed over
 -- waits where it did.
 local function take_up_to(pool, worker_id, credit, most, first_class)
-  local taken, passed_over, only_class = {}, { for_width = {} }, first_class
+  local taken, only_class = {}, first_class
+  local passed_over = { for_width = {}, left_alone = {}, withdrawn = 0 }
   while credit > 0 and #taken < most do
     local message, sequences = take_next(pool, worker_id, passed_over, only_class)
     if message then
@@ -218,6 +246,7 @@ local function take_up_to(pool, worker_id, credit, most, first_class)
     save(flow)
     redis.call('ZADD', pool.prefix .. ':queue', each.expires_ms, each.id)
   end
+  restore_flows(pool, passed_over)
   return taken, credit
 end
 

@@ -1,5 +1,5 @@
 -- Workers: their leases, names and free slots, and what the dead leave behind: register, beat,
--- leave, held, reap. Third part of the dispatch library.
+-- leave, held, reap. Fourth part of the dispatch library.
 --
 -- Each worker's slots and credit stand in a sorted set, their sums in the scheduler's hash; both
 -- change together, here and nowhere else, so that the sums cannot drift.
@@ -229,20 +229,21 @@ end
 
 -- Add a request to those that `reap` found, unless it is another gateway's; return whether it is in
 -- the state in which it was listed.
-local function add_found(found, prefix, request_id, listed_state, only_gateway)
+local function add_found(found, prefix, request_id, listed_state, of_gateway)
   local attempt, state, gateway, worker_id, envelope = unpack(redis.call('HMGET',
     request_key(prefix, request_id), 'attempt', 'state', 'gateway', 'worker', 'envelope'))
   if state ~= listed_state then
     return false
   end
-  if only_gateway == '' or only_gateway == gateway then
+  if of_gateway == gateway then
     found[#found + 1] = { request_id, tonumber(attempt), state, gateway, worker_id, envelope or '' }
   end
   return true
 end
 
--- Add what dead and fenced workers hold, bench them, and forget those that are long dead.
-local function find_lost(pool, found, lease_ms, limit, only_gateway)
+-- Add what dead and fenced workers hold of a gateway's requests, bench the workers, and forget those
+-- that are long dead.
+local function find_lost(pool, found, lease_ms, limit, gateway)
   local prefix = pool.prefix
   local dead = redis.call('ZRANGEBYSCORE', prefix .. ':heartbeats', '-inf',
     '(' .. string.format('%.0f', pool.now - lease_ms), 'WITHSCORES')
@@ -253,7 +254,7 @@ local function find_lost(pool, found, lease_ms, limit, only_gateway)
       bench_worker(pool, worker_id)
     end
     for _, request_id in ipairs(redis.call('SMEMBERS', running)) do
-      if #found < limit and not add_found(found, prefix, request_id, 'running', only_gateway) then
+      if #found < limit and not add_found(found, prefix, request_id, 'running', gateway) then
         local sequences = redis.call('HGET', request_key(prefix, request_id), 'sequences')
         release_request(pool, worker_id, request_id, tonumber(sequences) or 1)
       end
@@ -264,30 +265,46 @@ local function find_lost(pool, found, lease_ms, limit, only_gateway)
   end
 end
 
--- Add what is queued, or was withdrawn, beyond its deadline and the grace.
-local function find_overdue(pool, found, grace_ms, limit, only_gateway)
-  local prefix = pool.prefix
-  for _, name in ipairs({ ':queue', ':withdrawn' }) do
-    local overdue = redis.call('ZRANGEBYSCORE', prefix .. name, '-inf',
-      '(' .. string.format('%.0f', pool.now - grace_ms), 'LIMIT', 0, limit)
-    for _, request_id in ipairs(overdue) do
-      if #found < limit and not add_found(found, prefix, request_id, 'queued', only_gateway) then
-        redis.call('ZREM', prefix .. name, request_id)
-      end
+-- Add what waits of a gateway, in the queue or withdrawn from it, and might wait until `until_ms`.
+local function find_waiting(pool, found, gateway, until_ms, limit)
+  local waiting = redis.call('ZRANGEBYSCORE', pool.prefix .. ':waiting:' .. gateway, '-inf',
+    until_ms, 'LIMIT', 0, limit)
+  for _, request_id in ipairs(waiting) do
+    if #found < limit and not add_found(found, pool.prefix, request_id, 'queued', gateway) then
+      end_waiting(pool, gateway, request_id)
     end
   end
 end
 
--- Find the requests that somebody has to end: held by a dead or fenced worker, or queued beyond
--- their deadline and the grace. With a gateway (not '') only its own. Changes no request, but takes
--- dead workers' slots out of the sums.
+-- Find the requests of a gateway that it has to end: held by a dead or fenced worker, or queued
+-- beyond their deadline and the grace. A sign of life of the gateway: what was set aside while it
+-- was silent waits again. Changes no request otherwise, but takes dead workers' slots out of the
+-- sums.
 -- Reply: {request_id, attempt, state, gateway, worker_id, envelope} of each, at most `limit`.
 local function reap(keys, args)
-  local prefix, lease_ms, grace_ms, limit, only_gateway, now = keys[1], unpack(args)
+  local prefix, lease_ms, grace_ms, limit, gateway, now = keys[1], unpack(args)
   local pool, found = open_pool(prefix, now_ms(now)), {}
   limit = tonumber(limit)
-  find_lost(pool, found, tonumber(lease_ms), limit, only_gateway)
-  find_overdue(pool, found, tonumber(grace_ms), limit, only_gateway)
+  note_gateway(pool, gateway)
+  bring_back(pool, gateway)
+  find_lost(pool, found, tonumber(lease_ms), limit, gateway)
+  find_waiting(pool, found, gateway, string.format('(%.0f', pool.now - tonumber(grace_ms)), limit)
+  save(pool)
+  return found
+end
+
+-- Find the requests that a gateway without a heartbeat has left behind, once it is gone: held by a
+-- dead or fenced worker, or queued, however long they might wait. What a living worker runs of it,
+-- that worker ends. Otherwise as `reap`; nothing of a gateway that is not gone.
+local function reap_gone(keys, args)
+  local prefix, lease_ms, limit, gateway, now = keys[1], unpack(args)
+  local pool, found = open_pool(prefix, now_ms(now)), {}
+  if is_gone(pool, gateway) then
+    limit = tonumber(limit)
+    find_lost(pool, found, tonumber(lease_ms), limit, gateway)
+    find_waiting(pool, found, gateway, '+inf', limit)
+    forget_gone(pool, gateway)
+  end
   save(pool)
   return found
 end

@@ -189,6 +189,7 @@ class Cost:
         self.pool.now_ms += 500
         beats = dict.fromkeys(self.workers, self.pool.now_ms)
         self.redis.zadd(keys.pool_heartbeats(self.pool.name), beats)
+        self.redis.zadd(keys.pool_gateways(self.pool.name), {"gateway": self.pool.now_ms})
 
     def _take_from_inboxes(self, workers: list[str]) -> None:
         pipeline = self.redis.pipeline(transaction=False)

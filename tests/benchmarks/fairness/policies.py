@@ -12,7 +12,7 @@ from tests.benchmarks.fairness.engine import Engine, EngineModel, Request
 from tests.support.dispatch.virtual_pool import START_MS, Ask, Started, VirtualPool, started
 
 WORKER = "worker#1"
-SETTLE_EVERY_MS, CLAIM_EVERY_MS = 200, 1_000
+SETTLE_EVERY_MS, REAP_EVERY_MS, CLAIM_EVERY_MS = 200, 500, 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +195,7 @@ class Penstock:
             redis.hset(keys.pool_scheduler(self.pool.name), "headroom", str(headroom))
         self._requests: dict[str, Request] = {}
         self._counts = dict.fromkeys(tenants, 0)
-        self._settled_ms = self._claimed_ms = float("-inf")
+        self._settled_ms = self._reaped_ms = self._claimed_ms = float("-inf")
 
     def turn(
         self, arrived: list[Request], ended: list[Request], engine: Engine, now_ms: float
@@ -216,6 +216,9 @@ class Penstock:
         if now_ms - self._settled_ms >= SETTLE_EVERY_MS:
             self._settled_ms = now_ms
             calls.append(pool.settle_call(WORKER, _progress(engine)))
+        if now_ms - self._reaped_ms >= REAP_EVERY_MS:
+            self._reaped_ms = now_ms
+            calls.append(pool.reap_call())
         taken = []
         if now_ms - self._claimed_ms >= CLAIM_EVERY_MS:
             self._claimed_ms = now_ms

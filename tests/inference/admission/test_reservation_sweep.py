@@ -45,6 +45,20 @@ async def test_the_sweeper_settles_only_what_no_pool_holds_open(
     assert (await used(admission, caller))["key tokens_per_day"] == 133
 
 
+async def test_a_reservation_that_cannot_be_settled_keeps_the_sweeper_from_no_other(
+    ask: Ask, dispatch_redis: Redis, time: Time
+) -> None:
+    caller = a_caller()
+    for request_id in ("a", "b", "c"):
+        await ask(request_id, caller)
+    for request_id in ("a", "c"):
+        record = keys.pool_request(POOL, request_id)
+        await dispatch_redis.hset(record, "record", b"of another version")
+    assert await reservations.sweep(dispatch_redis, age_ms=-1000, clock=time) == 1
+    left = await dispatch_redis.hkeys(keys.tenant_reservations("acme"))
+    assert set(left) == {b"a", b"c"}
+
+
 async def test_the_sweeper_looks_for_a_request_wherever_it_may_be(
     admission: Admission, dispatch_redis: Redis, time: Time
 ) -> None:

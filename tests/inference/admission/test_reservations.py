@@ -184,6 +184,37 @@ async def test_of_several_limits_the_one_that_lasts_longest_is_told(ask: Ask) ->
     assert await refusing(ask("b", caller, tokens(5))) == ("key", "tokens_per_day", 5)
 
 
+async def test_one_reservation_that_cannot_be_settled_keeps_no_other(
+    ask: Ask, admission: Admission, dispatch_redis: Redis
+) -> None:
+    caller = a_caller()
+    for request_id in ("a", "b", "c"):
+        await ask(request_id, caller)
+    await dispatch_redis.hset(keys.tenant_reservations("acme"), "b", b"\xc1 of another version")
+    corrections = [each for name in "abc" for each in settled(name, FREE)]
+    for _ in range(2):
+        [failed] = await admission.settle(corrections)
+        assert failed.correction.request_id == "b"
+        assert await dispatch_redis.hkeys(keys.tenant_reservations("acme")) == [b"b"]
+
+
+@pytest.mark.parametrize("amount", [-1, 2**53, 10**20])
+async def test_what_nothing_can_have_cost_is_settled_as_what_was_reserved(
+    ask: Ask, admission: Admission, dispatch_redis: Redis, amount: int
+) -> None:
+    """A worker says what was used: no number of its may break a counter, or be added twice."""
+    caller = a_caller(limits=[a_limit(LimitName.TOKENS_PER_DAY, 1000)])
+    await ask("a", caller, tokens(50, nanos=7))
+    for correct in (admission.true_down, admission.settle, admission.settle):
+        await correct(settled("a", tokens(amount, nanos=amount)))
+    assert (await used(admission, caller))["key tokens_per_day"] == 50
+    balance: Any = await dispatch_redis.hgetall(keys.tenant_balance("acme"))
+    assert {name: int(nanos) for name, nanos in balance.items()} == {
+        b"reserved": 0,
+        b"settled": 7,
+    }
+
+
 async def test_functions_come_back_after_redis_lost_them(
     ask: Ask, admission: Admission, dispatch_redis: Redis
 ) -> None:

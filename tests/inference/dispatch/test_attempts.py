@@ -111,6 +111,7 @@ def test_a_request_that_ran_for_long_may_wait_as_long_again(pool: VirtualPool) -
     pool.enqueue(Ask(request_id="a", tenant="acme"))
     pool.now_ms += 24 * 3600 * 1000
     pool.register(TWO)
+    pool.reap()
     pool.requeue("a", 1)
     assert pool.claim(TWO, 1) == [Started("a", 2)]
 

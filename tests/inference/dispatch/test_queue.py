@@ -24,7 +24,7 @@ async def leftovers(redis: Redis) -> set[str]:
     found = {key.decode() async for key in redis.scan_iter(match="{m:*")}
     of_workers = {"names", "heartbeats", "workers", "free-slots", "slots"}
     of_shares = {"scheduler", "flow", "active"}
-    kept = {"usage", *of_workers, *of_shares}
+    kept = {"usage", "gateways", *of_workers, *of_shares}
     return {key for key in found if key.split(":")[2] not in {*kept, "request"}}
 
 
@@ -216,7 +216,7 @@ async def test_a_restarted_worker_fences_its_earlier_self(
     for call in (workers.claim, workers.register):
         with pytest.raises(ResponseError, match="FENCED"):
             await call("worker-1#a")
-    [stranded] = await dispatch.reap(POOL)
+    [stranded] = await dispatch.reap(POOL, gateway_id="gateway-1")
     assert (stranded.request_id, stranded.worker_id) == ("a", "worker-1#a")
     assert await workers.claim("worker-1#b") == []
 
@@ -229,7 +229,7 @@ async def test_a_fenced_workers_attempt_may_still_end_itself(
     await enqueue(dispatch, "a")
     await workers.register("worker-1#b")
     assert await finish(dispatch, "a", 1)
-    assert await dispatch.reap(POOL) == []
+    assert await dispatch.reap(POOL, gateway_id="gateway-1") == []
 
 
 async def test_a_worker_that_redis_has_lost_is_told_to_register(workers: Workers) -> None:

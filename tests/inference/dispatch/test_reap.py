@@ -1,17 +1,20 @@
 """What is found of requests whose worker or gateway is dead, and what the sweeper ends."""
 
+import time
 from typing import Any
 
 from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome
-from inference.dispatch.queue import Dispatch, RequestState, end_abandoned
+from gpu_workers.protocol.messages import Outcome, UsageEntry
+from inference.dispatch.abandoned import end_abandoned
+from inference.dispatch.queue import Dispatch, RequestState
 from tests.support.dispatch.bare_calls import Workers, enqueue, finish
 from tests.support.gateways.cast import POOL, an_envelope
 
 LONG_AGO = 3_600_000
+HERS = "gateway-1"
 
 
 async def test_reap_names_what_a_dead_worker_held_and_changes_nothing(
@@ -20,16 +23,16 @@ async def test_reap_names_what_a_dead_worker_held_and_changes_nothing(
     await workers.register()
     await workers.claim()
     await enqueue(dispatch, "a")
-    assert await dispatch.reap(POOL) == []
+    assert await dispatch.reap(POOL, gateway_id=HERS) == []
     await workers.die()
     for _ in range(2):
-        [stranded] = await dispatch.reap(POOL)
+        [stranded] = await dispatch.reap(POOL, gateway_id=HERS)
         assert (stranded.request_id, stranded.attempt) == ("a", 1)
         assert stranded.state is RequestState.RUNNING
         assert stranded.gateway_id == "gateway-1"
         assert codec.decode_envelope(stranded.envelope).request_id == "a"
     assert await finish(dispatch, "a", 1, Outcome.FAILED)
-    assert await dispatch.reap(POOL) == []
+    assert await dispatch.reap(POOL, gateway_id=HERS) == []
 
 
 async def test_reap_names_only_the_asking_gateways_requests(
@@ -39,17 +42,18 @@ async def test_reap_names_only_the_asking_gateways_requests(
     await workers.claim()
     await enqueue(dispatch, "a", gateway_id="gateway-1")
     await enqueue(dispatch, "b", gateway_id="gateway-2")
+    await enqueue(dispatch, "c", gateway_id="gateway-2")
     await workers.die()
-    [stranded] = await dispatch.reap(POOL, gateway_id="gateway-2")
-    assert stranded.request_id == "b"
-    assert len(await dispatch.reap(POOL, limit=1)) == 1
+    found = await dispatch.reap(POOL, gateway_id="gateway-2")
+    assert {stranded.request_id for stranded in found} == {"b", "c"}
+    assert len(await dispatch.reap(POOL, gateway_id="gateway-2", limit=1)) == 1
 
 
 async def test_reap_names_what_waited_beyond_deadline_and_grace(dispatch: Dispatch) -> None:
     await enqueue(dispatch, "late", seconds=-5)
     await enqueue(dispatch, "a")
-    assert await dispatch.reap(POOL, grace_ms=60_000) == []
-    [stranded] = await dispatch.reap(POOL, grace_ms=1_000)
+    assert await dispatch.reap(POOL, gateway_id=HERS, grace_ms=60_000) == []
+    [stranded] = await dispatch.reap(POOL, gateway_id=HERS, grace_ms=1_000)
     assert (stranded.request_id, stranded.attempt) == ("late", 0)
     assert stranded.state is RequestState.QUEUED
 
@@ -59,7 +63,7 @@ async def test_reap_forgets_a_worker_that_is_long_dead(
 ) -> None:
     await workers.register()
     await workers.die(ago_ms=LONG_AGO)
-    await dispatch.reap(POOL)
+    await dispatch.reap(POOL, gateway_id=HERS)
     assert not await dispatch_redis.exists(
         keys.pool_workers(POOL), keys.pool_heartbeats(POOL), keys.pool_worker_names(POOL)
     )
@@ -80,6 +84,17 @@ async def test_states_tell_what_the_pool_knows(dispatch: Dispatch, workers: Work
     }
 
 
+async def lose(redis: Redis, gateway_id: str) -> None:
+    """A gateway without a heartbeat, which was missed some time ago."""
+    missed_ms = time.time_ns() // 1_000_000 - 10_000
+    await redis.zadd(keys.pool_gateways(POOL), {gateway_id: -missed_ms})
+
+
+async def records(redis: Redis) -> list[UsageEntry]:
+    entries: Any = await redis.xrange(keys.pool_usage(POOL))
+    return [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
+
+
 async def test_the_sweeper_ends_only_what_no_living_gateway_will(
     dispatch: Dispatch, workers: Workers, dispatch_redis: Redis
 ) -> None:
@@ -90,16 +105,47 @@ async def test_the_sweeper_ends_only_what_no_living_gateway_will(
     await enqueue(dispatch, "hers", gateway_id="alive")
     await enqueue(dispatch, "nobodys", gateway_id="gone")
     await workers.die()
-    late = an_envelope(request_id="late", gateway_id="gone", seconds=-60)
-    again = structs.replace(late, resumed_token_ids=[7, 8, 9])
+    await enqueue(dispatch, "hers-too", gateway_id="alive", seconds=-60)
+    waiting = an_envelope(request_id="waiting", gateway_id="gone", seconds=600)
+    again = structs.replace(waiting, resumed_token_ids=[7, 8, 9])
     await dispatch.enqueue(again, max_queue_length=10)
+    assert await end_abandoned(dispatch_redis) == 0, "nobody knows yet that it is gone"
+    for gateway_id in ("alive", "gone"):
+        await lose(dispatch_redis, gateway_id)
     assert await end_abandoned(dispatch_redis) == 2
-    entries: Any = await dispatch_redis.xrange(keys.pool_usage(POOL))
-    records = [codec.decode_usage_entry(fields[b"record"]) for _, fields in entries]
-    assert {(record.request_id, record.outcome) for record in records} == {
-        ("nobodys", Outcome.FAILED),
-        ("late", Outcome.EXPIRED),
+    ended = {each.request_id: each for each in await records(dispatch_redis)}
+    assert {name: (each.outcome, each.error_code) for name, each in ended.items()} == {
+        "nobodys": (Outcome.FAILED, "worker_lost"),
+        "waiting": (Outcome.EXPIRED, "gateway_lost"),
     }
-    wasted = {record.request_id: record.wasted_tokens for record in records}
-    assert wasted == {"nobodys": 0, "late": 3}, "earlier attempts' that nobody goes on from"
+    wasted = {name: each.wasted_tokens for name, each in ended.items()}
+    assert wasted == {"nobodys": 0, "waiting": 3}, "earlier attempts' that nobody goes on from"
     assert await end_abandoned(dispatch_redis) == 0
+
+
+async def test_the_overdue_of_one_gateway_hide_nobody_elses(
+    dispatch: Dispatch, dispatch_redis: Redis
+) -> None:
+    await dispatch_redis.sadd(keys.known_pools(), POOL)
+    for number in range(4):
+        await enqueue(dispatch, f"theirs-{number}", gateway_id="gateway-1", seconds=-30)
+        await enqueue(dispatch, f"nobodys-{number}", gateway_id="gone", seconds=-20)
+    await enqueue(dispatch, "hers", gateway_id="gateway-2", seconds=-5)
+    found = await dispatch.reap(POOL, limit=3, gateway_id="gateway-2")
+    assert [stranded.request_id for stranded in found] == ["hers"]
+    assert len(await dispatch.reap(POOL, limit=3, gateway_id="gateway-1")) == 3
+    await lose(dispatch_redis, "gone")
+    assert await end_abandoned(dispatch_redis, page=3) == 4
+
+
+async def test_what_cannot_be_ended_keeps_the_sweeper_from_nothing_else(
+    dispatch: Dispatch, dispatch_redis: Redis
+) -> None:
+    await dispatch_redis.sadd(keys.known_pools(), POOL)
+    for name in ("a", "b", "c"):
+        await enqueue(dispatch, name, gateway_id="gone")
+    await dispatch_redis.hset(keys.pool_request(POOL, "a"), "envelope", b"of another version")
+    await dispatch_redis.hdel(keys.pool_request(POOL, "b"), "path")
+    await lose(dispatch_redis, "gone")
+    assert await end_abandoned(dispatch_redis) == 1
+    assert [each.request_id for each in await records(dispatch_redis)] == ["c"]

@@ -192,6 +192,7 @@ def test_a_class_that_starves_is_served_next(pool: VirtualPool) -> None:
     busy.turns(4)
     assert busy.served["nightly"] == 0
     pool.now_ms += 6_000
+    pool.reap()
     pool.claim(WORKER, 1)
     busy.turns(2)
     assert busy.served["nightly"] == 1
@@ -263,6 +264,7 @@ def test_the_headroom_goes_to_the_flood_when_the_others_have_long_been_gone(
     flood(pool, 100)
     pool.finish("g1", 1, 100, 100)
     pool.now_ms += 31_000
+    pool.reap()
     pool.claim(WORKER, 64)
     pool.claim(WORKER, 64)
     assert pool.scheduler()["free"] == 0

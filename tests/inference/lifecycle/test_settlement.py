@@ -15,8 +15,9 @@ from inference.dispatch.queue import RequestState
 from inference.lifecycle import cancellation
 from inference.lifecycle.inference_request import InferenceRequest
 from tests.support.gateways.cast import MODEL, POOL, an_envelope
-from tests.support.gateways.scripted_worker import ScriptedWorker, talk_until_cancelled
+from tests.support.gateways.scripted_worker import Run, ScriptedWorker, talk_until_cancelled
 from tests.support.gateways.service import Service
+from tests.support.metrics import sample
 from tests.support.polling import eventually
 
 ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Count."}]}
@@ -44,6 +45,26 @@ async def test_a_cancellation_is_repeated_until_the_pool_has_heard_it(
     assert record.outcome is Outcome.CANCELLED
 
 
+async def test_a_cancellation_that_its_worker_never_read_is_said_again_until_the_request_ends(
+    service: Service, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hear_it_the_third_time(run: Run) -> None:
+        await run.say("One")
+        await eventually(lambda: len(worker.cancelled) == 3)
+        await run.end(Outcome.CANCELLED)
+
+    monkeypatch.setattr(cancellation, "REPEAT_SECONDS", 0.05)
+    worker.script = hear_it_the_third_time
+    await worker.start()
+    async with service.client() as client:
+        asked = asyncio.create_task(client.post("/v1/chat/completions", json=ASK))
+        await eventually(lambda: worker.runs)
+        asked.cancel()
+        [record] = await eventually(worker.records)
+    assert record.outcome is Outcome.CANCELLED
+    await eventually(lambda: not service.gateway.completions.settlement.requests.all())
+
+
 async def test_a_reservation_whose_answer_was_lost_is_given_back(
     impatient_service: Service, dispatch_redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +84,33 @@ async def test_a_reservation_whose_answer_was_lost_is_given_back(
         return await dispatch_redis.hlen(keys.tenant_reservations("acme")) == 0
 
     await eventually(is_given_back)
+
+
+async def test_one_reservation_that_cannot_be_settled_holds_up_no_other(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    worker.script = talk_until_cancelled
+    await worker.start()
+    reserved, counter = keys.tenant_reservations("acme"), "penstock_gateway_unsettled_total"
+    unsettled = sample(counter)
+    async with service.client() as client:
+        bad = asyncio.create_task(client.post("/v1/chat/completions", json=ASK))
+        await eventually(lambda: len(worker.runs) == 1)
+        [bad_id] = worker.runs
+        await dispatch_redis.hset(reserved, bad_id, b"\xc1 of another version")
+        bad.cancel()
+        good = [asyncio.create_task(client.post("/v1/chat/completions", json=ASK)) for _ in "abc"]
+        await eventually(lambda: len(worker.runs) == 4)
+        for each in good:
+            each.cancel()
+
+        async def are_others_settled() -> bool:
+            return await dispatch_redis.hkeys(reserved) == [bad_id.encode()]
+
+        await eventually(are_others_settled)
+        async with asyncio.timeout(5):
+            await service.gateway.completions.settlement.reservations.join()
+    assert sample(counter) == unsettled + 1
 
 
 async def test_a_request_that_its_gateway_does_not_know_is_ended_all_the_same(

@@ -9,7 +9,7 @@ from gpu_workers.protocol import keys
 from inference.lua_constants import ATTEMPT_GAP, MOST_TRIES, WORKER_LEASE_MS
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.invariants import Invariants
-from tests.support.dispatch.model import Request, Worker, cost
+from tests.support.dispatch.model import Gateway, Request, Worker, cost
 from tests.support.dispatch.virtual_pool import Ask
 
 
@@ -18,17 +18,42 @@ class Actions(Invariants):
 
     def reap(self) -> None:
         """Gateways end what waited too long and requeue what dead workers held."""
-        for request_id, attempt in self.pool.reap():
-            request = self.model.requests[request_id]
-            if not attempt or request.state == "queued":
-                assert request.state == "queued"
-                assert request.expires_ms < self.pool.now_ms
+        for gateway in [each for each in self.model.gateways if not each.is_silent]:
+            for request in self.found(self.show_life(gateway), gateway.gateway_id):
+                if request.state == "queued":
+                    assert request.expires_ms < self.pool.now_ms
+                    self.finish_by_gateway(request)
+                else:
+                    self.requeue_lost(request)
+
+    def show_life(self, gateway: Gateway) -> list[tuple[str, int]]:
+        gateway.seen_ms = self.pool.now_ms
+        return self.pool.reap(gateway.gateway_id)
+
+    def lose_gateway(self, gateway: Gateway) -> None:
+        """The sweeper ends, at its second look, what nobody else will; another process begins."""
+        assert self.pool.reap_gone(gateway.gateway_id) == []
+        self.time_passes(6_000)
+        for request in self.found(self.pool.reap_gone(gateway.gateway_id), gateway.gateway_id):
+            if request.state == "queued":
                 self.finish_by_gateway(request)
-                continue
-            assert (request.state, request.attempt) == ("running", attempt)
-            holder = self.model.worker(request.worker)
-            assert holder is None or self.pool.now_ms - holder.heartbeat_ms > WORKER_LEASE_MS
-            self.requeue_lost(request)
+            else:
+                self.end(request, request.attempt)
+        gateway.incarnation += 1
+        gateway.is_silent, gateway.seen_ms = False, self.pool.now_ms
+
+    def found(self, rows: list[tuple[str, int]], gateway_id: str) -> list[Request]:
+        found = [self.model.requests[request_id] for request_id, _ in rows]
+        for request, (_, attempt) in zip(found, rows, strict=True):
+            assert request.ask.gateway == gateway_id
+            if request.state != "queued":
+                assert (request.state, request.attempt) == ("running", attempt)
+                holder = self.model.worker(request.worker)
+                silent_ms = WORKER_LEASE_MS + 1
+                if holder is not None:
+                    silent_ms = self.pool.now_ms - holder.heartbeat_ms
+                assert silent_ms > WORKER_LEASE_MS
+        return found
 
     def lose_redis(self) -> None:
         """Who holds an earlier attempt than the last has let it go by then: an empty Redis cannot
@@ -59,6 +84,9 @@ class Actions(Invariants):
             if worker.is_known and not worker.is_silent:
                 self.pool.settle(worker.worker_id, [])
                 self.is_there(worker)
+        for gateway in self.model.gateways:
+            if not gateway.is_silent:
+                self.show_life(gateway)
 
     def begin(self, ask: Ask, parts: tuple[float, float]) -> bool:
         """Reserves and enqueues a request that really takes these parts of its bounds."""
@@ -73,7 +101,7 @@ class Actions(Invariants):
         )
         level = self.level_of_those_that_wait(ask)
         self.model.requests[ask.request_id] = request
-        answer = self.pool.ask(ask)
+        answer = self.ask(ask)
         if answer[0] == b"saturated":
             assert ask.on_saturation == "refuse"
             assert answer[2] > wait_ms
@@ -85,6 +113,12 @@ class Actions(Invariants):
         self.read_inboxes()
         assert (answer[0] == b"assigned") == (request.state == "running")
         return True
+
+    def ask(self, ask: Ask) -> list[Any]:
+        gateway = self.model.gateway(ask.gateway)
+        assert gateway is not None
+        gateway.seen_ms = self.pool.now_ms
+        return self.pool.ask(ask)
 
     def register(self, worker: Worker) -> None:
         self.pool.call(
@@ -134,12 +168,19 @@ class Actions(Invariants):
             del worker.hands[request_id]
 
     def enqueue_again_after_loss(self, request: Request) -> None:
-        """What a gateway does for each of its open requests when Redis was emptied."""
+        """What a gateway does for each of its open requests when Redis was emptied; another one does
+        it for those of one that is gone, so that all come to an end."""
+        gateway = self.model.gateway(request.ask.gateway)
+        if gateway is None or gateway.is_silent:
+            gateway = next((each for each in self.model.gateways if not each.is_silent), None)
+        if gateway is None:
+            return
+        request.ask = replace(request.ask, gateway=gateway.gateway_id)
         request.attempt += ATTEMPT_GAP
         request.ask = replace(request.ask, attempts=request.attempt, on_saturation="wait")
         request.state = "queued"
         request.expires_ms = self.pool.now_ms + int(request.ask.seconds * 1000)
-        answer = self.pool.ask(request.ask)
+        answer = self.ask(request.ask)
         self.read_inboxes()
         assert (answer[0] == b"assigned") == (request.state == "running")
 
@@ -273,6 +314,7 @@ class Actions(Invariants):
         assert attempt not in request.attempts_seen
         assert worker.worker_id not in request.excluded
         assert self.pool.now_ms - worker.heartbeat_ms < WORKER_LEASE_MS
+        assert not self.is_missing(request)
         slots = self.redis.zscore(keys.pool_slots(self.pool.name), worker.worker_id)
         assert self.model.sequences_on(worker.worker_id) < (slots or 0)
         request.attempts_seen.add(attempt)

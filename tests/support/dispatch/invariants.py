@@ -7,7 +7,7 @@ from hypothesis.stateful import invariant
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from inference.lua_constants import HEADROOM_MOST, WORKER_LEASE_MS
+from inference.lua_constants import GATEWAY_LEASE_MS, HEADROOM_MOST, WORKER_LEASE_MS
 from tests.support.dispatch.fairness_bound import Limits, gap_bound
 from tests.support.dispatch.model import Model, Request, Worker, cost
 from tests.support.dispatch.reserving import Reserving
@@ -102,7 +102,9 @@ class Invariants:
                 }
                 assert found <= set(queued)
                 missing = [queued[each] for each in set(queued) - found]
-                assert all(each.expires_ms <= self.pool.now_ms for each in missing)
+                assert all(
+                    each.expires_ms <= self.pool.now_ms or self.is_missing(each) for each in missing
+                )
                 flow = self.pool.numbers(keys.pool_flow(self.pool.name, name, tenant))
                 assert flow.get("waiting", 0) == len(found)
                 assert (tenant in tenants) == bool(found)
@@ -129,7 +131,7 @@ class Invariants:
                 each
                 for each in self.model.all("queued")
                 if each.ask.request_id in self.waiting_ids(*each.place) and not each.excluded
-                if each.expires_ms > self.pool.now_ms
+                if each.expires_ms > self.pool.now_ms and not self.is_missing(each)
             ]
             widest = max((each.ask.sequences for each in waiting), default=1)
             assert not waiting or free < kept + min(widest, scheduler.get("slots", 0) - kept)
@@ -165,8 +167,8 @@ class Invariants:
         """After the last request has ended."""
         found = cast(list[bytes], self.redis.keys("{m:*"))
         names = {key.decode().split(":")[2] for key in found}
-        may_not_stay = {"queue", "withdrawn", "open", "running", "tenants", "projects", "keys"}
-        assert names & (may_not_stay | {"requests", "preemptible"}) == set()
+        may_not_stay = {"queue", "waiting", "open", "running", "tenants", "projects", "keys"}
+        assert names & (may_not_stay | {"requests", "preemptible", "set-aside"}) == set()
         scheduler = self.pool.scheduler()
         assert all(not scheduler.get(f"{name}:waiting") for name in CLASSES)
         assert all(not scheduler.get(f"{name}:running") for name in CLASSES)
@@ -190,10 +192,15 @@ class Invariants:
         assert found == counts
         assert len(found) <= max(worker.adapter_slots, 0)
 
+    def is_missing(self, request: Request) -> bool:
+        """Whose gateway Redis has not heard of for so long that nobody may start it."""
+        gateway = self.model.gateway(request.ask.gateway)
+        return gateway is None or self.pool.now_ms - gateway.seen_ms >= GATEWAY_LEASE_MS
+
     def has_work(self, tenant: str, name: str) -> bool:
         """Waiting, and such that any worker may have it."""
-        found = self.waiting_ids(tenant, name)
-        return any(not self.model.requests[each].excluded for each in found)
+        found = [self.model.requests[each] for each in self.waiting_ids(tenant, name)]
+        return any(not each.excluded and not self.is_missing(each) for each in found)
 
     def waiting_ids(self, tenant: str, name: str) -> set[str]:
         found: set[str] = set()

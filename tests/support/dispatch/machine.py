@@ -1,6 +1,7 @@
 """The state machine over the dispatch and admission functions in a real Redis, in any order of
 enqueue, claim, beat, settle, finish, cancel, requeue, preemption, adoption, death, pause, expiry,
-loss of Redis and time. What is always so stands in `dispatch_invariants`."""
+loss of
+gateways, of Redis and time. What is always so stands in `dispatch_invariants`."""
 
 from typing import ClassVar
 
@@ -18,13 +19,13 @@ from tests.support.dispatch.invariants import (
     SLOTS,
     WEIGHTS,
 )
-from tests.support.dispatch.model import Model, Worker
+from tests.support.dispatch.model import Gateway, Model, Worker
 from tests.support.dispatch.reserving import Reserving
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 from tests.support.servers import servers
 
 numbers = st.integers(0, 10**6)
-which_worker = st.integers(0, 1)
+which_worker = which_gateway = st.integers(0, 1)
 
 
 class DispatchMachine(Actions, RuleBasedStateMachine):
@@ -47,12 +48,16 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
             self.model.workers.append(worker)
             self.register(worker)
             self.post_slots(worker, 3)
+        self.model.gateways += [Gateway("west"), Gateway("east")]
 
     def teardown(self) -> None:
         """When faults have stopped and everybody has done his part, nothing is left."""
         try:
             for worker in self.model.workers:
                 self.come_back(worker)
+            for gateway in self.model.gateways:
+                gateway.is_silent = False
+                self.show_life(gateway)
             for request in self.model.all("lost"):
                 self.enqueue_again_after_loss(request)
             for request in [*self.model.all("queued"), *self.model.all("running")]:
@@ -78,6 +83,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         is_resumable=st.sampled_from([True, True, False]),
         adapter=st.sampled_from(["", "", "a", "b", "c"]),
         sequences=st.sampled_from([1, 1, 1, 2, 4, MOST_SEQUENCES]),
+        which=which_gateway,
         count=st.sampled_from([1, 1, 2, 5, 12]),
     )
     def enqueue(
@@ -91,8 +97,12 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         is_resumable: bool,
         adapter: str,
         sequences: int,
+        which: int,
         count: int,
     ) -> None:
+        gateway = self.model.gateways[which]
+        if gateway.is_silent:
+            return
         for _ in range(count):
             ask = Ask(
                 request_id=f"r{len(self.model.requests):05d}",
@@ -108,6 +118,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                 is_resumable=is_resumable,
                 adapter=adapter if self.model.workers[0].adapter_slots else "",
                 sequences=sequences,
+                gateway=gateway.gateway_id,
             )
             if not self.begin(ask, parts):
                 return
@@ -142,6 +153,38 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
             request = self.model.pick(number, "lost")
             if request is not None:
                 self.enqueue_again_after_loss(request)
+
+    @rule(
+        which=which_gateway,
+        seconds=st.sampled_from([3, 7, 20]),
+        comes_back=st.sampled_from(["at once", "later", "never"]),
+        slots=st.integers(0, SLOTS),
+    )
+    def lose_sight_of_a_gateway(
+        self, which: int, seconds: int, comes_back: str, slots: int
+    ) -> None:
+        """It stands still and goes on later, or is dead and another process takes its place."""
+        gateway = self.model.gateways[which]
+        gateway.is_silent = True
+        self.time_passes(seconds * 1_000)
+        for worker in self.model.workers:
+            if worker.is_known and not worker.is_silent:
+                self.post_slots(worker, slots)
+        if comes_back == "never":
+            self.time_passes(7_000)
+            self.lose_gateway(gateway)
+        elif comes_back == "at once":
+            self.gateway_comes_back(which)
+
+    @rule(which=which_gateway)
+    def gateway_comes_back(self, which: int) -> None:
+        gateway = self.model.gateways[which]
+        if gateway.is_silent:
+            gateway.is_silent = False
+            self.show_life(gateway)
+            for worker in self.model.workers:
+                if worker.is_known and not worker.is_silent:
+                    self.post_slots(worker, SLOTS)
 
     # workers --------------------------------------------------------------------------------------
 
@@ -224,7 +267,10 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
             worker.is_silent = True
             self.time_passes(seconds * 1_000)
             name = f"r{len(self.model.requests):05d}"
-            self.begin(Ask(request_id=name, tenant="initech", weight=WEIGHTS["initech"]), (1, 1))
+            there = [each.gateway_id for each in self.model.gateways if not each.is_silent]
+            if there:
+                newcomer = Ask(request_id=name, tenant="initech", weight=4, gateway=there[0])
+                self.begin(newcomer, (1, 1))
             if is_noticed:
                 self.reap()
         elif trouble == "killed":

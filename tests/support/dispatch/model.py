@@ -63,9 +63,24 @@ class Worker:
 
 
 @dataclass
+class Gateway:
+    """A gateway's process. `seen_ms`: when Redis last heard of it."""
+
+    name: str
+    incarnation: int = 1
+    seen_ms: int = 0
+    is_silent: bool = False
+
+    @property
+    def gateway_id(self) -> str:
+        return f"{self.name}#{self.incarnation}"
+
+
+@dataclass
 class Model:
     requests: dict[str, Request] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
+    gateways: list[Gateway] = field(default_factory=list)
     served: dict[tuple[str, str], float] = field(default_factory=dict)
     since: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     records: int = 0
@@ -86,6 +101,11 @@ class Model:
     def worker(self, worker_id: str) -> Worker | None:
         """The living process of this id."""
         found = [each for each in self.workers if each.worker_id == worker_id]
+        return found[0] if found else None
+
+    def gateway(self, gateway_id: str) -> Gateway | None:
+        """The process of this id, unless it is gone."""
+        found = [each for each in self.gateways if each.gateway_id == gateway_id]
         return found[0] if found else None
 
     def serve(self, request: Request, change: float) -> None:

@@ -1,4 +1,4 @@
-"""Eleven bugs to be planted in the dispatch functions, and whether the state machine finds each.
+"""Thirteen bugs to be planted in the dispatch functions, and whether the state machine finds each.
 
     python -m tests.support.dispatch.planted_bugs
 
@@ -63,8 +63,8 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request that has waited too long is started",
-        right="is_due = state == 'queued' and expires_ms > pool.now",
-        wrong="is_due = state == 'queued'",
+        right="may_wait = state == 'queued' and expires_ms > pool.now",
+        wrong="may_wait = state == 'queued'",
     ),
     PlantedBug(
         name="a silent worker is given requests",
@@ -95,6 +95,16 @@ BUGS: Final = [
         name="a request takes one slot, however many sequences it has",
         right="\n    + get(pool, 'extra:' .. worker_id)\n",
         wrong="\n",
+    ),
+    PlantedBug(
+        name="what a silent gateway has asked for is started",
+        right="  if may_wait and is_silent(pool, gateway) then",
+        wrong="  if false then",
+    ),
+    PlantedBug(
+        name="what was set aside does not come back with its gateway",
+        right="  bring_back(pool, gateway)\n",
+        wrong="",
     ),
 ]
 

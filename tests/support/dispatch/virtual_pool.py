@@ -28,6 +28,7 @@ class Ask:
     prompt: int = 100
     output: int = 100
     seconds: float = 600
+    gateway: str = "gateway"
     on_saturation: str = "wait"
     is_resumable: bool = False
     adapter: str = ""
@@ -73,7 +74,7 @@ class VirtualPool:
             ask.weight,
             ask.prompt,
             ask.output,
-            "gateway",
+            ask.gateway,
             self.now_ms,
             int(ask.seconds * 1000),
             int(ask.seconds * 1000),
@@ -186,10 +187,17 @@ class VirtualPool:
     def cancel(self, request_id: str) -> str:
         return str(self.call(keys.FUNCTION_CANCEL, request_id).decode())
 
-    def reap(self, *, lease_ms: int = WORKER_LEASE_MS, grace_ms: int = 0) -> list[tuple[str, int]]:
-        """Request and attempt of what somebody has to end."""
-        rows = self.call(keys.FUNCTION_REAP, lease_ms, grace_ms, 10_000, "", self.now_ms)
-        return [(request_id.decode(), attempt) for request_id, attempt, *_ in rows]
+    def reap(self, gateway: str = "gateway") -> list[tuple[str, int]]:
+        """Request and attempt of what a gateway has to end; it shows that it is there."""
+        return _found(self.call(*self.reap_call(gateway)))
+
+    def reap_call(self, gateway: str = "gateway") -> tuple[Any, ...]:
+        return keys.FUNCTION_REAP, WORKER_LEASE_MS, 0, 10_000, gateway, self.now_ms
+
+    def reap_gone(self, gateway: str = "gateway") -> list[tuple[str, int]]:
+        """What a gateway has left behind, once it is gone."""
+        call = (keys.FUNCTION_REAP_GONE, WORKER_LEASE_MS, 10_000, gateway, self.now_ms)
+        return _found(self.call(*call))
 
     def inbox(self, worker_id: str) -> list[Started]:
         """What a worker was handed since; cancellations are left out."""
@@ -222,6 +230,10 @@ class VirtualPool:
         return list(pipeline.execute())
 
 
+def _found(rows: list[Any]) -> list[tuple[str, int]]:
+    return [(request_id.decode(), attempt) for request_id, attempt, *_ in rows]
+
+
 def started(message: bytes) -> Started:
     _, request_id, attempt = message.partition(b"\n")[0].decode().split(" ")
     return Started(request_id=request_id, attempt=int(attempt))
@@ -231,6 +243,6 @@ def adoption(ask: Ask, attempt: int, arrived_at_ms: int) -> str:
     """The line that `adopt` takes of a request."""
     milliseconds = int(ask.seconds * 1000)
     words = (ask.request_id, attempt, ask.service_class, ask.tenant, ask.project, ask.key)
-    rest = (ask.weight, ask.prompt, ask.output, "gateway", arrived_at_ms, milliseconds)
+    rest = (ask.weight, ask.prompt, ask.output, ask.gateway, arrived_at_ms, milliseconds)
     flags = (milliseconds, int(ask.is_resumable), ask.resumed, ask.sequences, ask.adapter)
     return " ".join(map(str, (*words, *rest, *flags))).rstrip()

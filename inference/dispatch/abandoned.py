@@ -1,0 +1,68 @@
+"""Requests that dead gateways left behind: the sweeper ends them, so that nobody waits for them."""
+
+from typing import cast
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.redis_errors import is_transient
+from inference.dispatch.queue import REAP_LIMIT, Dispatch, Stranded
+
+_log = structlog.get_logger(__name__)
+
+
+async def end_abandoned(redis: Redis, *, page: int = REAP_LIMIT) -> int:
+    """End what gateways that are gone have waiting, and what dead workers hold of theirs; return how
+    many requests. A gateway without a heartbeat is gone at the second look, some seconds later."""
+    dispatch = Dispatch(redis)
+    ended = 0
+    for pool in await _all_pools(redis):
+        for gateway_id in await _without_heartbeat(redis, await dispatch.gateways(pool)):
+            ended += await _end_all_of(dispatch, pool, gateway_id, page)
+    return ended
+
+
+async def _without_heartbeat(redis: Redis, gateway_ids: list[str]) -> list[str]:
+    pipeline = redis.pipeline(transaction=False)
+    for gateway_id in gateway_ids:
+        pipeline.exists(keys.gateway_heartbeat(gateway_id))
+    alive = await pipeline.execute()
+    return [each for each, is_alive in zip(gateway_ids, alive, strict=True) if not is_alive]
+
+
+async def _end_all_of(dispatch: Dispatch, pool: str, gateway_id: str, page: int) -> int:
+    total = 0
+    while True:
+        found = await dispatch.reap_gone(pool, gateway_id, limit=page)
+        ended = sum([await _end(dispatch, pool, stranded) for stranded in found])
+        total += ended
+        if len(found) < page or not ended:
+            return total
+
+
+async def _end(dispatch: Dispatch, pool: str, stranded: Stranded) -> bool:
+    """End one, if nobody else has. One that cannot be ended keeps no other from it."""
+    try:
+        is_ended = await dispatch.end_unread(stranded, queued_code="gateway_lost")
+    except (ResponseError, codec.WireFormatError) as error:
+        if is_transient(error):
+            raise
+        _log.error("abandoned_request_not_ended", request_id=stranded.request_id, error=str(error))
+        return False
+    if is_ended:
+        _log.info("abandoned_request_ended", request_id=stranded.request_id, pool=pool)
+    return is_ended
+
+
+async def _all_pools(redis: Redis) -> list[str]:
+    """Return pools that workers registered for, and pools that models name but no worker ever
+    served."""
+    pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
+    models = cast(list[bytes], await redis.hvals(keys.policy_models()))
+    return sorted(pools | {codec.decode_model(model).pool for model in models})
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
