@@ -21,7 +21,8 @@ from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission.gate import Admission, Admitted
-from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, QueueForecast
+from inference.dispatch.answers import AlreadyKnown, Assigned, Enqueued
+from inference.dispatch.queue import Dispatch, QueueForecast
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
 from inference.lifecycle.candidates import CandidateBuilder, Candidates
@@ -55,6 +56,8 @@ class GatewaySettings:
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 4 * 1024 * 1024
     max_queue_length: int = 1_000
+    # What each pool holds of requests at most, waiting and running together.
+    max_queue_bytes: int = 256 * 1024 * 1024
     max_requests_per_websocket: int = 64
     drain_seconds: float = 5.0
     # A connection that takes in nothing for so long is ended.
@@ -208,7 +211,9 @@ class Completions:
         try:
             answer = await retry_until(
                 lambda: self.dispatch.enqueue(
-                    request.envelope, max_queue_length=self._settings.max_queue_length
+                    request.envelope,
+                    max_queue_length=self._settings.max_queue_length,
+                    max_payload_bytes=self._settings.max_queue_bytes,
                 ),
                 until=until,
             )

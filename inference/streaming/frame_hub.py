@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Resend, Terminal
+from gpu_workers.protocol.redis_errors import is_out_of_memory
 from inference.background import Background
 from inference.streaming.token_stream import STALE, TokenStream
 
@@ -103,13 +104,23 @@ class FrameHub:
             self._background.spawn(resend, name="resend-request")
 
     async def _beat(self) -> None:
-        key = keys.gateway_heartbeat(self.gateway_id)
         while True:
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
-            pipeline.sadd(keys.known_gateways(), self.gateway_id)
-            await pipeline.execute()
+            await self._renew_heartbeat()
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def _renew_heartbeat(self) -> None:
+        """Renew what tells workers that this process lives. A Redis that has no memory left
+        still runs EXPIRE, and refuses SET and SADD."""
+        key = keys.gateway_heartbeat(self.gateway_id)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.expire(key, HEARTBEAT_TTL_SECONDS)
+        pipeline.sadd(keys.known_gateways(), self.gateway_id)
+        answers = await pipeline.execute(raise_on_error=False)
+        if answers[0] == 0:
+            await self._redis.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
+        for answer in answers:
+            if isinstance(answer, Exception) and not is_out_of_memory(answer):
+                raise answer
 
     async def _read(self) -> None:
         frames_key = keys.gateway_frames(self.gateway_id)

@@ -70,6 +70,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         is_resumable=st.sampled_from([True, True, False]),
         adapter=st.sampled_from(["", "", "a", "b", "c"]),
         count=st.sampled_from([1, 1, 2, 5, 12]),
+        payload=st.sampled_from([8, 500]),
     )
     def enqueue(
         self,
@@ -82,6 +83,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         is_resumable: bool,
         adapter: str,
         count: int,
+        payload: int,
     ) -> None:
         for _ in range(count):
             ask = Ask(
@@ -97,6 +99,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                 on_saturation=on_saturation,
                 is_resumable=is_resumable,
                 adapter=adapter if self.model.workers[0].adapter_slots else "",
+                payload=payload,
             )
             if not self.begin(ask, parts):
                 return
