@@ -18,6 +18,7 @@ from redis.exceptions import NoPermissionError
 from gpu_workers.finish import Accepted, FinishArguments, FinishBatches, Refused
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
+from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Envelope,
@@ -88,6 +89,7 @@ class Transport:
         name = self._worker_name
 
         async def call() -> list[bytes]:
+            await read_clock(self.redis)
             fenced: list[bytes] = await self._fcall(
                 keys.FUNCTION_REGISTER, self._worker_id, name, encoded
             )
@@ -209,8 +211,9 @@ class Transport:
         return Requeued((await self._retry(call))[0].decode())
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
-        """Return those of the gateways that have a heartbeat."""
+        """Return those of the gateways that have a heartbeat; and see what time it is."""
         asked = list(gateway_ids)
+        await read_clock(self.redis)
         pipeline = self.redis.pipeline(transaction=False)
         for gateway_id in asked:
             pipeline.exists(keys.gateway_heartbeat(gateway_id))

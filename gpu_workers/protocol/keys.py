@@ -176,7 +176,8 @@ def pool_queue(pool: str) -> str:
 def pool_scheduler(pool: str) -> str:
     """Name the hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of
     the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
-    payload (bytes of the requests it holds); headroom, if an operator has set it; kv
+    payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
+    the last heartbeat and the end of the last pause); headroom, if an operator has set it; kv
     (tokens of all KV caches). Of each class
     `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`. Of each worker `kv:<id>` and
     `kv_used:<id>` (tokens), `step_us:<id>`, `load:<id>` (its requests when that was measured)."""

@@ -163,6 +163,7 @@ local function claim(keys, args)
     return refused
   end
   local pool, taken = open_pool(prefix, now), {}
+  note_call(pool, true)
   retire_idle_flows(pool)
   if ready == '1' then
     local running = redis.call('SCARD', prefix .. ':running:' .. worker_id)
@@ -218,6 +219,7 @@ local function report_progress(keys, args)
     return refused
   end
   local pool, stale = open_pool(prefix, now), 0
+  note_call(pool, true)
   retire_idle_flows(pool)
   note_step(pool, worker_id, tonumber(step_us))
   for request_id, attempt, input, output in

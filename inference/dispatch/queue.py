@@ -1,6 +1,5 @@
 """The queue of each pool, through the functions of dispatch.lua: enqueue, cancel, finish, reap."""
 
-import time
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, cast
@@ -15,6 +14,7 @@ from gpu_workers.protocol.calls import (
     finish_arguments,
     requeue_arguments,
 )
+from gpu_workers.protocol.clock import now_ms, read_clock
 from gpu_workers.protocol.messages import (
     Envelope,
     Outcome,
@@ -282,7 +282,7 @@ def usage_entry(
         error_code=error_code,
         usage=usage,
         arrived_at_ms=envelope.arrived_at_ms,
-        finished_at_ms=time.time_ns() // 1_000_000,
+        finished_at_ms=max(now_ms(), envelope.arrived_at_ms),
         queue_ms=None,
         ttft_ms=ttft_ms,
         is_billed=envelope.is_billed,
@@ -299,6 +299,7 @@ async def end_abandoned(redis: Redis) -> int:
     """End the requests whose gateway is gone and that no worker will end. For the sweeper; returns
     how many it ended."""
     dispatch = Dispatch(redis)
+    await read_clock(redis)
     ended = 0
     for pool in await _all_pools(redis):
         alive: dict[str, bool] = {}

@@ -17,6 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
 
+from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
@@ -107,6 +108,7 @@ class Completions:
     async def start(self) -> None:
         """Start, also while Redis is away: requests get 503 until it answers."""
         try:
+            await read_clock(self._redis)
             await self.dispatch.load_functions()
         except (RedisError, OSError) as error:
             _log.warning("gateway_starts_without_redis", reason=repr(error))

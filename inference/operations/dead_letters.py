@@ -5,7 +5,6 @@ more, a request is neither billed nor on record: its caller was told long ago th
 """
 
 import asyncio
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -14,6 +13,7 @@ from msgspec import structs
 from redis import Redis
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, UsageEntry
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.protocol.request_id import new_request_id
@@ -96,7 +96,7 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
         letter.envelope,
         request_id=new_request_id(),
         gateway_id=hub.gateway_id,
-        arrived_at_ms=time.time_ns() // 1_000_000,
+        arrived_at_ms=now_ms(),
         on_saturation="wait",
         resumed_token_ids=[],
         is_billed=False,

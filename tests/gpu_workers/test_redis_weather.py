@@ -23,7 +23,7 @@ from tests.support.workers.usage_stream import acknowledge
 
 # What a worker asks of Redis between its start and its end, and which part of the test brings it
 # about.
-AT_START = ("register", "SADD pools")
+AT_START = ("TIME", "register", "SADD pools")
 AT_END = ("leave",)
 WHILE_IT_SERVES = (
     "claim",
@@ -170,3 +170,29 @@ async def test_the_table_names_every_call_of_a_worker(
     in_table = (*AT_START, *WHILE_IT_SERVES, *WHEN_SOMETHING_WAS_LOST, *IN_OTHER_TESTS, *AT_END)
     assert sorted(set(weather.calls) - set(in_table)) == []
     assert sorted(set(in_table) - set(weather.calls)) == []
+
+
+async def test_a_gateway_that_a_pause_of_redis_kept_from_beating_is_not_taken_for_gone(
+    weather: RedisWeather,
+    dispatch_redis: Redis,
+    gateway: FakeGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its heartbeat is missing when Redis is back, and comes a little later."""
+    monkeypatch.setattr(worker, "GATEWAYS_PAUSE_SECONDS", 0.4)
+    looks = "EXISTS alive"
+    async with running_worker(weather.url, an_engine()) as running:
+        await running.ready()
+        request_id = await gateway.send(make_envelope(max_output_tokens=100))
+        await gateway.delta_of(request_id)
+        await gateway.vanish()
+        await dispatch_redis.client_pause(600, all=True)
+        before = weather.calls[looks]
+        await dispatch_redis.ping()  # answered when the pause is over
+        await eventually(lambda: weather.calls[looks] >= before + 3)
+        await gateway.appear()
+        assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
+        gone = await gateway.send(make_envelope(max_output_tokens=1000))
+        await gateway.delta_of(gone)
+        await gateway.vanish()
+        assert (await gateway.terminal_of(gone)).outcome is Outcome.CANCELLED
