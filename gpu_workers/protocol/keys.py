@@ -291,8 +291,14 @@ def pool_usage(pool: str) -> str:
     """Name the stream of usage: field `record` = encoded `messages.UsageEntry` of a request's end,
     `waste` = encoded `messages.WasteEntry` of an attempt that ended no request, `tally` = encoded
     `messages.EngineTokenCounter`. Entries from a worker's outbox have a field `outbox` = `<outbox
-    id> <sequence number>`."""
+    id> <sequence number>`; beyond `MOST_USAGE_ENTRIES` they stay in the outbox."""
     return f"{pool_prefix(pool)}:usage"
+
+
+def pool_usage_withheld(pool: str) -> str:
+    """Name the expiring set of the ids of outboxes with settled entries that the stream had no room
+    for."""
+    return f"{pool_prefix(pool)}:usage-withheld"
 
 
 def pool_receipts(pool: str, outbox_id: str) -> str:
@@ -302,7 +308,8 @@ def pool_receipts(pool: str, outbox_id: str) -> str:
 
 
 def pool_workers_resynced(pool: str) -> str:
-    """Name the set of the workers, by name, whose outboxes this Redis is up to date with."""
+    """Name the set of the workers, by name, whose outboxes this Redis is up to date with; one that
+    is forgotten leaves it."""
     return f"{pool_prefix(pool)}:workers-resynced"
 
 
@@ -313,7 +320,7 @@ def pool_preemptible(pool: str) -> str:
 
 
 def pool_dead_letters(pool: str) -> str:
-    """Name the stream of requests that three workers died with, kept for a day at most: fields
+    """Name the expiring stream of requests that three workers died with, kept for a day: fields
     `request` (id), `envelope` and `record`, encoded as on the wire."""
     return f"{pool_prefix(pool)}:dead-letters"
 

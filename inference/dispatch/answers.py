@@ -57,13 +57,18 @@ class ShareFull:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class UsageFull:
+    """So much usage of the pool waits to be collected that there is no room for more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AlreadyKnown:
     """The same request was enqueued before: an answer that got lost, asked for again."""
 
     state: str
 
 
-NotTaken = QueueFull | Saturated | MemoryFull | ShareFull
+NotTaken = QueueFull | Saturated | MemoryFull | ShareFull | UsageFull
 Enqueued = Assigned | Queued | NotTaken | AlreadyKnown
 
 
@@ -85,6 +90,8 @@ def read_enqueued(answer: Any) -> Enqueued:
             return MemoryFull(payload_bytes=held, wait_ms=known_wait(wait_ms) or None)
         case [b"share_full", held, most]:
             return ShareFull(payload_bytes=held, max_payload_bytes=most)
+        case [b"usage_full"]:
+            return UsageFull()
         case [b"known", state]:
             return AlreadyKnown(state=state.decode())
     raise WireFormatError(f"expected an answer of enqueue, got: {answer!r}")

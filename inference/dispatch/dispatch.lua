@@ -14,7 +14,6 @@
 
 local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request can be answered
 local MOST_DEAD_LETTERS = 1000
-local DEAD_LETTER_MS = 86400000
 
 -- Return what is wrong with a request, as an error reply, or nil.
 local function enqueue_error(class, tenant, project, key_id)
@@ -71,11 +70,12 @@ end
 -- Enqueue a request: start it at once where a worker has a slot for it and nobody waits, else queue
 -- it, unless the queue is full for its flow, or the wait is longer than its TTFT target and it
 -- would rather be refused; and unless the pool holds as many bytes of payloads as it may, or as
--- this flow may. `attempts`: how many the request has had in a Redis that lost it; `resumed`:
--- tokens that its envelope goes on from; `on_saturation`: wait or refuse.
+-- this flow may, and unless too much usage waits to be collected. `attempts`: how many the request
+-- has had in a Redis that lost it; `resumed`: tokens that its envelope goes on from;
+-- `on_saturation`: wait or refuse.
 -- Reply: {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
 -- | {saturated, position, wait_ms} | {known, state} | {memory_full, bytes, wait_ms}
--- | {share_full, bytes of the flow, most of it}.
+-- | {share_full, bytes of the flow, most of it} | {usage_full}.
 local function enqueue(keys, args)
   local prefix, request_id, class, tenant, project, key_id, weight, prompt_bound, output_bound,
     gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, on_saturation, resumable, adapter,
@@ -88,6 +88,8 @@ local function enqueue(keys, args)
   local state = redis.call('HGET', key, 'state')
   if state then
     return { 'known', state }
+  elseif is_usage_full(prefix) then
+    return { 'usage_full' }
   end
   local pool, path = open_pool(prefix, now_ms(now)), make_path(class, tenant, project, key_id)
   local flow, length = open_flow(pool, path), waiting_in(pool)
@@ -239,6 +241,7 @@ local function keep_dead_letter(pool, request_id, envelope, entry)
   redis.call('XADD', letters, 'MAXLEN', '~', MOST_DEAD_LETTERS, '*', 'request', request_id,
     'envelope', envelope, 'record', entry)
   redis.call('XTRIM', letters, 'MINID', string.format('%.0f', pool.now - DEAD_LETTER_MS))
+  redis.call('PEXPIRE', letters, DEAD_LETTER_MS)
 end
 
 -- Put the terminal record into the usage stream, and on the request itself for late questions such

@@ -26,16 +26,18 @@ local function release_payload(pool, flow, key)
 end
 
 -- Return the reply that keeps a payload of so many bytes out of a pool that holds `most` at most,
--- or nil. The first payload of a flow is taken wherever the pool has room, whatever its size.
+-- or nil. The first payload of a flow is taken wherever the pool has room, whatever its size, and
+-- the first of a pool always.
 local function payload_refusal(pool, flow, bytes, most, wait_ms)
-  local mine, all = get(flow, 'payload'), get(pool, 'payload') + bytes
+  local mine, held = get(flow, 'payload'), get(pool, 'payload')
+  local all = held + bytes
   if mine > 0 and mine + bytes > most * OF_ONE_FLOW then
     return { 'share_full', mine, math.floor(most * OF_ONE_FLOW) }
   end
   local share = most * get(flow, 'share') / math.max(get(pool, 'weights'), get(flow, 'share'), 1)
   local is_beyond_share = mine > 0 and mine + bytes > share
-  if all > most or (all > most * CROWDED and is_beyond_share) then
-    return { 'memory_full', all - bytes, wait_ms }
+  if held > 0 and all > most or (all > most * CROWDED and is_beyond_share) then
+    return { 'memory_full', held, wait_ms }
   end
   return nil
 end

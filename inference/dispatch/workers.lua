@@ -147,6 +147,7 @@ local function forget_worker(pool, worker_id)
   local name = string.match(worker_id, '^(.*)#') or worker_id
   if redis.call('HGET', prefix .. ':names', name) == worker_id then
     redis.call('HDEL', prefix .. ':names', name)
+    redis.call('SREM', prefix .. ':workers-resynced', name)
   end
 end
 

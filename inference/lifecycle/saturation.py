@@ -19,10 +19,11 @@ from inference.dispatch.answers import (
     QueueFull,
     Saturated,
     ShareFull,
+    UsageFull,
 )
 from inference.errors import InferenceError, LimitReached, Unavailable
 
-NOT_TAKEN: Final = (QueueFull, Saturated, MemoryFull, ShareFull)
+NOT_TAKEN: Final = (QueueFull, Saturated, MemoryFull, ShareFull, UsageFull)
 
 _LIMIT: Final = "ttft_target_ms"
 _BYTES_LIMIT: Final = "queue_bytes"
@@ -67,6 +68,13 @@ def refusal(caller: Caller, model: str, answer: NotTaken, *, because: str = "") 
         return _saturated(caller, model, answer.wait_ms, because)
     if isinstance(answer, ShareFull):
         return _share_full(model, answer, because)
+    if isinstance(answer, UsageFull):
+        return Unavailable(
+            f"More requests to {model} have ended than could be put on record yet.{because} "
+            f"Try again in {_UNKNOWN_RETRY_SECONDS} s.",
+            code="usage_backlog",
+            retry_after_seconds=_UNKNOWN_RETRY_SECONDS,
+        )
     seconds = _UNKNOWN_RETRY_SECONDS
     if answer.wait_ms is not None:
         seconds = max(1, math.ceil(answer.wait_ms / 1000))

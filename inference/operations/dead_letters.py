@@ -20,6 +20,7 @@ from gpu_workers.protocol.request_id import new_request_id
 from inference.dispatch.answers import Assigned, Queued
 from inference.dispatch.queue import Dispatch, RequestState, Stranded, usage_entry
 from inference.errors import Unavailable
+from inference.lua_constants import DEAD_LETTER_MS
 from inference.models.dead_letter import DeadLetterFacts
 from inference.streaming.frame_hub import FrameHub
 
@@ -63,6 +64,14 @@ def kept_letters(redis: Redis) -> list[Letter]:
     pools = cast("set[bytes]", redis.smembers(keys.known_pools()))
     found = [letter for pool in pools for letter in _of_pool(redis, pool.decode())]
     return sorted(found, key=lambda letter: letter.died_at, reverse=True)
+
+
+def forget_old(redis: Redis) -> None:
+    """Delete those that are older than a day, of every pool, as the next one would."""
+    seconds, _ = redis.time()
+    oldest = seconds * 1000 - DEAD_LETTER_MS
+    for pool in cast("set[bytes]", redis.smembers(keys.known_pools())):
+        redis.xtrim(keys.pool_dead_letters(pool.decode()), minid=str(oldest), approximate=False)
 
 
 def letter_of(redis: Redis, request_id: str) -> Letter | None:

@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 # Longer than a worker takes to find a Redis that is back, and to send it what a minute of an outage
 # of PostgreSQL leaves in an outbox.
 TIMEOUT_SECONDS: Final = 10.0
+# To take in half a million entries that a longer outage has left there.
+BACKLOG_TIMEOUT_SECONDS: Final = 120.0
 _LOSS_REMEMBERED_SECONDS: Final = 600
 # The lease, the pause between two copies of the registry, and an outage of some length.
 LIVE_WITHIN: Final = timedelta(seconds=60)
@@ -32,15 +34,22 @@ LIVE_WITHIN: Final = timedelta(seconds=60)
 
 def resync_lost_redis(redis: Redis) -> None:
     """Ingest what workers and gateways that were live of late have sent again. Raises
-    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in
-    PostgreSQL, or reserved."""
+    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most, or for
+    `BACKLOG_TIMEOUT_SECONDS` while one of them has more than a stream has room for; then all of it
+    is in PostgreSQL, or reserved."""
     load_missing_functions(redis)
+    collector = UsageCollector(redis)
     missing = {*_missing_workers(redis), *_missing_gateways(redis)}
-    if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:
+    if missing and collector.is_any_withheld():
+        # Room for the next of it, should no collector be making any.
+        log.info("resync_makes_room", entries=collector.drain())
+        timeout_seconds = BACKLOG_TIMEOUT_SECONDS
+    else:
+        timeout_seconds = TIMEOUT_SECONDS
+    if missing and _seconds_since_loss(redis) < timeout_seconds:
         raise RestoreNotReady
     if missing:
         log.warning("resync_incomplete", missing=sorted(missing))
-    collector = UsageCollector(redis)
     if collector.has_backlog():
         log.warning("usage_ingested_before_budgets", entries=collector.drain())
 

@@ -80,6 +80,12 @@ def test_a_tenant_has_a_quarter_at_most_and_is_told_its_own_share(pool: VirtualP
 
 def test_the_first_request_of_a_tenant_is_taken_however_large(pool: VirtualPool) -> None:
     assert pool.enqueue(Ask(request_id="a", tenant="acme", payload=600)) == "queued"
+    assert pool.enqueue(Ask(request_id="b", tenant="globex", payload=400)) == "queued"
+
+
+def test_a_pool_that_is_empty_takes_any_request(pool: VirtualPool) -> None:
+    assert pool.enqueue(Ask(request_id="a", tenant="acme", payload=2 * MOST)) == "queued"
+    assert pool.ask(Ask(request_id="b", tenant="globex", payload=1))[0] == b"memory_full"
 
 
 def test_who_has_its_share_is_refused_while_others_still_have_room(pool: VirtualPool) -> None:
