@@ -27,10 +27,11 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
-from gpu_workers.requests.open_request import failure, now_ms
+from gpu_workers.requests.open_request import failure
 from gpu_workers.requests.open_requests import OpenRequests
 from gpu_workers.requests.step_time import StepWatch
 from gpu_workers.transport import Fenced, NotPermitted, Transport

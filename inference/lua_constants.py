@@ -22,6 +22,13 @@ GATEWAY_LEASE_MS: Final = 6_000
 ATTEMPT_GAP: Final = 100
 # Attempts of a request that may end with the death of their worker.
 MOST_TRIES: Final = 3
+# Entries that a pool's usage stream holds while nobody collects, of some 700 bytes each: those of
+# outboxes, then others, which are in no outbox, before newcomers are refused. At 1,000 requests a
+# second an outage of PostgreSQL is on the workers' disks alone after a minute.
+MOST_USAGE_ENTRIES: Final = 50_000
+UNSHARED_USAGE_ENTRIES: Final = 50_000
+# How long a dead letter keeps its payload.
+DEAD_LETTER_MS: Final = 86_400_000
 # Of a token; a request's cost is counted in these units.
 INPUT_WEIGHT: Final = 1
 OUTPUT_WEIGHT: Final = 2
@@ -83,6 +90,9 @@ DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "GATEWAY_LEASE_MS": GATEWAY_LEASE_MS,
     "ATTEMPT_GAP": ATTEMPT_GAP,
     "MOST_TRIES": MOST_TRIES,
+    "DEAD_LETTER_MS": DEAD_LETTER_MS,
+    "MOST_USAGE_ENTRIES": MOST_USAGE_ENTRIES,
+    "UNSHARED_USAGE_ENTRIES": UNSHARED_USAGE_ENTRIES,
     "INPUT_WEIGHT": INPUT_WEIGHT,
     "OUTPUT_WEIGHT": OUTPUT_WEIGHT,
     "CLASSES": list(CLASS_WEIGHTS),

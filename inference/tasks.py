@@ -87,6 +87,7 @@ def copy_dead_letters() -> int:
     """Copy the dead letters, without payload, into the table that operators see; returns how
     many."""
     with dispatch_redis() as redis:
+        dead_letters.forget_old(redis)
         letters = dead_letters.kept_letters(redis)
     with operator_scope("copy of the dead letters"):
         DeadLetter.objects.sync(letter.facts() for letter in letters)

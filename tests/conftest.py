@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
@@ -21,6 +22,7 @@ from inference.usage.partitions import make_partitions
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tests.support.database import TableEmptier, commits, shared
+from tests.support.redis_keys import keys_without_end
 from tests.support.servers import TestServers, servers
 from tests.support.two_tenants import TwoTenants, two_tenants
 
@@ -68,6 +70,27 @@ def _empty_tables_after_commits(test_servers: TestServers) -> Iterator[None]:
     TransactionTestCase._fixture_teardown = lambda _: emptier.empty()  # type: ignore[attr-defined]
     yield
     emptier.close()
+
+
+@pytest.fixture(scope="session")
+def _both_redis(test_servers: TestServers) -> Iterator[tuple[SyncRedis, SyncRedis]]:
+    with (
+        SyncRedis.from_url(test_servers.dispatch_redis.url) as dispatch,
+        SyncRedis.from_url(test_servers.redis.url) as other,
+    ):
+        yield dispatch, other
+
+
+@pytest.fixture(autouse=True)
+def _every_key_has_an_end(_both_redis: tuple[SyncRedis, SyncRedis]) -> Iterator[None]:
+    """What the test has left in either Redis ends by itself, or is bounded by what else there is:
+    see tests/support/redis_keys.py."""
+    yield
+    problems = keys_without_end(*_both_redis)
+    if problems:
+        for redis in _both_redis:
+            redis.flushdb()  # the next test is not to be blamed
+        pytest.fail("Keys without an end:\n" + "\n".join(problems))
 
 
 @pytest.fixture

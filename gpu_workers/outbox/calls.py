@@ -21,6 +21,7 @@ class UsageCalls:
         self._redis = redis
         self._prefix = keys.pool_prefix(pool)
         self._receipts = keys.pool_receipts(pool, outbox_id)
+        self._withheld = keys.pool_usage_withheld(pool)
         self._workers_resynced = keys.pool_workers_resynced(pool)
         self._outbox_id = outbox_id
 
@@ -39,7 +40,8 @@ class UsageCalls:
         return [int(seq) for seq in answer]
 
     async def append(self, entries: Sequence[OutboxEntry]) -> list[tuple[int, str]]:
-        """Append the entries that are still missing; return the number and stream id of each."""
+        """Append the entries that are still missing; return the number and stream id of each, ""
+        of those that the stream has no room for."""
         arguments: list[str | bytes | int] = []
         for entry in entries:
             arguments += [entry.seq, entry.stream_id, entry.field, entry.record]
@@ -48,8 +50,9 @@ class UsageCalls:
 
     async def offer(
         self, offers: Sequence[tuple[UsageEntry, str, FinishMode]]
-    ) -> list[Accepted | Refused | Undecided | UnknownRequest]:
-        """Offer records to `finish`, each with origin and mode; return the answers in order."""
+    ) -> list[Accepted | Refused | Undecided | UnknownRequest | Exception]:
+        """Offer records to `finish`, each with origin and mode; return the answers in order, errors
+        among them."""
         pipeline = self._redis.pipeline(transaction=False)
         for entry, origin, mode in offers:
             arguments = finish_arguments(entry, origin=origin, mode=mode)
@@ -68,6 +71,10 @@ class UsageCalls:
         answers = await pipeline.execute()
         return {each for each, is_alive in zip(asked, answers, strict=True) if is_alive}
 
+    async def report_complete(self) -> None:
+        """Report that the stream has, or had, every settled entry of the outbox."""
+        await self._redis.srem(self._withheld, self._outbox_id)
+
     async def report_resynced(self, worker_name: str) -> None:
         """Report that this Redis has all that the outbox holds."""
         await self._redis.sadd(self._workers_resynced, worker_name)
@@ -76,8 +83,8 @@ class UsageCalls:
         return await self._redis.fcall(function, 1, self._prefix, self._outbox_id, *arguments)
 
 
-def _read(answer: Any) -> Accepted | Refused | Undecided | UnknownRequest:
+def _read(answer: Any) -> Accepted | Refused | Undecided | UnknownRequest | Exception:
     try:
         return read_finish(answer)
-    except UnknownRequest as unknown:
-        return unknown
+    except Exception as error:  # noqa: BLE001 - one record's error keeps no other from its answer
+        return error

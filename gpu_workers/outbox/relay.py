@@ -24,6 +24,10 @@ from gpu_workers.protocol.redis_errors import is_transient
 TICK_SECONDS: Final = 1.0
 # Rows that are checked at once, and in an undisturbed tick at all.
 PAGE: Final = 500
+# Of a tick in which some were missing, so that receipts are taken in between.
+PAGES_OF_A_TICK: Final = 100
+# Rows that are appended at once; where the stream is full the first call tells.
+ROWS_OF_A_CALL: Final = 100
 # For so long a live gateway may give the request of a killed worker to another one, and its client
 # notices nothing. Longer than a lease.
 GATEWAY_GRACE_SECONDS: Final = 15.0
@@ -55,6 +59,8 @@ class OutboxRelay:
         self._last_checked = 0  # the number of a row
         self._in_doubt_since: dict[int, float] = {}
         self._needs_resync = True
+        self._is_resyncing = False
+        self._is_withheld = True  # as far as an earlier process may have left it so
 
     def resync(self) -> None:
         """Have the next tick check every row, as Redis may have lost any, and report it."""
@@ -78,31 +84,54 @@ class OutboxRelay:
         await self._delete_acknowledged()
         await self._resolve_in_doubt()
         if self._needs_resync:
-            self._needs_resync = False
-            self._last_checked = 0
-            while await self._check_page():
-                pass
-            await self._calls.report_resynced(self._worker_name)
-        else:
-            await self._check_page()
+            self._needs_resync, self._is_resyncing, self._last_checked = False, True, 0
+        await self._check_pages()
         self._metrics.outbox_entries.set(await self._outbox.count())
 
     async def _delete_acknowledged(self) -> None:
         while seqs := await self._calls.take_receipts():
             self._outbox.forget(seqs)
 
-    async def _check_page(self) -> bool:
-        """Append those of the next rows that are missing; return False after the last ones."""
-        rows = await self._outbox.settled_after(self._last_checked, PAGE)
-        self._last_checked = rows[-1][0] if len(rows) == PAGE else 0
-        if rows and (missing := await self._calls.missing(rows)):
-            entries = await self._outbox.entries(missing)
-            self._outbox.update_stream_ids(await self._calls.append(entries))
+    async def _check_pages(self) -> None:
+        """Check one page, or more for as long as they were not up to date or in a resync; none
+        beyond the rows that the stream has no room for, where the next tick goes on."""
+        for _ in range(PAGES_OF_A_TICK):
+            rows = await self._outbox.settled_after(self._last_checked, PAGE)
+            missing = await self._calls.missing(rows) if rows else []
+            if not await self._append(missing):
+                self._last_checked = missing[0] - 1
+                return
+            if len(rows) < PAGE:
+                await self._report_all_checked()
+                return
+            self._last_checked = rows[-1][0]
+            if not missing and not self._is_resyncing:
+                return
+
+    async def _append(self, seqs: list[int]) -> bool:
+        """Append rows, as far as the stream has room; return whether it has taken all of them."""
+        for first in range(0, len(seqs), ROWS_OF_A_CALL):
+            entries = await self._outbox.entries(seqs[first : first + ROWS_OF_A_CALL])
+            stream_ids = await self._calls.append(entries)
+            self._outbox.update_stream_ids(stream_ids)
             resent = sum(bool(entry.stream_id) for entry in entries)
             if resent:
                 self._metrics.outbox_resent.inc(resent)
                 _log.warning("usage_resent", entries=resent)
-        return len(rows) == PAGE
+            if not all(stream_id for _, stream_id in stream_ids):
+                self._is_withheld = True
+                return False
+        return True
+
+    async def _report_all_checked(self) -> None:
+        """Report what follows from a look at all rows, up to the last."""
+        self._last_checked = 0
+        if self._is_withheld:
+            await self._calls.report_complete()
+            self._is_withheld = False
+        if self._is_resyncing:
+            await self._calls.report_resynced(self._worker_name)
+            self._is_resyncing = False
 
     async def _resolve_in_doubt(self) -> None:
         rows = await self._outbox.in_doubt()
@@ -117,6 +146,7 @@ class OutboxRelay:
             for row, entry in readable
         ]
         answers = await self._calls.offer(offers)
+        weather: Exception | None = None
         for (row, entry), answer in zip(readable, answers, strict=True):
             if isinstance(answer, Accepted):
                 self._outbox.mark_appended(row.seq, answer.stream_id)
@@ -124,8 +154,16 @@ class OutboxRelay:
             elif isinstance(answer, Refused):
                 counted = answer.counted_elsewhere
                 self._waste(row, entry, row.resumed if counted is None else counted, answer.reason)
-            elif isinstance(answer, UnknownRequest) and self._is_given_up(row, now):
-                self._waste(row, entry, row.resumed, WasteReason.WORKER_LOST)
+            elif isinstance(answer, UnknownRequest):
+                if self._is_given_up(row, now):
+                    self._waste(row, entry, row.resumed, WasteReason.WORKER_LOST)
+            elif isinstance(answer, Exception) and is_transient(answer):
+                weather = answer
+            elif isinstance(answer, Exception):
+                # It stays in doubt, and keeps no other row.
+                _log.error("usage_offer_failed", seq=row.seq, reason=str(answer))
+        if weather is not None:
+            raise weather
 
     def _readable(self, rows: list[OutboxEntry]) -> list[tuple[OutboxEntry, UsageEntry]]:
         """Decode rows; deliver one that cannot be decoded as it is: the consumer quarantines it."""

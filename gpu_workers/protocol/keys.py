@@ -83,7 +83,7 @@ def policy_next_tenants() -> str:
 
 
 def policy_lost_at() -> str:
-    """Name the expiring string: when this Redis was found without a snapshot (Unix s)."""
+    """Name the string that expires ten minutes after this Redis was found without a snapshot."""
     return "{policy}:lost-at"
 
 
@@ -187,7 +187,9 @@ def pool_queue(pool: str) -> str:
 def pool_scheduler(pool: str) -> str:
     """Name the hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of
     the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
-    headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
+    payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
+    the last heartbeat and the end of the last pause); headroom, if an operator has set it; kv
+    (tokens of all KV caches). Of each class
     `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`. Of each worker `kv:<id>` and
     `kv_used:<id>` (tokens), `step_us:<id>`, `load:<id>` (its requests when that was measured)."""
     return f"{pool_prefix(pool)}:scheduler"
@@ -195,8 +197,9 @@ def pool_scheduler(pool: str) -> str:
 
 def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
     """Name the hash of what one tenant has in one class: counter, weight, share, running, waiting,
-    tokens (of what runs, as charged), output and ratio (its history), floor; of its projects and
-    keys `project:<id>`, `floor:<id>` and `key:<project>:<key>`."""
+    tokens (of what runs, as charged), payload (bytes of what it holds), output and ratio (its
+    history), floor; of its projects and keys `project:<id>`, `floor:<id>` and
+    `key:<project>:<key>`."""
     return f"{pool_prefix(pool)}:flow:{service_class}:{tenant_id}"
 
 
@@ -318,8 +321,14 @@ def pool_usage(pool: str) -> str:
     """Name the stream of usage: field `record` = encoded `messages.UsageEntry` of a request's end,
     `waste` = encoded `messages.WasteEntry` of an attempt that ended no request, `tally` = encoded
     `messages.EngineTokenCounter`. Entries from a worker's outbox have a field `outbox` = `<outbox
-    id> <sequence number>`."""
+    id> <sequence number>`; beyond `MOST_USAGE_ENTRIES` they stay in the outbox."""
     return f"{pool_prefix(pool)}:usage"
+
+
+def pool_usage_withheld(pool: str) -> str:
+    """Name the expiring set of the ids of outboxes with settled entries that the stream had no room
+    for."""
+    return f"{pool_prefix(pool)}:usage-withheld"
 
 
 def pool_receipts(pool: str, outbox_id: str) -> str:
@@ -329,7 +338,8 @@ def pool_receipts(pool: str, outbox_id: str) -> str:
 
 
 def pool_workers_resynced(pool: str) -> str:
-    """Name the set of the workers, by name, whose outboxes this Redis is up to date with."""
+    """Name the set of the workers, by name, whose outboxes this Redis is up to date with; one that
+    is forgotten leaves it."""
     return f"{pool_prefix(pool)}:workers-resynced"
 
 
@@ -340,7 +350,7 @@ def pool_preemptible(pool: str) -> str:
 
 
 def pool_dead_letters(pool: str) -> str:
-    """Name the stream of requests that three workers died with, kept for a day at most: fields
+    """Name the expiring stream of requests that three workers died with, kept for a day: fields
     `request` (id), `envelope` and `record`, encoded as on the wire."""
     return f"{pool_prefix(pool)}:dead-letters"
 

@@ -7,6 +7,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.redis_errors import is_transient
 from inference.dispatch.queue import REAP_LIMIT, Dispatch, Stranded
 
@@ -14,9 +15,10 @@ _log = structlog.get_logger(__name__)
 
 
 async def end_abandoned(redis: Redis, *, page: int = REAP_LIMIT) -> int:
-    """End what gateways that are gone have waiting, and what dead workers hold of theirs; return how
-    many requests. A gateway without a heartbeat is gone at the second look, some seconds later."""
+    """End what gateways that are gone have waiting, and what dead workers hold of theirs; return
+    how many requests. A gateway without a heartbeat is gone at the second look, some seconds later."""
     dispatch = Dispatch(redis)
+    await read_clock(redis)
     ended = 0
     for pool in await _all_pools(redis):
         for gateway_id in await _without_heartbeat(redis, await dispatch.gateways(pool)):

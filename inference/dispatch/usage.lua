@@ -4,14 +4,31 @@
 -- An entry of an outbox is in the stream, or it has a receipt, or it is lost: acknowledging moves
 -- it from one to the other at once. So whoever finds neither may append it again, and it is never
 -- there twice at a time.
+--
+-- While nobody collects, the stream takes so many entries and no more. One of an outbox stays there
+-- alone then, until its worker finds room and appends it; `usage-withheld` has the outboxes with
+-- such entries. What is in no outbox is always taken: it is what `enqueue` keeps room for.
 
--- Append an entry to the stream; return its id there. `origin` is `<outbox id> <seq>`, '' for what
--- is in no outbox.
+local WITHHELD_TTL_SECONDS = 604800  -- a worker that is away for longer appends all of it again
+
+-- Append an entry to the stream; return its id there, '' where it was left to its outbox. `origin`
+-- is `<outbox id> <seq>`, '' for what is in no outbox.
 local function append_entry(prefix, field, entry, origin)
+  local stream = prefix .. ':usage'
   if origin == '' then
-    return redis.call('XADD', prefix .. ':usage', '*', field, entry)
+    return redis.call('XADD', stream, '*', field, entry)
+  elseif redis.call('XLEN', stream) >= MOST_USAGE_ENTRIES then
+    local withheld = prefix .. ':usage-withheld'
+    redis.call('SADD', withheld, string.match(origin, '^%S+'))
+    redis.call('EXPIRE', withheld, WITHHELD_TTL_SECONDS)
+    return ''
   end
-  return redis.call('XADD', prefix .. ':usage', '*', field, entry, 'outbox', origin)
+  return redis.call('XADD', stream, '*', field, entry, 'outbox', origin)
+end
+
+-- Return whether so much waits to be collected that no more may be added to it.
+local function is_usage_full(prefix)
+  return redis.call('XLEN', prefix .. ':usage') >= MOST_USAGE_ENTRIES + UNSHARED_USAGE_ENTRIES
 end
 
 -- Return whether a stream holds this very entry under the id. A stale replica that became master
@@ -53,7 +70,7 @@ end
 
 -- Append the entries of an outbox that are not recorded: outbox_id and, for each entry, seq, the id
 -- that it had in the stream, '' if none, its field (record|waste|tally) and the entry itself.
--- Reply: the id of each in the stream.
+-- Reply: the id of each in the stream, '' of those that it has no room for.
 local function append_usage(keys, args)
   local prefix, outbox_id, ids = keys[1], args[1], {}
   for index = 2, #args, 4 do

@@ -6,7 +6,6 @@ PostgreSQL, so all of that is ingested first: otherwise a tenant could spend onc
 spent in the last moments.
 """
 
-import time
 from datetime import timedelta
 from typing import Final, cast
 
@@ -26,21 +25,31 @@ log = structlog.get_logger(__name__)
 # Longer than a worker takes to find a Redis that is back, and to send it what a minute of an outage
 # of PostgreSQL leaves in an outbox.
 TIMEOUT_SECONDS: Final = 10.0
+# To take in half a million entries that a longer outage has left there.
+BACKLOG_TIMEOUT_SECONDS: Final = 120.0
+_LOSS_REMEMBERED_SECONDS: Final = 600
 # The lease, the pause between two copies of the registry, and an outage of some length.
 LIVE_WITHIN: Final = timedelta(seconds=60)
 
 
 def resync_lost_redis(redis: Redis) -> None:
     """Ingest what workers and gateways that were live of late have sent again. Raises
-    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most; then all of it is in
-    PostgreSQL, or reserved."""
+    `RestoreNotReady` until each of them has, for `TIMEOUT_SECONDS` at most, or for
+    `BACKLOG_TIMEOUT_SECONDS` while one of them has more than a stream has room for; then all of it
+    is in PostgreSQL, or reserved."""
     load_missing_functions(redis)
+    collector = UsageCollector(redis)
     missing = {*_missing_workers(redis), *_missing_gateways(redis)}
-    if missing and _seconds_since_loss(redis) < TIMEOUT_SECONDS:
+    if missing and collector.is_any_withheld():
+        # Room for the next of it, should no collector be making any.
+        log.info("resync_makes_room", entries=collector.drain())
+        timeout_seconds = BACKLOG_TIMEOUT_SECONDS
+    else:
+        timeout_seconds = TIMEOUT_SECONDS
+    if missing and _seconds_since_loss(redis) < timeout_seconds:
         raise RestoreNotReady
     if missing:
         log.warning("resync_incomplete", missing=sorted(missing))
-    collector = UsageCollector(redis)
     if collector.has_backlog():
         log.warning("usage_ingested_before_budgets", entries=collector.drain())
 
@@ -75,6 +84,7 @@ def _members(redis: Redis, key: str) -> set[str]:
 
 
 def _seconds_since_loss(redis: Redis) -> float:
-    """Return the seconds since any process first asked this of this Redis."""
-    redis.set(keys.policy_lost_at(), str(time.time()), nx=True, ex=600)
-    return time.time() - float(cast(bytes, redis.get(keys.policy_lost_at())))
+    """Return the seconds since any process first asked this of this Redis, by its clock."""
+    redis.set(keys.policy_lost_at(), "1", nx=True, ex=_LOSS_REMEMBERED_SECONDS)
+    left = redis.pttl(keys.policy_lost_at()) / 1000
+    return abs(_LOSS_REMEMBERED_SECONDS - left)

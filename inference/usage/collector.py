@@ -132,6 +132,10 @@ class UsageCollector:
         """Return whether any stream holds an entry: each leaves it only after its commit."""
         return any(self._redis.xlen(keys.pool_usage(pool)) for pool in self.pools())
 
+    def is_any_withheld(self) -> bool:
+        """Return whether an outbox has entries that its stream had no room for."""
+        return any(self._redis.exists(keys.pool_usage_withheld(pool)) for pool in self.pools())
+
     def pools(self) -> list[str]:
         """Return pools that a worker registered for, and those of models that no worker ever
         served: their requests expire, and that is on record too."""
@@ -265,10 +269,15 @@ def _origin(fields: dict[bytes, bytes] | None) -> str:
 def is_all_usage_posted() -> bool:
     """Return whether all usage that was sent to Redis so far is in the ledger: it has left its
     stream, as an entry does only after its commit, and none is in quarantine, whence it may yet be
-    billed. Read the ledger afterwards. What an outbox alone holds is not seen. Needs the
-    `operator_scope`."""
+    billed. Read the ledger afterwards. What an outbox alone holds is seen only where the stream had
+    no room for it. Needs the `operator_scope`."""
     with dispatch_redis() as redis:
-        if not UsageCollector(redis).has_ingested(within_seconds=POSTING_TIMEOUT_SECONDS):
+        collector = UsageCollector(redis)
+        if collector.is_any_withheld():
+            return False
+        if not collector.has_ingested(within_seconds=POSTING_TIMEOUT_SECONDS):
+            return False
+        if collector.is_any_withheld():
             return False
     return not UsageQuarantine.objects.exists()
 

@@ -1,6 +1,7 @@
 """Drills: what breaks is broken under load, and what must hold then is measured beside its bar.
 
-`make chaos` calls it; about ten minutes, on loopback, with processes and servers of its own.
+`make chaos` calls it; about a quarter of an hour, on loopback, with processes and servers of its
+own.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.chaos import drills, money_drill, sentinel_drill
+from tests.chaos import drills, money_drill, sentinel_drill, weather_drills
 from tests.chaos.report import Report
 from tests.chaos.stack import Stack
 
@@ -20,6 +21,9 @@ DRILLS = {
     "gateway": drills.kill_a_gateway,
     "cancel": drills.cancel,
     "redis": drills.lose_redis,
+    "stall": weather_drills.stall_redis,
+    "memory": weather_drills.fill_memory,
+    "clock": weather_drills.step_clocks,
     "money": money_drill.money,
 }
 
@@ -35,6 +39,7 @@ async def main(names: list[str]) -> Report:
             for name in chosen:
                 print(f"{name}: {DRILLS[name].__doc__}", flush=True)
                 await DRILLS[name](stack, report)
+            report.add("after all", "keys without an end", len(stack.keys_without_end()), most=0)
         finally:
             await stack.stop()
     if "sentinel" in names:

@@ -20,6 +20,8 @@ START_SECONDS = 60.0
 # Of the last run, to be read when it failed.
 LOGS = ROOT / "var" / "chaos-log"
 STEP_MS = 50
+# `python -m`, with a wall clock that a drill can set.
+STEPPED = ("-m", "tests.support.stepped_clock")
 SLOTS = 100
 
 
@@ -58,7 +60,7 @@ class Processes:
     ) -> "SimWorker":
         """A worker with the simulated engine, one step in `step_ms`, `SLOTS` at once."""
         port = free_port()
-        command = ["-m", "gpu_workers", "--engine", "sim", "--model", model, "--name", name]
+        command = [*STEPPED, "gpu_workers", "--engine", "sim", "--model", model, "--name", name]
         command += ["--slots", str(SLOTS), "--sim-step-ms", str(step_ms)]
         command += ["--metrics-port", str(port)]
         environ = {"PENSTOCK_DISPATCH_REDIS_URL": redis_url}
@@ -68,7 +70,7 @@ class Processes:
 
     async def gateway(self, **environ: str) -> "Gateway":
         port = free_port()
-        command = ["-m", "uvicorn", "control_plane.gateway:application", "--host", LOOPBACK]
+        command = [*STEPPED, "uvicorn", "control_plane.gateway:application", "--host", LOOPBACK]
         command += ["--port", str(port), "--log-level", "error", "--no-proxy-headers"]
         gateway = Gateway(await self.start(*command, **environ), f"http://{LOOPBACK}:{port}")
         await until(gateway.answers)

@@ -17,10 +17,12 @@ from tests.support.servers import servers
 os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
 os.environ["PENSTOCK_LOG_LEVEL"] = "warning"
 
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from tests.chaos.processes import STEP_MS, Gateway, Processes, SimWorker, until
+from tests.support.redis_keys import keys_without_end
 
 MODEL = "chaos"
 WORKERS = 3
@@ -33,6 +35,7 @@ class Record:
     finished_at: datetime
     tokens: int
     completion_tokens: int
+    ttft_ms: int | None
 
 
 class Stack:
@@ -110,6 +113,17 @@ class Stack:
         """What PostgreSQL has of these requests."""
         return await sync_to_async(_records)(list(request_ids))
 
+    def keys_without_end(self) -> list[str]:
+        """Name what neither expires nor is bounded, in either Redis."""
+        with (
+            SyncRedis.from_url(self.servers.dispatch_redis.url) as dispatch,
+            SyncRedis.from_url(self.servers.redis.url) as other,
+        ):
+            found = keys_without_end(dispatch, other)
+        for problem in found:
+            print(f"  {problem}", flush=True)
+        return found
+
     async def _has_functions(self) -> bool:
         return len(await self.redis.function_list()) == 2
 
@@ -170,6 +184,7 @@ def _records(request_ids: list[str]) -> dict[str, Record]:
                 finished_at=row.finished_at,
                 tokens=row.total_tokens,
                 completion_tokens=row.completion_tokens,
+                ttft_ms=row.ttft_ms,
             )
             for row in rows
         }

@@ -50,7 +50,9 @@ async def test_a_loop_that_is_blocked_beyond_the_lease_loses_nothing_and_is_give
         return info is not None and info.loop_age_ms > STALE_LOOP_MS
 
     async def is_back() -> bool:
-        assert await dispatch.reap("sim") == [], "a busy worker was taken for a dead one"
+        assert await dispatch.reap("sim", gateway_id=gateway.gateway_id) == [], (
+            "a busy worker was taken for a dead one"
+        )
         return not await is_stale()
 
     async with worker_process(sim_redis_url, tmp_path, sim_step_ms="5", **faults):

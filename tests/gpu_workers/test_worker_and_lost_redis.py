@@ -72,6 +72,7 @@ async def test_a_request_that_another_worker_has_by_then_is_ended_silently(
         await dispatch_redis.flushdb()
         fields: dict[Any, Any] = {"state": "running", "attempt": "2", "worker": "another#1"}
         await dispatch_redis.hset(keys.pool_request("sim", request_id), mapping=fields)
+        await dispatch_redis.expire(keys.pool_request("sim", request_id), 600)
         await gateway.appear()
         await eventually(lambda: engine.load().running == 0)
     assert request_id not in gateway.terminals

@@ -109,6 +109,13 @@ class TestServers:
         self._dispatch = self._run(self.dispatch_redis)
         self.dispatch_redis.wait()
 
+    def pause_dispatch_redis(self) -> None:
+        """It stands still, and its clients' connections stay open."""
+        self._dispatch.send_signal(signal.SIGSTOP)
+
+    def resume_dispatch_redis(self) -> None:
+        self._dispatch.send_signal(signal.SIGCONT)
+
     def restart_postgres(self) -> None:
         """At once, without a checkpoint: it recovers from its log, as after a crash."""
         assert self._postgres is not None, "start_postgres() comes first"

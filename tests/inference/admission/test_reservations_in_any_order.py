@@ -200,6 +200,7 @@ class Reservations(RuleBasedStateMachine):
             )
             key = keys.pool_request(POOL, request.request_id)
             self.run(self.redis.hset(key, "record", codec.encode(entry)))
+            self.run(self.redis.expire(key, 600))
 
     @rule()
     def sweep(self) -> None:

@@ -99,7 +99,7 @@ async def test_the_sweeper_ends_only_what_no_living_gateway_will(
     dispatch: Dispatch, workers: Workers, dispatch_redis: Redis
 ) -> None:
     await dispatch_redis.sadd(keys.known_pools(), POOL)
-    await dispatch_redis.set(keys.gateway_heartbeat("alive"), "1")
+    await dispatch_redis.set(keys.gateway_heartbeat("alive"), "1", ex=60)
     await workers.register()
     await workers.claim()
     await enqueue(dispatch, "hers", gateway_id="alive")

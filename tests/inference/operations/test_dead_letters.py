@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from msgspec import structs
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, WireError
 from inference.dispatch.queue import Dispatch, usage_entry
+from inference.lua_constants import DEAD_LETTER_MS
+from inference.operations.dead_letters import forget_old
 from tests.support.gateways.cast import POOL, an_envelope
 from tests.support.gateways.scripted_worker import Run, ScriptedWorker, count_to_three
 from tests.support.polling import eventually
@@ -126,3 +129,20 @@ async def test_a_dead_letter_is_discarded_with_its_payload(
 async def test_what_is_asked_wrongly_is_one_sentence(letter: Envelope) -> None:
     assert "takes the id of a request" in await refused("retry")
     assert "takes no id" in await refused("list", letter.request_id)
+
+
+async def test_a_payload_is_kept_for_a_day_whether_or_not_another_one_comes(
+    letter: Envelope, dispatch_redis: Redis, dispatch_redis_url: str
+) -> None:
+    key = keys.pool_dead_letters(POOL)
+    assert 0 < await dispatch_redis.pttl(key) <= DEAD_LETTER_MS
+    rows: Any = await dispatch_redis.xrange(key)
+    [(_, fields)] = rows
+    seconds, _ = await dispatch_redis.time()
+    await dispatch_redis.delete(key)
+    for age_ms in (DEAD_LETTER_MS + 1000, 1000):
+        await dispatch_redis.xadd(key, fields, id=f"{seconds * 1000 - age_ms}-0")
+    await dispatch_redis.expire(key, 600)
+    with SyncRedis.from_url(dispatch_redis_url) as redis:
+        forget_old(redis)
+    assert await dispatch_redis.xlen(key) == 1

@@ -123,21 +123,26 @@ def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
     redis.set(keys.policy_version(), "1")
     for gateway_id in ("one", "two", "dead"):
         redis.sadd(keys.known_gateways(), gateway_id)
-        redis.set(keys.gateway_heartbeat(gateway_id), "1")
+        redis.set(keys.gateway_heartbeat(gateway_id), "1", ex=60)
     assert tasks.copy_gateways() == 3
     redis.delete(keys.gateway_heartbeat("dead"))
     assert tasks.copy_gateways() == 2
     assert redis.smembers(keys.known_gateways()) == {b"one", b"two"}
     redis.flushdb()
-    redis.sadd(keys.gateways_resynced(), "one")
+    resync_gateway(redis, "one")
     tasks.copy_gateways()
     monkeypatch.setattr(writer, "PRE_RESTORE_SECONDS", 0.3)
     with pytest.raises(writer.RestoreNotReady):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
-    redis.sadd(keys.gateways_resynced(), "two")
+    resync_gateway(redis, "two")
     assert writer.reconcile_policy()
     assert writer.written_version() is not None
+
+
+def resync_gateway(redis: Redis, gateway_id: str) -> None:
+    redis.sadd(keys.gateways_resynced(), gateway_id)
+    redis.expire(keys.gateways_resynced(), 600)
 
 
 def see_worker(name: str) -> None:
@@ -192,3 +197,29 @@ def test_who_saves_a_change_does_not_wait_for_workers(redis: Redis, api_key: Api
     assert writer.written_version() is None
     redis.sadd(keys.pool_workers_resynced(POOL), "one")
     assert writer.reconcile_policy()
+
+
+def test_a_lost_redis_waits_longer_for_an_outbox_that_finds_no_room(
+    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker appends more as soon as the collector has made room."""
+    Worker.objects.sync([a_worker_info(pool=POOL)])
+    redis.sadd(keys.pool_usage_withheld(POOL), OUTBOX)
+    redis.expire(keys.pool_usage_withheld(POOL), 600)
+    request_id = append(redis, api_key, 1)
+    monkeypatch.setattr(resync, "TIMEOUT_SECONDS", 0)
+    with pytest.raises(writer.RestoreNotReady):
+        resync.resync_lost_redis(redis)
+    assert UsageRecord.objects.filter(request_id=uuid.UUID(request_id)).exists(), "room is made"
+    monkeypatch.setattr(resync, "BACKLOG_TIMEOUT_SECONDS", 0)
+    resync.resync_lost_redis(redis)
+
+
+def test_nothing_counts_as_posted_while_an_outbox_has_found_no_room(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    assert collector.is_all_usage_posted()
+    redis.sadd(keys.pool_usage_withheld(POOL), OUTBOX)
+    assert not collector.is_all_usage_posted()
+    redis.srem(keys.pool_usage_withheld(POOL), OUTBOX)
+    assert collector.is_all_usage_posted()

@@ -168,8 +168,8 @@ class Actions(Invariants):
             del worker.hands[request_id]
 
     def enqueue_again_after_loss(self, request: Request) -> None:
-        """What a gateway does for each of its open requests when Redis was emptied; another one does
-        it for those of one that is gone, so that all come to an end."""
+        """What a gateway does for each of its open requests when Redis was emptied; another one
+        does it for those of one that is gone, so that all come to an end."""
         gateway = self.model.gateway(request.ask.gateway)
         if gateway is None or gateway.is_silent:
             gateway = next((each for each in self.model.gateways if not each.is_silent), None)

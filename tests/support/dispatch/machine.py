@@ -85,6 +85,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         sequences=st.sampled_from([1, 1, 1, 2, 4, MOST_SEQUENCES]),
         which=which_gateway,
         count=st.sampled_from([1, 1, 2, 5, 12]),
+        payload=st.sampled_from([8, 500]),
     )
     def enqueue(
         self,
@@ -99,6 +100,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         sequences: int,
         which: int,
         count: int,
+        payload: int,
     ) -> None:
         gateway = self.model.gateways[which]
         if gateway.is_silent:
@@ -119,6 +121,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                 adapter=adapter if self.model.workers[0].adapter_slots else "",
                 sequences=sequences,
                 gateway=gateway.gateway_id,
+                payload=payload,
             )
             if not self.begin(ask, parts):
                 return

@@ -1,0 +1,91 @@
+"""Everything in Redis has an end: a time to live, or a bound. The keys of both servers are read
+after each test, and after the chaos drills; one that is not on this list, or ends otherwise than
+the list says, fails."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, cast
+
+from redis import Redis
+
+from gpu_workers.protocol import keys
+
+EXPIRES: Final = "has a time to live"
+# What a key's members are bounded by, if it has no time to live.
+_REQUESTS: Final = "its members are requests that are open, or whose those are; goes with the last"
+_WORKERS: Final = "a member for each worker until it is forgotten, ten minutes after its last call"
+_POLICY: Final = "a copy of what PostgreSQL has, row by row"
+
+_TENANT, _POOL = r"\{t:[^}]*\}", r"\{m:[^}]*\}"
+# The names of gpu_workers/protocol/keys.py, in their order.
+FAMILIES: Final = {
+    r"\{policy\}:(version|api-keys|tenants|models)": _POLICY,
+    r"\{policy\}:next-(api-keys|tenants)": "while a full sync fills it; the next one replaces it",
+    r"\{policy\}:lost-at": EXPIRES,
+    r"\{uses\}:(keys|digests)": "a field for each key that was used; the control plane empties it",
+    rf"{_TENANT}:(reservations|open)": _REQUESTS,
+    rf"{_TENANT}:(requests|tokens|day|month):.*": EXPIRES,
+    rf"{_TENANT}:balance": "a number, and one for each withdrawal that is under way; see keys.py",
+    rf"{_TENANT}:(overcounted|restored)": EXPIRES,
+    "tenants-with-reservations": "a member for each tenant",
+    rf"{_POOL}:(queue|withdrawn|open|preemptible)": _REQUESTS,
+    rf"{_POOL}:(tenants|projects|keys|requests|running):.*": _REQUESTS,
+    rf"{_POOL}:scheduler": "one for each pool, and some fields for each worker",
+    rf"{_POOL}:flow:.*": EXPIRES,
+    rf"{_POOL}:active": "a member for each flow; half a minute idle, it leaves with the next claim",
+    rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|workers-resynced)": _WORKERS,
+    rf"{_POOL}:adapters:.*": _WORKERS,
+    rf"{_POOL}:inbox:.*": "its worker empties it; deleted when that is forgotten",
+    rf"{_POOL}:usage": "MOST_USAGE_ENTRIES of outboxes; others until newcomers are refused",
+    rf"{_POOL}:(usage-withheld|dead-letters|receipts:.*)": EXPIRES,
+    rf"{_POOL}:epoch": "one for each pool",
+    "pools": "a member for each pool",
+    r"\{gateways\}:known": "a member for each gateway; the control plane removes the dead ones",
+    r"\{gateways\}:resynced": EXPIRES,
+    r"\{g:[^}]*\}:(frames|alive)": EXPIRES,
+    r"\{ticket:.*\}": EXPIRES,
+}
+# Of the other server: Django's cache, Channels' layer, Celery's broker.
+OTHER_FAMILIES: Final = {
+    r"cache:.*": EXPIRES,
+    r"channels.*": EXPIRES,
+    r"celery:_kombu\.binding.*": "a member for each queue",
+    r"celery:(penstock|webhooks)(\W.*)?": "the Celery worker of this queue empties it",
+    r"celery:unacked.*": "tasks that a Celery worker holds, a few at once",
+    r"celery:.*\.pidbox": "a worker's mailbox for remote control, which is emptied",
+}
+_REQUEST: Final = re.compile(rf"({_POOL}):request:(.+)")
+
+
+def keys_without_end(dispatch: "Redis", other: "Redis") -> list[str]:
+    """Name the keys of both servers that have no end."""
+    return _without_end(dispatch, FAMILIES) + _without_end(other, OTHER_FAMILIES)
+
+
+def _without_end(redis: "Redis", families: dict[str, str]) -> list[str]:
+    """Name the keys that are on no list, or have no time to live although their family has."""
+    found = [key.decode() for key in cast(Iterator[bytes], redis.scan_iter(count=1_000))]
+    pipeline = redis.pipeline(transaction=False)
+    for key in found:
+        pipeline.pttl(key)
+    ends = dict(zip(found, pipeline.execute(), strict=True))
+    patterns = {re.compile(pattern): end for pattern, end in families.items()}
+    problems = []
+    for key, left_ms in ends.items():
+        if left_ms != -1:
+            continue
+        if request := _REQUEST.fullmatch(key):
+            if not _is_open(redis, *request.groups()):
+                problems.append(f"{key}: its request is not open")
+            continue
+        end = next((end for pattern, end in patterns.items() if pattern.fullmatch(key)), None)
+        if end is None:
+            problems.append(f"{key}: of no family that tests/support/redis_keys.py knows")
+        elif end is EXPIRES:
+            problems.append(f"{key}: has no time to live")
+    return sorted(problems)
+
+
+def _is_open(redis: "Redis", pool_prefix: str, request_id: str) -> bool:
+    open_requests = keys.pool_open_requests(pool_prefix[3:-1])
+    return redis.zscore(open_requests, request_id) is not None
