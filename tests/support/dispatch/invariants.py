@@ -77,7 +77,8 @@ class Invariants:
             assert scheduler.get(f"{name}:running", 0) == len(mine)
         for worker in self.model.workers:
             held = self.model.held_by(worker.worker_id)
-            used = scheduler.get(f"kv_used:{worker.worker_id}", 0)
+            numbers = self.pool.numbers(keys.pool_worker_numbers(self.pool.name, worker.worker_id))
+            used = numbers.get("kv_used", 0)
             assert used == sum(self.tokens_of(each) for each in held)
             self.check_adapters(worker, held)
 
