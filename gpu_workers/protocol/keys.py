@@ -277,8 +277,8 @@ def pool_slots(pool: str) -> str:
 
 
 def pool_worker_numbers(pool: str, worker_id: str) -> str:
-    """Name the hash of numbers: kv and kv_used (tokens), step_us, load (the worker's requests when
-    that was measured)."""
+    """Name the hash of numbers: kv and kv_used (tokens), extra (sequences of its requests beyond the
+    first of each), step_us, load (its sequences when that was measured)."""
     return f"{pool_prefix(pool)}:worker:{worker_id}"
 
 

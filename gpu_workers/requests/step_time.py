@@ -1,5 +1,6 @@
 """The duration of an engine step, measured from outside by what its fastest request gained."""
 
+import math
 from collections.abc import Iterable
 
 from gpu_workers.transport import Progress
@@ -7,7 +8,8 @@ from gpu_workers.transport import Progress
 
 class StepTime:
     """Measured between two looks at the open requests. A request that decodes all the time gains a
-    token at each step; with several choices or speculation more, and this is the time per token."""
+    token for each of its sequences at each step; with speculation more, and this is the time per
+    token."""
 
     def __init__(self) -> None:
         self._looked_at: float | None = None
@@ -19,7 +21,10 @@ class StepTime:
 
         `now` is in seconds of a monotonic clock.
         """
-        tokens = {(each.request_id, each.attempt): each.completion_tokens for each in progress}
+        tokens = {
+            (each.request_id, each.attempt): math.ceil(each.completion_tokens / each.sequences)
+            for each in progress
+        }
         before, self._tokens = self._tokens, tokens
         looked_at, self._looked_at = self._looked_at, now
         if looked_at is None:

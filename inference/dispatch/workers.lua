@@ -37,7 +37,29 @@ local function set_part(pool, name, field, worker_id, count)
   add(pool, field, (count or 0) - (before or 0))
 end
 
--- Set how many requests a worker may still be given; nil: it is given nothing.
+-- Return how many sequences a worker holds: one of each request, and what wide ones have beyond it.
+local function sequences_held(pool, worker_id)
+  return redis.call('SCARD', pool.prefix .. ':running:' .. worker_id)
+    + get(worker_of(pool, worker_id), 'extra')
+end
+
+-- Count a request of so many sequences among those that a worker holds.
+local function hold_request(pool, worker_id, request_id, sequences)
+  local is_new = redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request_id) == 1
+  if is_new and sequences > 1 then
+    add(worker_of(pool, worker_id), 'extra', sequences - 1)
+  end
+end
+
+-- Take a request from those that a worker holds.
+local function release_request(pool, worker_id, request_id, sequences)
+  local was_held = redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id) == 1
+  if was_held and sequences > 1 then
+    add(worker_of(pool, worker_id), 'extra', -(sequences - 1))
+  end
+end
+
+-- Set how many sequences a worker may still be given; nil: it is given nothing.
 local function set_credit(pool, worker_id, credit)
   set_part(pool, 'free-slots', 'free', worker_id, credit)
 end
@@ -65,13 +87,13 @@ end
 
 -- A worker's pace -------------------------------------------------------------------------------
 
--- Note how long a step of a worker's engine takes, beside how many requests it holds; `paces` has
+-- Note how long a step of a worker's engine takes, beside how many sequences it holds; `paces` has
 -- all workers in the order of load, then step.
 local function note_step(pool, worker_id, step_us)
   if step_us > 0 then
     local worker = worker_of(pool, worker_id)
     remember(worker, 'step_us', math.min(step_us, LOAD_SPAN - 1), STEP_HISTORY)
-    set(worker, 'load', redis.call('SCARD', pool.prefix .. ':running:' .. worker_id))
+    set(worker, 'load', sequences_held(pool, worker_id))
     redis.call('ZADD', pool.prefix .. ':paces',
       get(worker, 'load') * LOAD_SPAN + get(worker, 'step_us'), worker_id)
   end
@@ -244,7 +266,8 @@ local function find_lost(pool, found, lease_ms, limit, only_gateway)
     end
     for _, request_id in ipairs(redis.call('SMEMBERS', running)) do
       if #found < limit and not add_found(found, prefix, request_id, 'running', only_gateway) then
-        redis.call('SREM', running, request_id)
+        local sequences = redis.call('HGET', request_key(prefix, request_id), 'sequences')
+        release_request(pool, worker_id, request_id, tonumber(sequences) or 1)
       end
     end
     if pool.now - math.abs(heartbeat) > LONG_DEAD_MS and redis.call('EXISTS', running) == 0 then

@@ -33,6 +33,7 @@ class Ask:
     adapter: str = ""
     attempts: int = 0
     resumed: int = 0
+    sequences: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class VirtualPool:
             ask.resumed,
             b"envelope",
             max_queue_length,
+            ask.sequences,
             self.now_ms,
         )
 
@@ -198,6 +200,9 @@ class VirtualPool:
     def scheduler(self) -> dict[str, float]:
         return self.numbers(keys.pool_scheduler(self.name))
 
+    def worker_numbers(self, worker_id: str) -> dict[str, float]:
+        return self.numbers(keys.pool_worker_numbers(self.name, worker_id))
+
     def numbers(self, key: str) -> dict[str, float]:
         found = cast(dict[bytes, bytes], self.redis.hgetall(key))
         return {field.decode(): float(value) for field, value in found.items()}
@@ -226,5 +231,5 @@ def adoption(ask: Ask, attempt: int, arrived_at_ms: int) -> str:
     milliseconds = int(ask.seconds * 1000)
     words = (ask.request_id, attempt, ask.service_class, ask.tenant, ask.project, ask.key)
     rest = (ask.weight, ask.prompt, ask.output, "gateway", arrived_at_ms, milliseconds)
-    flags = (milliseconds, int(ask.is_resumable), ask.resumed, ask.adapter)
+    flags = (milliseconds, int(ask.is_resumable), ask.resumed, ask.sequences, ask.adapter)
     return " ".join(map(str, (*words, *rest, *flags))).rstrip()
