@@ -44,8 +44,9 @@ class Result:
     """How a request ended: always the last thing that `generate` yields, exactly once.
 
     `body` is the whole answer's JSON for a request that did not stream and completed. `usage`
-    holds what the engine really counted, also after an abort. `first_token_at_ms` is the Unix
-    time of the first token where no `Output` shows it, that is, without streaming; `token_ids`
+    holds what the engine really counted, also after an abort. `first_token_ns` is the time
+    of the first token by `time.monotonic_ns`, where no `Output` shows it, that is, without
+    streaming; `token_ids`
     are then what an aborted request with one choice has generated. `wasted_tokens` were generated
     besides, and are the worker's to say: an engine counts everything in `usage`.
     """
@@ -55,7 +56,7 @@ class Result:
     finish_reason: str | None = None
     body: bytes | None = None
     error: WireError | None = None
-    first_token_at_ms: int | None = None
+    first_token_ns: int | None = None
     token_ids: list[int] = field(default_factory=list)
     wasted_tokens: int = 0
 

@@ -86,7 +86,10 @@ class FinishBatches:
             while self._pending:
                 await asyncio.sleep(0)  # let the other requests of the same engine step join
                 batch, self._pending = self._pending, []
-                answers = await self._send([each.arguments for each in batch])
+                try:
+                    answers = await self._send([each.arguments for each in batch])
+                except Exception as error:  # noqa: BLE001 - it is for each of those that wait
+                    answers = [error] * len(batch)
                 for each, answer in zip(batch, answers, strict=True):
                     _decide(each, answer)
         finally:

@@ -11,11 +11,14 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError
 
 from gpu_workers.finish import Accepted, FinishArguments, FinishBatches, Refused
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
+from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Envelope,
@@ -25,7 +28,7 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WorkerInfo,
 )
-from gpu_workers.protocol.redis_errors import REDIS_AWAY, is_demoted, is_function_missing
+from gpu_workers.protocol.redis_errors import code_of, is_transient
 from gpu_workers.protocol.redis_url import connect_async
 
 _T = TypeVar("_T")
@@ -72,8 +75,11 @@ class Transport:
         self._pool_name = pool
         self._worker_id = worker_id
         self._worker_name = worker_name
-        self.redis: Redis = connect_async(redis_url, socket_timeout=5)
-        self._inbox: Redis = connect_async(redis_url, socket_timeout=None)
+        # All retries are ours: redis-py's own would hide that the answer of a first try, with
+        # requests to run in it, was lost.
+        never = Retry(NoBackoff(), 0)
+        self.redis: Redis = connect_async(redis_url, socket_timeout=5, retry=never)
+        self._inbox: Redis = connect_async(redis_url, socket_timeout=None, retry=never)
         self._may_have_lost_messages = False
         self._finishes = FinishBatches(self._send_finishes)
 
@@ -85,6 +91,7 @@ class Transport:
         name = self._worker_name
 
         async def call() -> list[bytes]:
+            await read_clock(self.redis)
             fenced: list[bytes] = await self._fcall(
                 keys.FUNCTION_REGISTER, self._worker_id, name, encoded
             )
@@ -206,8 +213,9 @@ class Transport:
         return Requeued((await self._retry(call))[0].decode())
 
     async def live_gateways(self, gateway_ids: Iterable[str]) -> set[str]:
-        """Return those of the gateways that have a heartbeat."""
+        """Return those of the gateways that have a heartbeat; and see what time it is."""
         asked = list(gateway_ids)
+        await read_clock(self.redis)
         pipeline = self.redis.pipeline(transaction=False)
         for gateway_id in asked:
             pipeline.exists(keys.gateway_heartbeat(gateway_id))
@@ -225,29 +233,36 @@ class Transport:
         await self.redis.aclose()
 
     async def _send_finishes(self, batch: Sequence[FinishArguments]) -> list[Any]:
-        async def call() -> list[Any]:
-            pipeline = self.redis.pipeline(transaction=False)
-            for arguments in batch:
-                pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *arguments)
-            answers = await pipeline.execute(raise_on_error=False)
-            for answer in answers:
-                if is_function_missing(answer):
-                    raise answer
-            return list(answers)
+        """Return an answer for each call; those that Redis refuses for the time being are repeated
+        until it gives one."""
+        answers: list[Any] = [None] * len(batch)
+        left = list(range(len(batch)))
 
-        return await self._retry(call)
+        async def call() -> None:
+            pipeline = self.redis.pipeline(transaction=False)
+            for index in left:
+                pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *batch[index])
+            for index, answer in zip(
+                left, await pipeline.execute(raise_on_error=False), strict=True
+            ):
+                answers[index] = answer
+            refused = [index for index in left if is_transient(answers[index])]
+            left[:] = refused
+            if refused:
+                raise answers[refused[0]]
+
+        await self._retry(call)
+        return answers
 
     async def _fcall(self, function: str, *arguments: str | bytes | int) -> Any:
         try:
             return await self.redis.fcall(function, 1, self._pool, *arguments)
-        except REDIS_AWAY:
-            self._may_have_lost_messages = True
-            raise
-        except ResponseError as error:
-            if str(error).startswith("FENCED"):
+        except Exception as error:
+            if code_of(error) == "FENCED":
                 raise Fenced(str(error)) from error
-            if str(error).startswith("UNKNOWN"):
+            if code_of(error) == "UNKNOWN":
                 raise UnknownWorker(str(error)) from error
+            self._may_have_lost_messages |= is_transient(error)
             raise
 
     async def _retry(self, call: Callable[[], Awaitable[_T]]) -> _T:
@@ -257,17 +272,11 @@ class Transport:
         while True:
             try:
                 answer = await call()
-            except REDIS_AWAY as error:
-                self._may_have_lost_messages = True
-                reason = f"Redis does not answer: {error or type(error).__name__}"
-            except ResponseError as error:
-                if is_demoted(error):
-                    self._may_have_lost_messages = True
-                    reason = "Redis is no longer the master"
-                elif is_function_missing(error):
-                    reason = "Redis has no dispatch functions yet; the control plane loads them"
-                else:
+            except Exception as error:
+                if not is_transient(error):
                     raise
+                self._may_have_lost_messages = True
+                reason = str(error) or type(error).__name__
             else:
                 if logged is not None:
                     _log.info("redis_is_back", worker_id=self._worker_id)

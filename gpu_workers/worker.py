@@ -9,6 +9,7 @@ of its own, so that the supervisor starts a fresh one.
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from enum import IntEnum
@@ -23,15 +24,18 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
-from gpu_workers.requests.open_request import failure, now_ms
+from gpu_workers.requests.open_request import failure
 from gpu_workers.requests.open_requests import OpenRequests
 from gpu_workers.transport import Fenced, NotPermitted, Transport
 
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
 CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
+# Between two answers; longer ones may have kept gateways from renewing their heartbeats.
+GATEWAYS_PAUSE_SECONDS: Final = 2 * CHECK_GATEWAYS_EVERY_SECONDS
 SECONDS_TO_END_ABORTED: Final = 5.0
 SECONDS_TO_END_FAILED: Final = 1.0
 SECONDS_TO_FLUSH: Final = 5.0
@@ -279,9 +283,11 @@ class Worker:
 
     async def _check_gateways_forever(self) -> None:
         missed: set[str] = set()
+        looked_at = time.monotonic()
         while True:
             await asyncio.sleep(CHECK_GATEWAYS_EVERY_SECONDS)
             gateways = self._requests.gateways()
+            before, looked_at = looked_at, time.monotonic()
             try:
                 gone = gateways - await self._transport.live_gateways(gateways)
                 for message in await self._transport.lost_messages():
@@ -290,6 +296,8 @@ class Worker:
                 if not is_transient(error):
                     raise
                 gone = set()
+            if time.monotonic() - before > GATEWAYS_PAUSE_SECONDS:
+                gone = set()  # Redis stood still, or this process: so may they have
             # Missing twice, so that a Redis that restarted empty does not end every stream.
             for gateway_id in missed & gone:
                 self._log.warning("gateway_vanished", gateway_id=gateway_id)

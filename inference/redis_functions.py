@@ -54,6 +54,7 @@ DISPATCH: Final = LuaLibrary(
         "dispatch/workers.lua",
         "dispatch/adapters.lua",
         "dispatch/slots.lua",
+        "dispatch/payloads.lua",
         "dispatch/usage.lua",
         "dispatch/attempts.lua",
         "dispatch/dispatch.lua",

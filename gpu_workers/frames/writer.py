@@ -12,17 +12,19 @@ from typing import Final
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frames.ring import FrameRing
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
-from gpu_workers.protocol.redis_errors import REDIS_AWAY
+from gpu_workers.protocol.redis_errors import is_transient
 
 # A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
 MAX_UNREAD_BATCHES: Final = 10_000
-MAX_WAITING_FRAMES: Final = 100_000
+# While Redis is away a minute of 200 streams at 30 tokens a second, of some 500 bytes each.
+MAX_WAITING_FRAMES: Final = 400_000
+# Of one write, so that neither side's event loop stands still for what an outage has gathered.
+MAX_FRAMES_OF_A_BATCH: Final = 1_000
 UNREAD_TTL_SECONDS: Final = 60
 RETRY_SECONDS: Final = 0.2
 
@@ -115,7 +117,11 @@ class FrameWriter:
         try:
             while frames := self._waiting.pop(gateway_id, None):
                 awaited = self._awaited.pop(gateway_id, [])
-                await self._push(gateway_id, frames)
+                for first in range(0, len(frames), MAX_FRAMES_OF_A_BATCH):
+                    if not await self._push(
+                        gateway_id, frames[first : first + MAX_FRAMES_OF_A_BATCH]
+                    ):
+                        break
                 _resolve(awaited)
         finally:
             del self._writes[gateway_id]
@@ -124,7 +130,8 @@ class FrameWriter:
             else:
                 _resolve(self._awaited.pop(gateway_id, []))
 
-    async def _push(self, gateway_id: str, frames: list[Frame]) -> None:
+    async def _push(self, gateway_id: str, frames: list[Frame]) -> bool:
+        """Write a batch, for as long as that takes; return whether the gateway may have more."""
         self._on_flush(len(frames))
         key = keys.gateway_frames(gateway_id)
         batch = codec.encode(FrameBatch(worker_id=self._worker_id, frames=frames))
@@ -132,17 +139,17 @@ class FrameWriter:
             try:
                 unread = await self._send(key, batch)
                 break
-            except REDIS_AWAY:
-                waiting = self._waiting.get(gateway_id, [])
-                if len(waiting) > MAX_WAITING_FRAMES:
+            except Exception as error:  # noqa: BLE001 - whatever it is, no other gateway's frames
+                if not is_transient(error):
+                    self._lose(gateway_id, str(error))
+                    return False
+                if len(self._waiting.get(gateway_id, ())) > MAX_WAITING_FRAMES:
                     self._lose(gateway_id, "Redis does not take its frames")
-                    return
+                    return False
                 await asyncio.sleep(RETRY_SECONDS)
-            except ResponseError as error:
-                self._lose(gateway_id, str(error))
-                return
         if unread > MAX_UNREAD_BATCHES:
             self._lose(gateway_id, "it has stopped reading")
+        return unread <= MAX_UNREAD_BATCHES
 
     async def _send(self, key: str, batch: bytes) -> int:
         pipeline = self._redis.pipeline(transaction=False)

@@ -48,8 +48,9 @@ class UsageCalls:
 
     async def offer(
         self, offers: Sequence[tuple[UsageEntry, str, FinishMode]]
-    ) -> list[Accepted | Refused | Undecided | UnknownRequest]:
-        """Offer records to `finish`, each with origin and mode; return the answers in order."""
+    ) -> list[Accepted | Refused | Undecided | UnknownRequest | Exception]:
+        """Offer records to `finish`, each with origin and mode; return the answers in order, errors
+        among them."""
         pipeline = self._redis.pipeline(transaction=False)
         for entry, origin, mode in offers:
             arguments = finish_arguments(entry, origin=origin, mode=mode)
@@ -76,8 +77,8 @@ class UsageCalls:
         return await self._redis.fcall(function, 1, self._prefix, self._outbox_id, *arguments)
 
 
-def _read(answer: Any) -> Accepted | Refused | Undecided | UnknownRequest:
+def _read(answer: Any) -> Accepted | Refused | Undecided | UnknownRequest | Exception:
     try:
         return read_finish(answer)
-    except UnknownRequest as unknown:
-        return unknown
+    except Exception as error:  # noqa: BLE001 - one record's error keeps no other from its answer
+        return error

@@ -117,6 +117,7 @@ class OutboxRelay:
             for row, entry in readable
         ]
         answers = await self._calls.offer(offers)
+        weather: Exception | None = None
         for (row, entry), answer in zip(readable, answers, strict=True):
             if isinstance(answer, Accepted):
                 self._outbox.mark_appended(row.seq, answer.stream_id)
@@ -124,8 +125,16 @@ class OutboxRelay:
             elif isinstance(answer, Refused):
                 counted = answer.counted_elsewhere
                 self._waste(row, entry, row.resumed if counted is None else counted, answer.reason)
-            elif isinstance(answer, UnknownRequest) and self._is_given_up(row, now):
-                self._waste(row, entry, row.resumed, WasteReason.WORKER_LOST)
+            elif isinstance(answer, UnknownRequest):
+                if self._is_given_up(row, now):
+                    self._waste(row, entry, row.resumed, WasteReason.WORKER_LOST)
+            elif isinstance(answer, Exception) and is_transient(answer):
+                weather = answer
+            elif isinstance(answer, Exception):
+                # It stays in doubt, and keeps no other row.
+                _log.error("usage_offer_failed", seq=row.seq, reason=str(answer))
+        if weather is not None:
+            raise weather
 
     def _readable(self, rows: list[OutboxEntry]) -> list[tuple[OutboxEntry, UsageEntry]]:
         """Decode rows; deliver one that cannot be decoded as it is: the consumer quarantines it."""

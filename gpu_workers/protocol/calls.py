@@ -1,18 +1,26 @@
 """The dispatch functions' arguments for a request, in the order in which dispatch.lua reads
 them."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Envelope, RetryReason, UsageEntry
 
 FinishMode = Literal["", "lost", "ask"]
 
+# More than any pool holds: nothing is refused.
+UNBOUNDED_BYTES: Final = 1 << 50
+
 
 def enqueue_arguments(
-    envelope: Envelope, *, max_queue_length: int, attempts: int = 0
+    envelope: Envelope,
+    *,
+    max_queue_length: int,
+    max_payload_bytes: int = UNBOUNDED_BYTES,
+    attempts: int = 0,
 ) -> tuple[str | bytes | int, ...]:
-    """Return the arguments of `enqueue`. `attempts`: those made before Redis lost the request."""
+    """Return the arguments of `enqueue`. `max_payload_bytes`: what the pool may hold of payloads;
+    `attempts`: those made before Redis lost the request."""
     return (
         envelope.request_id,
         *_for_the_scheduler(envelope),
@@ -24,6 +32,7 @@ def enqueue_arguments(
         encode(envelope),
         max_queue_length,
         envelope.sequences,
+        max_payload_bytes,
     )
 
 

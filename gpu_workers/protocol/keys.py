@@ -82,7 +82,7 @@ def policy_next_tenants() -> str:
 
 
 def policy_lost_at() -> str:
-    """Name the expiring string: when this Redis was found without a snapshot (Unix s)."""
+    """Name the string that expires ten minutes after this Redis was found without a snapshot."""
     return "{policy}:lost-at"
 
 
@@ -186,15 +186,18 @@ def pool_queue(pool: str) -> str:
 def pool_scheduler(pool: str) -> str:
     """Name the hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of
     the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
-    headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
-    `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`."""
+    payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
+    the last heartbeat and the end of the last pause); headroom, if an operator has set it; kv
+    (tokens of all KV caches). Of each class `<class>:counter`, `:floor`, `:waiting`, `:running`,
+    `:served`."""
     return f"{pool_prefix(pool)}:scheduler"
 
 
 def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
     """Name the hash of what one tenant has in one class: counter, weight, share, running, waiting,
-    tokens (of what runs, as charged), output and ratio (its history), floor; of its projects and
-    keys `project:<id>`, `floor:<id>` and `key:<project>:<key>`."""
+    tokens (of what runs, as charged), payload (bytes of what it holds), output and ratio (its
+    history), floor; of its projects and keys `project:<id>`, `floor:<id>` and
+    `key:<project>:<key>`."""
     return f"{pool_prefix(pool)}:flow:{service_class}:{tenant_id}"
 
 

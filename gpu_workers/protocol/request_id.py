@@ -1,8 +1,9 @@
 """Request ids: UUIDv7, so that they sort by time and a usage table can be partitioned on them."""
 
 import os
-import time
 import uuid
+
+from gpu_workers.protocol.clock import CLOCK
 
 
 class InvalidRequestId(ValueError):
@@ -11,7 +12,7 @@ class InvalidRequestId(ValueError):
 
 def new_request_id(now_ms: int | None = None) -> str:
     """Make a UUIDv7 (RFC 9562, section 5.7) as 32 hex digits. Ours alone: never a caller's."""
-    timestamp_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    timestamp_ms = CLOCK.now_ms() if now_ms is None else now_ms
     random = int.from_bytes(os.urandom(10), "big")
     value = (timestamp_ms & (1 << 48) - 1) << 80
     value |= 0x7 << 76

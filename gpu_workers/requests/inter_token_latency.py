@@ -20,11 +20,11 @@ class InterTokenLatency:
         self.count = 0
 
     def add(self, nanoseconds: int) -> None:
-        bucket = nanoseconds // 1000
+        bucket = max(nanoseconds, 0) // 1000
         shift = bucket.bit_length() - _BITS - 1
         if shift > 0:
             bucket = (shift << _BITS) + (bucket >> shift) if bucket <= _LARGEST_US else _BUCKETS - 1
-        self._counts[bucket if bucket > 0 else 0] += 1
+        self._counts[bucket] += 1
         self.count += 1
 
     def quantile_ms(self, share: float) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from gpu_workers.engine import Output, Result
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import (
     Delta,
     Envelope,
@@ -21,23 +22,21 @@ from gpu_workers.protocol.messages import (
 from gpu_workers.requests.inter_token_latency import InterTokenLatency
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def failure(status: int, message: str, code: str) -> WireError:
     return WireError(status=status, message=message, type="server_error", code=code)
 
 
 @dataclass(kw_only=True, slots=True)
 class OpenRequest:
-    """The worker's side of one attempt. Times are Unix milliseconds."""
+    """The worker's side of one attempt. `_ns` are times of `time.monotonic_ns`, `_ms` of the shared
+    clock, in Unix milliseconds: read once, when the request came, and counted on from there."""
 
     envelope: Envelope
     attempt: int
     received_at_ms: int = field(default_factory=now_ms)
-    first_token_at_ms: int | None = None
-    last_token_at_ms: int | None = None
+    received_ns: int = field(default_factory=time.monotonic_ns)
+    first_token_ns: int | None = None
+    last_token_ns: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -58,7 +57,6 @@ class OpenRequest:
     token_ids: list[int] = field(default_factory=list)
     task: "asyncio.Task[None] | None" = None
     _seq: int = 0
-    _last_token_ns: int = 0
 
     def delta(self, output: Output) -> Delta:
         """Make the next frame. Hot path: no logging, no metrics, no await."""
@@ -67,14 +65,13 @@ class OpenRequest:
         self.prompt_tokens = output.prompt_tokens or self.prompt_tokens
         self.cached_tokens = output.cached_tokens or self.cached_tokens
         if output.completion_tokens > self.completion_tokens:
-            now_ns = time.time_ns()
+            now_ns = time.monotonic_ns()
             self.completion_tokens = output.completion_tokens
-            self.last_token_at_ms = now_ns // 1_000_000
-            if self.first_token_at_ms is None:
-                self.first_token_at_ms = self.last_token_at_ms
+            if self.first_token_ns is None:
+                self.first_token_ns = now_ns
             else:
-                self.inter_token_latency.add(now_ns - self._last_token_ns)
-            self._last_token_ns = now_ns
+                self.inter_token_latency.add(now_ns - self.last_token_ns)
+            self.last_token_ns = now_ns
         seq = self._seq
         self._seq = seq + 1
         return Delta(
@@ -97,8 +94,8 @@ class OpenRequest:
     def final_result(self, result: Result) -> Result:
         """Return the engine's result, or the worker's own if it was the worker that aborted. A
         client that has left does not pay for what was generated afterwards."""
-        if self.first_token_at_ms is None:
-            self.first_token_at_ms = result.first_token_at_ms
+        if self.first_token_ns is None:
+            self.first_token_ns = result.first_token_ns
         if result.outcome is not Outcome.CANCELLED:
             return result
         if self.stopped_by_worker is not None:
@@ -159,7 +156,7 @@ class OpenRequest:
 
     def usage_entry(self, result: Result, worker_id: str) -> UsageEntry:
         envelope, arrived = self.envelope, self.envelope.arrived_at_ms
-        first = self.first_token_at_ms
+        first = None if self.first_token_ns is None else self._at_ms(self.first_token_ns)
         counted = result.usage.completion_tokens + result.wasted_tokens
         # An attempt that ended before it resumed counts nothing: its predecessors' are left.
         left = max(0, self.resumed - counted)
@@ -181,7 +178,7 @@ class OpenRequest:
             error_code=result.error.code if result.error else None,
             usage=result.usage,
             arrived_at_ms=arrived,
-            finished_at_ms=now_ms(),
+            finished_at_ms=self._at_ms(time.monotonic_ns()),
             queue_ms=max(0, self.received_at_ms - arrived),
             ttft_ms=None if first is None else max(0, first - arrived),
             is_billed=envelope.is_billed,
@@ -197,11 +194,12 @@ class OpenRequest:
 
     def seconds_per_token(self) -> float | None:
         """Return the mean time between tokens; None without two of them."""
-        if self.first_token_at_ms is None or self.last_token_at_ms is None:
+        if self.first_token_ns is None or not self.last_token_ns or self.completion_tokens < 2:
             return None
-        if self.completion_tokens < 2:
-            return None
-        return (self.last_token_at_ms - self.first_token_at_ms) / (self.completion_tokens - 1) / 1e3
+        return (self.last_token_ns - self.first_token_ns) / (self.completion_tokens - 1) / 1e9
+
+    def _at_ms(self, monotonic_ns: int) -> int:
+        return self.received_at_ms + (monotonic_ns - self.received_ns) // 1_000_000
 
     def _can_be_retried(self) -> bool:
         """Tell whether the client would not notice: no output yet, or another worker can resume."""

@@ -32,7 +32,7 @@ class SimAnswer:
         self._sequences = sequences
         self._chunks: list[bytes] = []
         self._token_ids: list[int] = []
-        self._first_token_at_ms: int | None = None
+        self._first_token_ns: int | None = None
         self._is_cancelled = False
         self._admitted = 0
         # Of those in the batch, the ones that have not ended
@@ -59,10 +59,10 @@ class SimAnswer:
         self._is_cancelled = True
         self.changed.set()
 
-    def step(self, now_ms: int) -> None:
+    def step(self, now_ns: int) -> None:
         """Generate one more token for each open choice that is in the batch."""
-        if self._first_token_at_ms is None:
-            self._first_token_at_ms = now_ms
+        if self._first_token_ns is None:
+            self._first_token_ns = now_ns
             if not self.usage().completion_tokens:
                 self._chunks += self._json.opening_chunks(len(self._sequences))
         for index, sequence in enumerate(self._sequences[: self._admitted]):
@@ -107,7 +107,7 @@ class SimAnswer:
             return Result(
                 outcome=Outcome.CANCELLED,
                 usage=self.usage(),
-                first_token_at_ms=self._first_token_at_ms,
+                first_token_ns=self._first_token_ns,
                 token_ids=[] if self.streams else self._generated_ids(),
             )
         answers = [(sequence.text, sequence.finish_reason) for sequence in self._sequences]
@@ -117,7 +117,7 @@ class SimAnswer:
             usage=self.usage(),
             finish_reason=self._sequences[0].finish_reason,
             body=body,
-            first_token_at_ms=self._first_token_at_ms,
+            first_token_ns=self._first_token_ns,
         )
 
     def _resumed_output(self) -> Output:

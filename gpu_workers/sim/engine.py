@@ -132,12 +132,12 @@ class SimEngine:
                 await self._wake.wait()
                 continue
             await self._sleep(self._step_duration())
-            now_ms = time.time_ns() // 1_000_000
+            now_ns = time.monotonic_ns()
             for request_id, answer in list(self._answers.items()):
                 if not (sequences := answer.running_sequences):
                     continue
                 self._generated_tokens += sequences
-                answer.step(now_ms)
+                answer.step(now_ns)
                 if answer.is_ended:
                     self._forget(request_id)
 

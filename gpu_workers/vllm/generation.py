@@ -11,7 +11,7 @@ from gpu_workers.protocol.messages import Envelope, TokenUsage
 
 
 class Generation:
-    """What the engine has done for one request so far. Times are Unix milliseconds."""
+    """What the engine has done for one request so far. Times are of `time.monotonic_ns`."""
 
     __slots__ = (
         "cached_tokens",
@@ -21,7 +21,7 @@ class Generation:
         "envelope",
         "error",
         "finish_reason",
-        "first_token_at_ms",
+        "first_token_ns",
         "has_one_choice",
         "has_one_prompt",
         "hides_usage",
@@ -47,7 +47,7 @@ class Generation:
         self.completion_tokens = 0
         self.reasoning_tokens = 0  # known at the end, where there is a reasoning parser
         self.new_token_ids: list[int] = []
-        self.first_token_at_ms: int | None = None
+        self.first_token_ns: int | None = None
         self.finish_reason: str | None = None  # the engine's
         self.rendered_finish_reason: str | None = None  # in a stream, where it is another one
         self.error: Exception | None = None
@@ -123,6 +123,6 @@ class Generation:
     def _ended(self, output: RequestOutput) -> None:
         self.finish_reason = output.outputs[0].finish_reason
         metrics: Any = output.metrics
-        if self.first_token_at_ms is None and metrics and metrics.first_token_latency:
-            first_token_at = metrics.arrival_time + metrics.first_token_latency
-            self.first_token_at_ms = int(first_token_at * 1000)
+        if self.first_token_ns is None and metrics and metrics.first_token_ts:
+            # The engine's process reads the same monotonic clock, as it is on the same machine.
+            self.first_token_ns = int(metrics.first_token_ts * 1e9)

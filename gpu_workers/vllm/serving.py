@@ -243,7 +243,7 @@ def _cancelled(generation: Generation) -> Result:
     return Result(
         outcome=Outcome.CANCELLED,
         usage=generation.usage(),
-        first_token_at_ms=generation.first_token_at_ms,
+        first_token_ns=generation.first_token_ns,
         token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
     )
 
@@ -254,5 +254,5 @@ def _completed(generation: Generation, finish_reason: str | None, body: bytes | 
         usage=generation.usage(),
         finish_reason=finish_reason,
         body=body,
-        first_token_at_ms=generation.first_token_at_ms,
+        first_token_ns=generation.first_token_ns,
     )

@@ -128,7 +128,13 @@ local function limit_status(keys, args)
   return answer
 end
 
+-- A Redis that holds all it may refuses what is new, not what ends.
+local WITHOUT_MEMORY = { 'allow-oom' }
+
 redis.register_function('penstock_reserve_1', reserve)
-redis.register_function('penstock_true_down_1', true_down)
-redis.register_function('penstock_settle_1', settle)
-redis.register_function('penstock_limit_status_1', limit_status)
+redis.register_function{ function_name = 'penstock_true_down_1', callback = true_down,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_settle_1', callback = settle,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_limit_status_1', callback = limit_status,
+  flags = WITHOUT_MEMORY }

@@ -6,6 +6,7 @@ import time
 from functools import lru_cache
 from typing import Final
 
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.policy import Caller, KeyDigest, Scope
 from inference.errors import Forbidden, Unauthenticated
 
@@ -32,8 +33,8 @@ def check_active(caller: Caller) -> None:
     key = caller.key
     if key.refusal is not None:
         raise Unauthenticated(key.refusal, code="api_key_revoked")
-    now_ms = time.time_ns() // 1_000_000
-    if key.expires_at_ms is not None and now_ms >= key.expires_at_ms:
+    at_ms = now_ms()
+    if key.expires_at_ms is not None and at_ms >= key.expires_at_ms:
         raise Unauthenticated(
             f"This API key expired at {_moment(key.expires_at_ms)}; make a new one.",
             code="api_key_expired",
@@ -41,7 +42,7 @@ def check_active(caller: Caller) -> None:
     digest = matching(key.digests, caller.proofs)
     if digest is None:
         raise Unauthenticated(WRONG_KEY)
-    if digest.expires_at_ms is not None and now_ms >= digest.expires_at_ms:
+    if digest.expires_at_ms is not None and at_ms >= digest.expires_at_ms:
         raise Unauthenticated(
             "This API key was replaced by a newer one, and worked beside it until "
             f"{_moment(digest.expires_at_ms)}; use the newer one.",

@@ -96,6 +96,8 @@ local function lower_spend(keys, args)
 end
 
 redis.register_function('penstock_place_hold_1', place_hold)
-redis.register_function('penstock_release_hold_1', release_hold)
+redis.register_function{ function_name = 'penstock_release_hold_1', callback = release_hold,
+  flags = WITHOUT_MEMORY }
 redis.register_function('penstock_raise_spend_1', raise_spend)
-redis.register_function('penstock_lower_spend_1', lower_spend)
+redis.register_function{ function_name = 'penstock_lower_spend_1', callback = lower_spend,
+  flags = WITHOUT_MEMORY }

@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.clock import now_ms
 from inference.background import Background
 
 # A key's last use is told at most so often.
@@ -48,7 +49,7 @@ class KeyActivity:
         if len(self._reported_at) >= _KEYS_REMEMBERED:
             self._reported_at.clear()
         self._reported_at[public_id] = now
-        self._uses[public_id] = time.time_ns() // 1_000_000
+        self._uses[public_id] = now_ms()
 
     def note_digest(self, public_id: str, digests: bytes) -> None:
         self._digests[public_id] = digests

@@ -53,9 +53,9 @@ end
 -- Return the key of an owner's window: a sorted set of request ids, scored by their time in ms.
 local function request_window(tenant, owner) return tenant .. ':requests:' .. owner end
 
--- Return how many requests the minute before now had.
+-- Return how many requests the minute before now had; none of a clock that was ahead then.
 local function requests_in(window, now)
-  return call('ZCOUNT', window, '(' .. now - MINUTE_MS, '+inf')
+  return call('ZCOUNT', window, '(' .. now - MINUTE_MS, now)
 end
 
 -- Remove the requests that have left the minute.
@@ -121,7 +121,7 @@ local function tokens_in(window, now)
     return 0, nil
   end
   sum, from = tonumber(sum), tonumber(from)
-  if first > from + BUCKETS then
+  if first > from + BUCKETS or second < from then  -- or of a clock that was ahead then
     call('DEL', window)
     return 0, nil
   elseif first > from then

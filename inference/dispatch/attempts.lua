@@ -65,6 +65,12 @@ local function requeue(keys, args)
   end_attempt(pool, path, flow, worker_id, { id = request_id, charged = input + output,
     sequences = tonumber(sequences) or 1, adapter = adapter })
   charge(pool, path, flow, -cost(input, output))
+  if envelope ~= '' then
+    replace_payload(pool, flow, key, envelope)
+    redis.call('HSET', key, 'resumed', resumed)
+  else
+    resumed = resumed_before or '0'
+  end
   save(flow)
   if reason == 'worker_lost' then
     redis.call('HSET', key, 'tries', tries, 'excluded', (excluded or ' ') .. worker_id .. ' ')
@@ -76,11 +82,6 @@ local function requeue(keys, args)
   else
     redis.call('HSET', key, 'preemptions', (tonumber(preemptions) or 0) + 1)
     free_slot(pool, worker_id, 'interactive')
-  end
-  if envelope ~= '' then
-    redis.call('HSET', key, 'envelope', envelope, 'resumed', resumed)
-  else
-    resumed = resumed_before or '0'
   end
   note_over(key, attempt, resumed, reason)
   wait_again(pool, path, request_id, tonumber(wait_ms), deadline_ms, input + output, adapter or '')
@@ -121,11 +122,12 @@ local function adopt_one(pool, worker_id, line, envelope)
   end
   local flow = open_flow(pool, path)
   note_active(pool, path, flow, tonumber(weight))
+  replace_payload(pool, flow, key, envelope)
   save(flow)
   keep_flow(pool, flow)
   redis.call('HSET', key, 'path', path.text, 'gateway', gateway, 'prompt', prompt_bound, 'output',
-    output_bound, 'envelope', envelope, 'resumable', resumable, 'resumed', resumed,
-    'sequences', sequences, 'adapter', adapter, 'deadline_ms', tonumber(arrived_at_ms) + tonumber(ttft_target_ms),
+    output_bound, 'resumable', resumable, 'resumed', resumed, 'sequences', sequences,
+    'adapter', adapter, 'deadline_ms', tonumber(arrived_at_ms) + tonumber(ttft_target_ms),
     'expires_ms', tonumber(arrived_at_ms) + tonumber(max_wait_ms), 'wait_ms', max_wait_ms)
   redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
   -- The worker has posted no credit yet that this could take of.

@@ -44,7 +44,7 @@ local function find_slot(pool, flow, request, length)
 end
 
 -- Return the reply that keeps a request out of the queue, or nil.
-local function refusal_of(pool, flow, length, most, position, wait_ms, most_wait_ms)
+local function queue_refusal(pool, flow, length, most, position, wait_ms, most_wait_ms)
   if is_full_for(pool, flow, length, most) then
     return { 'full', length, wait_ms }
   elseif wait_ms > most_wait_ms then
@@ -74,15 +74,18 @@ end
 
 -- Enqueue a request: start it at once where a worker has a slot for it and nobody waits, else queue
 -- it, unless the queue is full for its flow, or the wait is longer than its TTFT target and it
--- would rather be refused. `attempts`: how many the request has had in a Redis that lost it;
--- `resumed`: tokens that its envelope goes on from; `on_saturation`: wait or refuse; `sequences`:
--- how many it decodes at a time, 1 if not given.
+-- would rather be refused; and unless the pool holds as many bytes of payloads as it may, or as
+-- this flow may. `attempts`: how many the request has had in a Redis that lost it; `resumed`:
+-- tokens that its envelope goes on from; `on_saturation`: wait or refuse; `sequences`: how many it
+-- decodes at a time, 1 if not given.
 -- Reply: {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
--- | {saturated, position, wait_ms} | {known, state}.
+-- | {saturated, position, wait_ms} | {known, state} | {memory_full, bytes, wait_ms}
+-- | {share_full, bytes of the flow, most of it}.
 local function enqueue(keys, args)
   local prefix, request_id, class, tenant, project, key_id, weight, prompt_bound, output_bound,
     gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, on_saturation, resumable, adapter,
-    attempts, resumed, envelope, max_queue_length, sequences, now = keys[1], unpack(args)
+    attempts, resumed, envelope, max_queue_length, sequences, max_payload_bytes, now =
+    keys[1], unpack(args)
   local wrong = enqueue_error(class, tenant, project, key_id)
   if wrong then
     return wrong
@@ -99,17 +102,21 @@ local function enqueue(keys, args)
     resumable = resumable, adapter = adapter, envelope = envelope }
   note_active(pool, path, flow, math.max(1, tonumber(weight)))
   local worker_id, credit, may_start, is_newcomer = find_slot(pool, flow, request, length)
-  local target_ms, position, wait_ms = tonumber(ttft_target_ms), 0, 0
+  local target_ms, position, wait_ms, refusal = tonumber(ttft_target_ms), 0, 0, nil
   if not may_start then
     position, wait_ms = forecast_wait(pool, flow, get(flow, 'share'), length)
-    local refusal = refusal_of(pool, flow, length, tonumber(max_queue_length), position, wait_ms,
+    refusal = queue_refusal(pool, flow, length, tonumber(max_queue_length), position, wait_ms,
       on_saturation == 'refuse' and target_ms or math.huge)
-    if refusal then
-      save(flow)
-      save(pool)
-      return refusal
-    end
   end
+  refusal = refusal or payload_refusal(pool, flow, #envelope,
+    tonumber(max_payload_bytes) or math.huge, wait_ms)
+  if refusal then
+    save(flow)
+    keep_flow(pool, flow)
+    save(pool)
+    return refusal
+  end
+  add_payload(pool, flow, #envelope)
   local deadline_ms, expires_ms = pool.now + target_ms, pool.now + tonumber(max_wait_ms)
   redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
     'gateway', gateway, 'deadline_ms', deadline_ms, 'expires_ms', expires_ms,
@@ -164,6 +171,7 @@ local function claim(keys, args)
     return refused
   end
   local pool, taken = open_pool(prefix, now), {}
+  note_call(pool, true)
   retire_idle_flows(pool)
   if ready == '1' then
     set_kv(pool, worker_id, tonumber(kv_tokens))
@@ -218,6 +226,7 @@ local function report_progress(keys, args)
     return refused
   end
   local pool, stale = open_pool(prefix, now), 0
+  note_call(pool, true)
   retire_idle_flows(pool)
   note_step(pool, worker_id, tonumber(step_us))
   for request_id, attempt, input, output in
@@ -281,13 +290,14 @@ local function finish(keys, args)
     return { 2 }
   end
   local pool, path = open_pool(prefix, now_ms(now)), parse_path(path_text)
+  local flow = open_flow(pool, path)
   redis.call('ZREM', prefix .. ':open', request_id)
+  release_payload(pool, flow, key)
   if dead_letter == '1' then
     keep_dead_letter(pool, request_id, redis.call('HGET', key, 'envelope'), entry)
   end
   local accepted = put_on_record(prefix, key, attempt, entry, output_tokens, origin)
   if state == 'running' then
-    local flow = open_flow(pool, path)
     local input, output = tonumber(prompt_tokens), tonumber(output_tokens)
     charged_input, charged_output = tonumber(charged_input), tonumber(charged_output)
     sequences = tonumber(sequences) or 1
@@ -300,6 +310,7 @@ local function finish(keys, args)
     keep_flow(pool, flow)
     free_slot(pool, worker_id)
   else
+    save(flow)
     redis.call('ZREM', prefix .. ':queue', request_id)
     redis.call('ZREM', prefix .. ':withdrawn', request_id)
     remove_waiting(pool, path, request_id)
@@ -334,19 +345,37 @@ local function cancel(keys, args)
   return 'unknown'
 end
 
+-- A Redis that holds all it may runs what renews, ends or frees something; it refuses newcomers,
+-- and entries that an outbox keeps.
+local WITHOUT_MEMORY, READ_ONLY = { 'allow-oom' }, { 'no-writes' }
+
 redis.register_function('penstock_enqueue_1', enqueue)
-redis.register_function('penstock_register_1', register)
-redis.register_function('penstock_leave_1', leave)
-redis.register_function('penstock_claim_1', claim)
-redis.register_function('penstock_report_progress_1', report_progress)
-redis.register_function('penstock_held_1', held)
-redis.register_function('penstock_finish_1', finish)
-redis.register_function('penstock_cancel_1', cancel)
-redis.register_function('penstock_reap_1', reap)
-redis.register_function('penstock_requeue_1', requeue)
-redis.register_function('penstock_adopt_1', adopt)
-redis.register_function('penstock_epoch_1', epoch)
-redis.register_function('penstock_forecast_1', forecast)
-redis.register_function('penstock_missing_usage_1', missing_usage)
 redis.register_function('penstock_append_usage_1', append_usage)
-redis.register_function('penstock_acknowledge_usage_1', acknowledge_usage)
+redis.register_function{ function_name = 'penstock_register_1', callback = register,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_leave_1', callback = leave,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_claim_1', callback = claim,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_report_progress_1', callback = report_progress,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_held_1', callback = held,
+  flags = READ_ONLY }
+redis.register_function{ function_name = 'penstock_finish_1', callback = finish,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_cancel_1', callback = cancel,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_reap_1', callback = reap,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_requeue_1', callback = requeue,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_adopt_1', callback = adopt,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_epoch_1', callback = epoch,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_forecast_1', callback = forecast,
+  flags = READ_ONLY }
+redis.register_function{ function_name = 'penstock_missing_usage_1', callback = missing_usage,
+  flags = READ_ONLY }
+redis.register_function{ function_name = 'penstock_acknowledge_usage_1', 
+  callback = acknowledge_usage, flags = WITHOUT_MEMORY }

@@ -1,6 +1,5 @@
 """The queue of each pool, through the functions of dispatch.lua: enqueue, cancel, finish, reap."""
 
-import time
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, cast
@@ -9,7 +8,13 @@ import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.calls import enqueue_arguments, finish_arguments, requeue_arguments
+from gpu_workers.protocol.calls import (
+    UNBOUNDED_BYTES,
+    enqueue_arguments,
+    finish_arguments,
+    requeue_arguments,
+)
+from gpu_workers.protocol.clock import now_ms, read_clock
 from gpu_workers.protocol.messages import (
     Envelope,
     Outcome,
@@ -19,6 +24,7 @@ from gpu_workers.protocol.messages import (
     UsageEntry,
     WasteReason,
 )
+from inference.dispatch.answers import Enqueued, known_wait, read_enqueued
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, FunctionLibrary
 
@@ -38,49 +44,6 @@ class RequestState(StrEnum):
     RUNNING = "running"
     TERMINAL = "terminal"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Assigned:
-    """A worker had a slot free and has been given the request."""
-
-    worker_id: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Queued:
-    """The request waits. `position` counts who is served before it at its flow's share, itself
-    included; `wait_ms` is None where nobody can tell; `is_relaxed`: later than was promised."""
-
-    position: int
-    wait_ms: int | None = None
-    is_relaxed: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueFull:
-    """The pool's queue takes no more of this tenant."""
-
-    length: int
-    wait_ms: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Saturated:
-    """The request was not queued: the promised time to its first token is less than the wait."""
-
-    position: int
-    wait_ms: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlreadyKnown:
-    """The same request was enqueued before: an answer that got lost, asked for again."""
-
-    state: str
-
-
-Enqueued = Assigned | Queued | QueueFull | Saturated | AlreadyKnown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,30 +80,28 @@ class Dispatch:
         await self._functions.load()
 
     async def enqueue(
-        self, envelope: Envelope, *, max_queue_length: int, attempts: int = 0
+        self,
+        envelope: Envelope,
+        *,
+        max_queue_length: int,
+        max_payload_bytes: int = UNBOUNDED_BYTES,
+        attempts: int = 0,
     ) -> Enqueued:
         """Hand the request to a free worker at once, else to its pool's queue. Of a queue of
-        `max_queue_length` each tenant has its share: refused is who already fills it. `attempts`:
-        how many the request had in a Redis that has lost it."""
+        `max_queue_length`, and of the bytes that the pool may hold, each tenant has its share:
+        refused is who already fills it. `attempts`: how many the request had in a Redis that has
+        lost it."""
         answer = await self._functions.call(
             keys.FUNCTION_ENQUEUE,
             keys.pool_prefix(envelope.pool),
-            *enqueue_arguments(envelope, max_queue_length=max_queue_length, attempts=attempts),
+            *enqueue_arguments(
+                envelope,
+                max_queue_length=max_queue_length,
+                max_payload_bytes=max_payload_bytes,
+                attempts=attempts,
+            ),
         )
-        match answer:
-            case [b"assigned", worker_id]:
-                return Assigned(worker_id=worker_id.decode())
-            case [b"queued", position, wait_ms, is_relaxed]:
-                return Queued(
-                    position=position, wait_ms=_known(wait_ms), is_relaxed=bool(is_relaxed)
-                )
-            case [b"full", length, wait_ms]:
-                return QueueFull(length=length, wait_ms=_known(wait_ms))
-            case [b"saturated", position, wait_ms]:
-                return Saturated(position=position, wait_ms=wait_ms)
-            case [b"known", state]:
-                return AlreadyKnown(state=state.decode())
-        raise codec.WireFormatError(f"expected an answer of enqueue, got: {answer!r}")
+        return read_enqueued(answer)
 
     async def forecast(self, pool: str, service_class: str, tenant_id: str) -> QueueForecast:
         """Return what one more request of this tenant and class would find."""
@@ -148,7 +109,7 @@ class Dispatch:
             keys.FUNCTION_FORECAST, keys.pool_prefix(pool), service_class, tenant_id
         )
         return QueueForecast(
-            position=position, wait_ms=_known(wait_ms), waiting=waiting, queue_length=length
+            position=position, wait_ms=known_wait(wait_ms), waiting=waiting, queue_length=length
         )
 
     async def requeue(
@@ -321,7 +282,7 @@ def usage_entry(
         error_code=error_code,
         usage=usage,
         arrived_at_ms=envelope.arrived_at_ms,
-        finished_at_ms=time.time_ns() // 1_000_000,
+        finished_at_ms=max(now_ms(), envelope.arrived_at_ms),
         queue_ms=None,
         ttft_ms=ttft_ms,
         is_billed=envelope.is_billed,
@@ -338,6 +299,7 @@ async def end_abandoned(redis: Redis) -> int:
     """End the requests whose gateway is gone and that no worker will end. For the sweeper; returns
     how many it ended."""
     dispatch = Dispatch(redis)
+    await read_clock(redis)
     ended = 0
     for pool in await _all_pools(redis):
         alive: dict[str, bool] = {}
@@ -359,10 +321,6 @@ async def _all_pools(redis: Redis) -> list[str]:
     pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
     models = cast(list[bytes], await redis.hvals(keys.policy_models()))
     return sorted(pools | {codec.decode_model(model).pool for model in models})
-
-
-def _known(wait_ms: int) -> int | None:
-    return None if wait_ms < 0 else wait_ms
 
 
 def _text(value: bytes | str) -> str:

@@ -133,14 +133,14 @@ local function open_flow(pool, path)
   local project_field, keys_floor_field = 'project:' .. path.project, 'floor:' .. path.project
   local key_field = 'key:' .. path.project .. ':' .. path.key
   local id = flow_key(pool, path.flow)
-  local counter, weight, share, running, waiting, output, ratio, floor, expires, tokens,
+  local counter, weight, share, running, waiting, output, ratio, floor, expires, tokens, payload,
     project_counter, keys_floor, key_counter = unpack(redis.call('HMGET', id, 'counter', 'weight',
-      'share', 'running', 'waiting', 'output', 'ratio', 'floor', 'expires', 'tokens',
+      'share', 'running', 'waiting', 'output', 'ratio', 'floor', 'expires', 'tokens', 'payload',
       project_field, keys_floor_field, key_field))
   local flow = numbers_of(id, { counter = tonumber(counter), weight = tonumber(weight),
     share = tonumber(share), running = tonumber(running), waiting = tonumber(waiting),
     output = tonumber(output), ratio = tonumber(ratio), floor = tonumber(floor),
-    expires = tonumber(expires), tokens = tonumber(tokens),
+    expires = tonumber(expires), tokens = tonumber(tokens), payload = tonumber(payload),
     [project_field] = tonumber(project_counter), [keys_floor_field] = tonumber(keys_floor),
     [key_field] = tonumber(key_counter) })
   flow.project, flow.key_counter, flow.keys_floor = project_field, key_field, keys_floor_field

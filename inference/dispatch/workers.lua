@@ -9,6 +9,8 @@ local LONG_DEAD_MS = 600000        -- a worker that was silent for so long is fo
 local STEP_HISTORY = 0.3           -- weight of the newest step in its average
 local SLOW = 1.5                   -- times another's step: from here on a worker is given less
 local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts less than one of load
+local PAUSE_MS = WORKER_LEASE_MS / 2  -- without any call, though many are made each second
+local TICK_MS = 500                -- how exactly the time of the last call is known
 
 -- In adapters.lua, which builds on this file.
 local forget_adapters
@@ -136,6 +138,44 @@ local function paced_slots(pool, worker_id, slots)
   return math.min(slots, math.max(1, math.floor(slots * (fastest / step) ^ 2)))
 end
 
+-- Pauses ----------------------------------------------------------------------------------------
+
+-- Date heartbeats from before the clock was set back from now on, so that they do not last until it
+-- is as late again.
+local function turn_back(pool)
+  local key = pool.prefix .. ':heartbeats'
+  local ahead = redis.call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', pool.now), '+inf')
+  for _, worker_id in ipairs(ahead) do
+    redis.call('ZADD', key, pool.now, worker_id)
+  end
+end
+
+-- Note a call that somebody makes every second, and whether it is a worker's heartbeat. Where none
+-- came for PAUSE_MS, it was Redis or the way to it that stood still, or its clock was set: then no
+-- worker is lost for another lease. Once, until a worker was heard of again: of workers and
+-- gateways that died together only a sweeper is left, which calls more rarely.
+local function note_call(pool, is_heartbeat)
+  local last, heard = get(pool, 'tick'), get(pool, 'heard')
+  local since = pool.now - last
+  if since < -PAUSE_MS then
+    turn_back(pool)
+    set(pool, 'resumed', pool.now)
+  elseif since > PAUSE_MS and heard > get(pool, 'resumed') then
+    set(pool, 'resumed', pool.now)
+  end
+  if math.abs(since) > TICK_MS then
+    set(pool, 'tick', pool.now)
+  end
+  if is_heartbeat and math.abs(pool.now - heard) > TICK_MS then
+    set(pool, 'heard', pool.now)
+  end
+end
+
+-- Return whether the pool goes on after a pause, and those who have not called yet still may.
+local function is_resuming(pool, lease_ms)
+  return get(pool, 'resumed') > pool.now - lease_ms
+end
+
 -- Leases ----------------------------------------------------------------------------------------
 
 -- Shut a worker out for good: another process has its name.
@@ -215,11 +255,16 @@ local function register(keys, args)
   return fenced
 end
 
--- Remove a worker that has drained. Reply: OK.
+-- Remove a worker that has drained. One that leaves requests behind is fenced instead, so that they
+-- are found at once. Reply: OK.
 local function leave(keys, args)
   local prefix, worker_id, now = keys[1], unpack(args)
   local pool = open_pool(prefix, now_ms(now))
-  forget_worker(pool, worker_id)
+  if redis.call('EXISTS', prefix .. ':running:' .. worker_id) == 1 then
+    fence(pool, worker_id)
+  else
+    forget_worker(pool, worker_id)
+  end
   save(pool)
   return redis.status_reply('OK')
 end
@@ -261,16 +306,18 @@ local function find_lost(pool, found, lease_ms, limit, only_gateway)
   for index = 1, #dead, 2 do
     local worker_id, heartbeat = dead[index], tonumber(dead[index + 1])
     local running = prefix .. ':running:' .. worker_id
+    local is_lost = heartbeat < 0 or not is_resuming(pool, lease_ms)
     if lease_ms >= WORKER_LEASE_MS then
       bench_worker(pool, worker_id)
     end
-    for _, request_id in ipairs(redis.call('SMEMBERS', running)) do
+    for _, request_id in ipairs(is_lost and redis.call('SMEMBERS', running) or {}) do
       if #found < limit and not add_found(found, prefix, request_id, 'running', only_gateway) then
         local sequences = redis.call('HGET', request_key(prefix, request_id), 'sequences')
         release_request(pool, worker_id, request_id, tonumber(sequences) or 1)
       end
     end
-    if pool.now - math.abs(heartbeat) > LONG_DEAD_MS and redis.call('EXISTS', running) == 0 then
+    if is_lost and pool.now - math.abs(heartbeat) > LONG_DEAD_MS
+      and redis.call('EXISTS', running) == 0 then
       forget_worker(pool, worker_id)
     end
   end
@@ -292,14 +339,18 @@ end
 
 -- Find the requests that somebody has to end: held by a dead or fenced worker, or queued beyond
 -- their deadline and the grace. With a gateway (not '') only its own. Changes no request, but takes
--- dead workers' slots out of the sums.
+-- dead workers' slots out of the sums. After a pause nobody is dead yet who may have been kept from
+-- calling, no worker, and no gateway whose requests a sweeper would end in its place.
 -- Reply: {request_id, attempt, state, gateway, worker_id, envelope} of each, at most `limit`.
 local function reap(keys, args)
   local prefix, lease_ms, grace_ms, limit, only_gateway, now = keys[1], unpack(args)
   local pool, found = open_pool(prefix, now_ms(now)), {}
   limit = tonumber(limit)
+  note_call(pool, false)
   find_lost(pool, found, tonumber(lease_ms), limit, only_gateway)
-  find_overdue(pool, found, tonumber(grace_ms), limit, only_gateway)
+  if only_gateway ~= '' or not is_resuming(pool, WORKER_LEASE_MS) then
+    find_overdue(pool, found, tonumber(grace_ms), limit, only_gateway)
+  end
   save(pool)
   return found
 end

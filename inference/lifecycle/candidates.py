@@ -3,10 +3,10 @@ that it may take, and the prices. The project's smaller model may answer in the 
 
 import hashlib
 import hmac
-import time
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import Envelope, Prices
 from gpu_workers.protocol.policy import Caller, Capability, ModelPolicy, OnSaturation, TierPolicy
 from inference.admission.gate import Admission
@@ -140,7 +140,7 @@ class CandidateBuilder:
         request_id: str,
     ) -> Envelope:
         model, tier = view.model, caller.tier
-        arrived_at_ms = time.time_ns() // 1_000_000
+        arrived_at_ms = now_ms()
         salt = hmac.new(
             self._cache_salt_secret, caller.tenant_id.encode(), hashlib.sha256
         ).hexdigest()

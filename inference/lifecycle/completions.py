@@ -17,11 +17,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import RedisError
 
+from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission.gate import Admission, Admitted
-from inference.dispatch.queue import AlreadyKnown, Assigned, Dispatch, Enqueued, QueueForecast
+from inference.dispatch.answers import AlreadyKnown, Assigned, Enqueued
+from inference.dispatch.queue import Dispatch, QueueForecast
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
 from inference.lifecycle.candidates import CandidateBuilder, Candidates
@@ -55,6 +57,8 @@ class GatewaySettings:
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 4 * 1024 * 1024
     max_queue_length: int = 1_000
+    # What each pool holds of requests at most, waiting and running together.
+    max_queue_bytes: int = 256 * 1024 * 1024
     max_requests_per_websocket: int = 64
     drain_seconds: float = 5.0
     # A connection that takes in nothing for so long is ended.
@@ -104,6 +108,7 @@ class Completions:
     async def start(self) -> None:
         """Start, also while Redis is away: requests get 503 until it answers."""
         try:
+            await read_clock(self._redis)
             await self.dispatch.load_functions()
         except (RedisError, OSError) as error:
             _log.warning("gateway_starts_without_redis", reason=repr(error))
@@ -209,7 +214,9 @@ class Completions:
         try:
             answer = await retry_until(
                 lambda: self.dispatch.enqueue(
-                    request.envelope, max_queue_length=self._settings.max_queue_length
+                    request.envelope,
+                    max_queue_length=self._settings.max_queue_length,
+                    max_payload_bytes=self._settings.max_queue_bytes,
                 ),
                 until=until,
             )

@@ -16,7 +16,8 @@ from msgspec import structs
 
 from inference.admission.gate import Admission
 from inference.background import Background
-from inference.dispatch.queue import Assigned, Dispatch, RequestState
+from inference.dispatch.answers import Assigned
+from inference.dispatch.queue import Dispatch, RequestState
 from inference.lifecycle.cancellation import Cancellations
 from inference.lifecycle.finisher import Finisher
 from inference.lifecycle.inflight_request import InflightRequest

@@ -1,4 +1,4 @@
-"""What a caller is told when a request cannot have its first token in time.
+"""What a caller is told when a request cannot have its first token in time, or no room to wait.
 
 It is queued all the same, refused, or answered by the project's smaller model: the project's choice
 (`OnSaturation`). Whoever gets something else than was promised is told so, with the expected wait.
@@ -11,12 +11,21 @@ from typing import Final
 from gpu_workers.protocol.messages import LimitDetail
 from gpu_workers.protocol.policy import Caller
 from inference.admission.limits import LONGEST_RETRY_MS, REFUSED, Headers, LimitScope
-from inference.dispatch.queue import Enqueued, Queued, QueueFull, Saturated
+from inference.dispatch.answers import (
+    Enqueued,
+    MemoryFull,
+    NotTaken,
+    Queued,
+    QueueFull,
+    Saturated,
+    ShareFull,
+)
 from inference.errors import InferenceError, LimitReached, Unavailable
 
-NOT_TAKEN: Final = (QueueFull, Saturated)
+NOT_TAKEN: Final = (QueueFull, Saturated, MemoryFull, ShareFull)
 
 _LIMIT: Final = "ttft_target_ms"
+_BYTES_LIMIT: Final = "queue_bytes"
 # Of a full queue that nobody can tell the speed of.
 _UNKNOWN_RETRY_SECONDS: Final = 5
 
@@ -50,17 +59,24 @@ def notice_of(answer: Enqueued, *, instead_of: str | None = None) -> Notice:
     return Notice(instead_of=instead_of)
 
 
-def refusal(
-    caller: Caller, model: str, answer: QueueFull | Saturated, *, because: str = ""
-) -> InferenceError:
+def refusal(caller: Caller, model: str, answer: NotTaken, *, because: str = "") -> InferenceError:
     """Return the error of a request that was not taken. `because`: why no smaller model answers
     it."""
     because = f" {because}" if because else ""
     if isinstance(answer, Saturated):
         return _saturated(caller, model, answer.wait_ms, because)
+    if isinstance(answer, ShareFull):
+        return _share_full(model, answer, because)
     seconds = _UNKNOWN_RETRY_SECONDS
     if answer.wait_ms is not None:
         seconds = max(1, math.ceil(answer.wait_ms / 1000))
+    if isinstance(answer, MemoryFull):
+        return Unavailable(
+            f"The requests that {model} holds fill the memory set aside for them: "
+            f"{answer.payload_bytes} bytes.{because} Try again in {seconds} s.",
+            code="queue_memory_full",
+            retry_after_seconds=seconds,
+        )
     return Unavailable(
         f"The queue of {model} is full: {answer.length} requests wait.{because} "
         f"Try again in {seconds} s.",
@@ -88,6 +104,25 @@ def _saturated(caller: Caller, model: str, wait_ms: int, because: str) -> LimitR
             scope=LimitScope.TIER.value,
             used=wait_ms,
             limit_value=tier.ttft_target_ms,
+            reset_seconds=seconds,
+        ),
+    )
+
+
+def _share_full(model: str, answer: ShareFull, because: str) -> LimitReached:
+    seconds = _UNKNOWN_RETRY_SECONDS
+    REFUSED.labels(_BYTES_LIMIT, LimitScope.TENANT.value).inc()
+    return LimitReached(
+        f"Your requests that {model} holds come to {answer.payload_bytes} bytes; one tenant may "
+        f"have {answer.max_payload_bytes} there, waiting and running together.{because} Send this "
+        f"one when others have ended, or in {seconds} s.",
+        code="queue_memory_share_full",
+        retry_after_seconds=seconds,
+        limit=LimitDetail(
+            limit=_BYTES_LIMIT,
+            scope=LimitScope.TENANT.value,
+            used=answer.payload_bytes,
+            limit_value=answer.max_payload_bytes,
             reset_seconds=seconds,
         ),
     )

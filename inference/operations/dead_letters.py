@@ -5,7 +5,6 @@ more, a request is neither billed nor on record: its caller was told long ago th
 """
 
 import asyncio
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -14,18 +13,12 @@ from msgspec import structs
 from redis import Redis
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, UsageEntry
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.protocol.request_id import new_request_id
-from inference.dispatch.queue import (
-    AlreadyKnown,
-    Dispatch,
-    QueueFull,
-    RequestState,
-    Saturated,
-    Stranded,
-    usage_entry,
-)
+from inference.dispatch.answers import Assigned, Queued
+from inference.dispatch.queue import Dispatch, RequestState, Stranded, usage_entry
 from inference.errors import Unavailable
 from inference.models.dead_letter import DeadLetterFacts
 from inference.streaming.frame_hub import FrameHub
@@ -103,7 +96,7 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
         letter.envelope,
         request_id=new_request_id(),
         gateway_id=hub.gateway_id,
-        arrived_at_ms=time.time_ns() // 1_000_000,
+        arrived_at_ms=now_ms(),
         on_saturation="wait",
         resumed_token_ids=[],
         is_billed=False,
@@ -111,7 +104,7 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
     end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
     hub.open(envelope.request_id, end.set_result, lambda: None, pool=envelope.pool)
     answer = await dispatch.enqueue(envelope, max_queue_length=_MAX_QUEUE_LENGTH)
-    if isinstance(answer, QueueFull | Saturated | AlreadyKnown):
+    if not isinstance(answer, Assigned | Queued):
         raise Unavailable(f"The queue of the pool {envelope.pool} is full; try again later.")
     try:
         while not end.done():

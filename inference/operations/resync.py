@@ -6,7 +6,6 @@ PostgreSQL, so all of that is ingested first: otherwise a tenant could spend onc
 spent in the last moments.
 """
 
-import time
 from datetime import timedelta
 from typing import Final, cast
 
@@ -26,6 +25,7 @@ log = structlog.get_logger(__name__)
 # Longer than a worker takes to find a Redis that is back, and to send it what a minute of an outage
 # of PostgreSQL leaves in an outbox.
 TIMEOUT_SECONDS: Final = 10.0
+_LOSS_REMEMBERED_SECONDS: Final = 600
 # The lease, the pause between two copies of the registry, and an outage of some length.
 LIVE_WITHIN: Final = timedelta(seconds=60)
 
@@ -75,6 +75,7 @@ def _members(redis: Redis, key: str) -> set[str]:
 
 
 def _seconds_since_loss(redis: Redis) -> float:
-    """Return the seconds since any process first asked this of this Redis."""
-    redis.set(keys.policy_lost_at(), str(time.time()), nx=True, ex=600)
-    return time.time() - float(cast(bytes, redis.get(keys.policy_lost_at())))
+    """Return the seconds since any process first asked this of this Redis, by its clock."""
+    redis.set(keys.policy_lost_at(), "1", nx=True, ex=_LOSS_REMEMBERED_SECONDS)
+    left = redis.pttl(keys.policy_lost_at()) / 1000
+    return abs(_LOSS_REMEMBERED_SECONDS - left)

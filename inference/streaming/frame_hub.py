@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -12,8 +13,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.clock import CLOCK
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Resend, Terminal
+from gpu_workers.protocol.redis_errors import is_out_of_memory
 from inference.background import Background
 from inference.streaming.token_stream import STALE, TokenStream
 
@@ -103,13 +106,27 @@ class FrameHub:
             self._background.spawn(resend, name="resend-request")
 
     async def _beat(self) -> None:
-        key = keys.gateway_heartbeat(self.gateway_id)
         while True:
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
-            pipeline.sadd(keys.known_gateways(), self.gateway_id)
-            await pipeline.execute()
+            await self._renew_heartbeat()
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def _renew_heartbeat(self) -> None:
+        """Renew what tells workers that this process lives, and see what time it is. A Redis that
+        has no memory left still runs EXPIRE, and refuses SET and SADD."""
+        key = keys.gateway_heartbeat(self.gateway_id)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.expire(key, HEARTBEAT_TTL_SECONDS)
+        pipeline.sadd(keys.known_gateways(), self.gateway_id)
+        pipeline.time()
+        asked_ns = time.monotonic_ns()
+        answers = await pipeline.execute(raise_on_error=False)
+        answered_ns = time.monotonic_ns()
+        if answers[0] == 0:
+            await self._redis.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
+        for answer in answers:
+            if isinstance(answer, Exception) and not is_out_of_memory(answer):
+                raise answer
+        CLOCK.note(answers[2], asked_ns=asked_ns, answered_ns=answered_ns)
 
     async def _read(self) -> None:
         frames_key = keys.gateway_frames(self.gateway_id)

@@ -57,6 +57,9 @@ class GatewayEnvironment:
     allow_clear_text: bool
     # Largest request body that the gateway reads, in bytes.
     max_body_bytes: int
+    # What each pool holds of requests, waiting and running, in bytes of the dispatch Redis; of all
+    # pools together at most half of its `maxmemory`.
+    max_queue_bytes: int
     # How long a client may take in nothing before its connection is ended, in seconds.
     stall_seconds: int
     # One line an event: `console` for people, `json` for collectors.
@@ -176,6 +179,7 @@ def _gateway_values(reader: "_Reader") -> dict[str, object]:
         "trusted_proxies": reader.networks("PENSTOCK_TRUSTED_PROXIES"),
         "allow_clear_text": reader.flag("PENSTOCK_ALLOW_CLEAR_TEXT", default=False),
         "max_body_bytes": reader.positive("PENSTOCK_MAX_BODY_BYTES", default=4 * 1024 * 1024),
+        "max_queue_bytes": reader.positive("PENSTOCK_MAX_QUEUE_BYTES", default=256 * 1024 * 1024),
         "stall_seconds": reader.positive("PENSTOCK_STALL_SECONDS", default=30),
         "log_format": reader.choice("PENSTOCK_LOG_FORMAT", LOG_FORMATS, default="console"),
         "log_level": reader.choice("PENSTOCK_LOG_LEVEL", LOG_LEVELS, default="INFO"),

@@ -31,6 +31,7 @@ def gateway_settings(env: GatewayEnvironment) -> GatewaySettings:
         cache_salt_secret=hmac.new(env.api_key_pepper, b"cache salt", hashlib.sha256).digest(),
         allowed_origins=env.allowed_origins,
         max_body_bytes=env.max_body_bytes,
+        max_queue_bytes=env.max_queue_bytes,
         stall_seconds=env.stall_seconds,
     )
 

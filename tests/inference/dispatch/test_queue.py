@@ -6,15 +6,8 @@ from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Assignment, Cancellation, Outcome
-from inference.dispatch.queue import (
-    AlreadyKnown,
-    Assigned,
-    Dispatch,
-    Queued,
-    QueueFull,
-    RequestState,
-    usage_entry,
-)
+from inference.dispatch.answers import AlreadyKnown, Assigned, Queued, QueueFull
+from inference.dispatch.queue import Dispatch, RequestState, usage_entry
 from tests.support.dispatch.bare_calls import WORKER, Workers, enqueue, finish
 from tests.support.gateways.cast import POOL, an_envelope
 

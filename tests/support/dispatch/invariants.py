@@ -66,6 +66,21 @@ class Invariants:
         assert self.pool.scheduler().get("free", 0) == credit
 
     @invariant()
+    def payloads_are_those_of_open_requests(self) -> None:
+        """Counted for the pool and for each flow, in bytes."""
+        total = 0
+        for tenant, name in FLOWS:
+            held = sum(
+                self.redis.hstrlen(keys.pool_request(self.pool.name, e.ask.request_id), "envelope")
+                for e in self.model.all("queued", "running")
+                if e.place == (tenant, name)
+            )
+            flow = self.pool.numbers(keys.pool_flow(self.pool.name, name, tenant))
+            assert flow.get("payload", 0) == held
+            total += held
+        assert self.pool.scheduler().get("payload", 0) == total
+
+    @invariant()
     def counts_are_those_of_the_requests(self) -> None:
         scheduler = self.pool.scheduler()
         assert all(value >= 0 for value in scheduler.values())

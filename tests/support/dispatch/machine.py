@@ -78,6 +78,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         adapter=st.sampled_from(["", "", "a", "b", "c"]),
         sequences=st.sampled_from([1, 1, 1, 2, 4, MOST_SEQUENCES]),
         count=st.sampled_from([1, 1, 2, 5, 12]),
+        payload=st.sampled_from([8, 500]),
     )
     def enqueue(
         self,
@@ -91,6 +92,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         adapter: str,
         sequences: int,
         count: int,
+        payload: int,
     ) -> None:
         for _ in range(count):
             ask = Ask(
@@ -107,6 +109,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                 is_resumable=is_resumable,
                 adapter=adapter if self.model.workers[0].adapter_slots else "",
                 sequences=sequences,
+                payload=payload,
             )
             if not self.begin(ask, parts):
                 return

@@ -9,6 +9,7 @@ from typing import Any, cast
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.calls import UNBOUNDED_BYTES
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, library_text
 
@@ -17,7 +18,8 @@ START_MS = 1_760_000_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """A request as the scheduler sees it; `seconds` until its deadline and its withdrawal."""
+    """A request as the scheduler sees it; `seconds` until its deadline and its withdrawal,
+    `payload` in bytes."""
 
     request_id: str
     tenant: str
@@ -34,6 +36,7 @@ class Ask:
     attempts: int = 0
     resumed: int = 0
     sequences: int = 1
+    payload: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class VirtualPool:
         self.redis = redis
         self.name = name
         self.now_ms = START_MS
+        self.max_payload_bytes = UNBOUNDED_BYTES
         self._prefix = keys.pool_prefix(name)
         self.library = library or library_text(DISPATCH)
         redis.function_load(self.library, replace=True)
@@ -82,9 +86,10 @@ class VirtualPool:
             ask.adapter,
             ask.attempts,
             ask.resumed,
-            b"envelope",
+            envelope_of(ask),
             max_queue_length,
             ask.sequences,
+            self.max_payload_bytes,
             self.now_ms,
         )
 
@@ -161,7 +166,7 @@ class VirtualPool:
         """Requests and attempts that a worker holds; the ids of those it must let go."""
         arguments: list[Any] = []
         for ask, attempt in held:
-            arguments += [adoption(ask, attempt, self.now_ms), b"envelope"]
+            arguments += [adoption(ask, attempt, self.now_ms), envelope_of(ask)]
         stale = self.call(keys.FUNCTION_ADOPT, worker_id, self.now_ms, *arguments)
         return [each.decode() for each in stale]
 
@@ -219,6 +224,10 @@ class VirtualPool:
         for function, *arguments in calls:
             pipeline.fcall(function, 1, self._prefix, *arguments)
         return list(pipeline.execute())
+
+
+def envelope_of(ask: Ask) -> bytes:
+    return b"envelope".ljust(ask.payload, b".")
 
 
 def started(message: bytes) -> Started:

@@ -187,6 +187,13 @@ class ScriptedWorker:
         await self._handle(await self.claim(encoded, slots))
         self._tasks.append(asyncio.create_task(self._read()))
 
+    async def keep_lease(self, *, slots: int = 64, **info: Any) -> None:
+        """Claim each second, for a test that lasts longer than a lease; never returns."""
+        encoded = encoded_worker_info(self.worker_id, slots=slots, pool=self.pool, **info)
+        while True:
+            await self._handle(await self.claim(encoded, slots))
+            await asyncio.sleep(1)
+
     async def claim(self, info: bytes, slots: int) -> Any:
         return await self.call(keys.FUNCTION_CLAIM, self.worker_id, info, slots, 0, 0, "", 1)
 

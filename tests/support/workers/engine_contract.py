@@ -106,7 +106,7 @@ async def without_streaming_there_is_one_body_with_the_same_text(
     assert choice["message"]["content"] == streamed.text()
     assert choice["finish_reason"] == whole.result.finish_reason
     assert whole.body["usage"]["completion_tokens"] == whole.result.usage.completion_tokens
-    assert whole.result.first_token_at_ms is not None
+    assert whole.result.first_token_ns is not None
 
 
 async def completions_have_their_own_shape(engine: Engine, description: EngineDescription) -> None:
