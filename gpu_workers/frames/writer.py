@@ -15,13 +15,12 @@ from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frames.ring import FrameRing
+from gpu_workers.frames.unread import UnreadBytes
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
 from gpu_workers.protocol.redis_errors import is_transient
 
-# A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
-MAX_UNREAD_BATCHES: Final = 10_000
-# While Redis is away a minute of 200 streams at 30 tokens a second, of some 500 bytes each.
+# While Redis is away: a minute of 200 streams at 30 tokens a second, of some 500 bytes each.
 MAX_WAITING_FRAMES: Final = 400_000
 # Of one write, so that neither side's event loop stands still for what an outage has gathered.
 MAX_FRAMES_OF_A_BATCH: Final = 1_000
@@ -48,6 +47,7 @@ class FrameWriter:
         self._on_gateway_lost = on_gateway_lost
         self._on_flush = on_flush
         self._ring = FrameRing()
+        self._unread = UnreadBytes(redis)
         self._waiting: dict[str, list[Frame]] = {}
         self._writes: dict[str, asyncio.Task[None]] = {}
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
@@ -137,7 +137,7 @@ class FrameWriter:
         batch = codec.encode(FrameBatch(worker_id=self._worker_id, frames=frames))
         while True:
             try:
-                unread = await self._send(key, batch)
+                batches = await self._send(key, batch)
                 break
             except Exception as error:  # noqa: BLE001 - whatever it is, no other gateway's frames
                 if not is_transient(error):
@@ -147,9 +147,10 @@ class FrameWriter:
                     self._lose(gateway_id, "Redis does not take its frames")
                     return False
                 await asyncio.sleep(RETRY_SECONDS)
-        if unread > MAX_UNREAD_BATCHES:
+        if await self._unread.is_too_much(gateway_id, batches):
             self._lose(gateway_id, "it has stopped reading")
-        return unread <= MAX_UNREAD_BATCHES
+            return False
+        return True
 
     async def _send(self, key: str, batch: bytes) -> int:
         pipeline = self._redis.pipeline(transaction=False)

@@ -94,6 +94,7 @@ def worker(pool: str, password: str) -> RedisUser:
         *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
         *_COMMANDS,
         f"(%W~{keys.gateway_frames('*')} +rpush +expire)",
+        f"(%R~{keys.gateway_frames('*')} +memory|usage)",
         f"(%R~{keys.gateway_heartbeat('*')} +exists)",
         f"(%W~{keys.known_pools()} +sadd)",
     )

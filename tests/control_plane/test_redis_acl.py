@@ -110,6 +110,8 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     # gateways: frames are for leaving there, not for reading
     ("LPOP", keys.gateway_frames("gateway")),
     ("LRANGE", keys.gateway_frames("gateway"), 0, -1),
+    ("LINDEX", keys.gateway_frames("gateway"), 0),
+    ("MEMORY", "USAGE", keys.gateway_heartbeat("gateway")),
     ("DEL", keys.gateway_frames("gateway")),
     ("SET", keys.gateway_heartbeat("gateway"), "1"),
     ("SMEMBERS", keys.known_pools()),
@@ -156,6 +158,11 @@ def test_a_gateway_may_not(gateway: Any, command: Command) -> None:
 )
 def test_a_gateway_may(gateway: Any, command: Command) -> None:
     gateway.execute_command(*command)
+
+
+def test_a_worker_may_see_how_much_a_gateway_has_not_read(worker: Any) -> None:
+    worker.rpush(keys.gateway_frames("gateway"), b"frames" * 100)
+    assert worker.memory_usage(keys.gateway_frames("gateway"), samples=16) > 600
 
 
 def test_the_control_plane_is_not_the_servers_administrator() -> None:
