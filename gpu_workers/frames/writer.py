@@ -18,12 +18,12 @@ from redis.exceptions import ResponseError
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frames.outgoing import Outgoing
 from gpu_workers.frames.ring import FrameRing
+from gpu_workers.frames.unread import UnreadBytes
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Confirmation, Frame, FrameBatch, Resend, Terminal
 from gpu_workers.protocol.redis_errors import REDIS_AWAY
 
-# A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
-MAX_UNREAD_BATCHES: Final = 10_000
+# For a gateway, while Redis is away.
 MAX_WAITING_FRAMES: Final = 100_000
 # The body of an answer that is larger is written once, with the last frames.
 MAX_BODY_BYTES: Final = 64 * 1024
@@ -52,6 +52,7 @@ class FrameWriter:
         self._on_gateway_lost = on_gateway_lost
         self._on_flush = on_flush
         self._ring = FrameRing()
+        self._unread = UnreadBytes(redis)
         self._outgoing: dict[str, Outgoing] = {}
         self._batches = 0  # written so far, to any gateway
         self._loop = asyncio.get_running_loop()
@@ -178,7 +179,7 @@ class FrameWriter:
         key, encoded = keys.gateway_frames(outgoing.gateway_id), codec.encode(batch)
         while True:
             try:
-                unread: int = await self._redis.rpush(key, encoded)
+                batches: int = await self._redis.rpush(key, encoded)
                 break
             except REDIS_AWAY:
                 if len(outgoing.frames) > MAX_WAITING_FRAMES:
@@ -189,7 +190,7 @@ class FrameWriter:
                 self._lose(outgoing.gateway_id, str(error))
                 return
         outgoing.written = batch.number
-        if unread > MAX_UNREAD_BATCHES:
+        if await self._unread.is_too_much(outgoing.gateway_id, batches):
             self._lose(outgoing.gateway_id, "it has stopped reading")
 
     def _lose(self, gateway_id: str, reason: str) -> None:

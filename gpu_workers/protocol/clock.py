@@ -1,4 +1,4 @@
-"""One clock for everybody: that of the dispatch Redis (docs/adr/0024).
+"""One clock for everybody: that of the dispatch Redis (docs/adr/0028).
 
 Times of a request are compared between processes: when it came, by its gateway, and when it got
 its first token, by its worker. And a clock that is set, by hours even, while a process runs must

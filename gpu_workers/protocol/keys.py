@@ -3,7 +3,8 @@
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
 one gateway process, `{gateways}` which of them there are, `{policy}` the snapshot, `{uses}` what
-gateways report of keys. No call crosses two tags, so Redis Cluster works.
+gateways report of keys. No function crosses two tags, and each role may use its own (`redis_acl`).
+Pipelines do, so that Redis Cluster is not supported (docs/adr/0024).
 """
 
 # Redis Function libraries, named with the wire's version so that old and new processes can live
@@ -189,9 +190,8 @@ def pool_scheduler(pool: str) -> str:
     the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
     payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
     the last heartbeat and the end of the last pause); headroom, if an operator has set it; kv
-    (tokens of all KV caches). Of each class
-    `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`. Of each worker `kv:<id>` and
-    `kv_used:<id>` (tokens), `step_us:<id>`, `load:<id>` (its requests when that was measured)."""
+    (tokens of all KV caches). Of each class `<class>:counter`, `:floor`, `:waiting`, `:running`,
+    `:served`."""
     return f"{pool_prefix(pool)}:scheduler"
 
 
@@ -298,6 +298,22 @@ def pool_free_slots(pool: str) -> str:
 def pool_slots(pool: str) -> str:
     """Name the sorted set: worker id scored by all its slots, while it is ready and alive."""
     return f"{pool_prefix(pool)}:slots"
+
+
+def pool_worker_numbers(pool: str, worker_id: str) -> str:
+    """Name the hash of numbers: kv and kv_used (tokens), extra (sequences of its requests beyond
+    the first of each), step_us, load (its sequences when that was measured)."""
+    return f"{pool_prefix(pool)}:worker:{worker_id}"
+
+
+def pool_paces(pool: str) -> str:
+    """Name the sorted set: worker id scored by its load, times 2^30, plus its step in us."""
+    return f"{pool_prefix(pool)}:paces"
+
+
+def pool_adapter_workers(pool: str, adapter: str) -> str:
+    """Name the set of the ids of workers that can start an adapter without loading it."""
+    return f"{pool_prefix(pool)}:adapter:{adapter}"
 
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:

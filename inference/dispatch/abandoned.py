@@ -16,7 +16,8 @@ _log = structlog.get_logger(__name__)
 
 async def end_abandoned(redis: Redis, *, page: int = REAP_LIMIT) -> int:
     """End what gateways that are gone have waiting, and what dead workers hold of theirs; return
-    how many requests. A gateway without a heartbeat is gone at the second look, some seconds later."""
+    how many requests. A gateway without a heartbeat is gone at the second look, some seconds
+    later."""
     dispatch = Dispatch(redis)
     await read_clock(redis)
     ended = 0

@@ -3,9 +3,30 @@
 --
 -- A worker's hash `adapters:<worker>` has `slots` (adapters at once), `resident` (those it has
 -- posted, between commas), `draining` (those that it starts no more, to make room) and for each
--- adapter `run:<adapter>`, its running requests. Only requests with an adapter look here.
+-- adapter `run:<adapter>`, its running requests. `adapter:<adapter>` is the set of the workers that
+-- can start a request with it and need not load it. Only requests with an adapter look here.
 
 local MOST_PASSES = 8              -- others that a request lets by where it could not run at once
+local HOLDERS = 16                 -- of the workers that have an adapter, how many are looked at
+
+-- Return whether an adapter stands in a list between commas.
+local function is_listed(list, adapter)
+  return string.find(list, ',' .. adapter .. ',', 1, true) ~= nil
+end
+
+-- Return the adapters that a worker can start a request with without loading them, as keys.
+local function startable_of(state)
+  local found = {}
+  for adapter in pairs(state.running) do
+    found[adapter] = not is_listed(state.draining, adapter) or nil
+  end
+  if state.distinct < state.slots then
+    for adapter in string.gmatch(state.resident, '[^,]+') do
+      found[adapter] = not is_listed(state.draining, adapter) or nil
+    end
+  end
+  return found
+end
 
 -- Read a worker's adapters, once in a call; `distinct` is how many run.
 local function adapters_of(pool, worker_id)
@@ -27,29 +48,52 @@ local function adapters_of(pool, worker_id)
       state[field] = tonumber(value) or value
     end
   end
+  state.worker_id, state.startable = worker_id, startable_of(state)
   pool.adapters[worker_id] = state
   return state
 end
 
+-- Put a worker among those that can start an adapter, or take it from them, where that has changed.
+local function note_startable(pool, state)
+  local before, after = state.startable, startable_of(state)
+  for adapter in pairs(after) do
+    if not before[adapter] then
+      redis.call('SADD', pool.prefix .. ':adapter:' .. adapter, state.worker_id)
+    end
+  end
+  for adapter in pairs(before) do
+    if not after[adapter] then
+      redis.call('SREM', pool.prefix .. ':adapter:' .. adapter, state.worker_id)
+    end
+  end
+  state.startable = after
+end
+
 -- Note what a worker has posted: its adapter slots, and the adapters in them, between commas.
 local function set_adapters(pool, worker_id, slots, resident)
-  if slots > 0 then
-    redis.call('HSET', pool.prefix .. ':adapters:' .. worker_id, 'slots', slots, 'resident',
-      ',' .. resident .. ',')
-    pool.adapters = nil
+  if slots <= 0 then
+    return
+  end
+  local state, listed = adapters_of(pool, worker_id), ',' .. resident .. ','
+  if state.slots ~= slots or state.resident ~= listed then
+    state.slots, state.resident = slots, listed
+    redis.call('HSET', state.key, 'slots', slots, 'resident', listed)
+    note_startable(pool, state)
   end
 end
 
--- Return whether an adapter stands in a list between commas.
-local function is_listed(list, adapter)
-  return string.find(list, ',' .. adapter .. ',', 1, true) ~= nil
+-- Remove all that is kept of the adapters of a worker that is forgotten.
+function forget_adapters(pool, worker_id)
+  local state = adapters_of(pool, worker_id)
+  state.running, state.resident = {}, ','
+  note_startable(pool, state)
+  redis.call('DEL', state.key)
+  pool.adapters[worker_id] = nil
 end
 
 -- Return whether a worker can start a request with the adapter without loading it.
 local function is_resident(pool, worker_id, adapter)
-  local state = adapters_of(pool, worker_id)
-  return not is_listed(state.draining, adapter) and (state.running[adapter] ~= nil
-    or state.distinct < state.slots and is_listed(state.resident, adapter))
+  return adapters_of(pool, worker_id).startable[adapter] ~= nil
 end
 
 -- Return whether a worker has room for one more adapter.
@@ -76,15 +120,16 @@ local function drain_one(pool, state, request)
   if hottest then
     state.draining = state.draining .. hottest .. ','
     redis.call('HSET', state.key, 'draining', state.draining)
+    note_startable(pool, state)
   end
 end
 
--- Return whether another live worker can start a request with the adapter without loading it.
+-- Return whether another live worker can start a request with the adapter without loading it; dead
+-- ones stay in the set until they are forgotten, so a few of it are looked at.
 local function is_resident_elsewhere(pool, worker_id, adapter)
-  for field in pairs(pool.values) do
-    local other_id = string.match(field, '^kv:(.*)$')
-    if other_id and other_id ~= worker_id and is_live(pool, other_id)
-      and is_resident(pool, other_id, adapter) then
+  local able = redis.call('SRANDMEMBER', pool.prefix .. ':adapter:' .. adapter, HOLDERS)
+  for _, other_id in ipairs(able) do
+    if other_id ~= worker_id and worker_of(pool, other_id).values.kv and is_live(pool, other_id) then
       return true
     end
   end
@@ -140,4 +185,5 @@ local function note_adapter(pool, worker_id, adapter, change)
   end
   state.distinct = state.distinct + (before == 0 and count > 0 and 1 or 0)
     - (before > 0 and count == 0 and 1 or 0)
+  note_startable(pool, state)
 end

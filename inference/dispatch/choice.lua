@@ -54,7 +54,8 @@ end
 -- Return the tokens of a worker's KV cache, and those that its requests are expected to fill, as
 -- they are charged.
 local function kv_of(pool, worker_id)
-  return get(pool, 'kv:' .. worker_id), get(pool, 'kv_used:' .. worker_id)
+  local worker = worker_of(pool, worker_id)
+  return get(worker, 'kv'), get(worker, 'kv_used')
 end
 
 -- Return whether only flows below their share may have what is left of a worker's KV cache.

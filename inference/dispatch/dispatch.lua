@@ -2,10 +2,10 @@
 -- the dispatch library.
 --
 -- Every function takes one key, the pool's prefix `{m:<pool>}`, and derives the others by the
--- suffixes of gpu_workers/protocol/keys.py: one hash slot, so Redis Cluster works. Its first line
--- names its arguments in their order; counts are tokens, requests or slots, flags 1 or 0, `_ms` and
--- `_us` say the unit of a time. `now`, in ms, comes last and only from tests and the benchmark in
--- virtual time: otherwise it is Redis TIME. Commands of Redis 7.0 only.
+-- suffixes of gpu_workers/protocol/keys.py, so it touches one pool. Its first line names its
+-- arguments in their order; counts are tokens, requests or slots, flags 1 or 0, `_ms` and `_us` say
+-- the unit of a time. `now`, in ms, comes last and only from tests and the benchmark in virtual
+-- time: otherwise it is Redis TIME. Commands of Redis 7.0 only.
 --
 -- A request's hash goes queued -> running -> finished, or queued -> finished; from running back to
 -- queued when it is to be tried again. Only the current attempt may finish it, once. Invariant:
@@ -213,7 +213,7 @@ local function charge_progress(pool, worker_id, request_id, attempt, input, outp
     correct_charge(pool, path, flow, charged_input, charged_output, input, output)
     add(flow, 'tokens', more)
     save(flow)
-    add(pool, 'kv_used:' .. worker_id, more)
+    add(worker_of(pool, worker_id), 'kv_used', more)
     redis.call('HSET', key, 'charged_input', input, 'charged_output', output)
   end
   return true

@@ -13,7 +13,8 @@ UNKNOWN_OVERHEAD_TOKENS: Final = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolView:
-    """The workers include dead ones until they are forgotten; their bounds outlive them."""
+    """The workers, one of each kind, include dead ones until they are forgotten; their bounds
+    outlive them."""
 
     model: ModelPolicy
     workers: tuple[PoolWorker, ...]

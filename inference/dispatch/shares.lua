@@ -42,9 +42,13 @@ local function set(numbers, field, value)
   end
 end
 
--- Add to a number. Nothing counted here is ever below zero, also after a flow's history expired.
+-- Add to a number. Nothing counted here is ever below zero, also after a flow's history expired;
+-- what is not there and stays zero is not written.
 local function add(numbers, field, amount)
-  set(numbers, field, math.max(0, get(numbers, field) + amount))
+  local value = math.max(0, get(numbers, field) + amount)
+  if value ~= 0 or numbers.values[field] then
+    set(numbers, field, value)
+  end
 end
 
 -- Raise a number to at least `to`.
@@ -52,7 +56,8 @@ local function raise(numbers, field, to)
   set(numbers, field, math.max(get(numbers, field), to))
 end
 
--- Write the numbers that have changed since they were read or last written.
+-- Write the numbers that have changed since they were read or last written; those of a pool with
+-- those of the workers that were looked at.
 local function save(numbers)
   local arguments = {}
   for field, value in pairs(numbers.changed) do
@@ -63,6 +68,9 @@ local function save(numbers)
     redis.call('HSET', numbers.key, unpack(arguments))
     numbers.changed = {}
   end
+  for _, worker in pairs(numbers.workers or {}) do
+    save(worker)
+  end
 end
 
 -- Return the key of a request's hash.
@@ -70,16 +78,31 @@ local function request_key(prefix, request_id)
   return prefix .. ':request:' .. request_id
 end
 
--- Read the scheduler's numbers of one pool, for one call.
-local function open_pool(prefix, now)
-  local key, values = prefix .. ':scheduler', {}
-  local found = redis.call('HGETALL', key)
+-- Read all numbers of a hash that has a few.
+local function read_numbers(key)
+  local values, found = {}, redis.call('HGETALL', key)
   for index = 1, #found, 2 do
     values[found[index]] = tonumber(found[index + 1])
   end
-  local pool = numbers_of(key, values)
-  pool.prefix, pool.now = prefix, now
+  return numbers_of(key, values)
+end
+
+-- Read the scheduler's numbers of one pool, for one call. They are as many in a large pool as in a
+-- small one: what is kept of a worker is read where a call looks at that worker.
+local function open_pool(prefix, now)
+  local pool = read_numbers(prefix .. ':scheduler')
+  pool.prefix, pool.now, pool.workers = prefix, now, {}
   return pool
+end
+
+-- Return the numbers of one worker, read once in a call; `save` writes them with the pool's.
+local function worker_of(pool, worker_id)
+  local worker = pool.workers[worker_id]
+  if not worker then
+    worker = read_numbers(pool.prefix .. ':worker:' .. worker_id)
+    pool.workers[worker_id] = worker
+  end
+  return worker
 end
 
 -- Return a path with the names of the sorted sets on its way.

@@ -54,7 +54,7 @@ local function start_attempt(pool, path, flow, request, worker_id)
   add(flow, 'tokens', input + output)
   save(flow)
   add(pool, path.class .. ':running', request.sequences)
-  add(pool, 'kv_used:' .. worker_id, input + output)
+  add(worker_of(pool, worker_id), 'kv_used', input + output)
   note_adapter(pool, worker_id, request.adapter, 1)
   set(pool, path.class .. ':served', pool.now)
   redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
@@ -72,7 +72,7 @@ end
 local function end_attempt(pool, path, flow, worker_id, request)
   release_request(pool, worker_id, request.id, request.sequences)
   add(pool, path.class .. ':running', -request.sequences)
-  add(pool, 'kv_used:' .. worker_id, -request.charged)
+  add(worker_of(pool, worker_id), 'kv_used', -request.charged)
   note_adapter(pool, worker_id, request.adapter, -1)
   if path.class == 'batch' then
     redis.call('ZREM', pool.prefix .. ':preemptible', request.id)

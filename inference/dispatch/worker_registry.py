@@ -1,9 +1,13 @@
 """What the pools' workers say of themselves."""
 
+import asyncio
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
@@ -11,6 +15,8 @@ from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from inference.lua_constants import STALE_LOOP_MS, WORKER_LEASE_MS
 
 CACHE_SECONDS: Final = 1.0
+# A large pool is read more rarely, so that no gateway reads more than 200 workers of it a second.
+CACHE_SECONDS_A_WORKER: Final = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +38,23 @@ class PoolWorker:
         return self.is_live and is_able and not self.is_busy
 
 
-class WorkerRegistry:
-    """The workers of every pool, read at most once a second for each."""
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What was read of a pool, and until when it is used."""
 
-    def __init__(self, redis: Redis) -> None:
+    until: float
+    workers: tuple[PoolWorker, ...]
+    kinds: tuple[PoolWorker, ...]
+
+
+class WorkerRegistry:
+    """The workers of every pool, read at most once a second for each. `clock` is in seconds."""
+
+    def __init__(self, redis: Redis, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._redis = redis
-        self._cache: dict[str, tuple[float, tuple[PoolWorker, ...]]] = {}
+        self._clock = clock
+        self._cache: dict[str, _Read] = {}
+        self._reading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def pools(self) -> list[str]:
         """Return every pool that a worker has ever registered for."""
@@ -46,37 +63,75 @@ class WorkerRegistry:
 
     async def workers(self, pool: str) -> tuple[PoolWorker, ...]:
         """Return the pool's workers, dead ones included until they are forgotten; up to a second
-        old."""
-        read_at, workers = self._cache.get(pool, (-CACHE_SECONDS, ()))
-        now = time.monotonic()
-        if now - read_at >= CACHE_SECONDS:
-            workers = await self._read(pool)
-            self._cache[pool] = (now, workers)
-        return workers
+        old, of a pool of very many some seconds."""
+        return (await self._current(pool)).workers
+
+    async def kinds(self, pool: str) -> tuple[PoolWorker, ...]:
+        """Return one worker of each kind: all that a request has to know of a pool, in which most
+        are alike."""
+        return (await self._current(pool)).kinds
 
     async def is_ready(self, pool: str) -> bool:
         """Return whether a worker of the pool would take a request now."""
         return any(worker.is_ready for worker in await self.workers(pool))
 
     async def is_live(self, pool: str, worker_id: str) -> bool:
-        """Return whether a worker holds its lease; False of one that is not known."""
-        return any(
-            worker.is_live and worker.info.worker_id == worker_id
-            for worker in await self.workers(pool)
-        )
+        """Return whether a worker holds its lease at this moment; False of an unknown one."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zscore(keys.pool_heartbeats(pool), worker_id)
+        pipeline.time()
+        heartbeat, (seconds, microseconds) = await pipeline.execute()
+        now_ms = seconds * 1000 + microseconds // 1000
+        return heartbeat is not None and heartbeat > now_ms - WORKER_LEASE_MS
 
-    async def _read(self, pool: str) -> tuple[PoolWorker, ...]:
+    async def _current(self, pool: str) -> _Read:
+        read = self._cache.get(pool)
+        if read is None or self._clock() >= read.until:
+            # Of all that find it too old at once, one reads it.
+            async with self._reading[pool]:
+                read = self._cache.get(pool)
+                if read is None or self._clock() >= read.until:
+                    read = self._cache[pool] = await self._read(pool)
+        return read
+
+    async def _read(self, pool: str) -> _Read:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hgetall(keys.pool_workers(pool))
         pipeline.zrange(keys.pool_heartbeats(pool), 0, -1, withscores=True)
         pipeline.time()
-        infos, heartbeats, (seconds, microseconds) = await pipeline.execute()
-        now_ms = seconds * 1000 + microseconds // 1000
+        infos, heartbeats, (unix_seconds, microseconds) = await pipeline.execute()
+        now_ms = unix_seconds * 1000 + microseconds // 1000
         beats = dict(heartbeats)
-        return tuple(
+        workers = tuple(
             PoolWorker(
                 info=codec.decode_worker_info(info),
                 is_live=beats.get(worker_id, 0) > now_ms - WORKER_LEASE_MS,
             )
             for worker_id, info in sorted(infos.items())
         )
+        seconds = max(CACHE_SECONDS, CACHE_SECONDS_A_WORKER * len(workers))
+        return _Read(until=self._clock() + seconds, workers=workers, kinds=_kinds_of(workers))
+
+
+def _kinds_of(workers: tuple[PoolWorker, ...]) -> tuple[PoolWorker, ...]:
+    """Return workers that differ in more than who they are and what they do at the moment."""
+    return tuple(
+        {(each.is_live, codec.encode(_kind_of(each.info))): each for each in workers}.values()
+    )
+
+
+def _kind_of(info: WorkerInfo) -> WorkerInfo:
+    return structs.replace(
+        info,
+        worker_id="",
+        name="",
+        running=0,
+        waiting_in_engine=0,
+        started_at_ms=0,
+        host="",
+        pid=0,
+        metrics_url="",
+        adapters=[],
+        problem="",
+        loop_age_ms=0,
+    )

@@ -1,14 +1,19 @@
 -- Workers: their leases, names and free slots, and what the dead leave behind: register, beat,
 -- leave, held, reap. Fourth part of the dispatch library.
 --
--- Each worker's slots and credit stand in a sorted set, their sums in the scheduler's hash; both
--- change together, here and nowhere else, so that the sums cannot drift.
+-- Each worker's slots and credit stand in a sorted set, the rest in a hash of its own, the sums in
+-- the scheduler's hash; a part and its sum change together, here and nowhere else, so that the sums
+-- cannot drift and no call has to look at all workers.
 
 local LONG_DEAD_MS = 600000        -- a worker that was silent for so long is forgotten
 local STEP_HISTORY = 0.3           -- weight of the newest step in its average
 local SLOW = 1.5                   -- times another's step: from here on a worker is given less
+local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts less than one of load
 local PAUSE_MS = WORKER_LEASE_MS / 2  -- without any call, though many are made each second
 local TICK_MS = 500                -- how exactly the time of the last call is known
+
+-- In adapters.lua, which builds on this file.
+local forget_adapters
 
 -- Return the time of a worker's last call; minus the time of fencing, if it was fenced; nil of one
 -- that is unknown.
@@ -37,14 +42,14 @@ end
 -- Return how many sequences a worker holds: one of each request, and what wide ones have beyond it.
 local function sequences_held(pool, worker_id)
   return redis.call('SCARD', pool.prefix .. ':running:' .. worker_id)
-    + get(pool, 'extra:' .. worker_id)
+    + get(worker_of(pool, worker_id), 'extra')
 end
 
 -- Count a request of so many sequences among those that a worker holds.
 local function hold_request(pool, worker_id, request_id, sequences)
   local is_new = redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request_id) == 1
   if is_new and sequences > 1 then
-    add(pool, 'extra:' .. worker_id, sequences - 1)
+    add(worker_of(pool, worker_id), 'extra', sequences - 1)
   end
 end
 
@@ -52,7 +57,7 @@ end
 local function release_request(pool, worker_id, request_id, sequences)
   local was_held = redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id) == 1
   if was_held and sequences > 1 then
-    add(pool, 'extra:' .. worker_id, -(sequences - 1))
+    add(worker_of(pool, worker_id), 'extra', -(sequences - 1))
   end
 end
 
@@ -68,24 +73,52 @@ end
 
 -- Set how many tokens a worker's KV cache holds.
 local function set_kv(pool, worker_id, tokens)
-  add(pool, 'kv', tokens - get(pool, 'kv:' .. worker_id))
-  set(pool, 'kv:' .. worker_id, tokens)
+  local worker = worker_of(pool, worker_id)
+  add(pool, 'kv', tokens - get(worker, 'kv'))
+  set(worker, 'kv', tokens)
 end
 
 -- Take a worker's slots and KV cache out of the sums; it is given nothing until it claims again.
 local function bench_worker(pool, worker_id)
   set_credit(pool, worker_id, nil)
   set_slots(pool, worker_id, nil)
-  set_kv(pool, worker_id, 0)
+  if get(worker_of(pool, worker_id), 'kv') > 0 then
+    set_kv(pool, worker_id, 0)
+  end
 end
 
 -- A worker's pace -------------------------------------------------------------------------------
 
--- Note how long a step of a worker's engine takes, beside how many sequences it holds.
+-- Note how long a step of a worker's engine takes, beside how many sequences it holds; `paces` has
+-- all workers in the order of load, then step.
 local function note_step(pool, worker_id, step_us)
   if step_us > 0 then
-    remember(pool, 'step_us:' .. worker_id, step_us, STEP_HISTORY)
-    set(pool, 'load:' .. worker_id, sequences_held(pool, worker_id))
+    local worker = worker_of(pool, worker_id)
+    remember(worker, 'step_us', math.min(step_us, LOAD_SPAN - 1), STEP_HISTORY)
+    set(worker, 'load', sequences_held(pool, worker_id))
+    redis.call('ZADD', pool.prefix .. ':paces',
+      get(worker, 'load') * LOAD_SPAN + get(worker, 'step_us'), worker_id)
+  end
+end
+
+-- Return the shortest step of all live workers that bear at least so much load, if it is less than
+-- `step`. Looks at one worker of each load, so at no more than a worker has slots, and at dead ones.
+local function fastest_step(pool, load, step)
+  local from, dead = math.ceil(load) * LOAD_SPAN, 0
+  while true do
+    local worker_id, score = unpack(redis.call('ZRANGEBYSCORE', pool.prefix .. ':paces', from,
+      '+inf', 'WITHSCORES', 'LIMIT', dead, 1))
+    if not worker_id then
+      return step
+    end
+    local other_load = math.floor(tonumber(score) / LOAD_SPAN)
+    local other_step = tonumber(score) - other_load * LOAD_SPAN
+    if other_step < step and not is_live(pool, worker_id) then
+      dead = dead + 1
+    else
+      step = math.min(step, other_step)
+      from, dead = (other_load + 1) * LOAD_SPAN, 0
+    end
   end
 end
 
@@ -93,15 +126,12 @@ end
 -- that bears at least half as much has fewer, by the square of that, so that of all requests few
 -- meet the slow one.
 local function paced_slots(pool, worker_id, slots)
-  local step, load = get(pool, 'step_us:' .. worker_id), get(pool, 'load:' .. worker_id)
-  local fastest = step
-  for field, other in pairs(pool.values) do
-    local other_id = string.match(field, '^step_us:(.*)$')
-    if other_id and other > 0 and other < fastest and get(pool, 'load:' .. other_id) >= load / 2
-      and is_live(pool, other_id) then
-      fastest = other
-    end
+  local worker = worker_of(pool, worker_id)
+  local step = get(worker, 'step_us')
+  if step == 0 then
+    return slots
   end
+  local fastest = fastest_step(pool, get(worker, 'load') / 2, step)
   if step <= SLOW * fastest then
     return slots
   end
@@ -154,6 +184,7 @@ end
 local function fence(pool, worker_id)
   redis.call('ZADD', pool.prefix .. ':heartbeats', -pool.now, worker_id)
   bench_worker(pool, worker_id)
+  redis.call('ZREM', pool.prefix .. ':paces', worker_id)
   redis.call('DEL', pool.prefix .. ':inbox:' .. worker_id)
 end
 
@@ -161,13 +192,12 @@ end
 local function forget_worker(pool, worker_id)
   local prefix = pool.prefix
   bench_worker(pool, worker_id)
+  forget_adapters(pool, worker_id)
   redis.call('ZREM', prefix .. ':heartbeats', worker_id)
+  redis.call('ZREM', prefix .. ':paces', worker_id)
   redis.call('HDEL', prefix .. ':workers', worker_id)
-  redis.call('DEL', prefix .. ':inbox:' .. worker_id, prefix .. ':adapters:' .. worker_id)
-  for _, field in ipairs({ 'kv:', 'kv_used:', 'step_us:', 'load:', 'extra:' }) do
-    pool.values[field .. worker_id], pool.changed[field .. worker_id] = nil, nil
-    redis.call('HDEL', pool.key, field .. worker_id)
-  end
+  redis.call('DEL', prefix .. ':inbox:' .. worker_id, prefix .. ':worker:' .. worker_id)
+  pool.workers[worker_id] = nil
   local name = string.match(worker_id, '^(.*)#') or worker_id
   if redis.call('HGET', prefix .. ':names', name) == worker_id then
     redis.call('HDEL', prefix .. ':names', name)

@@ -96,7 +96,7 @@ class CandidateBuilder:
 
     async def _view(self, model_name: str, caller: Caller) -> PoolView:
         model = await self._admission.model(model_name, caller)
-        return PoolView(model=model, workers=await self._workers.workers(model.pool))
+        return PoolView(model=model, workers=await self._workers.kinds(model.pool))
 
     async def _fallback(
         self, caller: Caller, request: InferenceRequest, primary: PoolView

@@ -146,7 +146,7 @@ class UsageCollector:
         )
 
     def _collect_all(self) -> int:
-        # One call a pool, as the streams of two pools may lie on two nodes of a cluster.
+        # One call a pool: what is read together is acknowledged together, by the pool's function.
         return sum(self._collect(pool) for pool in self.pools())
 
     def _collect(self, pool: str) -> int:

@@ -111,6 +111,8 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     # gateways: frames are for leaving there, not for reading
     ("LPOP", keys.gateway_frames("gateway")),
     ("LRANGE", keys.gateway_frames("gateway"), 0, -1),
+    ("LINDEX", keys.gateway_frames("gateway"), 0),
+    ("MEMORY", "USAGE", keys.gateway_heartbeat("gateway")),
     ("DEL", keys.gateway_frames("gateway")),
     ("UNLINK", keys.gateway_frames("gateway")),
     ("EXPIRE", keys.gateway_frames("gateway"), 1),
@@ -171,6 +173,11 @@ def test_a_gateway_may(gateway: Any, command: Command) -> None:
 def test_a_worker_may_leave_frames_for_a_gateway(worker: Redis) -> None:
     assert worker.rpush(keys.gateway_frames("gateway"), b"frames") == 1
     assert not worker.exists(keys.gateway_heartbeat("gateway"))
+
+
+def test_a_worker_may_see_how_much_a_gateway_has_not_read(worker: Any) -> None:
+    worker.rpush(keys.gateway_frames("gateway"), b"frames" * 100)
+    assert worker.memory_usage(keys.gateway_frames("gateway"), samples=16) > 600
 
 
 def test_the_control_plane_is_not_the_servers_administrator() -> None:

@@ -19,6 +19,7 @@ ARGUMENTS = {
     "api_key_id": "K",
     "day": "1",
     "month": "202611",
+    "adapter": "A",
 }
 KEY_FUNCTIONS = [function for _, function in inspect.getmembers(keys, inspect.isfunction)]
 # Sets over many tags, written by single commands and never inside a function

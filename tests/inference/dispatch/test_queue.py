@@ -15,7 +15,7 @@ from tests.support.gateways.cast import POOL, an_envelope
 async def leftovers(redis: Redis) -> set[str]:
     """The keys of the pool that hold something about requests which are not finished."""
     found = {key.decode() async for key in redis.scan_iter(match="{m:*")}
-    of_workers = {"names", "heartbeats", "workers", "free-slots", "slots"}
+    of_workers = {"names", "heartbeats", "workers", "free-slots", "slots", "worker"}
     of_shares = {"scheduler", "flow", "active"}
     kept = {"usage", "gateways", *of_workers, *of_shares}
     return {key for key in found if key.split(":")[2] not in {*kept, "request"}}

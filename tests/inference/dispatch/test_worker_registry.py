@@ -1,5 +1,8 @@
 """What the workers of a pool say of themselves, and what a request makes of it."""
 
+import asyncio
+from typing import Any
+
 import pytest
 from redis.asyncio import Redis
 
@@ -48,6 +51,52 @@ async def test_a_starting_worker_is_live_and_not_ready(dispatch_redis: Redis) ->
     assert starting.is_live
     assert starting.info == codec.decode_worker_info(info)
     assert not await registry.is_ready(POOL)
+
+
+async def registered(redis: Redis, count: int, **changes: Any) -> None:
+    for number in range(count):
+        worker_id = f"w-{number}#1"
+        info = encoded_worker_info(worker_id, **changes)
+        prefix = keys.pool_prefix(POOL)
+        await redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, worker_id, f"w-{number}", info)
+
+
+async def reads(redis: Redis) -> int:
+    statistics = await redis.info("commandstats")
+    return int(statistics.get("cmdstat_hgetall", {}).get("calls", 0))
+
+
+async def test_many_requests_at_once_read_a_pool_once(dispatch_redis: Redis) -> None:
+    await registered(dispatch_redis, 3)
+    registry, before = WorkerRegistry(dispatch_redis), await reads(dispatch_redis)
+    await asyncio.gather(*(registry.workers(POOL) for _ in range(50)))
+    assert await reads(dispatch_redis) == before + 1
+
+
+async def test_a_large_pool_is_read_more_rarely(dispatch_redis: Redis) -> None:
+    now = 0.0
+    registry = WorkerRegistry(dispatch_redis, clock=lambda: now)
+    await registered(dispatch_redis, 400)
+    await registry.workers(POOL)
+    before = await reads(dispatch_redis)
+    now = 1.9
+    await registry.workers(POOL)
+    assert await reads(dispatch_redis) == before
+    now = 2.1
+    await registry.workers(POOL)
+    assert await reads(dispatch_redis) == before + 1
+
+
+async def test_workers_that_are_alike_are_looked_at_as_one(dispatch_redis: Redis) -> None:
+    await registered(dispatch_redis, 20)
+    info = encoded_worker_info("other#1", context_tokens=77)
+    prefix = keys.pool_prefix(POOL)
+    await dispatch_redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, "other#1", "other", info)
+    registry = WorkerRegistry(dispatch_redis)
+    assert len(await registry.workers(POOL)) == 21
+    contexts = sorted(each.info.context_tokens for each in await registry.kinds(POOL))
+    assert len(contexts) == 2
+    assert contexts[0] == 77
 
 
 def test_a_pool_without_workers_is_what_its_model_says() -> None:

@@ -54,9 +54,9 @@ class Invariants:
             key = keys.pool_worker_requests(self.pool.name, worker.worker_id)
             members = cast(set[bytes], self.redis.smembers(key))
             assert {member.decode() for member in members} == held
-            scheduler = self.pool.scheduler()
             sequences = self.model.sequences_on(worker.worker_id)
-            assert scheduler.get(f"extra:{worker.worker_id}", 0) == sequences - len(held)
+            numbers = self.pool.worker_numbers(worker.worker_id)
+            assert numbers.get("extra", 0) == sequences - len(held)
             slots = self.redis.zscore(keys.pool_slots(self.pool.name), worker.worker_id)
             free = self.redis.zscore(keys.pool_free_slots(self.pool.name), worker.worker_id)
             assert (slots is None) == (free is None)
@@ -96,7 +96,7 @@ class Invariants:
             assert scheduler.get(f"{name}:running", 0) == running
         for worker in self.model.workers:
             held = self.model.held_by(worker.worker_id)
-            used = scheduler.get(f"kv_used:{worker.worker_id}", 0)
+            used = self.pool.worker_numbers(worker.worker_id).get("kv_used", 0)
             assert used == sum(self.tokens_of(each) for each in held)
             self.check_adapters(worker, held)
 

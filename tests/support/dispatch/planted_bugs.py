@@ -93,7 +93,7 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request takes one slot, however many sequences it has",
-        right="\n    + get(pool, 'extra:' .. worker_id)\n",
+        right="\n    + get(worker_of(pool, worker_id), 'extra')\n",
         wrong="\n",
     ),
     PlantedBug(

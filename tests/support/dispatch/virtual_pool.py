@@ -217,6 +217,9 @@ class VirtualPool:
     def scheduler(self) -> dict[str, float]:
         return self.numbers(keys.pool_scheduler(self.name))
 
+    def worker_numbers(self, worker_id: str) -> dict[str, float]:
+        return self.numbers(keys.pool_worker_numbers(self.name, worker_id))
+
     def numbers(self, key: str) -> dict[str, float]:
         found = cast(dict[bytes, bytes], self.redis.hgetall(key))
         return {field.decode(): float(value) for field, value in found.items()}

@@ -65,6 +65,15 @@ async def _a_sim_worker(
 @contextlib.asynccontextmanager
 async def a_gateway(dispatch_redis_url: str, *, pepper: bytes = PEPPER) -> AsyncIterator[str]:
     """The address of a gateway that answers."""
+    async with a_gateway_process(dispatch_redis_url, pepper=pepper) as (url, _):
+        yield url
+
+
+@contextlib.asynccontextmanager
+async def a_gateway_process(
+    dispatch_redis_url: str, *, pepper: bytes = PEPPER
+) -> AsyncIterator[tuple[str, Process]]:
+    """The same with its process."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "control_plane.gateway:application"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
@@ -83,7 +92,7 @@ async def a_gateway(dispatch_redis_url: str, *, pepper: bytes = PEPPER) -> Async
     url = f"http://127.0.0.1:{port}"
     try:
         await eventually(lambda: _answers(url), START_SECONDS)
-        yield url
+        yield url, process
     finally:
         if process.returncode is None:
             process.terminate()
