@@ -1,6 +1,6 @@
 """Drills: what breaks is broken under load, and what must hold then is measured beside its bar.
 
-`make chaos` calls it; about ten minutes, on loopback, with processes and servers of its own.
+`make chaos` calls it; about twelve minutes, on loopback, with processes and servers of its own.
 """
 
 import argparse
@@ -17,6 +17,7 @@ DRILLS = {
     "worker": drills.kill_a_worker,
     "slow": drills.slow_a_worker,
     "pause": drills.pause_a_worker,
+    "pauses": drills.pause_workers_often,
     "gateway": drills.kill_a_gateway,
     "cancel": drills.cancel,
     "redis": drills.lose_redis,
