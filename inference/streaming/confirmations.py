@@ -20,9 +20,10 @@ UNREAD_TTL_SECONDS: Final = 60
 
 
 class _Heard:
-    __slots__ = ("at", "confirmed", "not_before", "number")
+    __slots__ = ("at", "confirmed", "not_before", "number", "pool")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, pool: str, number: int) -> None:
+        self.pool = pool
         self.number, self.confirmed = number, 0
         self.at = self.not_before = time.monotonic()
 
@@ -33,14 +34,16 @@ class Confirmations:
     def __init__(self, redis: Redis, gateway_id: str) -> None:
         self._redis = redis
         self._gateway_id = gateway_id
-        self._heard: dict[tuple[str, str], _Heard] = {}
+        self._heard: dict[str, _Heard] = {}
 
-    def note(self, pool: str, batch: FrameBatch) -> None:
-        """Note that a batch has come. Where one before it has not, nothing is confirmed for a
-        while: a confirmation is one of all batches before it too."""
-        heard = self._heard.get((pool, batch.worker_id))
+    def note(self, batch: FrameBatch, pool: str | None) -> None:
+        """Note that a batch has come, of a worker of this pool; None where none of its frames
+        proves that. Where a batch before it has not come, nothing is confirmed for a while: a
+        confirmation is one of all batches before it too."""
+        heard = self._heard.get(batch.worker_id)
         if heard is None:
-            self._heard[pool, batch.worker_id] = _Heard(batch.number)
+            if pool is not None:
+                self._heard[batch.worker_id] = _Heard(pool, batch.number)
             return
         heard.at = time.monotonic()
         if batch.number != heard.number + 1:
@@ -55,13 +58,13 @@ class Confirmations:
     async def confirm(self) -> None:
         """Tell each worker of what has come since the last time."""
         now, pipeline = time.monotonic(), self._redis.pipeline(transaction=False)
-        for (pool, worker_id), heard in list(self._heard.items()):
+        for worker_id, heard in list(self._heard.items()):
             if heard.number != heard.confirmed and now >= heard.not_before:
                 heard.confirmed = heard.number
                 message = Confirmation(gateway_id=self._gateway_id, number=heard.number)
-                inbox = keys.pool_inbox(pool, worker_id)
+                inbox = keys.pool_inbox(heard.pool, worker_id)
                 pipeline.rpush(inbox, codec.encode_confirmation(message))
                 pipeline.expire(inbox, UNREAD_TTL_SECONDS)
             elif now - heard.at > FORGET_SECONDS:
-                del self._heard[pool, worker_id]
+                del self._heard[worker_id]
         await pipeline.execute()

@@ -169,10 +169,11 @@ class FrameHub:
             if stream is None:
                 STALE.inc()
             else:
-                pool = stream.pool
                 stream.feed(frame, worker_id)
-        if pool is not None and batch.number:
-            self._confirmations.note(pool, batch)
+                if stream.worker_id == worker_id:
+                    pool = stream.pool
+        if batch.number:
+            self._confirmations.note(batch, pool)
         for demand in batch.unkept:
             if (stream := streams.get(demand.request_id)) is not None:
                 stream.note_unkept(demand, worker_id)

@@ -66,6 +66,7 @@ class TokenStream:
         "_reorder",
         "_replay",
         "_terminal",
+        "_unkept_seq",
         "_unproven",
         "_unread_bytes",
         "_waiter",
@@ -73,7 +74,6 @@ class TokenStream:
         "cached_tokens",
         "completion_tokens",
         "first_frame_at",
-        "is_unfillable",
         "last_frame_at",
         "pool",
         "prompt_tokens",
@@ -103,7 +103,6 @@ class TokenStream:
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.token_ids: list[int] = []  # all of them, where they are kept
-        self.is_unfillable = False  # its worker keeps no longer what comes next
         self.first_frame_at: float | None = None
         self.last_frame_at = time.monotonic()
         self._on_end = on_end
@@ -115,6 +114,7 @@ class TokenStream:
         self._on_unfilled = on_unfilled
         self._reorder = ReorderBuffer(self._ask_for_gap, self._give_gap_up)
         self._next_seq = 0
+        self._unkept_seq: int | None = None  # of the frame that its worker keeps no longer
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
         self._holder: str | None = None  # of this attempt, once that is known
@@ -147,6 +147,11 @@ class TokenStream:
         """Return whether another attempt can go on where this one is."""
         known = self._keeps_token_ids and len(self.token_ids) == self.completion_tokens
         return not self.is_broken and (known or not self.completion_tokens)
+
+    @property
+    def is_unfillable(self) -> bool:
+        """Return whether its worker keeps no longer what has to come next."""
+        return self._unkept_seq == self._next_seq
 
     @property
     def next_seq(self) -> int:
@@ -208,7 +213,7 @@ class TokenStream:
         """Give up what was asked for, as its worker keeps it no longer."""
         is_next = (demand.attempt, demand.from_seq) == (self.attempt, self._next_seq)
         if is_next and worker_id == self._holder and self._held is None:
-            self.is_unfillable = True
+            self._unkept_seq = demand.from_seq
             if self._reorder.has_gap:
                 self._give_gap_up()
 
@@ -289,7 +294,7 @@ class TokenStream:
     def _begin_attempt(self, attempt: int) -> None:
         self._reorder.flush()
         self.attempt, self._next_seq, self._holder = attempt, 0, None
-        self.is_unfillable = False
+        self._unkept_seq = None
         if not self.has_begun:
             return
         if self.can_resume:

@@ -18,6 +18,7 @@ DRILLS = {
     "worker": drills.kill_a_worker,
     "slow": drills.slow_a_worker,
     "pause": drills.pause_a_worker,
+    "pauses": drills.pause_workers_often,
     "gateway": drills.kill_a_gateway,
     "cancel": drills.cancel,
     "redis": drills.lose_redis,

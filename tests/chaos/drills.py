@@ -15,6 +15,8 @@ from tests.chaos.stack import MODEL, Stack
 STREAMS = 200
 STEADY_SECONDS = 10.0
 PAUSE_SECONDS = 30.0
+SHORT_PAUSE_SECONDS = 12.0
+PAUSES = 6
 CANCELLATIONS = 60
 # A gateway's heartbeat lives for six seconds; workers look twice, every two seconds.
 GATEWAY_LEASE_SECONDS = 6.0 + 2 * 2.0
@@ -75,6 +77,23 @@ async def pause_a_worker(stack: Stack, report: Report) -> None:
     report.add(drill, "stale frames that came and were dropped", dropped)
     serving = await metric(worker.url, "penstock_worker_engine_up")
     report.add(drill, "workers that did not come back", 1 - serving, most=0)
+
+
+async def pause_workers_often(stack: Stack, report: Report) -> None:
+    """SIGSTOP of one worker after another, for twice the time of a lease each: many are stopped
+    between a request's last token and its end."""
+    drill = "SIGSTOP of workers, again and again"
+    load = await _steady_load(stack)
+    for turn in range(PAUSES):
+        worker = stack.workers[turn % len(stack.workers)]
+        worker.signal(signal.SIGSTOP)
+        await asyncio.sleep(SHORT_PAUSE_SECONDS)
+        worker.signal(signal.SIGCONT)
+        await asyncio.sleep(2)
+    await _end(stack, load, drill, report)
+    name = "penstock_gateway_fetched_ends_total"
+    fetched = sum([await metric(gateway.url, name) for gateway in stack.gateways])
+    report.add(drill, "ends that did not come and were read from Redis", fetched)
 
 
 async def kill_a_gateway(stack: Stack, report: Report) -> None:
@@ -178,6 +197,15 @@ async def _end(stack: Stack, load: Load, drill: str, report: Report) -> None:
     records = await stack.records(admitted)
     missing = [each for request_id, each in admitted.items() if request_id not in records]
     report.add(drill, "requests without a terminal record", len(missing), most=0)
+    short = [
+        each
+        for request_id, each in admitted.items()
+        if not each.is_complete
+        and each.error != "connection_lost"  # with its gateway
+        and request_id in records
+        and records[request_id].outcome == "completed"
+    ]
+    report.add(drill, "answers shorter than their record", len(short), most=0)
     what = "answers with anything stale, twice or missing"
     report.add(drill, what, len(load.wrong()), most=0)
 

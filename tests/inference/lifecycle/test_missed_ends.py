@@ -169,6 +169,23 @@ async def test_an_end_that_its_worker_keeps_no_longer_is_given_up_at_once(
     assert len(worker.demands) <= 2
 
 
+async def test_a_live_worker_that_never_answers_is_not_waited_for_for_ever(
+    service: Service, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end that a sweeper has put on record, and a worker of an earlier version."""
+    monkeypatch.setattr(missed_ends, "PATIENCE_SECONDS", 0)
+
+    async def finish_and_be_silent(run: Run) -> None:
+        await run.say("One")
+        await run.finish()
+
+    worker.script = finish_and_be_silent
+    await worker.start()
+    async with service.client() as client:
+        answer = await client.post(CHAT, json=STREAM)
+    assert '"worker_lost"' in answer.text
+
+
 async def test_a_gap_is_asked_for_again_as_long_as_nobody_answers(
     service: Service, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ def told(dispatch_redis: Redis) -> Confirmations:
 
 def come(told: Confirmations, *numbers: int, worker_id: str = WORKER_ID) -> None:
     for number in numbers:
-        told.note(POOL, FrameBatch(worker_id=worker_id, frames=[], number=number))
+        told.note(FrameBatch(worker_id=worker_id, frames=[], number=number), POOL)
 
 
 async def heard(redis: Redis, told: Confirmations, worker_id: str = WORKER_ID) -> list[int]:
@@ -58,6 +58,16 @@ async def test_nothing_is_confirmed_for_a_while_where_a_batch_is_missing(
     monkeypatch.setattr(confirmations, "LOSS_SECONDS", 0)
     come(told, 6)
     assert await heard(dispatch_redis, told) == [6], "by now its streams have asked for it"
+
+
+async def test_nobody_is_told_who_has_not_proven_to_be_a_worker_of_the_pool(
+    told: Confirmations, dispatch_redis: Redis
+) -> None:
+    told.note(FrameBatch(worker_id=WORKER_ID, frames=[], number=1), None)
+    assert await heard(dispatch_redis, told) == []
+    come(told, 2)
+    told.note(FrameBatch(worker_id=WORKER_ID, frames=[], number=3), None)
+    assert await heard(dispatch_redis, told) == [3]
 
 
 async def test_what_a_dead_worker_is_told_does_not_stay(
