@@ -77,7 +77,7 @@ bench-cells:
 bench-credit: environments
 	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k "credit and 1000" $(ARGS)
 
-# Ten bugs in the dispatch functions; the state machine must find each; about half a minute.
+# Bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.support.dispatch.planted_bugs

@@ -134,7 +134,7 @@ class Actions(Invariants):
             adapter_slots=worker.adapter_slots,
             ready=ready,
         )
-        worker.heartbeat_ms = self.pool.now_ms
+        worker.heartbeat_ms, worker.is_busy = self.pool.now_ms, False
         for message in taken:
             self.start(worker, message.request_id, message.attempt)
 
@@ -312,6 +312,7 @@ class Actions(Invariants):
         assert request.expires_ms > self.pool.now_ms
         assert attempt == request.attempt + 1
         assert attempt not in request.attempts_seen
+        assert not worker.is_busy
         assert worker.worker_id not in request.excluded
         assert self.pool.now_ms - worker.heartbeat_ms < WORKER_LEASE_MS
         assert not self.is_missing(request)

@@ -206,6 +206,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         if worker.is_known and not worker.is_silent:
             self.pool.beat(worker.worker_id, loop_age_ms)
             worker.heartbeat_ms = self.pool.now_ms
+            worker.is_busy = worker.is_busy or loop_age_ms > STALE_LOOP_MS
 
     @rule(which=which_worker, steps=st.integers(1, 80))
     def settle(self, which: int, steps: int) -> None:

@@ -54,6 +54,8 @@ class Worker:
     incarnation: int = 1
     is_known: bool = True
     is_silent: bool = False
+    # Its loop was stale at a beat, and it has not claimed since
+    is_busy: bool = False
     heartbeat_ms: int = 0
     hands: dict[str, int] = field(default_factory=dict)
 

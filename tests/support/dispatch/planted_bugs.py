@@ -1,4 +1,4 @@
-"""Thirteen bugs to be planted in the dispatch functions, and whether the state machine finds each.
+"""Bugs to be planted in the dispatch functions, and whether the state machine finds each.
 
     python -m tests.support.dispatch.planted_bugs
 
@@ -105,6 +105,11 @@ BUGS: Final = [
         name="what was set aside does not come back with its gateway",
         right="  bring_back(pool, gateway)\n",
         wrong="",
+    ),
+    PlantedBug(
+        name="a worker whose loop is stale keeps its credit",
+        right="tonumber(loop_age_ms) > STALE_LOOP_MS",
+        wrong="tonumber(loop_age_ms) < 0",
     ),
 ]
 

@@ -41,8 +41,10 @@ async def the_first_request_of_a_kind_holds_up_nobody(
     def victim() -> "asyncio.Task[None]":
         last = [loop.time()]
         envelope = make_envelope(ENDLESS, max_output_tokens=1500)
+        asked.append(envelope.request_id)
         return asyncio.create_task(watch(engine.generate(envelope, lambda _: note(last)), last))
 
+    asked = list[str]()
     victims = [victim() for _ in range(3)]
     await eventually(lambda: len(gaps) > 60, 30)
     usual = max(gaps[10:])
@@ -52,7 +54,11 @@ async def the_first_request_of_a_kind_holds_up_nobody(
         assert answer.result.outcome is Outcome.COMPLETED
         assert not all(each.done() for each in victims)
         assert max(gaps) < usual + MOST_ADDED_SECONDS, (fields, max(gaps), usual)
+    for request_id in asked:
+        await engine.abort(request_id)
     await asyncio.wait(victims)
+    # What this is told comes after the last step of theirs.
+    await ask(engine, make_envelope(QUESTION, max_output_tokens=2))
 
 
 async def a_warm_up_leaves_nothing_behind(engine: Engine, description: EngineDescription) -> None:
