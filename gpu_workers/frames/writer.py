@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 from msgspec import structs
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frames.outgoing import Outgoing
@@ -21,7 +20,7 @@ from gpu_workers.frames.ring import FrameRing
 from gpu_workers.frames.unread import UnreadBytes
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Confirmation, Frame, FrameBatch, Resend, Terminal
-from gpu_workers.protocol.redis_errors import REDIS_AWAY
+from gpu_workers.protocol.redis_errors import is_transient
 
 # For a gateway, while Redis is away.
 MAX_WAITING_FRAMES: Final = 100_000
@@ -181,14 +180,14 @@ class FrameWriter:
             try:
                 batches: int = await self._redis.rpush(key, encoded)
                 break
-            except REDIS_AWAY:
+            except Exception as error:  # noqa: BLE001 - whatever it is, no other gateway's frames
+                if not is_transient(error):
+                    self._lose(outgoing.gateway_id, str(error))
+                    return
                 if len(outgoing.frames) > MAX_WAITING_FRAMES:
                     self._lose(outgoing.gateway_id, "Redis does not take its frames")
                     return
                 await asyncio.sleep(RETRY_SECONDS)
-            except ResponseError as error:
-                self._lose(outgoing.gateway_id, str(error))
-                return
         outgoing.written = batch.number
         if await self._unread.is_too_much(outgoing.gateway_id, batches):
             self._lose(outgoing.gateway_id, "it has stopped reading")
