@@ -22,7 +22,7 @@ from inference.usage.partitions import make_partitions
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tests.support.database import TableEmptier, commits, shared
-from tests.support.redis_keys import keys_without_end
+from tests.support.redis_servers.keys import keys_without_end
 from tests.support.servers import TestServers, servers
 from tests.support.two_tenants import TwoTenants, two_tenants
 
