@@ -84,7 +84,7 @@ def _both_redis(test_servers: TestServers) -> Iterator[tuple[SyncRedis, SyncRedi
 @pytest.fixture(autouse=True)
 def _every_key_has_an_end(_both_redis: tuple[SyncRedis, SyncRedis]) -> Iterator[None]:
     """What the test has left in either Redis ends by itself, or is bounded by what else there is:
-    see tests/support/redis_keys.py."""
+    see tests/support/redis_servers/keys.py."""
     yield
     problems = keys_without_end(*_both_redis)
     if problems:
