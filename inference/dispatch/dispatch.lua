@@ -358,7 +358,8 @@ end
 
 -- A Redis that holds all it may runs what renews, ends or frees something; it refuses newcomers,
 -- and entries that an outbox keeps.
-local WITHOUT_MEMORY, READ_ONLY = { 'allow-oom' }, { 'no-writes' }
+local WITHOUT_MEMORY = { 'allow-oom' }
+local READ_ONLY = { 'no-writes' }
 
 redis.register_function('penstock_enqueue_1', enqueue)
 redis.register_function('penstock_append_usage_1', append_usage)
