@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.redis_errors import is_function_missing
+from gpu_workers.protocol.redis_errors import is_function_missing, is_transient
 from inference.lua_constants import ADMISSION_CONSTANTS, DISPATCH_CONSTANTS, LuaValue, prelude
 
 _log = structlog.get_logger(__name__)
@@ -139,17 +139,26 @@ class FunctionLibrary:
 
         return await self._call_reloading(read_and_call)
 
-    async def call_each(self, function: str, calls: Sequence[Call]) -> None:
+    async def call_each(
+        self, function: str, calls: Sequence[Call]
+    ) -> list[tuple[int, ResponseError]]:
         """Call a function with the key and arguments of each call, in one round trip; it must be
-        idempotent. Otherwise as `call`."""
+        idempotent. Return the positions of the calls that the function fails on, with its errors:
+        they keep no other from being made. What keeps all of them is raised, as by `call`."""
 
-        async def send() -> None:
+        async def send() -> list[tuple[int, ResponseError]]:
             pipeline = self._redis.pipeline(transaction=False)
             for key, *arguments in calls:
                 pipeline.fcall(function, 1, key, *arguments)
-            await pipeline.execute()
+            failed = []
+            for position, answer in enumerate(await pipeline.execute(raise_on_error=False)):
+                if isinstance(answer, ResponseError) and _is_of_one_call(answer):
+                    failed.append((position, answer))
+                elif isinstance(answer, Exception):
+                    raise answer
+            return failed
 
-        await self._call_reloading(send)
+        return await self._call_reloading(send)
 
     async def _call_reloading(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Call, and where the functions are missing call once more after they were loaded."""
@@ -165,3 +174,8 @@ class FunctionLibrary:
         if is_loaded:
             _log.warning("redis_functions_reloaded", library=self._library.name)
         return is_loaded
+
+
+def _is_of_one_call(error: ResponseError) -> bool:
+    """Return whether an error is of what a call was about, and not of Redis or of who calls."""
+    return not (is_transient(error) or isinstance(error, (NoPermissionError, AuthenticationError)))

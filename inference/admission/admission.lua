@@ -7,6 +7,8 @@
 -- tokens, nano-dollars, times in ms. `now` comes last and only from tests: otherwise it is Redis
 -- TIME. A reservation never expires by itself: a sweeper asks the pool first.
 
+local MOST_OF_ONE = 2 ^ 53          -- beyond it doubles lose whole numbers
+
 -- Return msgpack of {at, windows, request, sequences}; the request is packed already.
 local function pack_reservation(at, windows, packed_request, sequences)
   return '\148' .. cmsgpack.pack(at, windows) .. packed_request .. cmsgpack.pack(sequences)
@@ -23,6 +25,13 @@ local function read_reservation(tenant, request_id)
   local at, _, request = unpack(reservation)
   local account = account_of(tenant, request[REQUEST_KEY_ID], request[REQUEST_PROJECT_ID], at)
   return reservation, request, account
+end
+
+-- Return an amount that a worker has told of, or what was reserved in its place where nothing can
+-- have cost that, and no counter could hold it.
+local function amount(text, reserved)
+  local number = tonumber(text)
+  return number and number >= 0 and number < MOST_OF_ONE and number or reserved
 end
 
 -- Move an open reservation to other amounts, in the periods that it was made in.
@@ -85,8 +94,8 @@ local function true_down(keys, args)
   if not reservation then
     return 0
   end
-  tokens = math.min(tonumber(tokens), request[REQUEST_TOKENS])
-  nanos = math.min(tonumber(nanos), request[REQUEST_NANOS])
+  tokens = math.min(amount(tokens, request[REQUEST_TOKENS]), request[REQUEST_TOKENS])
+  nanos = math.min(amount(nanos, request[REQUEST_NANOS]), request[REQUEST_NANOS])
   move(reservation, account, tokens, nanos)
   call('HSET', tenant .. ':reservations', request_id, cmsgpack.pack(reservation))
   return 1
@@ -98,11 +107,11 @@ end
 local function settle(keys, args)
   call = redis.call
   local tenant, request_id, tokens, nanos = keys[1], unpack(args)
-  local reservation, _, account = read_reservation(tenant, request_id)
+  local reservation, request, account = read_reservation(tenant, request_id)
   if not reservation then
     return 0
   end
-  tokens, nanos = tonumber(tokens), tonumber(nanos)
+  tokens, nanos = amount(tokens, request[REQUEST_TOKENS]), amount(nanos, request[REQUEST_NANOS])
   move(reservation, account, tokens, nanos)
   local _, _, _, sequences = unpack(reservation)
   close(account, nanos, sequences or 1)

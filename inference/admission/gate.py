@@ -33,6 +33,7 @@ from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
 from inference.admission.reservations import (
     Clock,
     Correction,
+    FailedCorrection,
     PoolTarget,
     ReservationRequest,
     Reservations,
@@ -229,13 +230,13 @@ class Admission:
         """See `PolicySnapshot.is_in_redis`."""
         return await self._snapshot.is_in_redis()
 
-    async def true_down(self, corrections: Iterable[Correction]) -> None:
+    async def true_down(self, corrections: Iterable[Correction]) -> list[FailedCorrection]:
         """See `Reservations.true_down`."""
-        await self._reservations.true_down(corrections)
+        return await self._reservations.true_down(corrections)
 
-    async def settle(self, corrections: Iterable[Correction]) -> None:
+    async def settle(self, corrections: Iterable[Correction]) -> list[FailedCorrection]:
         """See `Reservations.settle`."""
-        await self._reservations.settle(corrections)
+        return await self._reservations.settle(corrections)
 
     async def limit_statuses(self, caller: Caller) -> list[LimitStatus]:
         """Return how the caller stands against each of its limits."""

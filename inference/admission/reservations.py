@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import structlog
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Prices
 from inference.charges import NOTHING, Charge, actual
 from inference.redis_functions import ADMISSION, FunctionLibrary
+
+_log = structlog.get_logger(__name__)
 
 # How old a reservation must be before the sweeper asks whether its request still exists.
 SWEEP_AGE_MS: Final = 30_000
@@ -81,6 +84,14 @@ class Correction:
     tenant_id: str
     request_id: str
     charge: Charge
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedCorrection:
+    """A correction that the functions cannot make, as its reservation cannot be read."""
+
+    correction: Correction
+    reason: str
 
 
 class Reservations:
@@ -157,13 +168,14 @@ class Reservations:
             *self._time(),
         )
 
-    async def true_down(self, corrections: Iterable[Correction]) -> None:
-        """Shrink reservations that stay open; they never grow."""
-        await self._correct(keys.FUNCTION_TRUE_DOWN, corrections)
+    async def true_down(self, corrections: Iterable[Correction]) -> list[FailedCorrection]:
+        """Shrink reservations that stay open; they never grow. Otherwise as `settle`."""
+        return await self._correct(keys.FUNCTION_TRUE_DOWN, corrections)
 
-    async def settle(self, corrections: Iterable[Correction]) -> None:
-        """End reservations; unknown ones are ignored."""
-        await self._correct(keys.FUNCTION_SETTLE, corrections)
+    async def settle(self, corrections: Iterable[Correction]) -> list[FailedCorrection]:
+        """End reservations; unknown ones are ignored. Return those that cannot be: they keep no
+        other from its end."""
+        return await self._correct(keys.FUNCTION_SETTLE, corrections)
 
     async def limit_usage(
         self, tenant_id: str, key_id: str, project_id: str, limits: bytes
@@ -180,8 +192,11 @@ class Reservations:
         )
         return now_ms, list(zip(numbers[::2], numbers[1::2], strict=True))
 
-    async def _correct(self, function: str, corrections: Iterable[Correction]) -> None:
-        await self._functions.call_each(
+    async def _correct(
+        self, function: str, corrections: Iterable[Correction]
+    ) -> list[FailedCorrection]:
+        asked = list(corrections)
+        failed = await self._functions.call_each(
             function,
             [
                 (
@@ -191,9 +206,13 @@ class Reservations:
                     each.charge.nanos,
                     *self._time(),
                 )
-                for each in corrections
+                for each in asked
             ],
         )
+        return [
+            FailedCorrection(correction=asked[position], reason=str(error))
+            for position, error in failed
+        ]
 
     async def _hint(self, tenant_id: str) -> None:
         """Record for the sweeper where to look."""
@@ -221,7 +240,8 @@ def _answer(numbers: list[int]) -> Answer:
 
 async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None = None) -> int:
     """Settle reservations that outlived their request: a gateway died between two calls. Never one
-    whose request the pool still holds open. Return how many it settled."""
+    whose request the pool still holds open. One that cannot be settled keeps no other from it; fsck
+    tells of it. Return how many it settled."""
     reservations = Reservations(redis, clock=clock)
     oldest_ms = (clock() if clock else await _redis_ms(redis)) - age_ms
     swept = 0
@@ -229,16 +249,21 @@ async def sweep(redis: Redis, *, age_ms: int = SWEEP_AGE_MS, clock: Clock | None
         tenant_id = tenant.decode() if isinstance(tenant, bytes) else tenant
         async for request, value in redis.hscan_iter(keys.tenant_reservations(tenant_id)):
             reservation, request_id = read_reservation(value), request.decode()
-            # One that cannot be read keeps no other from being settled; fsck tells of it.
             if reservation is None or reservation.at_ms > oldest_ms:
                 continue
             targets = reservation.request.targets
             if await _is_open(redis, request_id, targets):
                 continue
-            charge = await _charge_on_record(redis, request_id, targets)
+            try:
+                charge = await _charge_on_record(redis, request_id, targets)
+            except codec.WireFormatError as error:
+                _log.error("reservation_not_settled", request_id=request_id, reason=str(error))
+                continue
             correction = Correction(tenant_id=tenant_id, request_id=request_id, charge=charge)
-            await reservations.settle([correction])
-            swept += 1
+            failed = await reservations.settle([correction])
+            for each in failed:
+                _log.error("reservation_not_settled", request_id=request_id, reason=each.reason)
+            swept += not failed
     return swept
 
 

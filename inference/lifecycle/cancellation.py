@@ -14,6 +14,8 @@ from inference.lifecycle.finisher import Finisher
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.terminals import cancelled
 
+# A cancellation is repeated after so long. A worker that has read it stops within an engine's step.
+REPEAT_SECONDS: Final = 2.0
 FIRST_PAUSE_SECONDS: Final = 0.05
 MAX_PAUSE_SECONDS: Final = 10.0
 
@@ -51,17 +53,28 @@ class Cancellations:
         self._background.spawn(self._tell_pool(request), name="cancel")
 
     async def _tell_pool(self, request: InflightRequest) -> None:
-        """Retry until the pool has heard it. A running request's end then comes from its worker."""
-        envelope, pause = request.envelope, FIRST_PAUSE_SECONDS
+        """Retry until the pool has heard it, and repeat it until a running request's worker, which
+        may not have, has ended it."""
+        was_running, pause = False, FIRST_PAUSE_SECONDS
         while request.is_open:
             try:
-                state = await self._dispatch.cancel(envelope.pool, envelope.request_id)
-                if state is RequestState.QUEUED:
-                    await self._finisher.finish(request, 0, Outcome.CANCELLED, cancelled())
-                elif state is RequestState.UNKNOWN:
-                    await self._finisher.fail_unrecoverable(request)
-                return
+                was_running = await self._tell_once(request, was_running=was_running)
             except (RedisError, OSError):
                 REDIS_ERRORS.inc()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
+                continue
+            if not was_running:
+                return
+            await asyncio.sleep(REPEAT_SECONDS)
+
+    async def _tell_once(self, request: InflightRequest, *, was_running: bool) -> bool:
+        """Return whether the request runs, so that its end has to come from its worker."""
+        envelope = request.envelope
+        state = await self._dispatch.cancel(envelope.pool, envelope.request_id)
+        if state is RequestState.QUEUED:
+            await self._finisher.finish(request, 0, Outcome.CANCELLED, cancelled())
+        elif state is RequestState.UNKNOWN and not was_running:
+            await self._finisher.fail_unrecoverable(request)
+        # One that ran and is unknown now was lost with its Redis: its worker may adopt it yet.
+        return state is RequestState.RUNNING

@@ -4,10 +4,16 @@ import time
 from collections import deque
 from typing import Final
 
+import structlog
+from redis.exceptions import ResponseError
+
+from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Outcome, UsageEntry
+from gpu_workers.protocol.redis_errors import is_transient
 from inference.dispatch.queue import Dispatch
 from inference.errors import InferenceError
 from inference.lifecycle.inflight_request import InflightRequest
+from inference.lifecycle.reservation_settler import UNSETTLED
 from inference.lifecycle.terminals import (
     cancelled,
     entry_of,
@@ -15,6 +21,12 @@ from inference.lifecycle.terminals import (
     terminal_of,
     worker_lost,
 )
+
+_log = structlog.get_logger(__name__)
+
+# What ending one request may raise that is of that request alone, unless it is transient.
+UNENDABLE: Final = (ResponseError, WireFormatError)
+_MOST_SET_ASIDE: Final = 1000
 
 # A gateway has no outbox: it keeps what it finished itself while the collector may be late.
 KEPT_SECONDS: Final = 120.0
@@ -26,6 +38,7 @@ class Finisher:
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
+        self._set_aside: set[str] = set()
         self._finished: deque[tuple[float, UsageEntry]] = deque(maxlen=MAX_KEPT)
 
     async def finish(
@@ -65,6 +78,19 @@ class Finisher:
             await self.fail_unrecoverable(request)
         else:
             request.stream.end(missed_terminal_of(request, record))
+
+    def set_aside(self, request_id: str, error: Exception) -> None:
+        """Let a request that cannot be ended keep no other from its end; raises the error where it
+        is transient. Each is counted and logged once, however often it is tried."""
+        if is_transient(error):
+            raise error
+        if request_id in self._set_aside:
+            return
+        if len(self._set_aside) >= _MOST_SET_ASIDE:
+            self._set_aside.clear()
+        self._set_aside.add(request_id)
+        UNSETTLED.inc()
+        _log.error("request_not_ended", request_id=request_id, reason=str(error))
 
     async def record_again(self, pool: str) -> None:
         """Put on record once more what was finished here lately, in a Redis that has lost it. The

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 
 from inference.dispatch.queue import Dispatch, RequestState
 from inference.dispatch.worker_registry import WorkerRegistry
-from inference.lifecycle.finisher import Finisher
+from inference.lifecycle.finisher import UNENDABLE, Finisher
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.inflight_requests import InflightRequests
 from inference.streaming.frame_hub import FrameHub
@@ -59,7 +59,10 @@ class MissedEnds:
             if state in (RequestState.QUEUED, RequestState.RUNNING):
                 request.missed_looks = 0
             else:
-                await self._fetch(request, state)
+                try:
+                    await self._fetch(request, state)
+                except UNENDABLE as error:
+                    self._finisher.set_aside(request_id, error)
 
     async def _fetch(self, request: InflightRequest, state: RequestState) -> None:
         if await self._hub.read_last_frames(request.stream):

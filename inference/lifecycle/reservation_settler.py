@@ -5,15 +5,25 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+import structlog
+from prometheus_client import Counter
+
 from gpu_workers.protocol.messages import Envelope
 from inference.admission.gate import Admission
-from inference.admission.reservations import Correction
+from inference.admission.reservations import Correction, FailedCorrection
 from inference.background import Background
 from inference.charges import NOTHING, Charge
 from inference.lifecycle.inflight_request import InflightRequest
 
+_log = structlog.get_logger(__name__)
+
 # True-downs gather for so long; a request that has ended by then needs none.
 TRUE_DOWN_SECONDS: Final = 0.2
+
+UNSETTLED: Final = Counter(
+    "penstock_gateway_unsettled_total",
+    "Reservations that could not be settled, and requests that could not be ended.",
+)
 
 
 class ReservationSettler:
@@ -75,7 +85,8 @@ class ReservationSettler:
                 batch.append(self._to_settle.get_nowait())
             try:
                 await self._admission.wait_for_policy()
-                await self._admission.settle(batch)
+                for failed in await self._admission.settle(batch):
+                    _set_aside(failed)
             except BaseException:
                 for correction in batch:
                     self._to_settle.put_nowait(correction)
@@ -98,3 +109,14 @@ class ReservationSettler:
                     )
                     for each in counted.values()
                 )
+
+
+def _set_aside(failed: FailedCorrection) -> None:
+    """Leave a reservation that cannot be settled to the sweeper and to fsck."""
+    UNSETTLED.inc()
+    _log.error(
+        "reservation_not_settled",
+        request_id=failed.correction.request_id,
+        tenant_id=failed.correction.tenant_id,
+        reason=failed.reason,
+    )

@@ -15,7 +15,7 @@ from gpu_workers.protocol.messages import Outcome
 from inference.background import Background
 from inference.dispatch.queue import Dispatch, RequestState, Stranded
 from inference.lifecycle.cancellation import Cancellations
-from inference.lifecycle.finisher import Finisher
+from inference.lifecycle.finisher import UNENDABLE, Finisher
 from inference.lifecycle.inflight_requests import InflightRequests
 from inference.lifecycle.missed_ends import MissedEnds
 from inference.lifecycle.recovery import Recovery
@@ -79,7 +79,10 @@ class StrandedWatch:
         if await self._recovery.begin_if_due(pool):
             return
         for stranded in await self._dispatch.reap(pool, grace_ms=0, gateway_id=self._gateway_id):
-            await self._end_stranded(stranded)
+            try:
+                await self._end_stranded(stranded)
+            except UNENDABLE as error:
+                self._finisher.set_aside(stranded.request_id, error)
         await self._missed_ends.fetch(pool)
 
     async def _end_stranded(self, stranded: Stranded) -> None:

@@ -133,6 +133,32 @@ async def test_a_request_that_its_gateway_does_not_know_is_ended_all_the_same(
     assert await dispatch_redis.zcard(keys.pool_open_requests(POOL)) == 0
 
 
+async def test_one_request_that_cannot_be_ended_holds_up_no_other(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    """Both are unknown to their gateway; of one the envelope is of another version."""
+    completions, counter = service.gateway.completions, "penstock_gateway_unsettled_total"
+    await worker.start()
+    async with service.client() as client:
+        await client.post("/v1/chat/completions", json=ASK)
+    await dispatch_redis.delete(keys.pool_free_slots(POOL))
+    unsettled = sample(counter)
+    gateway_id = completions.hub.gateway_id
+    odd, good = (an_envelope(gateway_id=gateway_id, seconds=each) for each in (60, 1))
+    await completions.dispatch.enqueue(odd, max_queue_length=8)
+    await dispatch_redis.hset(keys.pool_request(POOL, odd.request_id), "envelope", b"\xc1")
+    waiting = keys.pool_gateway_waiting(POOL, gateway_id)
+    await dispatch_redis.zadd(waiting, {odd.request_id: 1})
+    await completions.dispatch.enqueue(good, max_queue_length=8)
+
+    async def has_ended() -> bool:
+        return good.request_id in {record.request_id for record in await worker.records()}
+
+    await eventually(has_ended)
+    assert await dispatch_redis.zrange(waiting, 0, -1) == [odd.request_id.encode()]
+    assert sample(counter) == unsettled + 1
+
+
 async def test_a_request_that_was_on_its_way_in_when_the_gateway_stopped_is_cancelled(
     service: Service, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
