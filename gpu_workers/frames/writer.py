@@ -162,7 +162,8 @@ class FrameWriter:
         try:
             while outgoing.has_any:
                 self._batches += 1
-                batch, awaited = outgoing.take(self._worker_id), []
+                batch = outgoing.take(self._worker_id)
+                awaited: list[asyncio.Future[None]] = []
                 if not outgoing.has_any:  # else what they wait for may be in a later one
                     awaited, outgoing.awaited = outgoing.awaited, awaited
                 await self._push(outgoing, batch)

@@ -59,5 +59,5 @@ def release_hold(tenant_id: uuid.UUID, hold_id: str) -> None:
 
 
 def _now_ms() -> int:
-    seconds, microseconds = cast(tuple[int, int], policy_redis().time())
+    seconds, microseconds = policy_redis().time()
     return seconds * 1000 + microseconds // 1000
