@@ -3,7 +3,7 @@ after each test, and after the chaos drills; one that is not on this list, or en
 the list says, fails."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 from redis import Redis
@@ -20,6 +20,7 @@ _TENANT, _POOL = r"\{t:[^}]*\}", r"\{m:[^}]*\}"
 # The names of gpu_workers/protocol/keys.py, in their order.
 FAMILIES: Final = {
     r"\{policy\}:(version|api-keys|tenants|models)": _POLICY,
+    r"\{policy\}:deltas": "a stream of DELTAS_KEPT entries at most",
     r"\{policy\}:next-(api-keys|tenants)": "while a full sync fills it; the next one replaces it",
     r"\{policy\}:lost-at": EXPIRES,
     r"\{uses\}:(keys|digests)": "a field for each key that was used; the control plane empties it",
@@ -29,20 +30,23 @@ FAMILIES: Final = {
     rf"{_TENANT}:(overcounted|restored)": EXPIRES,
     "tenants-with-reservations": "a member for each tenant",
     rf"{_POOL}:(queue|withdrawn|open|preemptible)": _REQUESTS,
-    rf"{_POOL}:(tenants|projects|keys|requests|running):.*": _REQUESTS,
-    rf"{_POOL}:scheduler": "one for each pool, and some fields for each worker",
+    rf"{_POOL}:(tenants|projects|keys|requests|waiting):.*": _REQUESTS,
+    rf"{_POOL}:(set-aside|last-frames):.*": EXPIRES,
+    rf"{_POOL}:gateways": "a member for each gateway, and a day after it was missed none",
+    rf"{_POOL}:scheduler": "one for each pool, of some 30 fields",
     rf"{_POOL}:flow:.*": EXPIRES,
     rf"{_POOL}:active": "a member for each flow; half a minute idle, it leaves with the next claim",
-    rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|workers-resynced)": _WORKERS,
-    rf"{_POOL}:adapters:.*": _WORKERS,
-    rf"{_POOL}:inbox:.*": "its worker empties it; deleted when that is forgotten",
+    rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|paces|workers-resynced)": _WORKERS,
+    rf"{_POOL}:adapter:.*": _WORKERS,
+    rf"{_POOL}:(worker|adapters|inbox|running):.*": "deleted when its worker is forgotten",
     rf"{_POOL}:usage": "MOST_USAGE_ENTRIES of outboxes; others until newcomers are refused",
     rf"{_POOL}:(usage-withheld|dead-letters|receipts:.*)": EXPIRES,
     rf"{_POOL}:epoch": "one for each pool",
     "pools": "a member for each pool",
     r"\{gateways\}:known": "a member for each gateway; the control plane removes the dead ones",
     r"\{gateways\}:resynced": EXPIRES,
-    r"\{g:[^}]*\}:(frames|alive)": EXPIRES,
+    r"\{g:[^}]*\}:alive": EXPIRES,
+    r"\{g:[^}]*\}:frames": "some MiB unread; its gateway expires it, of a dead one the sweeper",
     r"\{ticket:.*\}": EXPIRES,
 }
 # Of the other server: Django's cache, Channels' layer, Celery's broker.
@@ -54,7 +58,9 @@ OTHER_FAMILIES: Final = {
     r"celery:unacked.*": "tasks that a Celery worker holds, a few at once",
     r"celery:.*\.pidbox": "a worker's mailbox for remote control, which is emptied",
 }
-_REQUEST: Final = re.compile(rf"({_POOL}):request:(.+)")
+# Whose key it is has to be there.
+_OF_A_REQUEST: Final = re.compile(rf"({_POOL}):request:(.+)")
+_OF_A_WORKER: Final = re.compile(rf"({_POOL}):(?:worker|adapters|inbox|running):(.+)")
 
 
 def keys_without_end(dispatch: "Redis", other: "Redis") -> list[str]:
@@ -74,9 +80,13 @@ def _without_end(redis: "Redis", families: dict[str, str]) -> list[str]:
     for key, left_ms in ends.items():
         if left_ms != -1:
             continue
-        if request := _REQUEST.fullmatch(key):
-            if not _is_open(redis, *request.groups()):
+        if request := _OF_A_REQUEST.fullmatch(key):
+            if not _has(redis, keys.pool_open_requests, *request.groups()):
                 problems.append(f"{key}: its request is not open")
+            continue
+        if worker := _OF_A_WORKER.fullmatch(key):
+            if not _has(redis, keys.pool_heartbeats, *worker.groups()):
+                problems.append(f"{key}: its worker is forgotten")
             continue
         end = next((end for pattern, end in patterns.items() if pattern.fullmatch(key)), None)
         if end is None:
@@ -86,6 +96,6 @@ def _without_end(redis: "Redis", families: dict[str, str]) -> list[str]:
     return sorted(problems)
 
 
-def _is_open(redis: "Redis", pool_prefix: str, request_id: str) -> bool:
-    open_requests = keys.pool_open_requests(pool_prefix[3:-1])
-    return redis.zscore(open_requests, request_id) is not None
+def _has(redis: "Redis", name_of: Callable[[str], str], pool_prefix: str, member: str) -> bool:
+    """Return whether a sorted set of a pool has a member."""
+    return redis.zscore(name_of(pool_prefix[3:-1]), member) is not None

@@ -14,7 +14,7 @@ NO_END = -1
 def gateways(redis: Redis) -> Redis:
     """Two gateways with unread frames, of which one has no heartbeat any more."""
     redis.sadd(keys.known_gateways(), LIVE, DEAD)
-    redis.set(keys.gateway_heartbeat(LIVE), 1)
+    redis.set(keys.gateway_heartbeat(LIVE), 1, ex=60)
     redis.set(keys.policy_version(), 1)
     for gateway_id in (LIVE, DEAD):
         redis.rpush(keys.gateway_frames(gateway_id), b"frames")
