@@ -22,7 +22,7 @@ from inference.usage.partitions import make_partitions
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tests.support.database import TableEmptier, commits, shared
-from tests.support.redis_keys import keys_without_end
+from tests.support.redis_servers.keys import keys_without_end
 from tests.support.servers import TestServers, servers
 from tests.support.two_tenants import TwoTenants, two_tenants
 
@@ -84,7 +84,7 @@ def _both_redis(test_servers: TestServers) -> Iterator[tuple[SyncRedis, SyncRedi
 @pytest.fixture(autouse=True)
 def _every_key_has_an_end(_both_redis: tuple[SyncRedis, SyncRedis]) -> Iterator[None]:
     """What the test has left in either Redis ends by itself, or is bounded by what else there is:
-    see tests/support/redis_keys.py."""
+    see tests/support/redis_servers/keys.py."""
     yield
     problems = keys_without_end(*_both_redis)
     if problems:

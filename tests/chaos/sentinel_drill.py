@@ -14,7 +14,7 @@ from tests.chaos.processes import Processes, until
 from tests.chaos.report import Report
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.service import PEPPER, Snapshot, a_tier
-from tests.support.sentinels import sentinels
+from tests.support.redis_servers.sentinels import sentinels
 
 STREAMS = 60
 

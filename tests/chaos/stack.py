@@ -22,7 +22,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from tests.chaos.processes import STEP_MS, Gateway, Processes, SimWorker, until
-from tests.support.redis_keys import keys_without_end
+from tests.support.redis_servers.keys import keys_without_end
 
 MODEL = "chaos"
 WORKERS = 3

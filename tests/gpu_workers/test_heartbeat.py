@@ -20,7 +20,7 @@ from inference.lua_constants import STALE_LOOP_MS
 from inference.redis_functions import LIBRARIES, library_text
 from tests.support.gateways.cast import a_worker_info
 from tests.support.polling import eventually
-from tests.support.sentinels import sentinels
+from tests.support.redis_servers.sentinels import sentinels
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.worker_process import published, worker_process

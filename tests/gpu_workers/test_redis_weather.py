@@ -15,7 +15,7 @@ from gpu_workers.protocol.messages import Outcome, Resend
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.support.polling import eventually
-from tests.support.redis_weather import WEATHER, RedisWeather, is_usual, redis_weather
+from tests.support.redis_servers.weather import WEATHER, RedisWeather, is_usual, redis_weather
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import RunningWorker, running_worker

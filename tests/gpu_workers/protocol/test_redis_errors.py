@@ -7,7 +7,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol.redis_errors import code_of, is_out_of_memory, is_transient
-from tests.support.redis_weather import ERRORS
+from tests.support.redis_servers.weather import ERRORS
 
 OURS = [
     "ERR Error running script: attempt to index a nil value",

@@ -13,7 +13,7 @@ from gpu_workers.protocol.redis_url import (
     parse_sentinel,
 )
 from tests.support.polling import eventually
-from tests.support.sentinels import Sentinels, sentinels
+from tests.support.redis_servers.sentinels import Sentinels, sentinels
 
 
 def test_a_sentinel_url_names_sentinels_master_and_database() -> None:

@@ -20,7 +20,7 @@ from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.scripted_worker import WORDS, Run, ScriptedWorker
 from tests.support.gateways.service import Service, Snapshot, a_service
 from tests.support.polling import eventually
-from tests.support.redis_weather import (
+from tests.support.redis_servers.weather import (
     ANSWER_LOST,
     ERRORS,
     WEATHER,

@@ -90,7 +90,7 @@ def _without_end(redis: "Redis", families: dict[str, str]) -> list[str]:
             continue
         end = next((end for pattern, end in patterns.items() if pattern.fullmatch(key)), None)
         if end is None:
-            problems.append(f"{key}: of no family that tests/support/redis_keys.py knows")
+            problems.append(f"{key}: of no family that tests/support/redis_servers/keys.py knows")
         elif end is EXPIRES:
             problems.append(f"{key}: has no time to live")
     return sorted(problems)

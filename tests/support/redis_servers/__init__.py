@@ -1,0 +1,1 @@
+"""Redis servers of the tests: what they hold, how they fail, and those that watch them."""
