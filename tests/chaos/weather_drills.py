@@ -187,7 +187,8 @@ class Flood:
         }
         ports = self._stack.ports
         url = f"http://127.0.0.1:{ports[number % len(ports)]}/v1/chat/completions"
-        headers = {"Authorization": f"Bearer {self._stack.key}"}
+        # Kept alive, a connection may end just as its next request is sent.
+        headers = {"Authorization": f"Bearer {self._stack.key}", "Connection": "close"}
         async with httpx.AsyncClient(headers=headers, timeout=90, verify=_TLS) as client:
             while not self._is_stopping:
                 try:
