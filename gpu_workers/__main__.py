@@ -14,6 +14,7 @@ import uvloop
 
 from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
 from gpu_workers.engine import Engine
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.logs import configure_logging
 from gpu_workers.metrics import serve_metrics
 from gpu_workers.outbox.disk import OutboxError
@@ -64,6 +65,12 @@ async def run(config: WorkerConfig, make_engine: Callable[[WorkerConfig], Engine
     worker = Worker(
         engine=make_engine(config),
         transport=transport,
+        heartbeat=Heartbeat(
+            config.dispatch_redis_url,
+            pool=config.pool,
+            worker_id=worker_id,
+            stuck_seconds=config.stuck_seconds,
+        ),
         outbox=outbox,
         worker_id=worker_id,
         name=config.name,
@@ -72,6 +79,7 @@ async def run(config: WorkerConfig, make_engine: Callable[[WorkerConfig], Engine
         engine_name=config.engine,
         slots=config.slots,
         drain_seconds=config.drain_seconds,
+        hung_seconds=config.hung_seconds,
         metrics_url=serve_metrics(config.metrics_host, config.metrics_port),
     )
     loop = asyncio.get_running_loop()

@@ -124,6 +124,11 @@ class WorkerConfig:
     metrics_host: str = _setting("PENSTOCK_WORKER_METRICS_HOST", _text, "127.0.0.1")
     # How long open requests may take to end after SIGTERM
     drain_seconds: float = _setting("PENSTOCK_WORKER_DRAIN_SECONDS", _number(0, 86400), 30.0)
+    # How long the event loop may do nothing before the process ends itself, for a fresh start
+    stuck_seconds: float = _setting("PENSTOCK_WORKER_STUCK_SECONDS", _number(1, 86400), 60.0)
+    # How long an engine that has requests may make no step before it counts as hung; longer where
+    # its steps have been longer
+    hung_seconds: float = _setting("PENSTOCK_WORKER_HUNG_SECONDS", _number(1, 86400), 60.0)
     # console for people, json for machines
     log_format: str = _setting("PENSTOCK_LOG_FORMAT", _one_of("console", "json"), "console")
     # debug, info, warning or error
@@ -171,6 +176,12 @@ class WorkerConfig:
     sim_tokens_per_second: float = _setting("PENSTOCK_SIM_TOKENS_PER_SECOND", _number(0, 1e9), 0.0)
     # Simulated engine: context length in tokens
     sim_context_tokens: int = _setting("PENSTOCK_SIM_CONTEXT_TOKENS", _integer(16), 2048)
+    # Simulated engine: steps after which it lives and does nothing more; 0: never
+    sim_hang_after_steps: int = _setting("PENSTOCK_SIM_HANG_AFTER_STEPS", _integer(0), 0)
+    # Simulated engine: steps after which it blocks the worker's event loop once; 0: never
+    sim_block_after_steps: int = _setting("PENSTOCK_SIM_BLOCK_AFTER_STEPS", _integer(0), 0)
+    # Simulated engine: for how long it does that
+    sim_block_seconds: float = _setting("PENSTOCK_SIM_BLOCK_SECONDS", _number(0, 3600), 0.0)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "WorkerConfig":

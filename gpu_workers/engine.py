@@ -64,11 +64,14 @@ class Result:
 class EngineLoad:
     """The engine's own queue, in sequences. `waiting` are those it has had no room for in a while,
     not those that the next step will take. `generated_tokens` counts since its start; tokens that
-    requests resume from are not among them."""
+    requests resume from are not among them. `held` are all it was given and has not ended, `steps`
+    the steps it has reported since its start: one that holds some and makes none hangs."""
 
     running: int
     waiting: int
     generated_tokens: int = 0
+    held: int = 0
+    steps: int = 0
 
 
 class EngineDied(RuntimeError):
@@ -78,6 +81,10 @@ class EngineDied(RuntimeError):
     def __init__(self, message: str, usage: TokenUsage | None = None) -> None:
         super().__init__(message)
         self.usage = usage
+
+
+class EngineHung(EngineDied):
+    """The engine lives, holds requests and makes no step."""
 
 
 Emit = Callable[[Output], None]

@@ -1,5 +1,5 @@
-"""A worker's place in its pool: taken by name, renewed by every call, and taken again where Redis
-has lost the worker."""
+"""A worker's place in its pool: taken by name, renewed by every call and by its heartbeat, and
+taken again where Redis has lost the worker."""
 
 import asyncio
 from typing import Final
@@ -9,6 +9,7 @@ from msgspec import structs
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDescription, EngineLoad
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
@@ -34,6 +35,7 @@ class Lease:
         info: WorkerInfo,
         *,
         transport: Transport,
+        heartbeat: Heartbeat,
         engine: Engine,
         requests: OpenRequests,
         outbox: Outbox,
@@ -42,6 +44,7 @@ class Lease:
     ) -> None:
         self._base_info = info
         self._transport = transport
+        self._heartbeat = heartbeat
         self._engine = engine
         self._requests = requests
         self._outbox = outbox
@@ -82,6 +85,7 @@ class Lease:
         """Take the worker's name, fencing whoever had it. Raises `NotPermitted` if the Redis user
         may not serve the pool."""
         fenced = await self._transport.register(self._base_info)
+        self._heartbeat.publish(self._base_info)
         self._log.info("registered", fenced=fenced)
 
     async def claim_forever(self) -> None:
@@ -166,9 +170,11 @@ class Lease:
 
     def _info(self, load: EngineLoad) -> WorkerInfo:
         problem = self._outbox.problem
-        return structs.replace(
+        info = structs.replace(
             self._base_info,
             running=load.running,
             waiting_in_engine=load.waiting,
             problem=problem and f"its outbox takes nothing: {problem}",
         )
+        self._heartbeat.publish(info)
+        return info

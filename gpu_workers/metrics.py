@@ -56,6 +56,9 @@ OUTBOX_WRITABLE = Gauge(
 OPEN = Gauge("penstock_worker_open_requests", "Requests that this worker holds.", ["model"])
 SLOTS = Gauge("penstock_worker_slots", "Requests that this worker takes at once.", ["model"])
 ENGINE_UP = Gauge("penstock_worker_engine_up", "1 while the engine serves.", ["model"])
+LOOP_AGE = Gauge(
+    "penstock_worker_loop_age_seconds", "How long ago the event loop was last alive.", ["model"]
+)
 QUEUE_SECONDS = Histogram(
     "penstock_worker_queue_seconds", "From arrival to this worker.", ["model"], buckets=_SECONDS
 )
@@ -98,6 +101,7 @@ class WorkerMetrics:
         self.open = OPEN.labels(model)
         self.slots = SLOTS.labels(model)
         self.engine_up = ENGINE_UP.labels(model)
+        self.loop_age = LOOP_AGE.labels(model)
         self.queue_seconds = QUEUE_SECONDS.labels(model)
         self.ttft_seconds = TTFT_SECONDS.labels(model)
         self.time_per_token_seconds = TIME_PER_TOKEN_SECONDS.labels(model)

@@ -2,13 +2,16 @@
 
     STARTING --engine loaded--> READY --SIGTERM--> DRAINING --nothing open--> gone
 
-A worker that Redis fences, or whose engine died, ends what it holds and leaves with an exit code
-of its own, so that the supervisor starts a fresh one.
+A worker that Redis fences, or whose engine died or hangs, ends what it holds and leaves with an
+exit code of its own, so that the supervisor starts a fresh one. One whose event loop is stuck is
+ended by its heartbeat.
 """
 
 import asyncio
+import faulthandler
 import os
 import socket
+import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from enum import IntEnum
@@ -17,7 +20,8 @@ from typing import Any, Final
 import structlog
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import Engine, EngineDied
+from gpu_workers.engine import Engine, EngineDied, EngineHung
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.lease import Lease
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
@@ -28,6 +32,7 @@ from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.requests.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
 from gpu_workers.requests.open_request import failure, now_ms
 from gpu_workers.requests.open_requests import OpenRequests
+from gpu_workers.requests.step_time import StepWatch
 from gpu_workers.transport import Fenced, NotPermitted, Transport
 
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
@@ -49,6 +54,8 @@ class Exit(IntEnum):
     ENGINE_DIED = 3
     FENCED = 4
     INTERNAL_ERROR = 5
+    LOOP_STUCK = 6
+    ENGINE_HUNG = 7
 
 
 class Worker:
@@ -60,6 +67,7 @@ class Worker:
         *,
         engine: Engine,
         transport: Transport,
+        heartbeat: Heartbeat,
         outbox: Outbox,
         worker_id: str,
         name: str,
@@ -68,14 +76,17 @@ class Worker:
         engine_name: str,
         slots: int | None = None,
         drain_seconds: float = 30.0,
+        hung_seconds: float = 60.0,
         metrics_url: str = "",
         counter_report_seconds: float = REPORT_EVERY_SECONDS,
     ) -> None:
         self._engine = engine
         self._transport = transport
+        self._heartbeat = heartbeat
         self._outbox = outbox
         self._metrics = WorkerMetrics(model)
         self._drain_seconds = drain_seconds
+        self._hung_seconds = hung_seconds
         self._slots = slots
         self._is_engine_dead = False
         # What is not known before the engine has started is zero until then
@@ -125,6 +136,7 @@ class Worker:
         self._lease = Lease(
             info,
             transport=transport,
+            heartbeat=heartbeat,
             engine=engine,
             requests=self._requests,
             outbox=outbox,
@@ -150,6 +162,7 @@ class Worker:
         """Serve until drained, fenced or without an engine; everything is freed on return."""
         try:
             await self._lease.register()
+            self._heartbeat.start(on_age=self._metrics.loop_age.set, on_stuck=self._end_process)
             self._supervise(self._relay.run())
             self._supervise(self._lease.claim_forever())
             self._supervise(self._read_inbox())
@@ -218,17 +231,18 @@ class Worker:
         """Begin to leave; open requests and the health check may all call this, it acts once."""
         if not self._is_engine_dead:
             self._is_engine_dead = True
-            self._log.error("engine_died", error=str(error))
+            code = Exit.ENGINE_HUNG if isinstance(error, EngineHung) else Exit.ENGINE_DIED
+            self._log.error(code.name.lower(), error=str(error))
             self._metrics.engine_up.set(0)
-            self._supervise(self._leave_without_engine(str(error)))
+            self._supervise(self._leave_without_engine(code, str(error)))
 
-    async def _leave_without_engine(self, reason: str) -> None:
+    async def _leave_without_engine(self, code: Exit, reason: str) -> None:
         """Wait for the engine to end its requests, give up those that it does not, and exit."""
         self._lease.enter(WorkerState.DRAINING)
         await self._requests.wait_until_empty(SECONDS_TO_END_FAILED)
         await self._requests.give_up()
         await self._requests.flush(SECONDS_TO_FLUSH)
-        self._end(Exit.ENGINE_DIED, reason)
+        self._end(code, reason)
 
     async def _release(self) -> None:
         self._metrics.engine_up.set(0)
@@ -238,6 +252,7 @@ class Worker:
             last_first.push_async_callback(self._outbox.close)
             last_first.push_async_callback(self._requests.close)
             last_first.push_async_callback(self._lease.close)
+            last_first.push_async_callback(self._heartbeat.close)
             await cancel_and_wait(self._tasks)
 
     async def _read_inbox(self) -> None:
@@ -246,6 +261,16 @@ class Worker:
 
     async def _reregister(self) -> None:
         await self._lease.reregister()
+
+    def _end_process(self, loop_age_seconds: float) -> None:
+        """End it at once: its loop, which would end it in order, does nothing any more. Called from
+        the heartbeat's thread, so nothing here waits for a lock that the loop may hold."""
+        message = (
+            f"the event loop is stuck since {loop_age_seconds:.0f} s; exit {Exit.LOOP_STUCK}\n"
+        )
+        os.write(2, message.encode())
+        faulthandler.dump_traceback(sys.__stderr__ or 2)  # where it is: files and lines, no values
+        os._exit(Exit.LOOP_STUCK)
 
     def _end(self, code: Exit, reason: str) -> None:
         if not self._exit.done():
@@ -270,9 +295,14 @@ class Worker:
         self._end(Exit.INTERNAL_ERROR, str(error))
 
     async def _check_engine_forever(self) -> None:
+        loop, watch = asyncio.get_running_loop(), StepWatch(least_seconds=self._hung_seconds)
         while not self._is_engine_dead:
             try:
                 await self._engine.check_health()
+                watch.look(self._engine.load(), loop.time())
+                # While it warms up it may compile for minutes; that is what it warms up for.
+                if watch.is_hung and self.state is not WorkerState.STARTING:
+                    raise EngineHung(f"no step in {watch.idle_seconds:.0f} s, with requests open")
             except EngineDied as error:
                 self._engine_died(error)
             await asyncio.sleep(CHECK_ENGINE_EVERY_SECONDS)

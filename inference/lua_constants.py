@@ -7,9 +7,12 @@ from typing import Final
 
 # dispatch -----------------------------------------------------------------------------------------
 
-# A worker claims each second; one that has been silent for this long is dead. Six claims, so that a
-# late one does not make a pool look empty.
+# A worker's heartbeat comes each second; one that has been silent for this long is dead. Six beats,
+# so that a late one does not make a pool look empty.
 WORKER_LEASE_MS: Final = 6_000
+# A worker whose event loop has not run for this long is given nothing until it claims again. Twice
+# the time between two claims, so that an ordinary delay costs no slot.
+STALE_LOOP_MS: Final = 2_000
 # How many attempts a request may have had, in a Redis that was lost, that no frame told of. What
 # is queued again begins that much later, so that no number is ever given out twice; a worker may
 # adopt what it holds as an attempt that is at most this much older.
@@ -69,6 +72,7 @@ LuaValue = int | float | Sequence[str] | Mapping[str, int | float]
 
 DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "WORKER_LEASE_MS": WORKER_LEASE_MS,
+    "STALE_LOOP_MS": STALE_LOOP_MS,
     "ATTEMPT_GAP": ATTEMPT_GAP,
     "MOST_TRIES": MOST_TRIES,
     "INPUT_WEIGHT": INPUT_WEIGHT,

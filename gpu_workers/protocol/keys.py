@@ -22,6 +22,7 @@ FUNCTION_LOWER_SPEND = "penstock_lower_spend_1"
 
 FUNCTION_ENQUEUE = "penstock_enqueue_1"
 FUNCTION_REGISTER = "penstock_register_1"
+FUNCTION_BEAT = "penstock_beat_1"
 FUNCTION_LEAVE = "penstock_leave_1"
 FUNCTION_CLAIM = "penstock_claim_1"
 FUNCTION_REPORT_PROGRESS = "penstock_report_progress_1"

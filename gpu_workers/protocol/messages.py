@@ -252,7 +252,9 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     `max_token_bytes` is the longest token of the vocabulary in UTF-8 bytes: together they let a
     gateway bound prompts without a tokenizer. `can_resume`: its engine resumes from another's
     output where a request `is_resumable`. `problem`: why it takes no request although it is ready,
-    empty where it does.
+    empty where it does. `loop_age_ms`: how long ago its event loop was last alive, as its heartbeat
+    reports; `degraded`: the parts of its engine that it serves on a slower or lesser path, as this
+    version of the engine differs from what they rely on.
     """
 
     worker_id: str
@@ -277,6 +279,8 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     adapters: list[str] = []
     can_resume: bool = True
     problem: str = ""
+    loop_age_ms: int = 0
+    degraded: list[str] = []
 
 
 class UsageEntry(Message, frozen=True, tag="usage-1"):

@@ -14,6 +14,7 @@ from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
 from gpu_workers.sim.answer import SimAnswer, plan_answer
+from gpu_workers.sim.faults import SimFaults
 from gpu_workers.sim.model import MAX_TOKEN_BYTES
 from gpu_workers.sim.refusal import SimRefusal
 
@@ -33,12 +34,15 @@ class SimEngine:
         tokens_per_second: float = 0.0,
         context_tokens: int = 2048,
         sleep: Sleep = asyncio.sleep,
+        faults: SimFaults | None = None,
     ) -> None:
         self._slots = slots
         self._step_seconds = step_seconds
         self._tokens_per_second = tokens_per_second
         self._context_tokens = context_tokens
         self._sleep = sleep
+        self._faults = faults or SimFaults()
+        self._steps = 0
         self._running: dict[str, SimAnswer] = {}
         self._waiting: dict[str, SimAnswer] = {}
         self._wake = asyncio.Event()
@@ -53,6 +57,11 @@ class SimEngine:
             step_seconds=config.sim_step_ms / 1000,
             tokens_per_second=config.sim_tokens_per_second,
             context_tokens=config.sim_context_tokens,
+            faults=SimFaults(
+                hang_after_steps=config.sim_hang_after_steps,
+                block_after_steps=config.sim_block_after_steps,
+                block_seconds=config.sim_block_seconds,
+            ),
         )
 
     async def start(self) -> EngineDescription:
@@ -97,6 +106,8 @@ class SimEngine:
             running=len(self._running),
             waiting=len(self._waiting),
             generated_tokens=self._generated_tokens,
+            held=len(self._running) + len(self._waiting),
+            steps=self._steps,
         )
 
     async def check_health(self) -> None:
@@ -139,6 +150,8 @@ class SimEngine:
                 answer.step(now_ms)
                 if answer.is_ended:
                     self._forget(request_id)
+            self._steps += 1
+            await self._faults.strike(self._steps)
 
     def _admit(self) -> None:
         free = self._slots - len(self._running)

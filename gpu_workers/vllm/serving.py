@@ -148,12 +148,14 @@ class VllmServing:
             await self._llm.abort_generation(generation)
 
     def load_now(self) -> EngineLoad:
-        # No step reports the end of the last request.
-        stats = self._stats if self._llm.get_num_unfinished_requests() else []
+        held = self._llm.get_num_unfinished_requests()
+        stats = self._stats if held else []  # no step reports the end of the last request
         return EngineLoad(
             running=sum(each.running for each in stats),
             waiting=sum(each.waiting for each in stats),
             generated_tokens=sum(each.generated_tokens for each in self._stats),
+            held=held,
+            steps=sum(each.steps for each in self._stats),
         )
 
     def check_health(self) -> None:

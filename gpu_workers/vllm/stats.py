@@ -14,6 +14,7 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
 
     def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
         self.running = 0
+        self.steps = 0
         self.generated_tokens = 0
         self._waiting: deque[int] = deque(maxlen=STEPS_KEPT)
 
@@ -32,6 +33,7 @@ class StepStats(StatLoggerBase):  # type: ignore[misc]  # vLLM is not seen here
         if iteration_stats is not None:
             self.generated_tokens += iteration_stats.num_generation_tokens
         if scheduler_stats is not None:
+            self.steps += 1
             self.running = scheduler_stats.num_running_reqs
             self._waiting.append(
                 scheduler_stats.num_waiting_reqs + scheduler_stats.num_skipped_waiting_reqs

@@ -332,6 +332,7 @@ end
 
 redis.register_function('penstock_enqueue_1', enqueue)
 redis.register_function('penstock_register_1', register)
+redis.register_function('penstock_beat_1', beat)
 redis.register_function('penstock_leave_1', leave)
 redis.register_function('penstock_claim_1', claim)
 redis.register_function('penstock_report_progress_1', report_progress)

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
-from inference.lua_constants import WORKER_LEASE_MS
+from inference.lua_constants import STALE_LOOP_MS, WORKER_LEASE_MS
 
 CACHE_SECONDS: Final = 1.0
 
@@ -21,8 +21,15 @@ class PoolWorker:
     is_live: bool
 
     @property
+    def is_busy(self) -> bool:
+        """Return whether its event loop has been at something else for so long that it is given
+        nothing, although it lives."""
+        return self.is_live and self.info.loop_age_ms > STALE_LOOP_MS
+
+    @property
     def is_ready(self) -> bool:
-        return self.is_live and self.info.state is WorkerState.READY and not self.info.problem
+        is_able = self.info.state is WorkerState.READY and not self.info.problem
+        return self.is_live and is_able and not self.is_busy
 
 
 class WorkerRegistry:

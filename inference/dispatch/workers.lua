@@ -1,5 +1,5 @@
--- Workers: their leases, names and free slots, and what the dead leave behind: register, leave,
--- held, reap. Third part of the dispatch library.
+-- Workers: their leases, names and free slots, and what the dead leave behind: register, beat,
+-- leave, held, reap. Third part of the dispatch library.
 --
 -- Each worker's slots and credit stand in a sorted set, their sums in the scheduler's hash; both
 -- change together, here and nowhere else, so that the sums cannot drift.
@@ -161,6 +161,24 @@ local function register(keys, args)
   redis.call('ZADD', prefix .. ':heartbeats', pool.now, worker_id)
   save(pool)
   return fenced
+end
+
+-- Renew a worker's lease from beside its event loop, which last ran `loop_age_ms` ago. A worker whose
+-- loop is stale is busy, not dead: it keeps what it holds, and is given nothing until it claims.
+-- Reply: OK.
+local function beat(keys, args)
+  local prefix, worker_id, info, loop_age_ms, now = keys[1], unpack(args)
+  now = now_ms(now)
+  local refused = renew_lease(prefix, worker_id, info, now)
+  if refused then
+    return refused
+  end
+  if tonumber(loop_age_ms) > STALE_LOOP_MS then
+    local pool = open_pool(prefix, now)
+    bench_worker(pool, worker_id)
+    save(pool)
+  end
+  return redis.status_reply('OK')
 end
 
 -- Remove a worker that has drained. Reply: OK.

@@ -97,6 +97,7 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
         b"",
     ),
     ("FCALL", keys.FUNCTION_CLAIM, 1, keys.pool_prefix(OTHER), "w#1", b"", 1, 0, 0, "", 1),
+    ("FCALL", keys.FUNCTION_BEAT, 1, keys.pool_prefix(OTHER), "w#1", b"", 0),
     ("FCALL", keys.FUNCTION_HELD, 2, keys.pool_prefix(POOL), keys.pool_prefix(OTHER), "w#1"),
     ("COPY", keys.pool_request(OTHER, "request"), keys.pool_request(POOL, "request")),
     ("SUNIONSTORE", f"{keys.pool_prefix(POOL)}:stolen", keys.pool_worker_requests(OTHER, "w#1")),

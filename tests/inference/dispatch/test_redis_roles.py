@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import keys
 from gpu_workers.sim.engine import SimEngine
@@ -51,12 +52,12 @@ async def test_a_worker_with_another_pools_user_stops_with_one_sentence(
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    transport = Transport(
-        worker_redis_url("another-pool"), pool=POOL, worker_id="w#1", worker_name="w"
-    )
+    url = worker_redis_url("another-pool")
+    transport = Transport(url, pool=POOL, worker_id="w#1", worker_name="w")
     worker = Worker(
         engine=SimEngine(),
         transport=transport,
+        heartbeat=Heartbeat(url, pool=POOL, worker_id="w#1"),
         outbox=Outbox.open(tmp_path, pool=POOL),
         worker_id="w#1",
         name="w",

@@ -6,8 +6,10 @@ from typing import cast
 
 import pytest
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
+from inference.lua_constants import STALE_LOOP_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 from tests.support.servers import TestServers
 
@@ -203,6 +205,41 @@ def test_a_worker_that_is_slow_since_it_bears_more_keeps_its_slots(pool: Virtual
     pool.settle(TWO, [], step_us=10_000)
     pool.claim(ONE, 64)
     assert pool.redis.zscore(keys.pool_slots(pool.name), ONE) == 64
+
+
+# the loop -----------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_loop_is_stale_keeps_what_it_holds_and_is_given_nothing(
+    pool: VirtualPool,
+) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 4)
+    pool.enqueue(an_ask("held"))
+    for _ in range(10):
+        pool.now_ms += 1_000
+        pool.beat(ONE, STALE_LOOP_MS + 1)
+    assert pool.enqueue(an_ask("late")) == "queued"
+    assert pool.reap() == []
+    assert pool.finish("held", 1)
+    assert taken(pool, ONE) == ["held"], "nor is it given what its own request made room for"
+    assert [each.request_id for each in pool.claim(ONE, 4)] == ["late"]
+
+
+def test_a_worker_whose_loop_is_only_late_keeps_its_credit(pool: VirtualPool) -> None:
+    pool.register(ONE)
+    pool.claim(ONE, 4)
+    pool.beat(ONE, STALE_LOOP_MS)
+    assert pool.enqueue(an_ask("one")) == "assigned"
+
+
+def test_a_beat_neither_registers_a_worker_nor_revives_a_fenced_one(pool: VirtualPool) -> None:
+    with pytest.raises(ResponseError, match=r"^UNKNOWN"):
+        pool.beat(ONE)
+    pool.call(keys.FUNCTION_REGISTER, ONE, "name", b"info", pool.now_ms)
+    pool.call(keys.FUNCTION_REGISTER, TWO, "name", b"info", pool.now_ms)
+    with pytest.raises(ResponseError, match=r"^FENCED"):
+        pool.beat(ONE)
 
 
 # classes ------------------------------------------------------------------------------------------

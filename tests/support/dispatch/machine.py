@@ -1,6 +1,6 @@
 """The state machine over the dispatch and admission functions in a real Redis, in any order of
-enqueue, claim, settle, finish, cancel, requeue, preemption, adoption, death, pause, expiry, loss of
-Redis and time. What is always so stands in `dispatch_invariants`."""
+enqueue, claim, beat, settle, finish, cancel, requeue, preemption, adoption, death, pause, expiry,
+loss of Redis and time. What is always so stands in `dispatch_invariants`."""
 
 from typing import ClassVar
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from redis import Redis
 
+from inference.lua_constants import STALE_LOOP_MS
 from tests.support.dispatch.actions import Actions
 from tests.support.dispatch.invariants import CLASSES, MOST_OUTPUT, MOST_PROMPT, SLOTS, WEIGHTS
 from tests.support.dispatch.model import Model, Worker
@@ -141,6 +142,14 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         worker = self.model.workers[which]
         if worker.is_known and not worker.is_silent:
             self.post_slots(worker, slots, ready=ready)
+
+    @rule(which=which_worker, loop_age_ms=st.sampled_from([0, 0, STALE_LOOP_MS + 1]))
+    def beat(self, which: int, loop_age_ms: int) -> None:
+        """Renews the lease; from a worker whose loop is stale, takes its credit."""
+        worker = self.model.workers[which]
+        if worker.is_known and not worker.is_silent:
+            self.pool.beat(worker.worker_id, loop_age_ms)
+            worker.heartbeat_ms = self.pool.now_ms
 
     @rule(which=which_worker, steps=st.integers(1, 80))
     def settle(self, which: int, steps: int) -> None:

@@ -103,6 +103,9 @@ class VirtualPool:
         answer = self.call(keys.FUNCTION_CLAIM, worker_id, b"info", *posted, self.now_ms)
         return [started(message) for message in answer]
 
+    def beat(self, worker_id: str, loop_age_ms: int = 0) -> None:
+        self.call(keys.FUNCTION_BEAT, worker_id, b"info", loop_age_ms, self.now_ms)
+
     def settle(
         self, worker_id: str, progress: list[tuple[str, int, int, int]], *, step_us: int = 0
     ) -> int:

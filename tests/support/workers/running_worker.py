@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
@@ -45,6 +46,7 @@ class RunningWorker:
         self.worker = Worker(
             engine=engine,
             transport=transport,
+            heartbeat=Heartbeat(redis_url, pool="sim", worker_id=self.worker_id),
             outbox=self.outbox,
             worker_id=self.worker_id,
             name=name,
