@@ -17,7 +17,7 @@ from inference.errors import InferenceError
 from inference.models import DeadLetter, Gateway, Worker
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
-from inference.operations.gateway_registry import live_gateways
+from inference.operations.gateway_registry import expire_unread_frames, live_gateways
 from inference.operations.resync import load_missing_functions
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
@@ -73,6 +73,13 @@ def copy_gateways() -> int:
     with operator_scope("copy of the gateways"):
         Gateway.objects.sync(live)
     return len(live)
+
+
+@shared_task(name="inference.expire_unread_frames", expires=60)  # type: ignore[untyped-decorator]
+def expire_frames_of_dead_gateways() -> int:
+    """Give what nobody will read an end; returns how many lists of frames that were."""
+    with dispatch_redis() as redis:
+        return expire_unread_frames(redis)
 
 
 @shared_task(name="inference.copy_dead_letters", expires=10)  # type: ignore[untyped-decorator]

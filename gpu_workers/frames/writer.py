@@ -23,7 +23,6 @@ from gpu_workers.protocol.redis_errors import REDIS_AWAY
 # A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
 MAX_UNREAD_BATCHES: Final = 10_000
 MAX_WAITING_FRAMES: Final = 100_000
-UNREAD_TTL_SECONDS: Final = 60
 RETRY_SECONDS: Final = 0.2
 
 _log = structlog.get_logger("gpu_workers.frames.writer")
@@ -130,7 +129,7 @@ class FrameWriter:
         batch = codec.encode(FrameBatch(worker_id=self._worker_id, frames=frames))
         while True:
             try:
-                unread = await self._send(key, batch)
+                unread: int = await self._redis.rpush(key, batch)
                 break
             except REDIS_AWAY:
                 waiting = self._waiting.get(gateway_id, [])
@@ -143,13 +142,6 @@ class FrameWriter:
                 return
         if unread > MAX_UNREAD_BATCHES:
             self._lose(gateway_id, "it has stopped reading")
-
-    async def _send(self, key: str, batch: bytes) -> int:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.rpush(key, batch)
-        pipeline.expire(key, UNREAD_TTL_SECONDS)
-        unread, _ = await pipeline.execute()
-        return int(unread)
 
     def _lose(self, gateway_id: str, reason: str) -> None:
         _log.warning("gateway_lost", gateway_id=gateway_id, reason=reason)

@@ -352,6 +352,11 @@ def gateway_frames(gateway_id: str) -> str:
     return f"{{g:{gateway_id}}}:frames"
 
 
+def gateway_of_frames(key: str) -> str:
+    """Return whose frames a key of `gateway_frames` holds."""
+    return key.removeprefix("{g:").removesuffix("}:frames")
+
+
 def gateway_heartbeat(gateway_id: str) -> str:
     """Name the expiring string: present while the gateway process lives."""
     return f"{{g:{gateway_id}}}:alive"

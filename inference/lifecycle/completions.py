@@ -217,6 +217,8 @@ class Completions:
             request.is_enqueued = True
             self.settlement.cancellations.cancel(request)
             raise
+        if isinstance(answer, Assigned):
+            request.stream.note_holder(1, answer.worker_id)
         request.is_assigned = isinstance(answer, Assigned) or (
             isinstance(answer, AlreadyKnown) and answer.state == "running"
         )

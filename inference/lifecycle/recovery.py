@@ -124,7 +124,7 @@ class Recovery:
     async def _enqueue(self, request: InflightRequest) -> None:
         """Enqueue it as an attempt that none before was: a frame of an earlier one, which may be on
         its way, is never taken for one of this. Nothing comes that this attempt is not told of."""
-        stream, next_attempt = request.stream, 0
+        stream, next_attempt, holder = request.stream, 0, ""
         attempts = stream.attempt + ATTEMPT_GAP
         stream.hold()
         try:
@@ -136,9 +136,11 @@ class Recovery:
             )
             # What waits, or is known, may have been adopted as the attempt that it was.
             if isinstance(answer, Assigned):
-                next_attempt = attempts + 1
+                next_attempt, holder = attempts + 1, answer.worker_id
         finally:
             stream.release(next_attempt)
+        if holder:
+            stream.note_holder(next_attempt, holder)
 
     async def _unknown_of(self, pool: str, held: list[InflightRequest]) -> list[InflightRequest]:
         """Return those that are still open here and that the pool knows nothing of."""

@@ -108,7 +108,7 @@ class StrandedWatch:
             envelope.pool, envelope.request_id
         )
         if worker_id is not None:
-            await self._hub.request_resend(envelope.pool, worker_id, stream)
+            await self._hub.request_resend(worker_id, stream)
 
     def _look_after_readers(self) -> None:
         """Cancel what cannot be given whole any more; let silent streams give a sign of life."""

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -15,12 +14,15 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Resend, Terminal
 from inference.background import Background
+from inference.streaming.holders import Holders
 from inference.streaming.token_stream import STALE, TokenStream
 
 _log = structlog.get_logger(__name__)
 
 HEARTBEAT_SECONDS: Final = 1.5
 HEARTBEAT_TTL_SECONDS: Final = 6
+# Unread frames outlive their gateway by this; workers may not expire them.
+UNREAD_TTL_SECONDS: Final = 60
 _BLOCK_SECONDS: Final = 2
 _DEAD_LINK_SECONDS: Final = 4 * _BLOCK_SECONDS
 _BATCHES_PER_READ: Final = 256
@@ -40,11 +42,13 @@ class FrameHub:
         self._redis = redis
         self._blocking_redis = blocking_redis
         self._streams: dict[str, TokenStream] = {}
+        self._holders = Holders(redis)
         self._background = Background()
 
     async def start(self) -> None:
         self._background.supervise(self._beat, name="gateway-heartbeat")
         self._background.supervise(self._read, name="frame-hub")
+        self._background.supervise(self._holders.run, name="holders")
 
     async def stop(self) -> None:
         """End the reader; the heartbeat goes too, so that workers abort what is left at once."""
@@ -73,7 +77,9 @@ class FrameHub:
             request_id,
             on_end,
             on_prompt_counted,
-            partial(self._gap_in, pool),
+            self._gap_in,
+            pool=pool,
+            on_unproven=self._holders.ask,
             on_unfilled=on_unfilled,
             keeps_token_ids=keeps_token_ids,
         )
@@ -85,21 +91,21 @@ class FrameHub:
         self._streams.pop(request_id, None)
         OPEN.set(len(self._streams))
 
-    async def request_resend(self, pool: str, worker_id: str, stream: TokenStream) -> None:
+    async def request_resend(self, worker_id: str, stream: TokenStream) -> None:
         """Have the worker send the stream's frames again, from the next one on."""
         resend = Resend(
             request_id=stream.request_id, attempt=stream.attempt, from_seq=stream.next_seq
         )
-        inbox = keys.pool_inbox(pool, worker_id)
+        inbox = keys.pool_inbox(stream.pool, worker_id)
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.rpush(inbox, codec.encode_resend(resend))
         # So that nothing stays behind where the worker is gone.
         pipeline.expire(inbox, _UNREAD_ASK_SECONDS)
         await pipeline.execute()
 
-    def _gap_in(self, pool: str, stream: TokenStream) -> None:
+    def _gap_in(self, stream: TokenStream) -> None:
         if stream.worker_id is not None:
-            resend = self.request_resend(pool, stream.worker_id, stream)
+            resend = self.request_resend(stream.worker_id, stream)
             self._background.spawn(resend, name="resend-request")
 
     async def _beat(self) -> None:
@@ -108,6 +114,7 @@ class FrameHub:
             pipeline = self._redis.pipeline(transaction=False)
             pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
             pipeline.sadd(keys.known_gateways(), self.gateway_id)
+            pipeline.expire(keys.gateway_frames(self.gateway_id), UNREAD_TTL_SECONDS)
             await pipeline.execute()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 

@@ -22,8 +22,11 @@ _log = structlog.get_logger(__name__)
 
 # Output that a client has not read yet, per stream.
 MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
+# What waits until it is known who holds the request.
+MAX_UNPROVEN_FRAMES: Final = 1024
 
 STALE = Counter("penstock_gateway_stale_frames_total", "Frames dropped: unknown or an old attempt.")
+FORGED = Counter("penstock_gateway_forged_frames_total", "Frames dropped: of no holder's.")
 GAPS = Counter("penstock_gateway_frame_gaps_total", "Frames found missing, and asked for again.")
 BROKEN = Counter("penstock_gateway_broken_streams_total", "Streams whose gap nobody filled.")
 MERGES = Counter("penstock_gateway_merged_deltas_total", "Deltas merged for a reader behind.")
@@ -50,6 +53,7 @@ class TokenStream:
         "_chunks",
         "_frames_at_count",
         "_held",
+        "_holder",
         "_is_silent",
         "_keeps_token_ids",
         "_next_seq",
@@ -57,9 +61,11 @@ class TokenStream:
         "_on_gap",
         "_on_prompt_counted",
         "_on_unfilled",
+        "_on_unproven",
         "_reorder",
         "_replay",
         "_terminal",
+        "_unproven",
         "_unread_bytes",
         "_waiter",
         "attempt",
@@ -67,6 +73,7 @@ class TokenStream:
         "completion_tokens",
         "first_frame_at",
         "last_frame_at",
+        "pool",
         "prompt_tokens",
         "request_id",
         "token_ids",
@@ -80,12 +87,15 @@ class TokenStream:
         on_prompt_counted: Callable[[], None],
         on_gap: Callable[["TokenStream"], None],
         *,
+        pool: str = "",
+        on_unproven: Callable[["TokenStream"], None] = lambda stream: None,
         on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
     ) -> None:
         self.request_id = request_id
+        self.pool = pool
         self.attempt = 1
-        self.worker_id: str | None = None
+        self.worker_id: str | None = None  # the last known holder of the request
         self.prompt_tokens = 0  # 0 until the worker has counted them
         self.cached_tokens = 0
         self.completion_tokens = 0
@@ -96,11 +106,14 @@ class TokenStream:
         self._on_prompt_counted = on_prompt_counted
         self._keeps_token_ids = keeps_token_ids
         self._on_gap = on_gap
+        self._on_unproven = on_unproven
         self._on_unfilled = on_unfilled
         self._reorder = ReorderBuffer(self._give_gap_up)
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
+        self._holder: str | None = None  # of this attempt, once that is known
+        self._unproven: list[tuple[Frame, str]] = []
         self._held: list[tuple[Frame, str]] | None = None
         self._chunks: list[bytes] = []
         self._unread_bytes = 0
@@ -113,6 +126,11 @@ class TokenStream:
     def has_begun(self) -> bool:
         """Return whether any output of the request has come."""
         return self.first_frame_at is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the end has come."""
+        return self._terminal is not None
 
     @property
     def is_broken(self) -> bool:
@@ -145,20 +163,34 @@ class TokenStream:
             raise self._broken
         return Progress(chunks, None if self._broken else self._terminal)
 
+    def note_holder(self, attempt: int, worker_id: str) -> None:
+        """Take this attempt from this worker, "" for nobody, and from no other: who holds it never
+        changes. What came before that was known is taken or dropped."""
+        if worker_id and attempt >= self.attempt:
+            if attempt > self.attempt:
+                self._begin_attempt(attempt)
+            self._holder = self.worker_id = worker_id
+        unproven, self._unproven = self._unproven, []
+        for frame, sender in unproven:
+            if frame.attempt == self.attempt and sender == self._holder:
+                self.feed(frame, sender)
+            else:
+                FORGED.inc()
+
     def feed(self, frame: Frame, worker_id: str) -> None:
-        """Accept a frame. Never blocks."""
+        """Accept a frame, if the worker that sent it holds the request. Never blocks."""
         if self._held is not None:
             self._held.append((frame, worker_id))
             return
         if self._terminal is not None or frame.attempt < self.attempt:
             STALE.inc()
             return
-        if frame.attempt > self.attempt:
-            self._begin_attempt(frame.attempt)
+        if worker_id != self._holder or frame.attempt != self.attempt:
+            self._doubt(frame, worker_id)
+            return
         if frame.seq < self._next_seq:
             STALE.inc()
             return
-        self.worker_id = worker_id
         self.last_frame_at = time.monotonic()
         if frame.seq > self._next_seq and self._broken is None:
             self._hold_back(frame)
@@ -199,6 +231,17 @@ class TokenStream:
         self._is_silent = True
         self._wake()
 
+    def _doubt(self, frame: Frame, worker_id: str) -> None:
+        """Drop a frame of a worker that does not hold this attempt; hold it back as long as its
+        holder is unknown."""
+        is_known = frame.attempt == self.attempt and self._holder is not None
+        if is_known or len(self._unproven) >= MAX_UNPROVEN_FRAMES:
+            FORGED.inc()
+            return
+        self._unproven.append((frame, worker_id))
+        if len(self._unproven) == 1:
+            self._on_unproven(self)
+
     def _accept(self, frame: Frame) -> None:
         self._next_seq = frame.seq + 1
         if isinstance(frame, Terminal):
@@ -227,7 +270,7 @@ class TokenStream:
 
     def _begin_attempt(self, attempt: int) -> None:
         self._reorder.flush()
-        self.attempt, self._next_seq = attempt, 0
+        self.attempt, self._next_seq, self._holder = attempt, 0, None
         if not self.has_begun:
             return
         if self.can_resume:

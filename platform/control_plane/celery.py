@@ -89,6 +89,10 @@ app.conf.beat_schedule = {
         "task": "inference.end_abandoned_requests",
         "schedule": 5.0,
     },
+    "frames that nobody reads expire": {
+        "task": "inference.expire_unread_frames",
+        "schedule": 600.0,
+    },
     "reservations without a request are released": {
         "task": "inference.sweep_reservations",
         "schedule": 10.0,

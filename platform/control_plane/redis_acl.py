@@ -88,12 +88,13 @@ def gateway(password: str) -> RedisUser:
 
 
 def worker(pool: str, password: str) -> RedisUser:
-    """Return the user of one pool's workers: it writes frames to any gateway and reads none. Raises
-    `ValueError` for a pool name that would widen its key pattern."""
+    """Return the user of one pool's workers: it adds frames to any gateway's list, and neither
+    reads, removes nor expires what is there. Raises `ValueError` for a pool name that would widen
+    its key pattern."""
     rules = (
         *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
         *_COMMANDS,
-        f"(%W~{keys.gateway_frames('*')} +rpush +expire)",
+        f"(%W~{keys.gateway_frames('*')} +rpush)",
         f"(%R~{keys.gateway_heartbeat('*')} +exists)",
         f"(%W~{keys.known_pools()} +sadd)",
     )

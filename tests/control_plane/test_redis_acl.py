@@ -112,6 +112,15 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     ("LPOP", keys.gateway_frames("gateway")),
     ("LRANGE", keys.gateway_frames("gateway"), 0, -1),
     ("DEL", keys.gateway_frames("gateway")),
+    ("UNLINK", keys.gateway_frames("gateway")),
+    ("EXPIRE", keys.gateway_frames("gateway"), 1),
+    ("PEXPIREAT", keys.gateway_frames("gateway"), 1),
+    ("PERSIST", keys.gateway_frames("gateway")),
+    ("LTRIM", keys.gateway_frames("gateway"), 1, 0),
+    ("LPUSH", keys.gateway_frames("gateway"), "ahead of all others"),
+    ("RENAME", keys.gateway_frames("gateway"), keys.pool_inbox(POOL, "worker#1")),
+    ("LMOVE", keys.gateway_frames("gateway"), keys.pool_inbox(POOL, "w#1"), "LEFT", "LEFT"),
+    ("EXPIRE", keys.gateway_heartbeat("gateway"), 0),
     ("SET", keys.gateway_heartbeat("gateway"), "1"),
     ("SMEMBERS", keys.known_pools()),
 ]
@@ -157,6 +166,11 @@ def test_a_gateway_may_not(gateway: Any, command: Command) -> None:
 )
 def test_a_gateway_may(gateway: Any, command: Command) -> None:
     gateway.execute_command(*command)
+
+
+def test_a_worker_may_leave_frames_for_a_gateway(worker: Redis) -> None:
+    assert worker.rpush(keys.gateway_frames("gateway"), b"frames") == 1
+    assert not worker.exists(keys.gateway_heartbeat("gateway"))
 
 
 def test_the_control_plane_is_not_the_servers_administrator() -> None:

@@ -14,6 +14,7 @@ from inference.streaming import reorder_buffer
 from inference.streaming.frame_hub import FrameHub
 from inference.streaming.token_stream import MAX_UNREAD_BYTES, TokenStream
 from tests.support.gateways.cast import POOL
+from tests.support.places import free_port
 from tests.support.polling import eventually
 
 
@@ -44,6 +45,12 @@ def a_terminal(seq: int, *, attempt: int = 1) -> Terminal:
     )
 
 
+def feed(stream: TokenStream, frame: Delta | Terminal, worker_id: str) -> None:
+    """Give the stream a frame of a worker that holds the request, as it knows by then."""
+    stream.note_holder(frame.attempt, worker_id)
+    stream.feed(frame, worker_id)
+
+
 @pytest.fixture
 def ends() -> list[Terminal]:
     return []
@@ -63,9 +70,9 @@ def stream(ends: list[Terminal], gaps: list[int]) -> TokenStream:
 async def test_what_gathers_between_two_reads_comes_at_once(
     stream: TokenStream, ends: list[Terminal]
 ) -> None:
-    stream.feed(a_delta(0, b"one"), "w")
-    stream.feed(a_delta(1, b"two", b"three"), "w")
-    stream.feed(a_terminal(2), "w")
+    feed(stream, a_delta(0, b"one"), "w")
+    feed(stream, a_delta(1, b"two", b"three"), "w")
+    feed(stream, a_terminal(2), "w")
     progress = await stream.next()
     assert progress.chunks == [b"one", b"two", b"three"]
     assert progress.end == ends[0]
@@ -74,7 +81,7 @@ async def test_what_gathers_between_two_reads_comes_at_once(
 async def test_a_reader_is_woken(stream: TokenStream) -> None:
     reading = asyncio.create_task(stream.next())
     await asyncio.sleep(0)
-    stream.feed(a_delta(0, b"one"), "w")
+    feed(stream, a_delta(0, b"one"), "w")
     assert (await reading).chunks == [b"one"]
 
 
@@ -89,26 +96,26 @@ async def test_unread_output_has_a_cap_and_the_end_is_still_taken(
 ) -> None:
     chunk = b"x" * (MAX_UNREAD_BYTES // 4)
     for seq in range(6):
-        stream.feed(a_delta(seq, chunk), "w")
+        feed(stream, a_delta(seq, chunk), "w")
     assert stream.is_broken
     assert len((await stream.next()).chunks) == 5
     with pytest.raises(SlowReader):
         await stream.next()
-    stream.feed(a_terminal(6), "w")
+    feed(stream, a_terminal(6), "w")
     assert len(ends) == 1
 
 
 async def test_what_comes_after_a_gap_waits_until_the_gap_is_filled(
     stream: TokenStream, gaps: list[int], ends: list[Terminal]
 ) -> None:
-    stream.feed(a_delta(0, b"one"), "w")
+    feed(stream, a_delta(0, b"one"), "w")
     for frame in (a_delta(3, b"four"), a_terminal(4)):
-        stream.feed(frame, "w")
+        feed(stream, frame, "w")
     assert gaps == [1], "asked once"
     assert (await stream.next()).chunks == [b"one"]
     assert not ends
     for frame in (a_delta(1, b"two"), a_delta(2, b"three"), a_delta(3, b"four"), a_terminal(4)):
-        stream.feed(frame, "w")
+        feed(stream, frame, "w")
     progress = await stream.next()
     assert progress.chunks == [b"two", b"three", b"four"]
     assert [progress.end] == ends
@@ -116,7 +123,7 @@ async def test_what_comes_after_a_gap_waits_until_the_gap_is_filled(
 
 async def test_a_second_gap_is_asked_for_too(stream: TokenStream, gaps: list[int]) -> None:
     for seq in (1, 0, 3, 2):
-        stream.feed(a_delta(seq, str(seq).encode()), "w")
+        feed(stream, a_delta(seq, str(seq).encode()), "w")
     assert gaps == [0, 2]
     assert (await stream.next()).chunks == [b"0", b"1", b"2", b"3"]
 
@@ -125,9 +132,9 @@ async def test_a_gap_that_nobody_fills_breaks_the_stream_after_what_came_before_
     stream: TokenStream, ends: list[Terminal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reorder_buffer, "FILL_TIMEOUT_SECONDS", 0)
-    stream.feed(a_delta(0, b"one"), "w")
-    stream.feed(a_delta(2, b"three"), "w")
-    stream.feed(a_terminal(3), "w")
+    feed(stream, a_delta(0, b"one"), "w")
+    feed(stream, a_delta(2, b"three"), "w")
+    feed(stream, a_terminal(3), "w")
     assert (await stream.next()).chunks == [b"one"]
     with pytest.raises(StreamBroken):
         await stream.next()
@@ -143,31 +150,31 @@ async def test_a_gap_that_nobody_fills_is_made_again_where_that_is_possible(
         "a", ends.append, lambda: None, lambda _: None,
         on_unfilled=unfilled.set, keeps_token_ids=True,
     )  # fmt: skip
-    stream.feed(structs.replace(a_delta(0, b"one"), token_ids=[7]), "w")
-    stream.feed(a_delta(2, b"three"), "w")
+    feed(stream, structs.replace(a_delta(0, b"one"), token_ids=[7]), "w")
+    feed(stream, a_delta(2, b"three"), "w")
     await asyncio.wait_for(unfilled.wait(), 5)
     assert not stream.is_broken
     assert (stream.token_ids, stream.completion_tokens) == ([7], 1), "as the next attempt is told"
 
 
 async def test_a_new_attempt_forgets_the_gap_of_the_old_one(stream: TokenStream) -> None:
-    stream.feed(a_delta(1, b"old"), "w")
-    stream.feed(a_delta(0, b"one", attempt=2), "w")
-    stream.feed(a_delta(1, b"two", attempt=2), "w")
+    feed(stream, a_delta(1, b"old"), "w")
+    feed(stream, a_delta(0, b"one", attempt=2), "w")
+    feed(stream, a_delta(1, b"two", attempt=2), "w")
     assert (await stream.next()).chunks == [b"one", b"two"]
 
 
 async def test_a_new_attempt_before_any_output_is_unseen(stream: TokenStream) -> None:
-    stream.feed(a_delta(0, b"one", attempt=2), "w")
-    stream.feed(a_delta(0, b"old", attempt=1), "w")
+    feed(stream, a_delta(0, b"one", attempt=2), "w")
+    feed(stream, a_delta(0, b"old", attempt=1), "w")
     assert (await stream.next()).chunks == [b"one"]
     assert stream.attempt == 2
 
 
 async def test_a_new_attempt_after_output_breaks_the_stream(stream: TokenStream) -> None:
-    stream.feed(a_delta(0, b"one"), "w")
+    feed(stream, a_delta(0, b"one"), "w")
     await stream.next()
-    stream.feed(a_delta(0, b"one", attempt=2), "w")
+    feed(stream, a_delta(0, b"one", attempt=2), "w")
     with pytest.raises(StreamBroken):
         await stream.next()
 
@@ -176,9 +183,9 @@ async def test_a_new_attempt_after_output_breaks_the_stream(stream: TokenStream)
 def resumable(ends: list[Terminal]) -> TokenStream:
     """A stream that has taken the role and three tokens."""
     stream = TokenStream("a", ends.append, lambda: None, lambda stream: None, keeps_token_ids=True)
-    stream.feed(a_delta(0, b"role", count=0), "w")
+    feed(stream, a_delta(0, b"role", count=0), "w")
     for seq, chunk in enumerate((b"one", b"two", b"three"), start=1):
-        stream.feed(a_delta(seq, chunk, token_ids=[seq], count=seq), "w")
+        feed(stream, a_delta(seq, chunk, token_ids=[seq], count=seq), "w")
     return stream
 
 
@@ -186,21 +193,21 @@ async def test_an_attempt_that_goes_on_is_heard_from_its_first_new_token(
     resumable: TokenStream, ends: list[Terminal]
 ) -> None:
     assert resumable.can_resume
-    resumable.feed(a_delta(0, b"role", attempt=2, count=0), "v")
-    resumable.feed(a_delta(1, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
-    resumable.feed(a_delta(2, b"four", attempt=2, token_ids=[4], count=4), "v")
-    resumable.feed(a_delta(3, b"usage", attempt=2, count=4), "v")
-    resumable.feed(a_terminal(4, attempt=2), "v")
+    feed(resumable, a_delta(0, b"role", attempt=2, count=0), "v")
+    feed(resumable, a_delta(1, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    feed(resumable, a_delta(2, b"four", attempt=2, token_ids=[4], count=4), "v")
+    feed(resumable, a_delta(3, b"usage", attempt=2, count=4), "v")
+    feed(resumable, a_terminal(4, attempt=2), "v")
     assert (await resumable.next()).chunks == [b"role", b"one", b"two", b"three", b"four", b"usage"]
     assert resumable.token_ids == [1, 2, 3, 4]
     assert len(ends) == 1
 
 
 async def test_a_third_attempt_goes_on_from_the_output_of_two(resumable: TokenStream) -> None:
-    resumable.feed(a_delta(0, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
-    resumable.feed(a_delta(1, b"four", attempt=2, token_ids=[4], count=4), "v")
-    resumable.feed(a_delta(0, b"onetothree", attempt=3, token_ids=[1, 2, 3, 4], count=4), "u")
-    resumable.feed(a_delta(1, b"five", attempt=3, token_ids=[5], count=5), "u")
+    feed(resumable, a_delta(0, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    feed(resumable, a_delta(1, b"four", attempt=2, token_ids=[4], count=4), "v")
+    feed(resumable, a_delta(0, b"onetothree", attempt=3, token_ids=[1, 2, 3, 4], count=4), "u")
+    feed(resumable, a_delta(1, b"five", attempt=3, token_ids=[5], count=5), "u")
     assert (await resumable.next()).chunks[-2:] == [b"four", b"five"]
     assert not resumable.is_broken
 
@@ -208,16 +215,16 @@ async def test_a_third_attempt_goes_on_from_the_output_of_two(resumable: TokenSt
 async def test_what_shares_the_count_of_the_last_token_is_still_given(
     resumable: TokenStream,
 ) -> None:
-    resumable.feed(a_delta(0, b"end", attempt=2, token_ids=[1, 2, 3], count=3), "v")
-    resumable.feed(a_delta(1, b"usage", attempt=2, count=3), "v")
+    feed(resumable, a_delta(0, b"end", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    feed(resumable, a_delta(1, b"usage", attempt=2, count=3), "v")
     assert (await resumable.next()).chunks[-2:] == [b"three", b"usage"]
 
 
 async def test_the_role_is_given_once_where_no_token_came(ends: list[Terminal]) -> None:
     stream = TokenStream("a", ends.append, lambda: None, lambda stream: None)
-    stream.feed(a_delta(0, b"role", count=0), "w")
-    stream.feed(a_delta(0, b"role", attempt=2, count=0), "v")
-    stream.feed(a_delta(1, b"one", attempt=2, count=1), "v")
+    feed(stream, a_delta(0, b"role", count=0), "w")
+    feed(stream, a_delta(0, b"role", attempt=2, count=0), "v")
+    feed(stream, a_delta(1, b"one", attempt=2, count=1), "v")
     assert (await stream.next()).chunks == [b"role", b"one"]
 
 
@@ -228,7 +235,7 @@ async def test_an_attempt_that_goes_on_from_other_output_breaks_the_stream(
     resumable: TokenStream, token_ids: list[int], count: int
 ) -> None:
     await resumable.next()
-    resumable.feed(a_delta(0, b"other", attempt=2, token_ids=token_ids, count=count), "v")
+    feed(resumable, a_delta(0, b"other", attempt=2, token_ids=token_ids, count=count), "v")
     with pytest.raises(StreamBroken):
         await resumable.next()
 
@@ -237,11 +244,11 @@ async def test_what_comes_while_another_worker_is_told_waits_for_the_answer(
     resumable: TokenStream,
 ) -> None:
     resumable.hold()
-    resumable.feed(a_delta(4, b"late", token_ids=[4], count=4), "w")
-    resumable.feed(a_delta(0, b"again", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    feed(resumable, a_delta(4, b"late", token_ids=[4], count=4), "w")
+    feed(resumable, a_delta(0, b"again", attempt=2, token_ids=[1, 2, 3], count=3), "v")
     assert resumable.token_ids == [1, 2, 3]
     resumable.release(2)
-    resumable.feed(a_delta(1, b"four", attempt=2, token_ids=[4], count=4), "v")
+    feed(resumable, a_delta(1, b"four", attempt=2, token_ids=[4], count=4), "v")
     assert (await resumable.next()).chunks[-2:] == [b"three", b"four"]
 
 
@@ -249,8 +256,8 @@ async def test_what_was_held_back_is_given_where_nobody_else_goes_on(
     resumable: TokenStream, ends: list[Terminal]
 ) -> None:
     resumable.hold()
-    resumable.feed(a_delta(4, b"four", token_ids=[4], count=4), "w")
-    resumable.feed(a_terminal(5), "w")
+    feed(resumable, a_delta(4, b"four", token_ids=[4], count=4), "w")
+    feed(resumable, a_terminal(5), "w")
     assert not ends
     resumable.release()
     assert (await resumable.next()).chunks[-1] == b"four"
@@ -258,9 +265,9 @@ async def test_what_was_held_back_is_given_where_nobody_else_goes_on(
 
 
 async def test_nothing_comes_after_the_end(stream: TokenStream, ends: list[Terminal]) -> None:
-    stream.feed(a_terminal(0), "w")
-    stream.feed(a_delta(1, b"late"), "w")
-    stream.feed(a_terminal(2), "w")
+    feed(stream, a_terminal(0), "w")
+    feed(stream, a_delta(1, b"late"), "w")
+    feed(stream, a_terminal(2), "w")
     assert (await stream.next()).chunks == []
     assert len(ends) == 1
 
@@ -272,6 +279,7 @@ async def test_the_hub_beats_reads_and_takes_its_keys_with_it(
     hub = FrameHub(dispatch_redis, blocking)
     await hub.start()
     stream = hub.open("a", lambda terminal: None, lambda: None, pool=POOL)
+    stream.note_holder(1, "w")
     frames = keys.gateway_frames(hub.gateway_id)
     batch = FrameBatch(worker_id="w", frames=[a_delta(0, b"one")])
     await dispatch_redis.rpush(frames, b"not a frame", codec.encode(batch))
@@ -281,6 +289,24 @@ async def test_the_hub_beats_reads_and_takes_its_keys_with_it(
     await hub.stop()
     assert not await dispatch_redis.exists(heartbeat, frames)
     await blocking.aclose()
+
+
+async def test_what_a_gateway_does_not_read_outlives_it_by_a_minute(
+    dispatch_redis: Redis, dispatch_redis_url: str
+) -> None:
+    """No worker may expire it."""
+    async with Redis(port=free_port()) as nothing:
+        hub = FrameHub(dispatch_redis, nothing)
+        key = keys.gateway_frames(hub.gateway_id)
+        await dispatch_redis.rpush(key, b"frames")
+        await hub.start()
+        ttl = await eventually(lambda: _has_an_end(dispatch_redis, key))
+        await hub.stop()
+    assert 0 < ttl <= 60
+
+
+async def _has_an_end(redis: Redis, key: str) -> int:
+    return max(0, await redis.ttl(key))
 
 
 async def test_the_hub_reads_on_after_its_connection_broke(
@@ -295,6 +321,7 @@ async def test_the_hub_reads_on_after_its_connection_broke(
         clients = await dispatch_redis.client_list()
         return any(each["name"] == "the-hub" and each["cmd"] == "blmpop" for each in clients)
 
+    stream.note_holder(1, "w")
     await eventually(is_blocked)
     await dispatch_redis.client_kill_filter(_type="normal", skipme=True)
     batch = FrameBatch(worker_id="w", frames=[a_delta(0, b"one")])
