@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
+.PHONY: up test test-all check bench bench-front bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-credit chaos planted-bugs down status shell lock demo-model environments
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -32,7 +32,11 @@ check:
 	DJANGO_SETTINGS_MODULE=control_plane.settings_for_checks $(PY) manage.py makemigrations --check --dry-run
 
 bench: environments
-	@$(PY) -m tests.benchmarks.gateway_overhead
+	@$(PY) -m tests.benchmarks.serving $(ARGS)
+
+# What a core in front of an engine carries, Penstock beside vLLM's own server; about six minutes.
+bench-front: environments
+	@$(PY) -m tests.benchmarks.front $(ARGS)
 
 # The key check, revocation and the operators' lists at 10,000 tenants and 50,000 keys.
 bench-keys: environments

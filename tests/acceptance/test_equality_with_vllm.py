@@ -82,8 +82,8 @@ def vllm_url(live_stack: LiveStack) -> Iterator[str]:
     log_file = live_stack.var_folder / "log" / "reference-vllm.log"
     with reference_vllm(
         MODEL_FOLDER, live_stack.model, log_file, max_num_seqs=live_stack.slots
-    ) as url:
-        yield url
+    ) as server:
+        yield server.url
 
 
 @pytest.mark.parametrize("case", CHAT_CASES)

@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
-from tests.benchmarks.load_client import LoadError, Target, one_stream
+from tests.benchmarks.load.client import one_stream
+from tests.benchmarks.load.rounds import LoadError, Target
 from tests.support.live_stack import run_live_stack
 
 PROMPTS = ["What is Penstock?", "What is a tenant?", "What is a lease?"]
@@ -55,7 +56,7 @@ async def ask_on_schedule(target: Target, samples: int) -> list[float]:
         await asyncio.sleep(began + number / REQUESTS_PER_SECOND - time.perf_counter())
         prompt = PROMPTS[number % len(PROMPTS)]
         asked.append(asyncio.create_task(one_stream(target, prompt, VICTIM_TOKENS)))
-    return [1000 * (await each).ttft for each in asked]
+    return [(await each).ttft_ms for each in asked]
 
 
 async def measure(

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.benchmarks.load_client import _CHUNK_HEAD
+from tests.benchmarks.load.http_exchange import CHUNK_HEAD
 from tests.support.places import LOOPBACK
 
 PROMPTS = [f"Tell me of river {number}." for number in range(8)]
@@ -145,7 +145,7 @@ def read_answer(answer: Answer, received: bytes) -> None:
     if answer.status != 200:
         answer.error = _code(body[body.find(b"{") : body.rfind(b"}") + 1])
         return
-    for line in _CHUNK_HEAD.sub(b"", body).split(b"\n"):
+    for line in CHUNK_HEAD.sub(b"", body).split(b"\n"):
         if line == b"data: [DONE]":
             answer.is_complete = True
         elif line.startswith(b"data: {") and line.endswith(b"}"):

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from local_stack.services import guarded
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.vllm.arguments import weights_type
@@ -18,22 +20,38 @@ START_TIMEOUT_SECONDS = 240
 ENGINE = WorkerConfig.from_environ({"PENSTOCK_DISPATCH_REDIS_URL": "redis://127.0.0.1"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReferenceServer:
+    """A running server; its engine's processes are below `pid`."""
+
+    url: str
+    pid: int
+
+
 @contextmanager
 def reference_vllm(
-    model_path: Path, model: str, log_file: Path, *, max_num_seqs: int
-) -> Iterator[str]:
-    """Run vLLM's server on a free loopback port until the block ends; yields its base URL."""
+    model_path: Path,
+    model: str,
+    log_file: Path,
+    *,
+    max_num_seqs: int,
+    module: str = "vllm.entrypoints.openai.api_server",
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[ReferenceServer]:
+    """Run vLLM's server, which `module` starts, on a free loopback port until the block or this
+    process ends. `environ` are further variables."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
-    environ = os.environ | {
+    full_environ = os.environ | {
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        **(environ or {}),
     }
     command = [
         str(ENGINE_PYTHON),
-        *("-m", "vllm.entrypoints.openai.api_server"),
+        *("-m", module),
         *("--host", LOOPBACK, "--port", str(port)),
         *("--model", str(model_path), "--served-model-name", model),
         *("--max-num-seqs", str(max_num_seqs), "--enforce-eager"),
@@ -42,10 +60,12 @@ def reference_vllm(
         "--disable-uvicorn-access-log",
     ]
     with log_file.open("wb") as log:
-        server = subprocess.Popen(command, env=environ, stdout=log, stderr=log, process_group=0)
+        server = subprocess.Popen(
+            guarded(command), env=full_environ, stdout=log, stderr=log, cwd=ROOT, process_group=0
+        )
     try:
         _wait_until_healthy(url, server, log_file)
-        yield url
+        yield ReferenceServer(url=url, pid=server.pid)
     finally:
         server.terminate()
         try:

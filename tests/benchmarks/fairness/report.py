@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.benchmarks.fairness.measure import Figures
-from tests.benchmarks.fairness.plot import bars, lines
 from tests.benchmarks.fairness.simulate import Run
 from tests.benchmarks.fairness.workloads import Workload
+from tests.benchmarks.figures import table
+from tests.benchmarks.plot import bars, lines
 
 OURS = "Penstock"
 TTFT_BAR, ITL_BAR, SHARE_BAR, JAIN_BAR, THROUGHPUT_BAR = 1.5, 1.15, 0.02, 0.99, 0.97
@@ -129,7 +130,7 @@ def _latency_table(results: list[Result]) -> str:
                 _number(_times(each.ours.itl_p99_ms, each.alone, "itl_p99_ms"), 2),
             ]
         )
-    return _table(rows)
+    return table(rows)
 
 
 def _share_table(results: list[Result]) -> str:
@@ -152,7 +153,7 @@ def _share_table(results: list[Result]) -> str:
                     str(figures.refused),
                 ]
             )
-    return _table(rows)
+    return table(rows)
 
 
 def _verdict(bar: str, values: list[tuple[Result, float | None]], is_met: object) -> str:
@@ -187,13 +188,3 @@ def _service_plot(name: str, run: Run) -> str:
 
 def _number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _table(rows: list[list[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-        for row in rows
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Two kinds of plots as SVG text: lines over time, and bars on a logarithmic scale."""
+"""Plots as SVG text: lines over time, bars on a logarithmic scale, stacks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,6 +48,32 @@ def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> st
     for number, name in enumerate(names):
         parts += _key(number, name, COLOURS[number % len(COLOURS)])
     return _svg(f"{title} ({unit}, logarithmic)", parts)
+
+
+def stacks(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+    """`groups`: one stack each, name -> value; names keep their colour across groups."""
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    top = max(sum(group.values()) for group in groups.values()) or 1
+    parts: list[str] = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        parts += _grid(_y(share), f"{share * top:,.3g}")
+    width = (WIDTH - LEFT - RIGHT) / len(groups)
+    for place, (group, each) in enumerate(groups.items()):
+        x = LEFT + place * width
+        for number, line in enumerate(group.split("\n")):
+            parts.append(_text(x, HEIGHT - 24 + 12 * number, line, size=9))
+        below = 0.0
+        for name, value in each.items():
+            y, height = _y((below + value) / top), _y(below / top) - _y((below + value) / top)
+            colour = COLOURS[names.index(name) % len(COLOURS)]
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{0.8 * width:.1f}" '
+                f'height="{height:.1f}" fill="{colour}"/>'
+            )
+            below += value
+    for number, name in enumerate(names):
+        parts += _key(number, name, COLOURS[number % len(COLOURS)])
+    return _svg(f"{title} ({unit})", parts)
 
 
 def _x(share: float) -> float:
