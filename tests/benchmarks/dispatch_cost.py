@@ -1,20 +1,24 @@
-"""What a request's way through reserve and dispatch takes of Redis, with a long queue.
+"""What each call of reserve and dispatch takes of Redis, with a long queue and many workers.
 
     python -m tests.benchmarks.dispatch_cost [--tenants 10000] [--queued 100000]
+                                             [--workers 10 1000] [--rounds 3] [--out FILE]
 
 Each function is called alone many times between two readings, in the steady state: the pool full,
-everybody waiting, each finish handing its slot on to the next (which is the claim). Two figures:
-the time of the functions as commandstats has it, on the clock; and the CPU time of Redis's main
-thread, reading and answering the calls included.
+everybody waiting, each finish handing its slot on to the next (which is the claim of a full pool).
+Two figures: the time of the functions as commandstats has it, on the clock; and the CPU time of
+Redis's main thread, reading and answering the calls included, beside that of a PING. A round is
+every pool size once; a figure is the median of the rounds.
 """
 
 import argparse
+import json
 import random
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from redis import Redis
@@ -25,11 +29,23 @@ from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import LimitScope, ScopedLimit, packed
 from inference.admission.reservations import ReservationRequest
 from inference.redis_functions import ADMISSION, library_text
-from tests.support.dispatch.virtual_pool import START_MS, Ask, VirtualPool
+from tests.support.dispatch.virtual_pool import Ask, VirtualPool, started
 from tests.support.servers import servers
 
-WORKER, SLOTS, CALLS, BATCH = "worker#1", 64, 10_000, 500
-ENVELOPE_BYTES = 2_000
+SLOTS: Final = 64
+CALLS, BATCH = 4_000, 500
+ENVELOPE_BYTES: Final = 2_000
+STEP_US: Final = 20_000
+# A request of 120 tokens at 10 ms is under way for 1.2 s: six reports, which its worker shares out.
+REPORTS_OF_A_REQUEST: Final = 6
+CALL_OF = {
+    "enqueue": "enqueue",
+    "claim": "claim of one request",
+    "idle claim": "claim, nothing free",
+    "progress": "progress of 64 requests",
+    "finish": "finish, and claim of the next",
+    "reserve": "reserve, six limits",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,57 +62,104 @@ class Reading:
         return Reading(self.functions * factor, self.cpu * factor)
 
 
-def read(redis: "Redis") -> Reading:
+def read(redis: "Redis", command: str = "fcall") -> Reading:
     stats, cpu = redis.info("commandstats"), redis.info("cpu")
     seconds = cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"]
-    return Reading(stats.get("cmdstat_fcall", {}).get("usec", 0), seconds * 1e6)
+    return Reading(stats.get(f"cmdstat_{command}", {}).get("usec", 0), seconds * 1e6)
 
 
-def medians(readings: list[Reading]) -> Reading:
-    return Reading(
-        median(each.functions for each in readings), median(each.cpu for each in readings)
-    )
+def medians(readings: Iterable[Reading]) -> Reading:
+    found = list(readings)
+    return Reading(median(each.functions for each in found), median(each.cpu for each in found))
+
+
+def together(readings: Iterable[Reading]) -> Reading:
+    found = list(readings)
+    return Reading(sum(each.functions for each in found), sum(each.cpu for each in found))
 
 
 class Cost:
-    """One pool with a long queue, and how long Redis takes over each function."""
+    """One pool of full workers with a long queue, and how long Redis takes over each function."""
 
-    def __init__(self, redis: "Redis", tenants: int) -> None:
+    def __init__(self, redis: "Redis", tenants: int, workers: int) -> None:
         self.redis = redis
         self.pool = VirtualPool(redis)
         self.tenants = tenants
+        self.workers = [f"worker-{number:06d}#1" for number in range(workers)]
+        self.running: dict[str, deque[str]] = {worker: deque() for worker in self.workers}
         self._random = random.Random(1)
         self._number = 0
-        self.running: deque[str] = deque()
+        self._turn = 0
 
     def fill(self, queued: int) -> None:
-        self.pool.register(WORKER)
-        self.enqueue(queued)
-        self.running.extend(each.request_id for each in self.pool.claim(WORKER, SLOTS))
+        """Who waits comes before the workers do."""
+        self.enqueue(queued + SLOTS * len(self.workers))
+        for worker in self.workers:
+            self.pool.register(worker)
+            self._start(worker, [each.request_id for each in self.pool.claim(worker, SLOTS)])
+            self.pool.settle(worker, self._lines(worker, 0), step_us=STEP_US)
+
+    def measured(self) -> dict[str, Reading]:
+        """Of each call of dispatch, by its short name."""
+        return {
+            "enqueue": self._cost(self.enqueue, BATCH),
+            "idle claim": self._cost(self.idle_claim, BATCH),
+            "claim": self._claim_cost(),
+            "progress": self._cost(self.report_progress, BATCH // 4, calls=BATCH),
+            "finish": self._cost(self.finish, BATCH),
+        }
 
     def enqueue(self, count: int) -> None:
         """By tenants in turn, each with a few projects and keys."""
         for first in range(0, count, BATCH):
-            calls = [self._ask() for _ in range(min(BATCH, count - first))]
-            self.pool.call_all(calls)
+            self.pool.call_all([self._ask() for _ in range(min(BATCH, count - first))])
 
-    def settle(self, count: int) -> None:
+    def report_progress(self, count: int) -> None:
         """Of full workers; each request is further on than its estimate at one time in six."""
-        for turn in range(count):
-            lines = [(name, 1, 100, 300 if (turn + n) % 6 == 0 else 50)
-                     for n, name in enumerate(self.running)]  # fmt: skip
-            self.pool.settle(WORKER, lines)
+        workers = self._next_workers(count)
+        self.pool.call_all(
+            [
+                self.pool.settle_call(worker, self._lines(worker, turn), STEP_US)
+                for turn, worker in enumerate(workers)
+            ]
+        )
+
+    def idle_claim(self, count: int) -> None:
+        """The heartbeat of full workers."""
+        self.pool.call_all(
+            [self._claim_call(worker, SLOTS) for worker in self._next_workers(count)]
+        )
 
     def finish(self, count: int) -> None:
-        for _ in range(0, count, SLOTS):
-            names = [self.running.popleft() for _ in range(len(self.running))]
-            self.pool.now_ms += 500
-            heartbeats = keys.pool_heartbeats(self.pool.name)
-            self.redis.zadd(heartbeats, {WORKER: self.pool.now_ms})
-            self.pool.call_all([self.pool.finish_call(name, 1, 100, 120) for name in names])
-            self.running.extend(each.request_id for each in self.pool.inbox(WORKER))
+        workers = self._next_workers(count)
+        self._let_time_pass()
+        self.pool.call_all(
+            [self.pool.finish_call(self.running[each].popleft(), 1, 100, 120) for each in workers]
+        )
+        self._take_from_inboxes(workers)
 
-    def cost(self, work: Callable[[int], None], count: int, calls: int) -> "Reading":
+    def _claim_cost(self) -> Reading:
+        """Of claims that find a slot free. A worker gets one by ending a request while it posts a
+        slot less than it holds, so that none is handed on."""
+        found = []
+        group = min(BATCH, len(self.workers))
+        for _ in range(0, CALLS // 4, group):
+            workers = self._next_workers(group)
+            ended = [self.running[each].popleft() for each in workers]
+            self.pool.call_all(
+                [self._claim_call(each, SLOTS - 1) for each in workers]
+                + [self.pool.finish_call(each, 1, 100, 120) for each in ended]
+            )
+            before = read(self.redis)
+            answers = self.pool.call_all([self._claim_call(each, SLOTS) for each in workers])
+            found.append(read(self.redis).since(before, group))
+            for worker, messages in zip(workers, answers, strict=True):
+                if len(messages) != 1:
+                    raise RuntimeError(f"expected one request a claim, got {len(messages)}")
+                self._start(worker, [started(each).request_id for each in messages])
+        return medians(found)
+
+    def _cost(self, work: Callable[[int], None], count: int, *, calls: int = CALLS) -> Reading:
         """Of Redis, a call: the medians of batches of `count`, all of `calls`."""
         found = []
         for _ in range(0, calls, count):
@@ -104,6 +167,38 @@ class Cost:
             work(count)
             found.append(read(self.redis).since(before, count))
         return medians(found)
+
+    def _start(self, worker: str, request_ids: list[str]) -> None:
+        self.running[worker].extend(request_ids)
+
+    def _next_workers(self, count: int) -> list[str]:
+        """In turn, however few there are."""
+        first, self._turn = self._turn, self._turn + count
+        return [self.workers[each % len(self.workers)] for each in range(first, first + count)]
+
+    def _lines(self, worker: str, turn: int) -> list[tuple[str, int, int, int]]:
+        return [
+            (name, 1, 100, 300 if (turn + n) % REPORTS_OF_A_REQUEST == 0 else 50)
+            for n, name in enumerate(self.running[worker])
+        ]
+
+    def _claim_call(self, worker: str, slots: int) -> tuple[Any, ...]:
+        return keys.FUNCTION_CLAIM, worker, b"info", slots, 0, 0, "", 1, self.pool.now_ms
+
+    def _let_time_pass(self) -> None:
+        self.pool.now_ms += 500
+        beats = dict.fromkeys(self.workers, self.pool.now_ms)
+        self.redis.zadd(keys.pool_heartbeats(self.pool.name), beats)
+
+    def _take_from_inboxes(self, workers: list[str]) -> None:
+        pipeline = self.redis.pipeline(transaction=False)
+        inboxes = {each: keys.pool_inbox(self.pool.name, each) for each in workers}
+        for inbox in inboxes.values():
+            pipeline.lrange(inbox, 0, -1)
+        pipeline.delete(*inboxes.values())
+        *answers, _ = pipeline.execute()
+        for worker, messages in zip(inboxes, answers, strict=True):
+            self._start(worker, [started(each).request_id for each in messages])
 
     def _ask(self) -> tuple[Any, ...]:
         self._number += 1
@@ -121,7 +216,7 @@ class Cost:
                 )
             )
         )
-        call[17] = b"e" * ENVELOPE_BYTES
+        call[call.index(b"envelope")] = b"e" * ENVELOPE_BYTES
         return tuple(call)
 
 
@@ -159,33 +254,84 @@ def reserve_cost(redis: "Redis", tenants: int) -> Reading:
     return medians(found)
 
 
+def ping_cost(redis: "Redis") -> Reading:
+    found = []
+    for _ in range(0, CALLS, BATCH):
+        pipeline = redis.pipeline(transaction=False)
+        for _ in range(BATCH):
+            pipeline.ping()
+        before = read(redis, "ping")
+        pipeline.execute()
+        found.append(read(redis, "ping").since(before, BATCH))
+    return medians(found)
+
+
+def measure(redis: "Redis", tenants: int, queued: int, workers: int) -> dict[str, Reading]:
+    """Of a PING and each call, in a pool of so many workers that is filled for it."""
+    redis.flushall()
+    cost = Cost(redis, tenants, workers)
+    cost.fill(queued)
+    figures = {"PING": ping_cost(redis), **cost.measured()}
+    figures["reserve"] = reserve_cost(redis, tenants)
+    redis.flushall()
+    return figures
+
+
+def report(figures: dict[int, dict[str, Reading]]) -> str:
+    """As a table of Markdown; of each pool size the functions' time, the CPU time, and that in
+    PINGs; at the end the largest pool's functions beside the smallest one's."""
+    sizes = sorted(figures)
+    head = "".join(f" {n:,} workers: functions, us | CPU, us | in PINGs |" for n in sizes)
+    rows = [f"| |{head} {sizes[-1]:,} / {sizes[0]:,} |", "|---|" + "---|" * (3 * len(sizes) + 1)]
+    names = {
+        "PING": "PING",
+        **CALL_OF,
+        "a request": "a request: enqueue, its part of progress, finish and claim, reserve",
+    }
+    for size in sizes:
+        of = figures[size]
+        share = of["progress"].times(REPORTS_OF_A_REQUEST / SLOTS)
+        of["a request"] = together([of["enqueue"], share, of["finish"], of["reserve"]])
+    for name, label in names.items():
+        cells = "".join(_cells(figures[size][name], figures[size]["PING"]) for size in sizes)
+        ratio = figures[sizes[-1]][name].functions / max(figures[sizes[0]][name].functions, 1e-9)
+        rows.append(f"| {label} |{cells} {ratio:.2f} |")
+    return "\n".join(rows)
+
+
+def _cells(reading: Reading, ping: Reading) -> str:
+    pings = reading.cpu / ping.cpu
+    return f" {reading.functions:.1f} | {reading.cpu:.1f} | {pings:.1f} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tenants", type=int, default=10_000)
     parser.add_argument("--queued", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, nargs="+", default=[10, 1_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="a file for the figures as JSON")
     arguments = parser.parse_args()
-    url = servers().dispatch_redis.url
-    with Redis.from_url(url, socket_timeout=None) as redis:
-        redis.flushall()
-        cost = Cost(redis, arguments.tenants)
-        cost.fill(arguments.queued)
-        waiting, now_ms = cost.pool.waiting(), cost.pool.now_ms - START_MS
-        print(f"{waiting:,} wait, of {arguments.tenants:,} tenants, at {now_ms} ms")
-        figures = {
-            "enqueue": cost.cost(cost.enqueue, BATCH, CALLS),
-            "finish and claim of the next": cost.cost(cost.finish, 8 * SLOTS, CALLS),
-        }
-        per_settle = cost.cost(cost.settle, BATCH // 4, BATCH)
-        # A request of 120 tokens at 10 ms is under way for 1.2 s: six settles.
-        settle = per_settle.times(6 / SLOTS)
-        figures["reserve"] = reserve_cost(redis, arguments.tenants)
-        redis.flushall()
-    together = Reading(
-        sum(each.functions for each in figures.values()), sum(each.cpu for each in figures.values())
+    rounds: dict[int, list[dict[str, Reading]]] = {size: [] for size in arguments.workers}
+    with Redis.from_url(servers().dispatch_redis.url, socket_timeout=None) as redis:
+        for number in range(arguments.rounds):
+            for size, found in rounds.items():
+                found.append(measure(redis, arguments.tenants, arguments.queued, size))
+                print(f"round {number + 1} of {arguments.rounds}, {size} workers", flush=True)
+    figures = {
+        size: {name: medians(each[name] for each in found) for name in found[0]}
+        for size, found in rounds.items()
+    }
+    print(
+        f"{arguments.tenants:,} tenants, {arguments.queued:,} queued, {SLOTS} slots a worker; "
+        f"medians of {arguments.rounds} rounds"
     )
-    print(f"{'microseconds a request':32}{'functions':>12}{'CPU':>10}")
-    for name, reading in (*figures.items(), ("together", together), ("settle, its share", settle)):
-        print(f"{name:32}{reading.functions:12.1f}{reading.cpu:10.1f}")
+    print(report(figures))
+    if arguments.out:
+        whole = {
+            size: {name: asdict(each) for name, each in of.items()} for size, of in figures.items()
+        }
+        arguments.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
