@@ -66,6 +66,10 @@ class RequestField(IntEnum):
     NANOS = 4
 
 
+# What is counted of a month is kept for so long after its first request.
+MONTH_TTL_SECONDS: Final = 93 * 86_400
+
+
 # as Lua -------------------------------------------------------------------------------------------
 
 LuaValue = int | float | Sequence[str] | Mapping[str, int | float]
@@ -88,6 +92,7 @@ ADMISSION_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "OWNERS": len(Owner),
     **{kind.name: kind.value for kind in UseKind},
     **{f"REQUEST_{field.name}": field.value for field in RequestField},
+    "MONTH_TTL_SECONDS": MONTH_TTL_SECONDS,
 }
 
 

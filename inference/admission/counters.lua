@@ -8,8 +8,7 @@
 -- by what is open and by holds on the credit. Its limit is all credit that it was ever given, so
 -- nothing here needs to know what is left of it.
 
-local DAY_TTL_SECONDS = 3 * 86400   -- this and the next from the first request of the period on
-local MONTH_TTL_SECONDS = 93 * 86400
+local DAY_TTL_SECONDS = 3 * 86400   -- from the first request of the day on
 
 -- Return the owners of a request, in their order, and the keys and fields that it counts at.
 local function account_of(tenant, key_id, project_id, at)

@@ -20,13 +20,12 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
 from inference.charges import Charge
+from inference.lua_constants import MONTH_TTL_SECONDS
 from inference.models import UsageRecord
 from tenants.billing.models import LedgerHead
 
 log = structlog.get_logger(__name__)
 
-# Long enough for either; the next request of the tenant sets what each is to have.
-_TTL_SECONDS: Final = 93 * 86_400
 # As long as a rebuilding that was interrupted may be begun again.
 _RESTORED_TTL_SECONDS: Final = 3600
 
@@ -109,7 +108,7 @@ def _write(redis: Redis, tenant_id: str, counters: _Counters) -> bool:
         for (key, field), amount in counters.items():
             pipeline.hincrby(key, field, amount)
         for key in {key for key, _ in counters}:
-            pipeline.expire(key, _TTL_SECONDS)
+            pipeline.expire(key, MONTH_TTL_SECONDS)
         pipeline.set(mark, "1", ex=_RESTORED_TTL_SECONDS)
         pipeline.execute()
     return True
