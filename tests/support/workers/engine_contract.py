@@ -6,7 +6,7 @@ Plain functions and asserts: this also runs in the engine's environment, which h
 import asyncio
 
 from gpu_workers.engine import Engine, EngineDescription, Output, Result
-from gpu_workers.protocol.messages import Api, Outcome, TokenUsage
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
 from tests.support.workers.envelopes import make_envelope
 
@@ -254,6 +254,41 @@ async def an_abort_of_several_choices_counts_them_all(
     assert answer.result.usage.completion_tokens >= 3
 
 
+async def an_abort_after_some_choices_have_ended_is_a_cancellation(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Whichever of them ended: what a client gets as complete has every choice it asked for."""
+    long, short = "A penstock is " * 12, "A penstock is"
+    asked = {"ignore_eos": True, "temperature": 1}
+    counting = asked | {"prompt": long, "max_tokens": 1}
+    counted = await ask(engine, make_envelope(counting, api=Api.COMPLETIONS))
+    for prompts, n in (([long, short], 1), ([short, long], 1), ([long, short], 2)):
+        for stream in (True, False):
+            envelope = make_envelope(
+                asked | {"prompt": prompts, "n": n, "max_tokens": 1000},
+                api=Api.COMPLETIONS,
+                stream=stream,
+                max_output_tokens=1000,
+                # So the tier's context leaves the long prompt much less room than the short one.
+                max_context_tokens=counted.result.usage.prompt_tokens + 3,
+            )
+            of_long = 3 * n
+            answer = await _abort_after(engine, envelope, 2 * of_long + n)
+            assert answer.result.outcome is Outcome.CANCELLED, (prompts, n, stream)
+            assert answer.result.body is None
+            assert answer.result.usage.completion_tokens > 2 * of_long
+
+
+async def _abort_after(engine: Engine, envelope: Envelope, tokens: int) -> Answer:
+    before = engine.load().generated_tokens
+    asked = asyncio.create_task(gather(engine.generate(envelope)))
+    async with asyncio.timeout(60):
+        while engine.load().generated_tokens - before < tokens:
+            await asyncio.sleep(0)
+        await engine.abort(envelope.request_id)
+        return await asked
+
+
 async def an_abort_at_once_is_a_cancellation(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -361,6 +396,7 @@ CLAUSES: list[Clause] = [
     an_abort_ends_a_stream_with_what_was_generated,
     an_abort_of_a_request_that_does_not_stream_still_counts,
     an_abort_of_several_choices_counts_them_all,
+    an_abort_after_some_choices_have_ended_is_a_cancellation,
     an_abort_at_once_is_a_cancellation,
     an_abort_of_an_unknown_request_is_no_error,
     a_prompt_beyond_the_context_is_refused,

@@ -142,6 +142,33 @@ async def the_load_tells_what_the_engine_has_no_room_for(
     assert (load.running, load.waiting) == (0, 0)
 
 
+async def an_abort_after_one_of_several_choices_has_ended_is_a_cancellation(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Choices of one prompt end by chance, the last of them perhaps before the abort."""
+    asked = QUESTION | {"n": 8, "temperature": 1.5, "stop": ["a"]}
+    cancelled = 0
+    for stream in (True, False) * 4:
+        envelope = make_envelope(asked, stream=stream, max_output_tokens=400)
+        asking = asyncio.create_task(ask(engine, envelope))
+        await eventually(lambda: 0 < engine.load().running < 8 or asking.done(), 20)
+        await engine.abort(envelope.request_id)
+        answer = await asking
+        if answer.result.outcome is Outcome.CANCELLED:
+            cancelled += 1
+            continue
+        assert answer.result.outcome is Outcome.COMPLETED
+        ends = [
+            choice["finish_reason"]
+            for event in (answer.events if stream else [answer.body])
+            for choice in event["choices"]
+            if choice["finish_reason"] is not None
+        ]
+        assert len(ends) == 8
+        assert "abort" not in ends
+    assert cancelled
+
+
 async def more_than_the_backstop_is_refused_as_overload(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -207,6 +234,7 @@ VLLM_CLAUSES: list[Clause] = [
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
     the_load_tells_what_the_engine_has_no_room_for,
+    an_abort_after_one_of_several_choices_has_ended_is_a_cancellation,
     more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
     a_character_of_several_tokens_may_be_cut_anywhere,
