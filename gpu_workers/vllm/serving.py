@@ -19,7 +19,7 @@ from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
-from gpu_workers.protocol.messages import Api, Envelope, Outcome
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
@@ -31,6 +31,13 @@ from gpu_workers.vllm.stats import StepStats
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
+
+_CUT_SHORT: Final = WireError(
+    status=502,
+    message="The engine ended this request before all of it was generated; ask again.",
+    type="server_error",
+    code="generation_cut_short",
+)
 
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
@@ -133,7 +140,7 @@ class VllmServing:
                     is_role_event = False
                 result = _result_of_stream(generation)
             else:
-                result = _result_of_answer(endpoint, generation, answer)
+                result = await _result_of_answer(endpoint, generation, answer)
         except EngineDied:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
@@ -177,7 +184,7 @@ class VllmServing:
         }
         request = endpoint.parse(body)
         generation.has_one_prompt = request.prompts == 1
-        generation.has_one_choice = request.sequences == 1
+        generation.choices = request.sequences
         generation.hides_usage = request.hides_usage
         self._check_sequences(request.sequences)
         return await endpoint.ask(request.vllm_request)
@@ -211,38 +218,39 @@ def _set_backstops(vllm_config: Any) -> None:
 def _result_of_stream(generation: Generation) -> Result:
     if generation.error is not None:
         return result_of_error(generation.error, generation.usage())
-    if _was_cut_short(generation):
-        return _cancelled(generation)
+    if not generation.is_whole:
+        return _cut_short(generation)
     finish_reason = generation.rendered_finish_reason or generation.finish_reason
     return _completed(generation, finish_reason, None)
 
 
-def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
+async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
     if isinstance(answer, ErrorResponse):
-        if _was_cut_short(generation):
-            return _cancelled(generation)
+        if generation.is_aborted and not generation.is_whole:
+            return _cut_short(generation)
         return result_of_response(answer.error, generation.usage())
-    rendered = endpoint.render_answer(answer)
+    if not generation.is_whole:
+        generation.logprobs = None  # nobody gets them
+    rendered = await endpoint.render_answer(generation, answer)
     generation.reasoning_tokens = rendered.reasoning_tokens
-    if _was_cut_short(generation):
-        return _cancelled(generation)
+    if not generation.is_whole:
+        return _cut_short(generation)
     return _completed(generation, rendered.finish_reason, rendered.body)
 
 
 def _result_of_exception(generation: Generation, error: Exception) -> Result:
     if generation.is_aborted and generation.error is None:
-        return _cancelled(generation)
+        return _cut_short(generation)
     return result_of_error(generation.error or error, generation.usage())
 
 
-def _was_cut_short(generation: Generation) -> bool:
-    return generation.is_aborted and generation.finish_reason in (None, "abort")
-
-
-def _cancelled(generation: Generation) -> Result:
+def _cut_short(generation: Generation) -> Result:
+    """Return the result of a request of which a choice has not ended by itself: cancelled, or
+    failed where nobody asked for that. Never complete, however many choices have ended."""
     return Result(
-        outcome=Outcome.CANCELLED,
+        outcome=Outcome.CANCELLED if generation.is_aborted else Outcome.FAILED,
         usage=generation.usage(),
+        error=None if generation.is_aborted else _CUT_SHORT,
         first_token_at_ms=generation.first_token_at_ms,
         token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
     )

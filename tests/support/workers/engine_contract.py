@@ -7,6 +7,7 @@ import asyncio
 
 from gpu_workers.engine import Engine, EngineDescription, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
+from tests.support.polling import as_soon_as
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
 from tests.support.workers.envelopes import make_envelope
 
@@ -282,10 +283,9 @@ async def an_abort_after_some_choices_have_ended_is_a_cancellation(
 async def _abort_after(engine: Engine, envelope: Envelope, tokens: int) -> Answer:
     before = engine.load().generated_tokens
     asked = asyncio.create_task(gather(engine.generate(envelope)))
+    await as_soon_as(lambda: engine.load().generated_tokens - before >= tokens)
+    await engine.abort(envelope.request_id)
     async with asyncio.timeout(60):
-        while engine.load().generated_tokens - before < tokens:
-            await asyncio.sleep(0)
-        await engine.abort(envelope.request_id)
         return await asked
 
 
