@@ -24,6 +24,7 @@ from gpu_workers.requests.refusal import RequestRefused
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.outputs_apart import keep_apart
 from gpu_workers.vllm.resumption import resume
+from gpu_workers.vllm.structures.gate import StructureGate
 
 
 class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
@@ -31,6 +32,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     objects wrap as `<prefix>-<id>` or `<prefix>-<id>-<prompt>`."""
 
     generations: dict[str, Generation]
+    structures: StructureGate
 
     def __del__(self) -> None:
         """Do nothing: we shut the engine down; AsyncLLM's attempt fails when Python exits."""
@@ -64,6 +66,9 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             _bound(sampling_params, _room(prompt, envelope))
             if refusal := prompt_refusal(envelope, generation.rendered_tokens):
                 raise RequestRefused(refusal)
+            await self._check_structure(generation, sampling_params)
+            if generation.is_aborted:
+                return
             is_long = _prepare_logprobs(sampling_params, generation.rendered_tokens)
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
@@ -118,6 +123,20 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         generation.replay = resumption.replay
         await self.engine_core.add_request_async(resumption.rest)
 
+    async def _check_structure(
+        self, generation: Generation, sampling_params: SamplingParams
+    ) -> None:
+        """Let the structure gate judge; an abort ends the waiting for it."""
+        if sampling_params.structured_outputs is None:
+            return
+        check = self.structures.check(generation.envelope, sampling_params)
+        checking = generation.checking = asyncio.create_task(check, name="structure-check")
+        try:
+            await checking
+        except asyncio.CancelledError:
+            if not generation.is_aborted:
+                raise
+
     def generation_of(self, request_id: str) -> Generation:
         """Find a generation by the id that a serving object gave it."""
         return self.generations[request_id.split("-", 2)[1]]
@@ -125,6 +144,8 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     async def abort_generation(self, generation: Generation) -> None:
         """Abort by id, so that the generator still yields what was generated."""
         generation.is_aborted = True
+        if generation.checking is not None:
+            generation.checking.cancel()
         if generation.engine_ids:
             await self.abort(list(generation.engine_ids))
 

@@ -1,5 +1,6 @@
 """One request in vLLM: what its engine has generated for it so far."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ class Generation:
 
     __slots__ = (
         "cached_tokens",
+        "checking",
         "choices",
         "completion_tokens",
         "emit",
@@ -56,6 +58,7 @@ class Generation:
         self.rendered_finish_reason: str | None = None  # in a stream, where it is another one
         # Renders those of a whole answer, where they are left to us
         self.logprobs: Callable[[], Awaitable[list[bytes]]] | None = None
+        self.checking: asyncio.Task[None] | None = None  # what the answer has to follow
         self.error: Exception | None = None
         self.is_aborted = False
         self.choices = 1  # over all prompts

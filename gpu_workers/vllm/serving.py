@@ -27,6 +27,7 @@ from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.stats import StepStats
+from gpu_workers.vllm.structures.gate import StructureGate
 
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
@@ -48,8 +49,16 @@ class VllmServing:
     """Answers envelopes with vLLM's own serving objects. Made by `load` in a thread, then `open`ed
     on the worker's event loop."""
 
-    def __init__(self, llm: CountingLLM, arguments: Any, stats: list[StepStats]) -> None:
+    def __init__(
+        self,
+        llm: CountingLLM,
+        arguments: Any,
+        stats: list[StepStats],
+        *,
+        structure_seconds: int,
+    ) -> None:
         self._llm = llm
+        llm.structures = StructureGate(llm, cpu_seconds=structure_seconds)
         self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
         self._endpoints: dict[Api, Endpoint] = {}
@@ -80,7 +89,7 @@ class VllmServing:
         llm.generations = {}
         # Their tracebacks repeat what a result says, and may quote a request.
         logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
-        return cls(llm, arguments, stats)
+        return cls(llm, arguments, stats, structure_seconds=config.structure_seconds)
 
     async def open(self) -> EngineDescription:
         """Make the serving objects, exactly as vLLM's own server does. Raises `ValueError` if the
@@ -89,6 +98,7 @@ class VllmServing:
         if "generate" not in tasks:
             raise ValueError("this model does not generate text")
         await self._llm.reset_mm_cache()
+        await self._llm.structures.start()
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
@@ -167,6 +177,10 @@ class VllmServing:
         """Check that the engine process lives. Raises `EngineDied` if it does not."""
         if self._llm.errored:
             raise EngineDied("vLLM's engine process has died")
+
+    async def close(self) -> None:
+        """End what runs beside the engine; `shutdown` comes after it."""
+        await self._llm.structures.stop()
 
     def shutdown(self) -> None:
         """End the engine's processes. Blocks."""

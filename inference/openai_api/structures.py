@@ -19,7 +19,7 @@ MAX_DEPTH: Final = 64
 # Nodes of a schema, characters of a pattern, each times the repetitions that it stands in.
 MAX_STATES: Final = 10_000
 
-_REPETITION: Final = re.compile(r"\{(\d{0,9})(,?)(\d{0,9})\}")
+_REPETITION: Final = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 _PATTERNS: Final = "patternProperties"
 
 
@@ -85,7 +85,12 @@ def pattern_states(pattern: str) -> int:
 
 def _most_repetitions(repetition: "re.Match[str]") -> int:
     least, comma, most = repetition.groups()
-    return max(1, int(least or 0) + (comma == "," and not most), int(most or 0))
+    return max(1, _number(least) + (comma == "," and not most), _number(most))
+
+
+def _number(digits: str) -> int:
+    """Return the number, or one that is too large anyway."""
+    return int(digits or 0) if len(digits) < len(str(MAX_STATES)) + 1 else MAX_STATES + 1
 
 
 def _end_of_class(pattern: str, start: int) -> int:

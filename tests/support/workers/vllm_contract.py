@@ -70,6 +70,48 @@ async def what_would_harm_the_engine_is_refused(
     assert answer.result.outcome is Outcome.COMPLETED
 
 
+async def a_structure_that_costs_too_much_is_refused_and_others_are_served(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """In the time and memory that the runner allows."""
+    bombs = (
+        {"structured_outputs": {"grammar": "root ::= " + ' ("a" | "b")?' * 3000}},
+        {"structured_outputs": {"regex": "((((a{0,50}){0,50}){0,50}){0,50})"}},
+        {"structured_outputs": {"grammar": 'root ::= root root root | root root | "a" | ""'}},
+    )
+    useful = {"structured_outputs": {"json": {"enum": ["open", "shut"]}}}
+    answers = await asyncio.gather(
+        *(
+            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=64))
+            for fields in (*bombs, useful)
+            for stream in (True, False)
+        )
+    )
+    for answer in answers[:-2]:
+        assert answer.result.outcome is Outcome.REFUSED, answer.result
+        assert answer.result.error is not None
+        assert (answer.result.error.status, answer.result.error.code) == (
+            400,
+            "structure_too_costly",
+        )
+        assert answer.result.usage.completion_tokens == 0
+    for answer in answers[-2:]:
+        assert answer.result.outcome is Outcome.COMPLETED, answer.result
+    assert answers[-1].body["choices"][0]["message"]["content"] in ('"open"', '"shut"')
+
+
+async def an_abort_ends_a_request_whose_structure_is_being_tried(
+    engine: Engine, description: EngineDescription
+) -> None:
+    grammar = "root ::= " + ' ("a" | "c")?' * 3000
+    envelope = make_envelope(QUESTION | {"structured_outputs": {"grammar": grammar}})
+    asking = asyncio.create_task(ask(engine, envelope))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await engine.abort(envelope.request_id)
+    assert (await asking).result.outcome is Outcome.CANCELLED
+
+
 async def a_grammar_shapes_the_answer(engine: Engine, description: EngineDescription) -> None:
     fields = {"structured_outputs": {"choice": ["gate", "turbine"]}}
     answer = await ask(engine, make_envelope(QUESTION | fields))
@@ -214,13 +256,13 @@ async def an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation(
     engine: Engine, description: EngineDescription
 ) -> None:
     """Choices of one prompt end where their seeds have them end."""
-    for seed in range(40):
-        asked = QUESTION | {"n": 2, "temperature": 1.5, "stop": ["a"], "seed": seed}
-        answer = await ask(engine, make_envelope(asked, max_output_tokens=400))
-        if 4 * len(answer.text(0)) < len(answer.text(1)):
+    asked = QUESTION | {"n": 2, "temperature": 1.5, "stop": ["a"], "min_tokens": 8}
+    for seed in range(60):
+        answer = await ask(engine, make_envelope(asked | {"seed": seed}, max_output_tokens=400))
+        if 3 * len(answer.text(0)) < len(answer.text(1)):
             break
     for stream in (True, False, False):
-        envelope = make_envelope(asked, stream=stream, max_output_tokens=400)
+        envelope = make_envelope(asked | {"seed": seed}, stream=stream, max_output_tokens=400)
         asking = asyncio.create_task(ask(engine, envelope))
         await as_soon_as(lambda: engine.load().running == 2)
         await as_soon_as(lambda: engine.load().running == 1)
@@ -294,6 +336,8 @@ VLLM_CLAUSES: list[Clause] = [
     the_echo_of_a_prompt_has_only_so_many_log_probabilities,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
+    a_structure_that_costs_too_much_is_refused_and_others_are_served,
+    an_abort_ends_a_request_whose_structure_is_being_tried,
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
     the_load_tells_what_the_engine_has_no_room_for,
