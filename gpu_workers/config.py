@@ -170,6 +170,9 @@ class WorkerConfig:
     # vLLM's parser for the model's reasoning
     reasoning_parser: str | None = _setting("PENSTOCK_REASONING_PARSER", _text, None)
 
+    # CPU seconds that compiling one JSON schema or grammar of a request may take
+    structure_seconds: int = _setting("PENSTOCK_STRUCTURE_SECONDS", _integer(1, 600), 10)
+
     # Simulated engine: duration of one step, in which each running sequence gains one token
     sim_step_ms: float = _setting("PENSTOCK_SIM_STEP_MS", _number(0, 60_000), 20.0)
     # Simulated engine: bound on tokens a second over all sequences; 0: none

@@ -5,21 +5,26 @@ to set (priority, bounds); on the way out it counts, so that a result says what 
 generated, also after an abort. It runs for every token: nothing but counting belongs here.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
 from vllm.outputs import RequestOutput
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from gpu_workers.protocol.messages import Envelope
-from gpu_workers.requests.prompt_bound import PromptBeyondReservation, prompt_refusal
+from gpu_workers.requests.echo_bound import echo_refusal
+from gpu_workers.requests.prompt_bound import prompt_refusal
+from gpu_workers.requests.refusal import RequestRefused
 from gpu_workers.vllm.generation import Generation
+from gpu_workers.vllm.outputs_apart import keep_apart
 from gpu_workers.vllm.resumption import resume
+from gpu_workers.vllm.structures.gate import StructureGate
 
 
 class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
@@ -27,6 +32,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     objects wrap as `<prefix>-<id>` or `<prefix>-<id>-<prompt>`."""
 
     generations: dict[str, Generation]
+    structures: StructureGate
 
     def __del__(self) -> None:
         """Do nothing: we shut the engine down; AsyncLLM's attempt fails when Python exits."""
@@ -59,7 +65,11 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         try:
             _bound(sampling_params, _room(prompt, envelope))
             if refusal := prompt_refusal(envelope, generation.rendered_tokens):
-                raise PromptBeyondReservation(refusal)
+                raise RequestRefused(refusal)
+            await self._check_structure(generation, sampling_params)
+            if generation.is_aborted:
+                return
+            is_long = _prepare_logprobs(sampling_params, generation.rendered_tokens)
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
                 generation.started(output)
@@ -74,14 +84,20 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             async for output in outputs:
                 record(output)
                 yield output
+                if is_long:
+                    await asyncio.sleep(0)
         except Exception as error:
             generation.error = error
             raise
 
-    async def add_request(self, request_id: str, *arguments: Any, **options: Any) -> Any:
+    async def add_request(
+        self, request_id: str, prompt: Any, params: SamplingParams, **options: Any
+    ) -> RequestOutputCollector:
         """Note the queue of a request's outputs, for `Generation.divert`."""
-        queue = await super().add_request(request_id, *arguments, **options)
+        queue = await super().add_request(request_id, prompt, params, **options)
         self.generation_of(request_id).queue = queue
+        if params.logprobs is not None and params.output_kind is RequestOutputKind.DELTA:
+            keep_apart(queue)
         return queue
 
     async def _add_request(
@@ -107,6 +123,20 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         generation.replay = resumption.replay
         await self.engine_core.add_request_async(resumption.rest)
 
+    async def _check_structure(
+        self, generation: Generation, sampling_params: SamplingParams
+    ) -> None:
+        """Let the structure gate judge; an abort ends the waiting for it."""
+        if sampling_params.structured_outputs is None:
+            return
+        check = self.structures.check(generation.envelope, sampling_params)
+        checking = generation.checking = asyncio.create_task(check, name="structure-check")
+        try:
+            await checking
+        except asyncio.CancelledError:
+            if not generation.is_aborted:
+                raise
+
     def generation_of(self, request_id: str) -> Generation:
         """Find a generation by the id that a serving object gave it."""
         return self.generations[request_id.split("-", 2)[1]]
@@ -114,6 +144,8 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     async def abort_generation(self, generation: Generation) -> None:
         """Abort by id, so that the generator still yields what was generated."""
         generation.is_aborted = True
+        if generation.checking is not None:
+            generation.checking.cancel()
         if generation.engine_ids:
             await self.abort(list(generation.engine_ids))
 
@@ -144,3 +176,15 @@ def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
             value=sampling_params.min_tokens,
         )
     sampling_params.max_tokens = bound
+
+
+def _prepare_logprobs(sampling_params: SamplingParams, prompt_tokens: int) -> bool:
+    """Have vLLM keep log probabilities in flat lists, a tenth of the work of its objects; return
+    whether there are any. Raises `RequestRefused` for too many of an echoed prompt."""
+    of_prompt = sampling_params.prompt_logprobs
+    if of_prompt is not None:
+        if refusal := echo_refusal(prompt_tokens, sampling_params.n, of_prompt):
+            raise RequestRefused(refusal)
+    elif sampling_params.logprobs is not None:
+        sampling_params.flat_logprobs = True
+    return sampling_params.logprobs is not None

@@ -19,7 +19,7 @@ from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
-from gpu_workers.protocol.messages import Api, Envelope, Outcome
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
@@ -27,10 +27,18 @@ from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.stats import StepStats
+from gpu_workers.vllm.structures.gate import StructureGate
 
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
+
+_CUT_SHORT: Final = WireError(
+    status=502,
+    message="The engine ended this request before all of it was generated; ask again.",
+    type="server_error",
+    code="generation_cut_short",
+)
 
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
@@ -41,8 +49,16 @@ class VllmServing:
     """Answers envelopes with vLLM's own serving objects. Made by `load` in a thread, then `open`ed
     on the worker's event loop."""
 
-    def __init__(self, llm: CountingLLM, arguments: Any, stats: list[StepStats]) -> None:
+    def __init__(
+        self,
+        llm: CountingLLM,
+        arguments: Any,
+        stats: list[StepStats],
+        *,
+        structure_seconds: int,
+    ) -> None:
         self._llm = llm
+        llm.structures = StructureGate(llm, cpu_seconds=structure_seconds)
         self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
         self._endpoints: dict[Api, Endpoint] = {}
@@ -73,7 +89,7 @@ class VllmServing:
         llm.generations = {}
         # Their tracebacks repeat what a result says, and may quote a request.
         logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
-        return cls(llm, arguments, stats)
+        return cls(llm, arguments, stats, structure_seconds=config.structure_seconds)
 
     async def open(self) -> EngineDescription:
         """Make the serving objects, exactly as vLLM's own server does. Raises `ValueError` if the
@@ -82,6 +98,7 @@ class VllmServing:
         if "generate" not in tasks:
             raise ValueError("this model does not generate text")
         await self._llm.reset_mm_cache()
+        await self._llm.structures.start()
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
@@ -133,7 +150,7 @@ class VllmServing:
                     is_role_event = False
                 result = _result_of_stream(generation)
             else:
-                result = _result_of_answer(endpoint, generation, answer)
+                result = await _result_of_answer(endpoint, generation, answer)
         except EngineDied:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
@@ -163,6 +180,10 @@ class VllmServing:
         if self._llm.errored:
             raise EngineDied("vLLM's engine process has died")
 
+    async def close(self) -> None:
+        """End what runs beside the engine; `shutdown` comes after it."""
+        await self._llm.structures.stop()
+
     def shutdown(self) -> None:
         """End the engine's processes. Blocks."""
         self._llm.shutdown(timeout=SHUTDOWN_SECONDS)
@@ -179,7 +200,7 @@ class VllmServing:
         }
         request = endpoint.parse(body)
         generation.has_one_prompt = request.prompts == 1
-        generation.has_one_choice = request.sequences == 1
+        generation.choices = request.sequences
         generation.hides_usage = request.hides_usage
         self._check_sequences(request.sequences)
         return await endpoint.ask(request.vllm_request)
@@ -213,38 +234,39 @@ def _set_backstops(vllm_config: Any) -> None:
 def _result_of_stream(generation: Generation) -> Result:
     if generation.error is not None:
         return result_of_error(generation.error, generation.usage())
-    if _was_cut_short(generation):
-        return _cancelled(generation)
+    if not generation.is_whole:
+        return _cut_short(generation)
     finish_reason = generation.rendered_finish_reason or generation.finish_reason
     return _completed(generation, finish_reason, None)
 
 
-def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
+async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
     if isinstance(answer, ErrorResponse):
-        if _was_cut_short(generation):
-            return _cancelled(generation)
+        if generation.is_aborted and not generation.is_whole:
+            return _cut_short(generation)
         return result_of_response(answer.error, generation.usage())
-    rendered = endpoint.render_answer(answer)
+    if not generation.is_whole:
+        generation.logprobs = None  # nobody gets them
+    rendered = await endpoint.render_answer(generation, answer)
     generation.reasoning_tokens = rendered.reasoning_tokens
-    if _was_cut_short(generation):
-        return _cancelled(generation)
+    if not generation.is_whole:
+        return _cut_short(generation)
     return _completed(generation, rendered.finish_reason, rendered.body)
 
 
 def _result_of_exception(generation: Generation, error: Exception) -> Result:
     if generation.is_aborted and generation.error is None:
-        return _cancelled(generation)
+        return _cut_short(generation)
     return result_of_error(generation.error or error, generation.usage())
 
 
-def _was_cut_short(generation: Generation) -> bool:
-    return generation.is_aborted and generation.finish_reason in (None, "abort")
-
-
-def _cancelled(generation: Generation) -> Result:
+def _cut_short(generation: Generation) -> Result:
+    """Return the result of a request of which a choice has not ended by itself: cancelled, or
+    failed where nobody asked for that. Never complete, however many choices have ended."""
     return Result(
-        outcome=Outcome.CANCELLED,
+        outcome=Outcome.CANCELLED if generation.is_aborted else Outcome.FAILED,
         usage=generation.usage(),
+        error=None if generation.is_aborted else _CUT_SHORT,
         first_token_at_ms=generation.first_token_at_ms,
         token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
     )

@@ -15,6 +15,7 @@ from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
 from inference.dispatch.pool_view import PoolView
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InvalidRequest, ModelCapabilityMissing, ModelNotFound
+from inference.lifecycle.answer_bound import check_answer, most_output_tokens
 from inference.lifecycle.inference_request import InferenceRequest
 from inference.lua_constants import CLASS_WEIGHTS
 
@@ -83,6 +84,7 @@ class CandidateBuilder:
         primary = await self._view(request.model, caller)
         _check_capabilities(request, primary.model)
         _check_output(request, caller.tier)
+        check_answer(request, primary.context_tokens(caller.tier.max_context_tokens))
         _check_prompt(request, primary, caller.tier)
         fallback, reason = await self._fallback(caller, request, primary)
         return Candidates(
@@ -153,9 +155,7 @@ class CandidateBuilder:
             api=request.api,
             stream=request.stream,
             body=request.body,
-            max_output_tokens=request.output_tokens
-            if request.output_tokens is not None
-            else tier.default_max_output_tokens,
+            max_output_tokens=_output_tokens(request, tier),
             priority=_engine_priority(tier),
             cache_salt=salt,
             arrived_at_ms=arrived_at_ms,
@@ -182,13 +182,19 @@ def _bounds(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> Boun
     longer one is refused unrun."""
     context = view.context_tokens(tier.max_context_tokens)
     prompt_bound = request.prompt_bound + view.template_overhead_tokens * request.templates
-    asked = request.output_tokens
-    output = tier.default_max_output_tokens if asked is None else asked
     return Bounds(
         prompt_tokens=min(prompt_bound, context * request.prompts),
-        output_tokens=min(output, context) * request.choices,
+        output_tokens=min(_output_tokens(request, tier), context) * request.choices,
         is_one_prompt=request.prompts == 1,
     )
+
+
+def _output_tokens(request: InferenceRequest, tier: TierPolicy) -> int:
+    """Return the bound of each choice's output: the client's, else the tier's, and never more than
+    one answer may hold."""
+    asked = request.output_tokens
+    output = tier.default_max_output_tokens if asked is None else asked
+    return min(output, most_output_tokens(request))
 
 
 def _missing_capability(request: InferenceRequest, model: ModelPolicy) -> Capability | None:

@@ -15,9 +15,10 @@ class InferenceRequest:
 
     The worst case is reserved by `prompt_bound`, the most tokens that the text of all `prompts`
     may have, `templates`, how often a template adds its part to it, and `choices`, how many
-    outputs are generated in all. `is_resumable`: another worker may go on with it after its first
-    token. `needs` are the capabilities that its model must have, each with the field of the body
-    that asks for it.
+    outputs are generated in all. `logprobs_per_token` is how many log probabilities each token of
+    an output comes with, its own and its alternatives', as `logprobs_param` asks. `is_resumable`:
+    another worker may go on with it after its first token. `needs` are the capabilities that its
+    model must have, each with the field of the body that asks for it.
     """
 
     api: Api
@@ -32,5 +33,7 @@ class InferenceRequest:
     prompts: int = 1
     templates: int = 1
     choices: int = 1
+    logprobs_per_token: int = 0
+    logprobs_param: str = "logprobs"
     is_resumable: bool = False
     needs: Mapping[Capability, str] = field(default_factory=dict)

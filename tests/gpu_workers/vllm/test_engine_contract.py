@@ -11,6 +11,7 @@ from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
 from gpu_workers.sim.engine import SimEngine
 from tests.support.places import ROOT
+from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.asking import Clause
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
@@ -34,7 +35,7 @@ async def sim() -> AsyncIterator[tuple[SimEngine, EngineDescription]]:
 
 
 @pytest.mark.parametrize(
-    "clause", [*CLAUSES, *RESUMPTION_CLAUSES], ids=lambda clause: clause.__name__
+    "clause", [*CLAUSES, *ABORT_CLAUSES, *RESUMPTION_CLAUSES], ids=lambda clause: clause.__name__
 )
 async def test_the_simulated_engine_keeps(
     clause: Clause, sim: tuple[SimEngine, EngineDescription]
@@ -62,7 +63,7 @@ def vllm_outcomes() -> dict[str, str | None]:
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "clause",
-    [*CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES],
+    [*CLAUSES, *ABORT_CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES],
     ids=lambda clause: clause.__name__,
 )
 def test_vllm_keeps(clause: Clause, vllm_outcomes: dict[str, str | None]) -> None:

@@ -16,6 +16,7 @@ import uvloop
 from gpu_workers.config import WorkerConfig
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.vllm.engine import VllmEngine
+from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
@@ -29,6 +30,7 @@ async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
             "PENSTOCK_MODEL_PATH": model_path,
             "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
             "PENSTOCK_MAX_NUM_SEQS": "16",
+            "PENSTOCK_STRUCTURE_SECONDS": "2",
             **dict(setting.split("=", 1) for setting in settings),
         }
     )
@@ -36,7 +38,7 @@ async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
     engine = VllmEngine(config)
     try:
         description = await engine.start()
-        for clause in [*CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
+        for clause in [*CLAUSES, *ABORT_CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
             with _recorded(outcomes, clause.__name__):
                 counted = CountedEngine(engine)
                 await clause(counted, description)

@@ -8,7 +8,7 @@ import msgspec
 
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
-from tests.support.polling import eventually
+from tests.support.polling import as_soon_as, eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
@@ -70,6 +70,48 @@ async def what_would_harm_the_engine_is_refused(
     assert answer.result.outcome is Outcome.COMPLETED
 
 
+async def a_structure_that_costs_too_much_is_refused_and_others_are_served(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """In the time and memory that the runner allows."""
+    bombs = (
+        {"structured_outputs": {"grammar": "root ::= " + ' ("a" | "b")?' * 3000}},
+        {"structured_outputs": {"regex": "((((a{0,50}){0,50}){0,50}){0,50})"}},
+        {"structured_outputs": {"grammar": 'root ::= root root root | root root | "a" | ""'}},
+    )
+    useful = {"structured_outputs": {"json": {"enum": ["open", "shut"]}}}
+    answers = await asyncio.gather(
+        *(
+            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=64))
+            for fields in (*bombs, useful)
+            for stream in (True, False)
+        )
+    )
+    for answer in answers[:-2]:
+        assert answer.result.outcome is Outcome.REFUSED, answer.result
+        assert answer.result.error is not None
+        assert (answer.result.error.status, answer.result.error.code) == (
+            400,
+            "structure_too_costly",
+        )
+        assert answer.result.usage.completion_tokens == 0
+    for answer in answers[-2:]:
+        assert answer.result.outcome is Outcome.COMPLETED, answer.result
+    assert answers[-1].body["choices"][0]["message"]["content"] in ('"open"', '"shut"')
+
+
+async def an_abort_ends_a_request_whose_structure_is_being_tried(
+    engine: Engine, description: EngineDescription
+) -> None:
+    grammar = "root ::= " + ' ("a" | "c")?' * 3000
+    envelope = make_envelope(QUESTION | {"structured_outputs": {"grammar": grammar}})
+    asking = asyncio.create_task(ask(engine, envelope))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await engine.abort(envelope.request_id)
+    assert (await asking).result.outcome is Outcome.CANCELLED
+
+
 async def a_grammar_shapes_the_answer(engine: Engine, description: EngineDescription) -> None:
     fields = {"structured_outputs": {"choice": ["gate", "turbine"]}}
     answer = await ask(engine, make_envelope(QUESTION | fields))
@@ -97,6 +139,74 @@ async def logprobs_are_vllms_own(engine: Engine, description: EngineDescription)
     content = answer.body["choices"][0]["logprobs"]["content"]
     assert len(content) == answer.result.usage.completion_tokens
     assert all(len(token["top_logprobs"]) == 2 for token in content)
+
+
+async def log_probabilities_in_pieces_are_what_vllms_own_path_gives(
+    engine: Engine, description: EngineDescription
+) -> None:
+    from gpu_workers.vllm.endpoints.registry import ENDPOINTS
+
+    several = ["A penstock is", "Wasser: 水 und"]
+    seeded = {"temperature": 1.2, "seed": 3}
+    variants: list[tuple[Api, dict[str, Any]]] = [
+        (Api.CHAT_COMPLETIONS, QUESTION | {"logprobs": True}),
+        (Api.CHAT_COMPLETIONS, ENDLESS | seeded | {"logprobs": True, "top_logprobs": 20, "n": 3}),
+        (Api.CHAT_COMPLETIONS, QUESTION | {"logprobs": True, "top_logprobs": 2, "stop": ["e"]}),
+        (
+            Api.CHAT_COMPLETIONS,
+            QUESTION | seeded | {"logprobs": True, "return_tokens_as_token_ids": True, "n": 2},
+        ),
+        (Api.COMPLETIONS, seeded | {"prompt": several, "n": 2, "logprobs": 20, "ignore_eos": True}),
+        (Api.COMPLETIONS, {"prompt": "A", "logprobs": 0, "max_tokens": 60, "temperature": 0}),
+        (Api.COMPLETIONS, {"prompt": several, "logprobs": 3, "echo": True, "temperature": 0}),
+    ]
+    for api, body in variants:
+        fast_path = ENDPOINTS[api].fast_path
+        assert fast_path is not None
+        answers: list[list[Any]] = []
+        for fast_path.is_enabled in (False, True):
+            parts: list[Any] = []
+            for stream in (False, True):
+                envelope = make_envelope(
+                    {"max_tokens": 40} | body, api=api, stream=stream, max_output_tokens=80
+                )
+                answer = await ask(engine, envelope)
+                assert answer.result.outcome is Outcome.COMPLETED, (body, answer.result)
+                events = answer.events if stream else []
+                texts = [answer.text(index) for index in range(4)]
+                parts.append((_logprobs_of(events), texts))
+                if not stream:
+                    assert answer.result.body is not None
+                    whole = re.sub(rb'"created":\d+', b'"created":0', answer.result.body)
+                    parts.append(whole.replace(envelope.request_id.encode(), b"id"))
+            answers.append(parts)
+        assert answers[0] == answers[1], body
+
+
+def _logprobs_of(events: list[dict[str, Any]]) -> dict[int, list[Any]]:
+    """Return the log probabilities of each choice, however its stream was cut into events."""
+    found: dict[int, list[Any]] = {}
+    for choice in (choice for event in events for choice in event["choices"]):
+        logprobs = choice.get("logprobs") or {}
+        values = logprobs.get("content") or logprobs.get("top_logprobs") or []
+        found.setdefault(choice["index"], []).extend(values)
+    return found
+
+
+async def the_echo_of_a_prompt_has_only_so_many_log_probabilities(
+    engine: Engine, description: EngineDescription
+) -> None:
+    echoed = {"prompt": [5] * 800, "max_tokens": 1, "echo": True, "temperature": 1}
+    for fields, is_served in (({"logprobs": 5}, True), ({"logprobs": 5, "n": 2}, False)):
+        for stream in (True, False):
+            envelope = make_envelope(echoed | fields, api=Api.COMPLETIONS, stream=stream)
+            result = (await ask(engine, envelope)).result
+            assert (result.outcome is Outcome.COMPLETED) is is_served, result
+            if not is_served:
+                assert result.outcome is Outcome.REFUSED
+                assert result.error is not None
+                assert (result.error.status, result.error.code) == (400, "answer_too_large")
+                assert result.usage.completion_tokens == 0
 
 
 async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
@@ -140,6 +250,26 @@ async def the_load_tells_what_the_engine_has_no_room_for(
     assert (await answer).result.outcome is Outcome.COMPLETED
     load = engine.load()
     assert (load.running, load.waiting) == (0, 0)
+
+
+async def an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Choices of one prompt end where their seeds have them end."""
+    asked = QUESTION | {"n": 2, "temperature": 1.5, "stop": ["a"], "min_tokens": 8}
+    for seed in range(60):
+        answer = await ask(engine, make_envelope(asked | {"seed": seed}, max_output_tokens=400))
+        if 3 * len(answer.text(0)) < len(answer.text(1)):
+            break
+    for stream in (True, False, False):
+        envelope = make_envelope(asked | {"seed": seed}, stream=stream, max_output_tokens=400)
+        asking = asyncio.create_task(ask(engine, envelope))
+        await as_soon_as(lambda: engine.load().running == 2)
+        await as_soon_as(lambda: engine.load().running == 1)
+        await engine.abort(envelope.request_id)
+        answer = await asking
+        assert answer.result.outcome is Outcome.CANCELLED
+        assert answer.result.body is None
 
 
 async def more_than_the_backstop_is_refused_as_overload(
@@ -202,11 +332,16 @@ def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes
 
 VLLM_CLAUSES: list[Clause] = [
     the_fast_path_of_plain_text_streams_what_vllms_own_path_does,
+    log_probabilities_in_pieces_are_what_vllms_own_path_gives,
+    the_echo_of_a_prompt_has_only_so_many_log_probabilities,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
+    a_structure_that_costs_too_much_is_refused_and_others_are_served,
+    an_abort_ends_a_request_whose_structure_is_being_tried,
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
     the_load_tells_what_the_engine_has_no_room_for,
+    an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation,
     more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
     a_character_of_several_tokens_may_be_cut_anywhere,
