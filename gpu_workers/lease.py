@@ -60,7 +60,7 @@ class Lease:
 
     @property
     def slots(self) -> int:
-        """Return how many requests the worker holds at once; 0 until its engine has started."""
+        """Return how many sequences the worker decodes at once; 0 until its engine has started."""
         return self._base_info.slots
 
     def describe(self, engine: EngineDescription, *, max_slots: int | None) -> None:
@@ -144,8 +144,8 @@ class Lease:
         try:
             with self._metrics.claim_seconds.time():
                 return await self._transport.claim(
-                    # What waits in the engine already waits in the wrong place.
-                    structs.replace(info, slots=max(0, info.slots - load.waiting)),
+                    info,
+                    slots=max(0, info.slots - self._crowded_out(load)),
                     ready=self.state is WorkerState.READY and not info.problem,
                 )
         except UnknownWorker:
@@ -155,6 +155,12 @@ class Lease:
                 raise
             self._log.warning("claim_failed", error=str(error) or type(error).__name__)
         return []
+
+    def _crowded_out(self, load: EngineLoad) -> int:
+        """Return how many sequences wait in the engine, which is the wrong place; not those that a
+        wide request has beyond the slots, which are counted among those that the worker holds."""
+        beyond_slots = max(0, self._requests.sequences - self.slots)
+        return max(0, load.waiting - beyond_slots)
 
     async def _reregister(self) -> None:
         self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))

@@ -54,7 +54,7 @@ OUTBOX_WRITABLE = Gauge(
     ["model"],
 )
 OPEN = Gauge("penstock_worker_open_requests", "Requests that this worker holds.", ["model"])
-SLOTS = Gauge("penstock_worker_slots", "Requests that this worker takes at once.", ["model"])
+SLOTS = Gauge("penstock_worker_slots", "Sequences that this worker takes at once.", ["model"])
 ENGINE_UP = Gauge("penstock_worker_engine_up", "1 while the engine serves.", ["model"])
 LOOP_AGE = Gauge(
     "penstock_worker_loop_age_seconds", "How long ago the event loop was last alive.", ["model"]

@@ -52,12 +52,14 @@ class NotPermitted(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far one attempt is. `prompt_tokens` 0 as long as they are not counted."""
+    """How far one attempt is. `prompt_tokens` 0 as long as they are not counted;
+    `completion_tokens` are of all its `sequences`."""
 
     request_id: str
     attempt: int
     prompt_tokens: int
     completion_tokens: int
+    sequences: int = 1
 
 
 class Transport:
@@ -114,8 +116,8 @@ class Transport:
 
         return {each.decode() for each in await self._retry(call)}
 
-    async def claim(self, info: WorkerInfo, *, ready: bool) -> list[InboxMessage]:
-        """Renew the lease and ask for as many requests as there are free slots.
+    async def claim(self, info: WorkerInfo, *, slots: int, ready: bool) -> list[InboxMessage]:
+        """Renew the lease and ask for requests for all of so many slots that are free.
 
         Raises `Fenced` or `UnknownWorker`, and a connection error rather than waiting: the caller
         comes back within a second anyway.
@@ -124,7 +126,7 @@ class Transport:
             keys.FUNCTION_CLAIM,
             self._worker_id,
             codec.encode(info),
-            info.slots,
+            slots,
             info.kv_cache_tokens,
             info.adapter_slots,
             ",".join(info.adapters),

@@ -23,6 +23,7 @@ def enqueue_arguments(
         len(envelope.resumed_token_ids),
         encode(envelope),
         max_queue_length,
+        envelope.sequences,
     )
 
 
@@ -34,6 +35,7 @@ def adoption_arguments(envelope: Envelope, attempt: int) -> tuple[str, bytes]:
         *_for_the_scheduler(envelope),
         int(envelope.is_resumable),
         len(envelope.resumed_token_ids),
+        envelope.sequences,
         envelope.adapter,
     )
     return " ".join(map(str, words)), encode(envelope)

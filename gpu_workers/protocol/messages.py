@@ -123,7 +123,8 @@ class Envelope(Message, frozen=True, tag="request-2"):
 
     A request that `is_resumable` can be resumed by another worker after its first token: from
     `resumed_token_ids`, all the output that earlier attempts have generated. One that an operator
-    runs once more `is_billed` to nobody. `prices` are for the record alone.
+    runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences`: how many the
+    engine decodes at a time for it, its choices over all its prompts; each takes a slot.
     """
 
     request_id: str
@@ -154,6 +155,7 @@ class Envelope(Message, frozen=True, tag="request-2"):
     resumed_token_ids: list[int] = []
     is_billed: bool = True
     prices: Prices = FREE
+    sequences: int = 1
 
 
 class Assignment(Message, frozen=True):
@@ -248,13 +250,14 @@ class FrameBatch(Message, frozen=True, tag="frames-1"):
 class WorkerInfo(Message, frozen=True, tag="worker-2"):
     """What a worker publishes about itself at registration and with each heartbeat.
 
-    `template_overhead_tokens` bounds what the chat template adds to the text of a request,
-    `max_token_bytes` is the longest token of the vocabulary in UTF-8 bytes: together they let a
-    gateway bound prompts without a tokenizer. `can_resume`: its engine resumes from another's
-    output where a request `is_resumable`. `problem`: why it takes no request although it is ready,
-    empty where it does. `loop_age_ms`: how long ago its event loop was last alive, as its heartbeat
-    reports; `degraded`: the parts of its engine that it serves on a slower or lesser path, as this
-    version of the engine differs from what they rely on.
+    `slots` is how many sequences it decodes at a time. `template_overhead_tokens` bounds what the
+    chat template adds to the text of a request, `max_token_bytes` is the longest token of the
+    vocabulary in UTF-8 bytes: together they let a gateway bound prompts without a tokenizer.
+    `can_resume`: its engine resumes from another's output where a request `is_resumable`.
+    `problem`: why it takes no request although it is ready, empty where it does. `loop_age_ms`: how
+    long ago its event loop was last alive, as its heartbeat reports; `degraded`: the parts of its
+    engine that it serves on a slower or lesser path, as this version of the engine differs from
+    what they rely on.
     """
 
     worker_id: str

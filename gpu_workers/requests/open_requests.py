@@ -77,6 +77,11 @@ class OpenRequests:
         return len(self._open)
 
     @property
+    def sequences(self) -> int:
+        """Return how many sequences the requests have together."""
+        return sum(request.envelope.sequences for request in self._open.values())
+
+    @property
     def unbilled_tokens(self) -> int:
         """Return how many tokens were generated for requests that leave no record."""
         return self._finisher.unbilled_tokens
@@ -89,6 +94,7 @@ class OpenRequests:
                 attempt=request.attempt,
                 prompt_tokens=request.prompt_tokens,
                 completion_tokens=request.completion_tokens,
+                sequences=request.envelope.sequences,
             )
             for request_id, request in self._open.items()
             if request.completion_tokens

@@ -17,7 +17,7 @@ def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
     return invalid_request(
         f"The prompt has {prompt_tokens} tokens, but only {envelope.prompt_bound} were reserved "
         "for it: the model's template adds more than its workers had reported. Nothing was "
-        "generated or charged. Ask again in a moment; if that does not help, send fewer messages or tools, "
-        "and tell the operator.",
+        "generated or charged. Ask again in a moment; if that does not help, send fewer messages "
+        "or tools, and tell the operator.",
         code="prompt_beyond_reservation",
     )

@@ -1,6 +1,7 @@
 """The duration of an engine's steps, measured from outside: by what its fastest request gained, and
 by how long it made none while it had requests."""
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -16,7 +17,8 @@ MOST_BETWEEN_LOOKS_SECONDS: Final = 2.0
 
 class StepTime:
     """Measured between two looks at the open requests. A request that decodes all the time gains a
-    token at each step; with several choices or speculation more, and this is the time per token."""
+    token for each of its sequences at each step; with speculation more, and this is the time per
+    token."""
 
     def __init__(self) -> None:
         self._looked_at: float | None = None
@@ -28,7 +30,10 @@ class StepTime:
 
         `now` is in seconds of a monotonic clock.
         """
-        tokens = {(each.request_id, each.attempt): each.completion_tokens for each in progress}
+        tokens = {
+            (each.request_id, each.attempt): math.ceil(each.completion_tokens / each.sequences)
+            for each in progress
+        }
         before, self._tokens = self._tokens, tokens
         looked_at, self._looked_at = self._looked_at, now
         if looked_at is None:

@@ -34,31 +34,43 @@ class SimAnswer:
         self._token_ids: list[int] = []
         self._first_token_at_ms: int | None = None
         self._is_cancelled = False
+        self._admitted = 0
+        # Of those in the batch, the ones that have not ended
+        self.running_sequences = 0
         self._replay = self._resumed_output() if any(each.generated for each in sequences) else None
 
     @property
     def is_ended(self) -> bool:
-        return self._is_cancelled or not self.open_sequences
+        return self._is_cancelled or all(sequence.is_ended for sequence in self._sequences)
 
     @property
-    def open_sequences(self) -> int:
-        return sum(not sequence.is_ended for sequence in self._sequences)
+    def waiting_sequences(self) -> int:
+        """Return how many sequences are not in the batch yet."""
+        return len(self._sequences) - self._admitted
+
+    def admit(self, most: int) -> int:
+        """Let so many more sequences into the batch, or as many as wait; return how many."""
+        admitted = self._sequences[self._admitted : self._admitted + most]
+        self._admitted += len(admitted)
+        self.running_sequences += sum(not sequence.is_ended for sequence in admitted)
+        return len(admitted)
 
     def cancel(self) -> None:
         self._is_cancelled = True
         self.changed.set()
 
     def step(self, now_ms: int) -> None:
-        """Generate one more token for each open choice."""
+        """Generate one more token for each open choice that is in the batch."""
         if self._first_token_at_ms is None:
             self._first_token_at_ms = now_ms
             if not self.usage().completion_tokens:
                 self._chunks += self._json.opening_chunks(len(self._sequences))
-        for index, sequence in enumerate(self._sequences):
+        for index, sequence in enumerate(self._sequences[: self._admitted]):
             if sequence.is_ended:
                 continue
             token_id, text = sequence.tokens[sequence.generated]
             sequence.generated += 1
+            self.running_sequences -= sequence.is_ended
             finish_reason = sequence.finish_reason if sequence.is_ended else None
             self._chunks.append(self._json.chunk(index, text, finish_reason))
             if len(self._sequences) == 1:

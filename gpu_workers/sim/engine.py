@@ -1,7 +1,7 @@
 """The simulated engine: product code that speaks OpenAI's JSON without a model or a GPU.
 
 It decodes like vLLM does: in steps, one token for each running sequence, at most `slots`
-requests in a batch, the rest waiting in order of priority. Text is a function of the prompt
+sequences in a batch, the rest waiting in order of priority. Text is a function of the prompt
 alone, so that a test or a drill can distinguish answers and repeat them.
 """
 
@@ -43,8 +43,7 @@ class SimEngine:
         self._sleep = sleep
         self._faults = faults or SimFaults()
         self._steps = 0
-        self._running: dict[str, SimAnswer] = {}
-        self._waiting: dict[str, SimAnswer] = {}
+        self._answers: dict[str, SimAnswer] = {}
         self._wake = asyncio.Event()
         self._stepper: asyncio.Task[None] | None = None
         self._failure: EngineDied | None = None
@@ -86,7 +85,7 @@ class SimEngine:
         except SimRefusal as refusal:
             yield Result(outcome=Outcome.REFUSED, usage=TokenUsage(), error=refusal.error)
             return
-        self._waiting[envelope.request_id] = answer
+        self._answers[envelope.request_id] = answer
         self._wake.set()
         try:
             async for output in self._outputs(answer):
@@ -96,17 +95,17 @@ class SimEngine:
         yield answer.result()
 
     async def abort(self, request_id: str) -> None:
-        answer = self._running.get(request_id) or self._waiting.get(request_id)
+        answer = self._answers.get(request_id)
         if answer is not None:
             answer.cancel()
             self._forget(request_id)
 
     def load(self) -> EngineLoad:
         return EngineLoad(
-            running=len(self._running),
-            waiting=len(self._waiting),
+            running=self._running_sequences(),
+            waiting=sum(answer.waiting_sequences for answer in self._answers.values()),
             generated_tokens=self._generated_tokens,
-            held=len(self._running) + len(self._waiting),
+            held=len(self._answers),
             steps=self._steps,
         )
 
@@ -117,7 +116,7 @@ class SimEngine:
     def fail(self, reason: str) -> None:
         """Die as vLLM does when its engine process is killed; for drills and tests."""
         self._failure = EngineDied(reason)
-        for answer in (*self._running.values(), *self._waiting.values()):
+        for answer in self._answers.values():
             answer.changed.set()
 
     async def stop(self) -> None:
@@ -139,14 +138,16 @@ class SimEngine:
     async def _step_forever(self) -> None:
         while True:
             self._admit()
-            if not self._running:
+            if not self._running_sequences():
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             await self._sleep(self._step_duration())
             now_ms = time.time_ns() // 1_000_000
-            for request_id, answer in list(self._running.items()):
-                self._generated_tokens += answer.open_sequences
+            for request_id, answer in list(self._answers.items()):
+                if not (sequences := answer.running_sequences):
+                    continue
+                self._generated_tokens += sequences
                 answer.step(now_ms)
                 if answer.is_ended:
                     self._forget(request_id)
@@ -154,17 +155,18 @@ class SimEngine:
             await self._faults.strike(self._steps)
 
     def _admit(self) -> None:
-        free = self._slots - len(self._running)
-        in_order = sorted(self._waiting, key=lambda each: self._waiting[each].priority)
-        for request_id in in_order[:free]:
-            self._running[request_id] = self._waiting.pop(request_id)
+        free = self._slots - self._running_sequences()
+        waiting = [answer for answer in self._answers.values() if answer.waiting_sequences]
+        for answer in sorted(waiting, key=lambda each: each.priority):
+            free -= answer.admit(free)
+
+    def _running_sequences(self) -> int:
+        return sum(answer.running_sequences for answer in self._answers.values())
 
     def _step_duration(self) -> float:
         if not self._tokens_per_second:
             return self._step_seconds
-        sequences = sum(answer.open_sequences for answer in self._running.values())
-        return max(self._step_seconds, sequences / self._tokens_per_second)
+        return max(self._step_seconds, self._running_sequences() / self._tokens_per_second)
 
     def _forget(self, request_id: str) -> None:
-        self._running.pop(request_id, None)
-        self._waiting.pop(request_id, None)
+        self._answers.pop(request_id, None)

@@ -7,9 +7,9 @@
 -- tokens, nano-dollars, times in ms. `now` comes last and only from tests: otherwise it is Redis
 -- TIME. A reservation never expires by itself: a sweeper asks the pool first.
 
--- Return msgpack of {at, windows, request}; the request is packed already.
-local function pack_reservation(at, windows, packed_request)
-  return '\147' .. cmsgpack.pack(at, windows) .. packed_request
+-- Return msgpack of {at, windows, request, sequences}; the request is packed already.
+local function pack_reservation(at, windows, packed_request, sequences)
+  return '\148' .. cmsgpack.pack(at, windows) .. packed_request .. cmsgpack.pack(sequences)
 end
 
 -- Read an open reservation; return it, the request in it, and its account, or nil where nothing is
@@ -48,22 +48,23 @@ end
 
 -- Reserve the most that a request may take, of all its limits or of none; asking again for the same
 -- request is free. `packed_request` is msgpack of {key_id, project_id, tokens, nanos, ...},
--- `limits` what `plan_of` takes.
+-- `limits` what `plan_of` takes, `sequences` how many of them are open at once, 1 if not given.
 -- Reply: {now, which limit refuses or 0, wait_ms or NEVER, what is used of each limit}.
 local function reserve(keys, args)
   call = redis.call
-  local tenant, request_id, key_id, project_id, tokens, nanos, packed_request, limits, now =
-    keys[1], unpack(args)
+  local tenant, request_id, key_id, project_id, tokens, nanos, packed_request, limits, sequences,
+    now = keys[1], unpack(args)
   local plan = plan_of(limits)
+  sequences = tonumber(sequences) or 1
   tokens, nanos, now = tonumber(tokens), tonumber(nanos), now_ms(now)
   local account, refusing, wait = account_of(tenant, key_id, project_id, now), 0, 0
   local use, of_second = read_use(account, plan, now)
   local reservations = tenant .. ':reservations'
-  local packed = pack_reservation(now, plan.windows, packed_request)
+  local packed = pack_reservation(now, plan.windows, packed_request, sequences)
   if call('HSETNX', reservations, request_id, packed) == 1 then
-    refusing, wait = find_refusal(account, plan, use, tokens, nanos, now)
+    refusing, wait = find_refusal(account, plan, use, tokens, nanos, sequences, now)
     if refusing == 0 then
-      take(account, plan, request_id, use, of_second, tokens, nanos, now)
+      take(account, plan, request_id, use, of_second, tokens, nanos, sequences, now)
     else
       call('HDEL', reservations, request_id)
     end
@@ -103,7 +104,8 @@ local function settle(keys, args)
   end
   tokens, nanos = tonumber(tokens), tonumber(nanos)
   move(reservation, account, tokens, nanos)
-  close(account, nanos)
+  local _, _, _, sequences = unpack(reservation)
+  close(account, nanos, sequences or 1)
   return call('HDEL', tenant .. ':reservations', request_id)
 end
 

@@ -1,7 +1,7 @@
 -- The counters that one tenant's limits are compared with. Second part of the admission library,
 -- after windows.lua.
 --
--- A request counts at three owners: its key, its project and its tenant, in this order. Requests
+-- A request counts at three owners: its key, its project and its tenant, in this order. Sequences
 -- at once and the tokens and nano-dollars of day and month are counted for each; the sliding
 -- minutes only where a limit asks for it, since they forget by themselves within a minute. What a
 -- tenant has ever spent is counted always, in nano-dollars: `settled` by what has ended, `reserved`
@@ -20,7 +20,7 @@ local function account_of(tenant, key_id, project_id, at)
     project_tokens = project .. ':tokens', project_nanos = project .. ':nanos' }
 end
 
--- Return a list of the requests that are open at key, project and tenant.
+-- Return a list of the sequences of the requests that are open at key, project and tenant.
 local function read_open(account)
   return call('HMGET', account.open, account[KEY], account[PROJECT], 'tenant')
 end
@@ -90,7 +90,7 @@ local function read_use(account, plan, now)
 end
 
 -- Write the use of all owners with what the request adds; in one function nothing comes between.
-local function take(account, plan, request_id, use, of_second, tokens, nanos, now)
+local function take(account, plan, request_id, use, of_second, tokens, nanos, sequences, now)
   local tenant = account.tenant
   for _, owner in ipairs(plan.requests) do
     add_request(request_window(tenant, account[owner]), now, request_id,
@@ -100,8 +100,8 @@ local function take(account, plan, request_id, use, of_second, tokens, nanos, no
     add_tokens(token_window(tenant, account[owner]), now, use[MINUTE_TOKENS + owner],
       of_second[owner], tokens)
   end
-  call('HSET', account.open, account[KEY], use[OPEN + KEY] + 1, account[PROJECT],
-    use[OPEN + PROJECT] + 1, 'tenant', use[OPEN + TENANT] + 1)
+  call('HSET', account.open, account[KEY], use[OPEN + KEY] + sequences, account[PROJECT],
+    use[OPEN + PROJECT] + sequences, 'tenant', use[OPEN + TENANT] + sequences)
   write_day(account, use[DAY_TOKENS + KEY] + tokens, use[DAY_TOKENS + PROJECT] + tokens,
     use[DAY_TOKENS + TENANT] + tokens, use[DAY_NANOS + KEY] + nanos,
     use[DAY_NANOS + PROJECT] + nanos, use[DAY_NANOS + TENANT] + nanos)
@@ -139,15 +139,15 @@ local function add_to_periods(account, tokens, nanos)
   end
 end
 
--- Count one request less as open at each owner, and what it took as spent.
-local function close(account, nanos)
+-- Count a request's sequences no longer as open at each owner, and what it took as spent.
+local function close(account, nanos, sequences)
   if nanos ~= 0 then
     call('HINCRBY', account.balance, 'reserved', -nanos)
     call('HINCRBY', account.balance, 'settled', nanos)
   end
   local left, gone, open = {}, {}, read_open(account)
   for owner = 1, OWNERS do
-    local count = (tonumber(open[owner]) or 0) - 1
+    local count = (tonumber(open[owner]) or 0) - sequences
     if count > 0 then
       left[#left + 1], left[#left + 2] = account[owner], count
     else

@@ -56,11 +56,13 @@ _SLIDING: Final = (LimitName.REQUESTS_PER_MINUTE, LimitName.TOKENS_PER_MINUTE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Admitted:
-    """A request has reserved what it may cost at most. `headers` tell its client what is left."""
+    """A request has reserved what it may cost at most, and its sequences. `headers` tell its client
+    what is left."""
 
     charge: Charge
     prices: Prices
     headers: Headers
+    sequences: int = 1
 
 
 class Admission:
@@ -167,17 +169,23 @@ class Admission:
         charge: Charge,
         prices: Prices,
         *,
+        sequences: int = 1,
         fallback: PoolTarget | None = None,
         is_retry: bool = False,
     ) -> Admitted:
         """Count the request against every limit of its key, project, tenant and tier, or raise
         `LimitReached` and count it against none. Raises `PolicyLost`, which may be waited out, in
-        a Redis that has lost what is used. `fallback`: where else it may run; `is_retry`: an
+        a Redis that has lost what is used. `sequences`: how many are open at once; `fallback`: where else it may run; `is_retry`: an
         earlier try may have reserved it, its answer was lost."""
         limits, packed_limits = self._limits_of(caller)
         request = _reservation_request(caller, pool, charge, prices, fallback)
         answer = await self._reservations.reserve_if_restored(
-            caller.tenant_id, request_id, request, packed_limits, is_retry=is_retry
+            caller.tenant_id,
+            request_id,
+            request,
+            packed_limits,
+            sequences=sequences,
+            is_retry=is_retry,
         )
         if answer is None:
             raise PolicyLost(
@@ -188,12 +196,12 @@ class Admission:
         resets_at_ms = now_ms + _MINUTE_MS
         if refusing is None:
             statuses = [
-                LimitStatus(limit, used + cost(limit.name, charge), resets_at_ms)
+                LimitStatus(limit, used + cost(limit.name, charge, sequences), resets_at_ms)
                 for limit, used in zip(limits, answer.used, strict=True)
                 if limit.name in _SLIDING
             ]
             headers = rate_limit_headers(statuses, now_ms)
-            return Admitted(charge=charge, prices=prices, headers=headers)
+            return Admitted(charge=charge, prices=prices, headers=headers, sequences=sequences)
         statuses = [
             LimitStatus(limit, used, resets_at_ms if used else None)
             for limit, used in zip(limits, answer.used, strict=True)
@@ -202,13 +210,15 @@ class Admission:
             limit, used = limits[refusing], answer.used[refusing]
             statuses[refusing] = LimitStatus(limit, used, now_ms + answer.wait_ms)
         headers = rate_limit_headers(statuses, now_ms)
-        raise refusal(caller, statuses[refusing], charge, answer.wait_ms, headers)
+        raise refusal(caller, statuses[refusing], charge, sequences, answer.wait_ms, headers)
 
     async def restore(self, request_id: str, caller: Caller, pool: str, admitted: Admitted) -> None:
         """Reserve once more for a request that was admitted before Redis lost it: no limit refuses,
         and the sliding minutes have begun anew."""
         request = _reservation_request(caller, pool, admitted.charge, admitted.prices)
-        await self._reservations.reserve(caller.tenant_id, request_id, request, _NO_LIMITS)
+        await self._reservations.reserve(
+            caller.tenant_id, request_id, request, _NO_LIMITS, sequences=admitted.sequences
+        )
 
     async def wait_for_policy(self) -> None:
         """Wait until `has_policy`."""

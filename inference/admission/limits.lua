@@ -6,7 +6,7 @@ local NEVER = -1
 local MOST_PLANS = 1024
 
 -- What a request costs of each kind of limit; of all others, its tokens.
-local COSTS = { [OPEN] = 'one', [MINUTE_REQUESTS] = 'one', [DAY_NANOS] = 'nanos',
+local COSTS = { [OPEN] = 'sequences', [MINUTE_REQUESTS] = 'one', [DAY_NANOS] = 'nanos',
   [MONTH_NANOS] = 'nanos', [BALANCE] = 'nanos' }
 
 local plans, count_of_plans = {}, 0
@@ -86,12 +86,12 @@ end
 
 -- Find the hard limit that keeps the request out for longest; return which of the plan's, 0 if
 -- none does, and the wait.
-local function find_refusal(account, plan, use, tokens, nanos, now)
+local function find_refusal(account, plan, use, tokens, nanos, sequences, now)
   local refusing, longest = 0, 0
+  local amounts = { tokens = tokens, nanos = nanos, sequences = sequences, one = 1 }
   local positions, values, costs, is_hard = plan.positions, plan.values, plan.costs, plan.is_hard
   for index = 1, plan.count do
-    local used, cost = use[positions[index]], costs[index]
-    cost = cost == 'tokens' and tokens or cost == 'one' and 1 or nanos
+    local used, cost = use[positions[index]], amounts[costs[index]]
     if used + cost > values[index] and is_hard[index] then
       local wait = wait_for(account, plan.kinds[index], plan.owners[index], used, cost,
         values[index], now)

@@ -124,10 +124,12 @@ def packed(limits: Sequence[ScopedLimit]) -> bytes:
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def cost(name: LimitName, charge: Charge) -> int:
-    """Return what a request takes of a limit."""
-    if name in _OF_REQUESTS:
+def cost(name: LimitName, charge: Charge, sequences: int = 1) -> int:
+    """Return what a request of so many sequences takes of a limit."""
+    if name is LimitName.REQUESTS_PER_MINUTE:
         return 1
+    if name is LimitName.CONCURRENT_REQUESTS:
+        return sequences
     return charge.nanos if name in IN_NANOS else charge.tokens
 
 
@@ -168,14 +170,20 @@ def duration(ms: int) -> str:
 
 
 def refusal(
-    caller: Caller, status: LimitStatus, charge: Charge, wait_ms: int | None, headers: Headers
+    caller: Caller,
+    status: LimitStatus,
+    charge: Charge,
+    sequences: int,
+    wait_ms: int | None,
+    headers: Headers,
 ) -> LimitReached:
     """Return the error of a request that a limit keeps out; `wait_ms` None: it can never fit."""
     limit = status.limit
     REFUSED.labels(limit.name.value, limit.scope.value).inc()
     if limit.name is LimitName.BALANCE:
         return _no_credit(caller, status, charge, headers)
-    needed = _needed(limit.name, cost(limit.name, charge))
+    taken = cost(limit.name, charge, sequences)
+    needed = _needed(limit.name, taken)
     what = _WHAT[limit.name]
     if limit.value == 1:
         what = what.replace("requests", "request")
@@ -189,9 +197,11 @@ def refusal(
         reset_seconds=seconds,
     )
     if wait_ms is None or seconds is None:
+        fits_narrower = limit.name is LimitName.CONCURRENT_REQUESTS and taken > 1 <= limit.value
+        advice = "ask for fewer choices" if fits_narrower else "retrying does not help"
         return LimitReached(
             f"This request {needed}, which {_whose(caller, limit)} limit of {allowed}"
-            f"{_of_tier(caller, limit)} can never admit; retrying does not help.",
+            f"{_of_tier(caller, limit)} can never admit; {advice}.",
             code="request_exceeds_limit",
             limit=detail,
             should_retry=False,
@@ -200,7 +210,7 @@ def refusal(
     spent = f"{_amount(limit.name, status.used)} {_are(limit.name, status.used)} used"
     if limit.name is LimitName.CONCURRENT_REQUESTS:
         spent = f"{status.used} in use"
-    if limit.name not in _OF_REQUESTS:
+    if limit.name not in _OF_REQUESTS or taken > 1:
         spent = f"{spent} and this request {needed}"
     error = QuotaExhausted if limit.name in IN_NANOS else LimitReached
     is_exhausted = error is QuotaExhausted
@@ -257,8 +267,10 @@ def _of_tier(caller: Caller, limit: ScopedLimit) -> str:
 
 
 def _needed(name: LimitName, amount: int) -> str:
-    if name in _OF_REQUESTS:
+    if name in _OF_REQUESTS and amount == 1:
         return "is one"
+    if name is LimitName.CONCURRENT_REQUESTS:
+        return f"counts as {amount} concurrent requests, one for each choice"
     if name in IN_NANOS:
         return f"may cost up to {dollars(amount)}"
     return f"may take up to {amount} tokens"

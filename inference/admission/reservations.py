@@ -54,11 +54,12 @@ class ReservationRequest(msgspec.Struct, frozen=True, array_like=True):
 
 class Reservation(msgspec.Struct, frozen=True, array_like=True):
     """An open reservation, as it lies in Redis. `windows` has a digit for each owner: 1 where its
-    tokens count in a sliding minute."""
+    tokens count in a sliding minute. `sequences`: how many count as open at once."""
 
     at_ms: int
     windows: str
     request: ReservationRequest
+    sequences: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,14 +96,20 @@ class Reservations:
         await self._functions.load()
 
     async def reserve(
-        self, tenant_id: str, request_id: str, request: ReservationRequest, limits: bytes
+        self,
+        tenant_id: str,
+        request_id: str,
+        request: ReservationRequest,
+        limits: bytes,
+        *,
+        sequences: int = 1,
     ) -> Answer:
         """Check all limits, `packed`, then take all of them or none. Idempotent by request id."""
         await self._hint(tenant_id)
         answer = await self._functions.call(
             keys.FUNCTION_RESERVE,
             keys.tenant_prefix(tenant_id),
-            *self._arguments(request_id, request, limits),
+            *self._arguments(request_id, request, limits, sequences),
         )
         return _answer(answer)
 
@@ -113,6 +120,7 @@ class Reservations:
         request: ReservationRequest,
         limits: bytes,
         *,
+        sequences: int = 1,
         is_retry: bool = False,
     ) -> Answer | None:
         """Reserve as `reserve` does. Return None, with nothing reserved, while Redis has not been
@@ -127,7 +135,7 @@ class Reservations:
             keys.policy_version(),
             keys.FUNCTION_RESERVE,
             keys.tenant_prefix(tenant_id),
-            *self._arguments(request_id, request, limits),
+            *self._arguments(request_id, request, limits, sequences),
         )
         if version is not None:
             return _answer(answer)
@@ -135,7 +143,7 @@ class Reservations:
         return None
 
     def _arguments(
-        self, request_id: str, request: ReservationRequest, limits: bytes
+        self, request_id: str, request: ReservationRequest, limits: bytes, sequences: int
     ) -> tuple[str | bytes | int, ...]:
         return (
             request_id,
@@ -145,6 +153,7 @@ class Reservations:
             request.nanos,
             _encode(request),
             limits,
+            sequences,
             *self._time(),
         )
 

@@ -26,9 +26,9 @@ local function wait_again(pool, path, request_id, wait_ms, deadline_ms, tokens, 
   local flow = open_flow(pool, path)
   add_waiting(pool, path, flow, request_id, deadline_ms)
   save(flow)
-  local worker_id = worker_with_credit(pool, tokens, adapter)
+  local worker_id, credit = worker_with_credit(pool, tokens, adapter)
   if worker_id then
-    hand_over(pool, worker_id, take_up_to(pool, worker_id, 1), 0)
+    hand_over_next(pool, worker_id, credit)
   end
 end
 
@@ -48,9 +48,10 @@ local function requeue(keys, args)
   end
   local key = request_key(prefix, request_id)
   local state, current_attempt, worker_id, path_text, input, output, deadline_ms, wait_ms, tries,
-    excluded, preemptions, adapter, cancelled, resumed_before = unpack(redis.call('HMGET', key,
-      'state', 'attempt', 'worker', 'path', 'charged_input', 'charged_output', 'deadline_ms',
-      'wait_ms', 'tries', 'excluded', 'preemptions', 'adapter', 'cancelled', 'resumed'))
+    excluded, preemptions, adapter, cancelled, resumed_before, sequences = unpack(redis.call(
+      'HMGET', key, 'state', 'attempt', 'worker', 'path', 'charged_input', 'charged_output',
+      'deadline_ms', 'wait_ms', 'tries', 'excluded', 'preemptions', 'adapter', 'cancelled',
+      'resumed', 'sequences'))
   if state ~= 'running' or current_attempt ~= attempt or cancelled then
     return { 'stale' }
   end
@@ -61,7 +62,8 @@ local function requeue(keys, args)
   local pool, path = open_pool(prefix, now_ms(now)), parse_path(path_text)
   local flow = open_flow(pool, path)
   input, output = tonumber(input), tonumber(output)
-  end_attempt(pool, path, flow, request_id, worker_id, input + output, adapter)
+  end_attempt(pool, path, flow, worker_id, { id = request_id, charged = input + output,
+    sequences = tonumber(sequences) or 1, adapter = adapter })
   charge(pool, path, flow, -cost(input, output))
   save(flow)
   if reason == 'worker_lost' then
@@ -99,7 +101,7 @@ end
 -- whether it is the worker's.
 local function adopt_one(pool, worker_id, line, envelope)
   local request_id, attempt, class, tenant, project, key_id, weight, prompt_bound, output_bound,
-    gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, resumable, resumed, adapter =
+    gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, resumable, resumed, sequences, adapter =
     unpack(words_of(line))
   local prefix, key = pool.prefix, request_key(pool.prefix, request_id)
   attempt, adapter = tonumber(attempt), adapter or ''
@@ -123,21 +125,20 @@ local function adopt_one(pool, worker_id, line, envelope)
   keep_flow(pool, flow)
   redis.call('HSET', key, 'path', path.text, 'gateway', gateway, 'prompt', prompt_bound, 'output',
     output_bound, 'envelope', envelope, 'resumable', resumable, 'resumed', resumed,
-    'adapter', adapter, 'deadline_ms', tonumber(arrived_at_ms) + tonumber(ttft_target_ms),
+    'sequences', sequences, 'adapter', adapter, 'deadline_ms', tonumber(arrived_at_ms) + tonumber(ttft_target_ms),
     'expires_ms', tonumber(arrived_at_ms) + tonumber(max_wait_ms), 'wait_ms', max_wait_ms)
   redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
-  -- The worker has posted no credit yet that this could take one of.
-  add(pool, 'free', 1)
+  -- The worker has posted no credit yet that this could take of.
   start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1, envelope = envelope,
     prompt = tonumber(prompt_bound), output = tonumber(output_bound), resumable = resumable,
-    preemptions = 0, adapter = adapter }, worker_id)
+    preemptions = 0, sequences = tonumber(sequences), adapter = adapter }, worker_id)
   return request_id, true
 end
 
 -- Take back what a worker runs, after it has registered with a Redis that knew nothing of it:
 -- worker_id, now ('' for Redis TIME) and, for each request, a line `<request id> <attempt> <class>
 -- <tenant> <project> <key> <weight> <prompt bound> <output bound> <gateway> <arrived_at_ms>
--- <ttft_target_ms> <max_wait_ms> <resumable> <resumed> [<adapter>]` and its envelope.
+-- <ttft_target_ms> <max_wait_ms> <resumable> <resumed> <sequences> [<adapter>]` and its envelope.
 -- Reply: the ids of those that are not this worker's any more.
 local function adopt(keys, args)
   local prefix, worker_id, now, stale = keys[1], args[1], args[2], {}

@@ -76,11 +76,16 @@ local function is_within(all, part, mine)
   return mine < fair + BURST * (all - fair)
 end
 
--- Return whether a flow that has so many requests running, of so many tokens, is below its share of
--- the slots and, where workers report one, of the KV cache.
-local function is_below_share(pool, share, running, tokens)
+-- Return whether a flow that has so many sequences running, of so many tokens, is below its share of
+-- the slots and, where workers report one, of the KV cache, with all but the last of the `wanted`
+-- sequences that it is to start. Only the first of them counts where nothing of the flow runs, so
+-- that none is too wide ever to start, and where the flow is alone.
+local function is_below_share(pool, share, running, tokens, wanted)
   local weights, kv = get(pool, 'weights'), get(pool, 'kv')
   local part = weights > 0 and math.min(1, share / weights) or 1
+  if running > 0 and part < 1 then
+    running = running + wanted - 1
+  end
   return is_within(get(pool, 'slots'), part, running) and (kv == 0 or is_within(kv, part, tokens))
 end
 
@@ -92,9 +97,13 @@ local function headroom(pool)
   return pool.values.headroom or math.max(0, math.min(most, math.ceil(kept)))
 end
 
--- Return whether a worker's next slot is part of the headroom.
-local function is_for_newcomers(pool, worker_id)
-  return get(pool, 'free') <= headroom(pool) or is_kv_for_newcomers(pool, worker_id)
+-- Return whether only flows below their share may start so many sequences at once on a worker: the
+-- headroom would not be left whole. Of a request that is wider than all other slots, those have to
+-- be free.
+local function is_for_newcomers(pool, worker_id, sequences)
+  local kept = headroom(pool)
+  local needed = math.max(1, math.min(sequences, get(pool, 'slots') - kept))
+  return get(pool, 'free') < kept + needed or is_kv_for_newcomers(pool, worker_id)
 end
 
 -- Learn from a newcomer, a flow below its share with nothing waiting, how much headroom is needed.
@@ -155,22 +164,28 @@ local function may_have_headroom(pool, class, tenant, ahead)
   local weight, share, running, tokens = unpack(redis.call('HMGET',
     flow_key(pool, class .. ':' .. tenant), 'weight', 'share', 'running', 'tokens'))
   return ahead * (tonumber(weight) or 1) <= HEADROOM_QUANTUM
-    and is_below_share(pool, tonumber(share) or 0, tonumber(running) or 0, tonumber(tokens) or 0)
+    and is_below_share(pool, tonumber(share) or 0, tonumber(running) or 0, tonumber(tokens) or 0, 1)
 end
 
 -- Return the tenant that is next, nil where there is none, and the least counter of the class. In
 -- the headroom that is the least served flow that is below its share, and no further ahead of the
--- least served of all than the quantum.
-local function next_tenant(pool, class, for_newcomers)
+-- least served of all than the quantum; `held_back` is the counter of one that is not in the queue
+-- at the moment, if there is one.
+local function next_tenant(pool, class, for_newcomers, held_back)
   local key = pool.prefix .. ':tenants:' .. class
-  local tenant, least = unpack(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES'))
-  least = tonumber(least)
-  if not tenant or not for_newcomers or may_have_headroom(pool, class, tenant, 0) then
+  local tenant, counter = unpack(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES'))
+  counter = tonumber(counter)
+  if not tenant or not for_newcomers then
+    return tenant, counter
+  end
+  local least = math.min(counter, held_back or counter)
+  if may_have_headroom(pool, class, tenant, counter - least) then
     return tenant, least
   end
   local others = redis.call('ZRANGE', key, 1, HEADROOM_CANDIDATES - 1, 'WITHSCORES')
   for index = 1, #others, 2 do
-    local other, counter = others[index], tonumber(others[index + 1])
+    local other = others[index]
+    counter = tonumber(others[index + 1])
     if may_have_headroom(pool, class, other, counter - least) then
       return other, least
     end

@@ -30,17 +30,17 @@ local function enqueue_error(class, tenant, project, key_id)
   return nil
 end
 
--- Return the worker that has room for a new request, or nil; whether the request may start there at
--- once; and whether its flow is a newcomer.
-local function find_slot(pool, flow, prompt, output, adapter, length)
-  local input_estimate, output_estimate = estimate(pool, flow, prompt, output)
-  local worker_id = worker_with_credit(pool, input_estimate + output_estimate, adapter)
+-- Return the worker that has room for a new request and its credit, or nil; whether the request may
+-- start there at once; and whether its flow is a newcomer.
+local function find_slot(pool, flow, request, length)
+  local input, output = estimate(pool, flow, request)
+  local worker_id, credit = worker_with_credit(pool, input + output, request.adapter)
   local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'),
-    get(flow, 'tokens'))
+    get(flow, 'tokens'), request.sequences)
   local may_start = worker_id and length == 0
-    and (is_below or not is_for_newcomers(pool, worker_id))
+    and (is_below or not is_for_newcomers(pool, worker_id, request.sequences))
   local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
-  return worker_id, may_start, is_newcomer
+  return worker_id, credit, may_start, is_newcomer
 end
 
 -- Return the reply that keeps a request out of the queue, or nil.
@@ -56,17 +56,17 @@ end
 -- Queue a new request. Where a worker has headroom only, start what is next there: this one, if it
 -- is below its share. Where none has credit, have a batch request give way to an interactive one.
 -- Return whether the request was started.
-local function queue_up(pool, path, flow, request_id, expires_ms, deadline_ms, worker_id)
+local function queue_up(pool, path, flow, request_id, expires_ms, deadline_ms, worker_id, credit)
   redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
   add_waiting(pool, path, flow, request_id, deadline_ms)
   save(flow)
   if worker_id then
-    hand_over(pool, worker_id, take_up_to(pool, worker_id, 1), 0)
+    hand_over_next(pool, worker_id, credit)
     return redis.call('HGET', request_key(pool.prefix, request_id), 'state') == 'running'
   end
   local others = get(flow, 'running') + get(flow, 'waiting') - 1
   if path.class == 'interactive'
-    and is_below_share(pool, get(flow, 'share'), others, get(flow, 'tokens')) then
+    and is_below_share(pool, get(flow, 'share'), others, get(flow, 'tokens'), 1) then
     preempt_one(pool)
   end
   return false
@@ -75,13 +75,14 @@ end
 -- Enqueue a request: start it at once where a worker has a slot for it and nobody waits, else queue
 -- it, unless the queue is full for its flow, or the wait is longer than its TTFT target and it
 -- would rather be refused. `attempts`: how many the request has had in a Redis that lost it;
--- `resumed`: tokens that its envelope goes on from; `on_saturation`: wait or refuse.
+-- `resumed`: tokens that its envelope goes on from; `on_saturation`: wait or refuse; `sequences`:
+-- how many it decodes at a time, 1 if not given.
 -- Reply: {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
 -- | {saturated, position, wait_ms} | {known, state}.
 local function enqueue(keys, args)
   local prefix, request_id, class, tenant, project, key_id, weight, prompt_bound, output_bound,
     gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, on_saturation, resumable, adapter,
-    attempts, resumed, envelope, max_queue_length, now = keys[1], unpack(args)
+    attempts, resumed, envelope, max_queue_length, sequences, now = keys[1], unpack(args)
   local wrong = enqueue_error(class, tenant, project, key_id)
   if wrong then
     return wrong
@@ -93,9 +94,11 @@ local function enqueue(keys, args)
   end
   local pool, path = open_pool(prefix, now_ms(now)), make_path(class, tenant, project, key_id)
   local flow, length = open_flow(pool, path), waiting_in(pool)
-  local prompt, output = tonumber(prompt_bound), tonumber(output_bound)
+  local request = { id = request_id, attempt = tonumber(attempts), prompt = tonumber(prompt_bound),
+    output = tonumber(output_bound), sequences = tonumber(sequences) or 1, preemptions = 0,
+    resumable = resumable, adapter = adapter, envelope = envelope }
   note_active(pool, path, flow, math.max(1, tonumber(weight)))
-  local worker_id, may_start, is_newcomer = find_slot(pool, flow, prompt, output, adapter, length)
+  local worker_id, credit, may_start, is_newcomer = find_slot(pool, flow, request, length)
   local target_ms, position, wait_ms = tonumber(ttft_target_ms), 0, 0
   if not may_start then
     position, wait_ms = forecast_wait(pool, flow, get(flow, 'share'), length)
@@ -108,25 +111,25 @@ local function enqueue(keys, args)
     end
   end
   local deadline_ms, expires_ms = pool.now + target_ms, pool.now + tonumber(max_wait_ms)
-  attempts = tonumber(attempts)
   redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
     'gateway', gateway, 'deadline_ms', deadline_ms, 'expires_ms', expires_ms,
     'wait_ms', max_wait_ms, 'prompt', prompt_bound, 'output', output_bound,
-    'resumable', resumable, 'adapter', adapter, 'resumed', resumed, 'envelope', envelope)
-  if attempts >= ATTEMPT_GAP then
-    note_over(key, attempts - ATTEMPT_GAP, resumed, 'redis_lost')
+    'sequences', request.sequences, 'resumable', resumable, 'adapter', adapter, 'resumed', resumed,
+    'envelope', envelope)
+  if request.attempt >= ATTEMPT_GAP then
+    note_over(key, request.attempt - ATTEMPT_GAP, resumed, 'redis_lost')
   end
   redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
   keep_flow(pool, flow)
   if may_start then
     pass_through(pool, path, flow)
-    hand_over(pool, worker_id, { start_attempt(pool, path, flow, { id = request_id,
-      attempt = attempts, prompt = prompt, output = output, preemptions = 0,
-      resumable = resumable, adapter = adapter, envelope = envelope }, worker_id) }, 0)
+    local message = start_attempt(pool, path, flow, request, worker_id)
+    hand_over(pool, worker_id, { message }, credit, spend(pool, credit, request.sequences))
     save(pool)
     return { 'assigned', worker_id }
   end
-  local is_started = queue_up(pool, path, flow, request_id, expires_ms, deadline_ms, worker_id)
+  local is_started = queue_up(pool, path, flow, request_id, expires_ms, deadline_ms, worker_id,
+    credit)
   if is_newcomer then
     note_newcomer(pool, not is_started)
   end
@@ -163,15 +166,14 @@ local function claim(keys, args)
   local pool, taken = open_pool(prefix, now), {}
   retire_idle_flows(pool)
   if ready == '1' then
-    local running = redis.call('SCARD', prefix .. ':running:' .. worker_id)
     set_kv(pool, worker_id, tonumber(kv_tokens))
     set_adapters(pool, worker_id, tonumber(adapter_slots), adapters)
     slots = paced_slots(pool, worker_id, tonumber(slots))
-    local credit = math.max(0, slots - running)
+    local credit, left = math.max(0, slots - sequences_held(pool, worker_id)), 0
     set_slots(pool, worker_id, slots)
     set_credit(pool, worker_id, credit)
-    taken = take_up_to(pool, worker_id, credit)
-    redis.call('ZADD', prefix .. ':free-slots', credit - #taken, worker_id)
+    taken, left = take_up_to(pool, worker_id, credit, credit)
+    redis.call('ZADD', prefix .. ':free-slots', left, worker_id)
   else
     bench_worker(pool, worker_id)
   end
@@ -261,9 +263,9 @@ local function finish(keys, args)
     now = keys[1], unpack(args)
   local key = request_key(prefix, request_id)
   local state, current_attempt, worker_id, record, stream_id, path_text, prompt_bound,
-    charged_input, charged_output, started_ms, adapter = unpack(redis.call('HMGET', key, 'state',
-      'attempt', 'worker', 'record', 'stream_id', 'path', 'prompt', 'charged_input',
-      'charged_output', 'started_ms', 'adapter'))
+    charged_input, charged_output, started_ms, adapter, sequences = unpack(redis.call('HMGET', key,
+      'state', 'attempt', 'worker', 'record', 'stream_id', 'path', 'prompt', 'charged_input',
+      'charged_output', 'started_ms', 'adapter', 'sequences'))
   if not state and mode == 'lost' then
     return put_on_record(prefix, key, attempt, entry, output_tokens, origin)
   elseif not state then
@@ -288,10 +290,12 @@ local function finish(keys, args)
     local flow = open_flow(pool, path)
     local input, output = tonumber(prompt_tokens), tonumber(output_tokens)
     charged_input, charged_output = tonumber(charged_input), tonumber(charged_output)
-    end_attempt(pool, path, flow, request_id, worker_id, charged_input + charged_output, adapter)
-    remember(pool, 'held_ms', pool.now - tonumber(started_ms), POOL_HISTORY)
+    sequences = tonumber(sequences) or 1
+    end_attempt(pool, path, flow, worker_id, { id = request_id, sequences = sequences,
+      charged = charged_input + charged_output, adapter = adapter })
+    remember(pool, 'held_ms', (pool.now - tonumber(started_ms)) * sequences, POOL_HISTORY)
     correct_charge(pool, path, flow, charged_input, charged_output, input, output)
-    learn(pool, flow, tonumber(prompt_bound), input, output)
+    learn(pool, flow, tonumber(prompt_bound), input, output, sequences)
     save(flow)
     keep_flow(pool, flow)
     free_slot(pool, worker_id)

@@ -31,6 +31,19 @@ class PoolView:
             default=UNKNOWN_OVERHEAD_TOKENS,
         )
 
+    @property
+    def slots(self) -> int | None:
+        """Return how many sequences the largest live worker decodes at a time; None where none has
+        said."""
+        return max(
+            (
+                each.info.slots
+                for each in self.workers
+                if each.is_live and each.info.state is not WorkerState.STARTING
+            ),
+            default=None,
+        )
+
     def context_tokens(self, limit: int | None) -> int:
         """Return the largest context of any worker, the model's where none has said; `limit` is
         the caller's tier's."""

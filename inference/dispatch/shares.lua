@@ -151,13 +151,14 @@ local function correct_charge(pool, path, flow, charged_input, charged_output, i
   charge(pool, path, flow, cost(input - charged_input, output - charged_output))
 end
 
--- Return the input and output tokens to charge before they are known: the prompt, by how far this
--- tenant's bounds were from its prompts; as output, what its outputs were. Never more than bounds.
-local function estimate(pool, flow, prompt_bound, output_bound)
+-- Return the input and output tokens to charge a request before they are known: the prompt, by how
+-- far this tenant's bounds were from its prompts; as output of each of its sequences, what that of
+-- its sequences was. Never more than the bounds, which are of the whole request.
+local function estimate(pool, flow, request)
   local ratio = flow.values.ratio or pool.values.ratio or 1
   local output = flow.values.output or pool.values.output or FIRST_OUTPUT_ESTIMATE
-  return math.min(prompt_bound, math.ceil(prompt_bound * ratio)),
-    math.min(output_bound, math.ceil(output))
+  return math.min(request.prompt, math.ceil(request.prompt * ratio)),
+    math.min(request.output, math.ceil(output * request.sequences))
 end
 
 -- Move an average towards a new value, by its weight.
@@ -166,11 +167,11 @@ local function remember(numbers, field, value, weight)
   set(numbers, field, before and before + weight * (value - before) or value)
 end
 
--- Take a finished request into the averages that estimates are made of.
-local function learn(pool, flow, prompt_bound, prompt_tokens, output_tokens)
+-- Take a finished request of so many sequences into the averages that estimates are made of.
+local function learn(pool, flow, prompt_bound, prompt_tokens, output_tokens, sequences)
   if output_tokens > 0 then
-    remember(flow, 'output', output_tokens, OWN_HISTORY)
-    remember(pool, 'output', output_tokens, POOL_HISTORY)
+    remember(flow, 'output', output_tokens / sequences, OWN_HISTORY)
+    remember(pool, 'output', output_tokens / sequences, POOL_HISTORY)
   end
   if prompt_tokens > 0 and prompt_bound > 0 then
     remember(flow, 'ratio', math.min(1, prompt_tokens / prompt_bound), OWN_HISTORY)

@@ -9,46 +9,56 @@ local CANDIDATES = 4               -- workers with credit that are looked at for
 local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
 
 -- Find the live worker with most credit that has room for so many tokens and for the adapter, one
--- that holds it already before others; return its id or nil. Dead ones are benched on the way.
+-- that holds it already before others; return its id and its credit, or nil. Dead ones are benched
+-- on the way.
 local function worker_with_credit(pool, tokens, adapter)
   if get(pool, 'free') <= 0 then
     return nil
   end
   local candidates = redis.call('ZREVRANGEBYSCORE', pool.prefix .. ':free-slots', '+inf', '1',
-    'LIMIT', 0, CANDIDATES)
-  local second
-  for _, worker_id in ipairs(candidates) do
+    'WITHSCORES', 'LIMIT', 0, CANDIDATES)
+  local second, credit_of_second
+  for index = 1, #candidates, 2 do
+    local worker_id, credit = candidates[index], tonumber(candidates[index + 1])
     if not is_live(pool, worker_id) then
       bench_worker(pool, worker_id)
     elseif has_kv_for(pool, worker_id, tokens) then
       if adapter == '' or is_resident(pool, worker_id, adapter) then
-        return worker_id
+        return worker_id, credit
       elseif not second and has_adapter_slot(pool, worker_id) then
-        second = worker_id
+        second, credit_of_second = worker_id, credit
       end
     end
   end
-  return second
+  return second, credit_of_second
+end
+
+-- Take so many sequences from a worker's credit and from the sum; return what is left. One free
+-- slot is enough for a wide request: what it lacks is not counted, but has to be freed before the
+-- worker has credit again.
+local function spend(pool, credit, sequences)
+  local left = math.max(0, credit - sequences)
+  add(pool, 'free', left - credit)
+  return left
 end
 
 -- Charge a request, whatever it will really take, and give it to the worker; return its assignment.
--- The worker's credit, of which this takes one, is for the caller to write: a slot that is handed
--- on changes nothing.
+-- The worker's credit is for the caller to `spend` and to write: a slot that is handed on changes
+-- nothing.
 local function start_attempt(pool, path, flow, request, worker_id)
-  local input, output = estimate(pool, flow, request.prompt, request.output)
+  local input, output = estimate(pool, flow, request)
   local attempt = request.attempt + 1
   charge(pool, path, flow, cost(input, output))
-  add(flow, 'running', 1)
+  add(flow, 'running', request.sequences)
   add(flow, 'tokens', input + output)
   save(flow)
-  add(pool, path.class .. ':running', 1)
+  add(pool, path.class .. ':running', request.sequences)
   add(pool, 'kv_used:' .. worker_id, input + output)
   note_adapter(pool, worker_id, request.adapter, 1)
   set(pool, path.class .. ':served', pool.now)
-  add(pool, 'free', -1)
   redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
     'attempt', attempt, 'charged_input', input, 'charged_output', output, 'started_ms', pool.now)
-  redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request.id)
+  hold_request(pool, worker_id, request.id, request.sequences)
   if path.class == 'batch' and request.resumable == '1'
     and request.preemptions < MOST_PREEMPTIONS then
     redis.call('ZADD', pool.prefix .. ':preemptible', pool.now, request.id)
@@ -56,29 +66,46 @@ local function start_attempt(pool, path, flow, request, worker_id)
   return assignment(request.id, attempt, request.envelope)
 end
 
--- Take an attempt that is over from its worker and its flow. It was charged `tokens`.
-local function end_attempt(pool, path, flow, request_id, worker_id, tokens, adapter)
-  redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id)
-  add(pool, path.class .. ':running', -1)
-  add(pool, 'kv_used:' .. worker_id, -tokens)
-  note_adapter(pool, worker_id, adapter, -1)
+-- Take an attempt that is over, of a request by `id`, `sequences`, `adapter` and the tokens that it
+-- was `charged`, from its worker and its flow.
+local function end_attempt(pool, path, flow, worker_id, request)
+  release_request(pool, worker_id, request.id, request.sequences)
+  add(pool, path.class .. ':running', -request.sequences)
+  add(pool, 'kv_used:' .. worker_id, -request.charged)
+  note_adapter(pool, worker_id, request.adapter, -1)
   if path.class == 'batch' then
-    redis.call('ZREM', pool.prefix .. ':preemptible', request_id)
+    redis.call('ZREM', pool.prefix .. ':preemptible', request.id)
   end
-  add(flow, 'running', -1)
-  add(flow, 'tokens', -tokens)
+  add(flow, 'running', -request.sequences)
+  add(flow, 'tokens', -request.charged)
 end
 
 -- The next request ------------------------------------------------------------------------------
 
+-- Return whether a wide request may start: it leaves the headroom whole, or its flow stays below its
+-- share with all of it. A narrow one was chosen by that.
+local function may_be_so_wide(pool, worker_id, flow, request)
+  return request.sequences == 1 or not is_for_newcomers(pool, worker_id, request.sequences)
+    or is_below_share(pool, get(flow, 'share'), get(flow, 'running'), get(flow, 'tokens'),
+      request.sequences)
+end
+
 -- Return whether the worker may have a request that is next: it has not been lost with it, and has
--- room for its tokens and its adapter. And whether the worker is to wait for that room and take no
--- other, since enough others went by.
+-- room for its sequences, its tokens and its adapter. And whether the worker is to wait for that
+-- room and take no other, since enough others went by. For one that is too wide all flows wait that
+-- are not below their share, so that slots become free for it; its own flow does in any case.
 local function may_have(pool, worker_id, path, flow, request, passed_over)
   if string.find(request.excluded, ' ' .. worker_id .. ' ', 1, true) then
     return false
+  elseif not may_be_so_wide(pool, worker_id, flow, request) then
+    local counter = get(flow, 'counter')
+    passed_over.for_width[path.class] = math.min(passed_over.for_width[path.class] or counter,
+      counter)
+    passed_over.is_for_width = true
+    passed_over[path.flow] = MOST_OF_A_FLOW
+    return false
   end
-  local input, output = estimate(pool, flow, request.prompt, request.output)
+  local input, output = estimate(pool, flow, request)
   if not has_kv_for(pool, worker_id, input + output) then
     passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
     return false, request.passes >= MOST_PASSES
@@ -98,20 +125,22 @@ local function pop_waiting(pool, class, tenant)
   local request_id, path = pop_request(pool, class, tenant)
   redis.call('ZREM', pool.prefix .. ':queue', request_id)
   local state, expires_ms, deadline_ms, attempt, prompt, output, envelope, resumable, excluded,
-    preemptions, adapter, passes = unpack(redis.call('HMGET', request_key(pool.prefix, request_id),
-      'state', 'expires_ms', 'deadline_ms', 'attempt', 'prompt', 'output', 'envelope', 'resumable',
-      'excluded', 'preemptions', 'adapter', 'passes'))
+    preemptions, adapter, passes, sequences = unpack(redis.call('HMGET',
+      request_key(pool.prefix, request_id), 'state', 'expires_ms', 'deadline_ms', 'attempt',
+      'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
+      'sequences'))
   expires_ms = tonumber(expires_ms) or 0
   return { id = request_id, path = path, is_due = state == 'queued' and expires_ms > pool.now,
     expires_ms = expires_ms, deadline_ms = deadline_ms, attempt = tonumber(attempt),
     prompt = tonumber(prompt), output = tonumber(output), envelope = envelope,
     resumable = resumable, excluded = excluded or '', preemptions = tonumber(preemptions) or 0,
-    adapter = adapter or '', passes = tonumber(passes) or 0 }, path
+    adapter = adapter or '', passes = tonumber(passes) or 0,
+    sequences = tonumber(sequences) or 1 }, path
 end
 
--- Start the tenant's first request on the worker; return its assignment, or nil. One that has
--- waited too long is `withdrawn`: whoever ends it finds it there, no worker is given it any more.
--- One that this worker may not have goes to `passed_over`, for the caller to put back.
+-- Start the tenant's first request on the worker; return its assignment and its sequences, or nil.
+-- One that has waited too long is `withdrawn`: whoever ends it finds it there, no worker is given it
+-- any more. One that this worker may not have goes to `passed_over`, for the caller to put back.
 local function start_first(pool, worker_id, passed_over, class, tenant, least_class, least_tenant)
   local request, path = pop_waiting(pool, class, tenant)
   local flow = open_flow(pool, path)
@@ -124,7 +153,7 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
     note_served(pool, path, flow, least_class, least_tenant)
     local message = start_attempt(pool, path, flow, request, worker_id)
     note_left(pool, path)
-    return message
+    return message, request.sequences
   end
   save(flow)
   if request.is_due then
@@ -140,36 +169,43 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
   return nil
 end
 
+-- Return the tenant of a class that is next for a slot of the worker, and the least counter.
+local function next_for(pool, worker_id, passed_over, class)
+  return next_tenant(pool, class, passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1),
+    passed_over.for_width[class])
+end
+
 -- Start the next request on the worker, only of one class where that is given; return its
--- assignment, or nil where there is none that it may have.
+-- assignment and its sequences, or nil where there is none that it may have.
 local function take_next(pool, worker_id, passed_over, only_class)
-  local for_newcomers = is_for_newcomers(pool, worker_id)
   local classes, least_class = waiting_classes(pool)
   for _, class in ipairs(classes) do
     local tenant, least_tenant
     if not only_class or only_class == class.name then
-      tenant, least_tenant = next_tenant(pool, class.name, for_newcomers)
+      tenant, least_tenant = next_for(pool, worker_id, passed_over, class.name)
     end
     while tenant and #passed_over < MOST_PASSED_OVER and not passed_over.is_held do
-      local message = start_first(pool, worker_id, passed_over, class.name, tenant, least_class,
-        least_tenant)
+      local message, sequences = start_first(pool, worker_id, passed_over, class.name, tenant,
+        least_class, least_tenant)
       if message then
-        return message
+        return message, sequences
       end
-      tenant, least_tenant = next_tenant(pool, class.name, for_newcomers)
+      tenant, least_tenant = next_for(pool, worker_id, passed_over, class.name)
     end
   end
   return nil
 end
 
--- Start as many requests on the worker as it has credit for, the first of one class if that is
--- given and waits; return their assignments. What was passed over waits where it did.
-local function take_up_to(pool, worker_id, credit, first_class)
-  local taken, passed_over, only_class = {}, {}, first_class
-  while #taken < credit do
-    local message = take_next(pool, worker_id, passed_over, only_class)
+-- Start requests on the worker while it has credit, at most so many, the first of one class if that
+-- is given and waits; return their assignments and the credit that is left. What was passed over
+-- waits where it did.
+local function take_up_to(pool, worker_id, credit, most, first_class)
+  local taken, passed_over, only_class = {}, { for_width = {} }, first_class
+  while credit > 0 and #taken < most do
+    local message, sequences = take_next(pool, worker_id, passed_over, only_class)
     if message then
       taken[#taken + 1] = message
+      credit = spend(pool, credit, sequences)
     elseif not only_class then
       break
     end
@@ -182,17 +218,23 @@ local function take_up_to(pool, worker_id, credit, first_class)
     save(flow)
     redis.call('ZADD', pool.prefix .. ':queue', each.expires_ms, each.id)
   end
-  return taken
+  return taken, credit
 end
 
--- Send messages to a worker of which this many slots were freed.
-local function hand_over(pool, worker_id, messages, freed)
+-- Send messages to a worker, whose credit was another `before`.
+local function hand_over(pool, worker_id, messages, before, credit)
   if #messages > 0 then
     redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, unpack(messages))
   end
-  if freed ~= #messages then
-    redis.call('ZINCRBY', pool.prefix .. ':free-slots', freed - #messages, worker_id)
+  if credit ~= before then
+    redis.call('ZADD', pool.prefix .. ':free-slots', credit, worker_id)
   end
+end
+
+-- Start the next request on a worker that has credit, if it may have one.
+local function hand_over_next(pool, worker_id, credit)
+  local taken, left = take_up_to(pool, worker_id, credit, 1)
+  hand_over(pool, worker_id, taken, credit, left)
 end
 
 -- Give the slot of an attempt that is over to the next in the queue, one of `first_class` before
@@ -206,10 +248,12 @@ local function free_slot(pool, worker_id, first_class)
     return bench_worker(pool, worker_id)
   end
   local slots = tonumber(redis.call('ZSCORE', prefix .. ':slots', worker_id))
-  -- None is freed while a worker that posted fewer slots than before still holds more than those.
-  local credit = math.max(0, slots - redis.call('SCARD', prefix .. ':running:' .. worker_id))
+  -- None is freed while a worker holds more than its slots: of wide requests, or since it posted
+  -- fewer than before.
+  local credit = math.max(0, slots - sequences_held(pool, worker_id))
   add(pool, 'free', credit - before)
-  hand_over(pool, worker_id, take_up_to(pool, worker_id, credit, first_class), credit - before)
+  local taken, left = take_up_to(pool, worker_id, credit, credit, first_class)
+  hand_over(pool, worker_id, taken, before, left)
 end
 
 -- The wait for a slot ---------------------------------------------------------------------------
@@ -226,10 +270,11 @@ end
 
 -- Return the position of one more request of the flow, 0 where it need not wait, and its wait in
 -- ms, or UNKNOWN_MS. Each of the flow's requests lets others by in proportion to their shares;
--- slots become free one after another, each after the mean time that a request holds one.
+-- slots become free one after another, and a request holds its mean of slots and time.
 local function forecast_wait(pool, flow, share, length)
   local waiting, slots = get(flow, 'waiting'), get(pool, 'slots')
-  local is_below = is_below_share(pool, share, get(flow, 'running') + waiting, get(flow, 'tokens'))
+  local is_below = is_below_share(pool, share, get(flow, 'running') + waiting, get(flow, 'tokens'),
+    1)
   if length == 0 and get(pool, 'free') > (is_below and 0 or headroom(pool)) then
     return 0, 0
   end

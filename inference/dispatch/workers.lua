@@ -32,7 +32,29 @@ local function set_part(pool, name, field, worker_id, count)
   add(pool, field, (count or 0) - (before or 0))
 end
 
--- Set how many requests a worker may still be given; nil: it is given nothing.
+-- Return how many sequences a worker holds: one of each request, and what wide ones have beyond it.
+local function sequences_held(pool, worker_id)
+  return redis.call('SCARD', pool.prefix .. ':running:' .. worker_id)
+    + get(pool, 'extra:' .. worker_id)
+end
+
+-- Count a request of so many sequences among those that a worker holds.
+local function hold_request(pool, worker_id, request_id, sequences)
+  local is_new = redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request_id) == 1
+  if is_new and sequences > 1 then
+    add(pool, 'extra:' .. worker_id, sequences - 1)
+  end
+end
+
+-- Take a request from those that a worker holds.
+local function release_request(pool, worker_id, request_id, sequences)
+  local was_held = redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id) == 1
+  if was_held and sequences > 1 then
+    add(pool, 'extra:' .. worker_id, -(sequences - 1))
+  end
+end
+
+-- Set how many sequences a worker may still be given; nil: it is given nothing.
 local function set_credit(pool, worker_id, credit)
   set_part(pool, 'free-slots', 'free', worker_id, credit)
 end
@@ -57,11 +79,11 @@ end
 
 -- A worker's pace -------------------------------------------------------------------------------
 
--- Note how long a step of a worker's engine takes, beside how many requests it holds.
+-- Note how long a step of a worker's engine takes, beside how many sequences it holds.
 local function note_step(pool, worker_id, step_us)
   if step_us > 0 then
     remember(pool, 'step_us:' .. worker_id, step_us, STEP_HISTORY)
-    set(pool, 'load:' .. worker_id, redis.call('SCARD', pool.prefix .. ':running:' .. worker_id))
+    set(pool, 'load:' .. worker_id, sequences_held(pool, worker_id))
   end
 end
 
@@ -100,7 +122,7 @@ local function forget_worker(pool, worker_id)
   redis.call('ZREM', prefix .. ':heartbeats', worker_id)
   redis.call('HDEL', prefix .. ':workers', worker_id)
   redis.call('DEL', prefix .. ':inbox:' .. worker_id, prefix .. ':adapters:' .. worker_id)
-  for _, field in ipairs({ 'kv:', 'kv_used:', 'step_us:', 'load:' }) do
+  for _, field in ipairs({ 'kv:', 'kv_used:', 'step_us:', 'load:', 'extra:' }) do
     pool.values[field .. worker_id], pool.changed[field .. worker_id] = nil, nil
     redis.call('HDEL', pool.key, field .. worker_id)
   end
@@ -232,7 +254,8 @@ local function find_lost(pool, found, lease_ms, limit, only_gateway)
     end
     for _, request_id in ipairs(redis.call('SMEMBERS', running)) do
       if #found < limit and not add_found(found, prefix, request_id, 'running', only_gateway) then
-        redis.call('SREM', running, request_id)
+        local sequences = redis.call('HGET', request_key(prefix, request_id), 'sequences')
+        release_request(pool, worker_id, request_id, tonumber(sequences) or 1)
       end
     end
     if pool.now - math.abs(heartbeat) > LONG_DEAD_MS and redis.call('EXISTS', running) == 0 then

@@ -86,6 +86,7 @@ class CandidateBuilder:
         _check_output(request, caller.tier)
         check_answer(request, primary.context_tokens(caller.tier.max_context_tokens))
         _check_prompt(request, primary, caller.tier)
+        _check_sequences(request, primary)
         fallback, reason = await self._fallback(caller, request, primary)
         return Candidates(
             primary=self._candidate(caller, request, primary, request_id),
@@ -115,6 +116,8 @@ class CandidateBuilder:
         missing = _missing_capability(request, view.model)
         if missing is not None:
             return None, f"{name}, which answers instead, does not support {missing.value}."
+        if _is_too_wide(request, view):
+            return None, f"{name}, which answers instead, decodes fewer choices at a time."
         limit = caller.tier.max_context_tokens
         template_tokens = view.template_overhead_tokens * request.templates
         most = request.prompt_bytes + template_tokens + (request.output_tokens or 1)
@@ -168,6 +171,7 @@ class CandidateBuilder:
             output_bound=bounds.output_tokens,
             is_resumable=request.is_resumable and view.can_resume,
             prices=prices_of(model, tier, at_ms=arrived_at_ms),
+            sequences=request.choices,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 
@@ -209,6 +213,22 @@ def _check_capabilities(request: InferenceRequest, model: ModelPolicy) -> None:
         f"The model {model.name!r} does not support {missing.value}; it supports "
         f"{', '.join(model.capabilities)}. GET /v1/models lists what each model supports.",
         param=request.needs[missing],
+    )
+
+
+def _is_too_wide(request: InferenceRequest, view: PoolView) -> bool:
+    return view.slots is not None and request.choices > view.slots
+
+
+def _check_sequences(request: InferenceRequest, view: PoolView) -> None:
+    """Refuse what no worker decodes at a time."""
+    if not _is_too_wide(request, view):
+        return
+    raise InvalidRequest(
+        f"This request has {request.choices} choices in all, and the largest worker of "
+        f"{view.model.name} decodes {view.slots} at a time; ask for fewer in a request.",
+        param="n" if request.prompts == 1 else request.prompt_param,
+        code="too_many_choices",
     )
 
 

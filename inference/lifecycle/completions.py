@@ -173,6 +173,7 @@ class Completions:
                     envelope.pool,
                     candidates.worst_case,
                     envelope.prices,
+                    sequences=envelope.sequences,
                     fallback=None if fallback is None else fallback.target,
                     is_retry=next(tries) > 0,
                 ),

@@ -9,7 +9,7 @@ from inference.dispatch.queue import QueueForecast
 
 _UNITS: Final = {
     LimitName.REQUESTS_PER_MINUTE: "requests",
-    LimitName.CONCURRENT_REQUESTS: "requests",
+    LimitName.CONCURRENT_REQUESTS: "sequences",
     **dict.fromkeys(IN_NANOS, "nano-dollars"),
 }
 

@@ -74,7 +74,7 @@ def _without_flooder(workload: Workload, slots: int) -> Workload:
     """The flooder's place is taken by as many streams as it had slots, of requests like its own,
     the next of which is asked when one ends."""
     clients = [
-        replace(client, rate=None, concurrency=slots)
+        replace(client, rate=None, concurrency=slots, sequences=1)
         if client.tenant.name == workload.flooder
         else client
         for client in workload.clients

@@ -3,9 +3,10 @@
     step = fixed + per_sequence * decoding + per_prompt_token * prefilled + per_kv_token * resident
 
 A step has room for `batched_tokens`: one of each sequence that decodes, then prompts in chunks, in
-order of arrival. A sequence's first token comes with the step that ends its prefill. A request is
-let in when its prompt and output fit the KV cache in whole blocks, else it and those behind it wait
-inside the engine; one whose adapter has no slot lets others by, as in vLLM.
+order of arrival. A sequence's first token comes with the step that ends its prefill. A sequence is
+let in when there is a slot and its prompt and output fit the KV cache in whole blocks, else it and
+those behind it wait inside the engine; one whose adapter has no slot lets others by, as in vLLM. The
+sequences of one request share the whole blocks of their prompt, which the first of them prefills.
 """
 
 import heapq
@@ -30,8 +31,14 @@ class EngineModel:
     batched_tokens: int = 2_048
     adapter_slots: int = 4
 
-    def blocks(self, request: "Request") -> int:
-        return math.ceil((request.prompt + request.output) / self.block_tokens)
+    def prefilled_by(self, sequence: "Sequence") -> int:
+        """The tokens of the prompt that the sequence does not share with an earlier one."""
+        prompt = sequence.request.prompt
+        return prompt if sequence.is_first else 1 + (prompt - 1) % self.block_tokens
+
+    def blocks(self, sequence: "Sequence") -> int:
+        tokens = self.prefilled_by(sequence) + sequence.request.output
+        return math.ceil(tokens / self.block_tokens)
 
     @property
     def kv_tokens(self) -> int:
@@ -46,7 +53,8 @@ class EngineModel:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request through its life; times in milliseconds since the start of a run."""
+    """One request through its life; times in milliseconds since the start of a run. `output` is that
+    of each of its sequences."""
 
     number: int
     tenant: str
@@ -55,12 +63,13 @@ class Request:
     output: int
     key: str = "key"
     adapter: str = ""
+    sequences: int = 1
     is_refused: bool = False
     started_ms: float = -1.0
     first_token_ms: float = -1.0
     ended_ms: float = -1.0
-    to_prefill: int = 0
-    first_step: int = -1
+    to_end: int = 0
+    first_steps: list[int] = field(default_factory=list)
 
     @property
     def ttft_ms(self) -> float:
@@ -68,7 +77,20 @@ class Request:
 
     def decoded(self, step: int) -> int:
         """Output tokens after this step."""
-        return 0 if self.first_step < 0 else min(self.output, step - self.first_step + 1)
+        return sum(min(self.output, step - first + 1) for first in self.first_steps)
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One of a request's outputs."""
+
+    request: Request
+    number: int
+    to_prefill: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 0
 
 
 @dataclass(slots=True)
@@ -76,7 +98,7 @@ class Step:
     """What one step did: what it prefilled and who ended with it."""
 
     duration_ms: float
-    prefilled: list[tuple[Request, int]]
+    prefilled: list[tuple[Sequence, int]]
     decoding: dict[str, int]
     held: dict[str, int]
     ended: list[Request] = field(default_factory=list)
@@ -89,9 +111,10 @@ class Engine:
         self.model = model
         self.step_number = 0
         self.held: dict[int, Request] = {}
-        self._waiting: deque[Request] = deque()
-        self._prefilling: deque[Request] = deque()
-        self._ends: list[tuple[int, int, Request]] = []
+        self._waiting: deque[Sequence] = deque()
+        self._prefilling: deque[Sequence] = deque()
+        self._ends: list[tuple[int, int, int, Sequence]] = []
+        self._in_batch = 0
         self._decoding: dict[str, int] = {}
         self._held: dict[str, int] = {}
         self._blocks_reserved = 0
@@ -100,14 +123,15 @@ class Engine:
 
     @property
     def free_slots(self) -> int:
-        return self.model.slots - len(self.held)
+        """Below zero where sequences of wide requests wait for one."""
+        return self.model.slots - sum(self._held.values())
 
     def add(self, request: Request, now_ms: float) -> None:
         request.started_ms = now_ms
-        request.to_prefill = request.prompt
+        request.to_end = request.sequences
         self.held[request.number] = request
-        self._held[request.tenant] = self._held.get(request.tenant, 0) + 1
-        self._waiting.append(request)
+        self._held[request.tenant] = self._held.get(request.tenant, 0) + request.sequences
+        self._waiting += [Sequence(request, number) for number in range(request.sequences)]
         self._let_in()
 
     def step(self, now_ms: float) -> Step:
@@ -115,15 +139,15 @@ class Engine:
         model = self.model
         decoding = dict(self._decoding)
         sequences = sum(decoding.values())
-        prefilled: list[tuple[Request, int]] = []
+        prefilled: list[tuple[Sequence, int]] = []
         budget = room = max(0, model.batched_tokens - sequences)
         while self._prefilling and budget:
-            request = self._prefilling[0]
-            chunk = min(budget, request.to_prefill)
-            request.to_prefill -= chunk
+            sequence = self._prefilling[0]
+            chunk = min(budget, sequence.to_prefill)
+            sequence.to_prefill -= chunk
             budget -= chunk
-            prefilled.append((request, chunk))
-            if request.to_prefill:
+            prefilled.append((sequence, chunk))
+            if sequence.to_prefill:
                 break
             self._prefilling.popleft()
         duration = (
@@ -137,45 +161,54 @@ class Engine:
         done = Step(
             duration_ms=duration, prefilled=prefilled, decoding=decoding, held=dict(self._held)
         )
-        for request, _ in prefilled:
-            if not request.to_prefill:
-                self._begin_decoding(request, now_ms + duration)
+        for sequence, _ in prefilled:
+            if not sequence.to_prefill:
+                self._begin_decoding(sequence, now_ms + duration)
         while self._ends and self._ends[0][0] <= self.step_number:
-            self._end(heapq.heappop(self._ends)[2], now_ms + duration, done)
+            self._end(heapq.heappop(self._ends)[-1], now_ms + duration, done)
         self._let_in()
         return done
 
-    def _begin_decoding(self, request: Request, now_ms: float) -> None:
-        request.first_token_ms = now_ms
-        request.first_step = self.step_number
+    def _begin_decoding(self, sequence: Sequence, now_ms: float) -> None:
+        request = sequence.request
+        if not request.first_steps:
+            request.first_token_ms = now_ms
+        request.first_steps.append(self.step_number)
+        self._kv_resident += request.prompt - self.model.prefilled_by(sequence)
         self._decoding[request.tenant] = self._decoding.get(request.tenant, 0) + 1
-        end = (self.step_number + request.output - 1, request.number, request)
-        heapq.heappush(self._ends, end)
+        last_step = self.step_number + request.output - 1
+        heapq.heappush(self._ends, (last_step, request.number, sequence.number, sequence))
 
-    def _end(self, request: Request, now_ms: float, done: Step) -> None:
-        request.ended_ms = now_ms
+    def _end(self, sequence: Sequence, now_ms: float, done: Step) -> None:
+        request = sequence.request
+        self._in_batch -= 1
         self._decoding[request.tenant] -= 1
-        self._blocks_reserved -= self.model.blocks(request)
+        self._blocks_reserved -= self.model.blocks(sequence)
         self._count_adapter(request, -1)
         self._kv_resident -= request.prompt + request.output
-        del self.held[request.number]
-        self._held[request.tenant] -= 1
-        done.ended.append(request)
+        request.to_end -= 1
+        if not request.to_end:
+            request.ended_ms = now_ms
+            del self.held[request.number]
+            self._held[request.tenant] -= request.sequences
+            done.ended.append(request)
 
     def _let_in(self) -> None:
-        aside: list[Request] = []
-        while self._waiting:
-            request = self._waiting[0]
-            needed = self.model.blocks(request)
+        aside: list[Sequence] = []
+        while self._waiting and self._in_batch < self.model.slots:
+            sequence = self._waiting[0]
+            needed = self.model.blocks(sequence)
             if self._blocks_reserved + needed > self.model.kv_blocks and self._blocks_reserved:
                 break
             self._waiting.popleft()
-            if not self._has_adapter_slot(request):
-                aside.append(request)
+            if not self._has_adapter_slot(sequence.request):
+                aside.append(sequence)
                 continue
+            sequence.to_prefill = self.model.prefilled_by(sequence)
+            self._in_batch += 1
             self._blocks_reserved += needed
-            self._count_adapter(request, 1)
-            self._prefilling.append(request)
+            self._count_adapter(sequence.request, 1)
+            self._prefilling.append(sequence)
         self._waiting.extendleft(reversed(aside))
 
     def _has_adapter_slot(self, request: Request) -> bool:

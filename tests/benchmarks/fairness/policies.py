@@ -54,8 +54,10 @@ class InProcess:
             else:
                 request.is_refused = True
         begun: list[Request] = []
-        while len(begun) < engine.free_slots and (request_or_none := self.pop()) is not None:
+        free = engine.free_slots
+        while free > 0 and (request_or_none := self.pop()) is not None:
             self._counts[request_or_none.tenant] -= 1
+            free -= request_or_none.sequences
             begun.append(request_or_none)
         return begun
 
@@ -208,7 +210,8 @@ class Penstock:
         pool.now_ms = START_MS + int(now_ms)
         for request in ended:
             name = str(request.number)
-            calls.append(pool.finish_call(name, 1, request.prompt, request.output))
+            output = request.sequences * request.output
+            calls.append(pool.finish_call(name, 1, request.prompt, output))
             del self._requests[name]
         if now_ms - self._settled_ms >= SETTLE_EVERY_MS:
             self._settled_ms = now_ms
@@ -252,7 +255,8 @@ class Penstock:
             weight=tenant.weight,
             service_class=tenant.service_class,
             prompt=request.prompt,
-            output=2 * request.output,
+            output=2 * request.sequences * request.output,
+            sequences=request.sequences,
             adapter=request.adapter,
             seconds=100_000,
         )
@@ -262,13 +266,13 @@ def _progress(engine: Engine) -> list[tuple[str, int, int, int]]:
     return [
         (str(each.number), 1, each.prompt, each.decoded(engine.step_number))
         for each in engine.held.values()
-        if each.first_step >= 0
+        if each.first_steps
     ]
 
 
 def units(request: Request) -> float:
     """The cost of a whole request, in the units that service is counted in."""
-    return request.prompt + 2.0 * request.output
+    return request.prompt + 2.0 * request.sequences * request.output
 
 
 BASELINES: dict[str, Callable[[Mapping[str, Tenant]], Policy]] = {

@@ -55,8 +55,10 @@ def simulate(workload: Workload, policy: Policy, *, model: EngineModel, seed: in
             continue
         step = engine.step(now)
         run.steps.append((now, step))
-        for request, tokens in step.prefilled:
-            served[request.tenant] += tokens + (0 if request.to_prefill else 2)
+        for sequence, tokens in step.prefilled:
+            # What its siblings prefill again is no service.
+            served[sequence.request.tenant] += tokens * sequence.is_first
+            served[sequence.request.tenant] += 0 if sequence.to_prefill else 2
         for name, sequences in step.decoding.items():
             served[name] += 2 * sequences
         ended, now = step.ended, now + step.duration_ms

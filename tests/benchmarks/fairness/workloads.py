@@ -27,6 +27,7 @@ class Client:
     is_poisson: bool = True
     keys: int = 1
     adapters: tuple[str, ...] = ("",)
+    sequences: int = 1
     spread: float = 0.5  # sizes are drawn from mean * [1 - spread, 1 + spread]
 
 
@@ -116,6 +117,7 @@ class Arrivals:
             output=draw(client.output(now)),
             key=f"key-{self._random.randrange(client.keys)}",
             adapter=self._random.choice(client.adapters),
+            sequences=client.sequences,
         )
 
 
@@ -258,6 +260,11 @@ def flood_workloads(seconds: float) -> list[Workload]:
         ),
         made("20x flood, 3x bursts", Client(tenant=flooder, rate=flood), bursty),
         made(
+            "20x flood, 16 sequences a request",
+            Client(tenant=flooder, rate=steady(20 * share / 16), sequences=16),
+            calm,
+        ),
+        made(
             "20x flood, 64 adapters on 4 slots",
             Client(tenant=flooder, rate=flood, adapters=cold),
             adapted,
@@ -274,6 +281,15 @@ def share_workloads(seconds: float) -> list[Workload]:
             name="weights 1:2:4",
             clients=[Client(tenant=each, rate=steady(1.5)) for each in weights],
             backlogged=[each.name for each in weights],
+            seconds=seconds,
+        ),
+        Workload(
+            name="1, 4 and 16 sequences a request",
+            clients=[
+                Client(tenant=Tenant(name=f"wide-{n}"), rate=steady(1.5 / n), sequences=n)
+                for n in (1, 4, 16)
+            ],
+            backlogged=[f"wide-{n}" for n in (1, 4, 16)],
             seconds=seconds,
         ),
         Workload(

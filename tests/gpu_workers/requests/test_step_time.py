@@ -26,6 +26,17 @@ def test_what_came_or_ended_since_tells_nothing() -> None:
     assert steps.measure(progress(a=50), now=10.6) == 0
 
 
+def test_the_sequences_of_one_request_gain_a_token_each_in_one_step() -> None:
+    """Else a worker with a wide request would make all others of its pool look slow."""
+    steps = StepTime()
+    for count, now in [(32, 10.0), (192, 10.2)]:
+        wide = Progress(
+            request_id="w", attempt=1, prompt_tokens=5, completion_tokens=count, sequences=16
+        )
+        measured = steps.measure([wide], now=now)
+    assert measured == 20_000
+
+
 def test_an_engine_that_stands_still_has_no_step_time() -> None:
     steps = StepTime()
     steps.measure(progress(a=3), now=10.0)

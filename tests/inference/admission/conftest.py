@@ -31,8 +31,15 @@ def ask(admission: Admission) -> Ask:
     """Reserves, or raises."""
 
     async def reserve(
-        request_id: str, caller: Caller, charge: Charge = FREE, *, is_retry: bool = False
+        request_id: str,
+        caller: Caller,
+        charge: Charge = FREE,
+        *,
+        sequences: int = 1,
+        is_retry: bool = False,
     ) -> Any:
-        return await admission.reserve(request_id, caller, POOL, charge, PRICES, is_retry=is_retry)
+        return await admission.reserve(
+            request_id, caller, POOL, charge, PRICES, sequences=sequences, is_retry=is_retry
+        )
 
     return reserve

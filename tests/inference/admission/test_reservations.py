@@ -14,6 +14,7 @@ from inference.charges import NOTHING, actual
 from inference.errors import LimitReached, PolicyLost, QuotaExhausted
 from tenants.money import dollars
 from tests.support.gateways.callers import FREE, PRICES, a_caller, a_limit, tokens
+from tests.support.gateways.cast import POOL
 from tests.support.gateways.reservations import Ask, refusing, settled, used
 from tests.support.gateways.service import a_tier
 
@@ -61,6 +62,39 @@ async def test_requests_at_once_are_freed_by_their_end(ask: Ask, admission: Admi
     assert await refusing(ask("b", caller)) == ("tier", "concurrent_requests", 1)
     await admission.settle([*settled("a", FREE), *settled("never", FREE)])
     await ask("b", caller)
+
+
+async def test_each_sequence_of_a_request_counts_at_once_until_its_end(
+    ask: Ask, admission: Admission
+) -> None:
+    caller = a_caller(tier=a_tier(max_concurrent_requests=8))
+    admitted = await ask("a", caller, tokens(50), sequences=5)
+    assert await refusing(ask("b", caller, sequences=4)) == ("tier", "concurrent_requests", 8)
+    await ask("c", caller, sequences=3)
+    await admission.true_down(settled("a", FREE))
+    await admission.restore("a", caller, POOL, admitted)
+    assert await used(admission, caller) == {
+        "tier requests_per_minute": 2,
+        "tier concurrent_requests": 8,
+    }
+    await admission.settle(settled("a", FREE))
+    assert (await used(admission, caller))["tier concurrent_requests"] == 3
+    await admission.settle(settled("c", FREE))
+    assert (await used(admission, caller))["tier concurrent_requests"] == 0
+
+
+async def test_more_sequences_than_may_run_at_once_are_never_admitted_and_told_so(
+    ask: Ask, admission: Admission
+) -> None:
+    caller = a_caller(tier=a_tier(max_concurrent_requests=4))
+    with pytest.raises(LimitReached) as refused:
+        await ask("a", caller, sequences=5)
+    wire = refused.value.to_wire()
+    assert (wire.code, wire.should_retry) == ("request_exceeds_limit", False)
+    assert wire.limit is not None
+    assert (wire.limit.limit, wire.limit.limit_value) == ("concurrent_requests", 4)
+    assert wire.limit.reset_seconds is None
+    await ask("a", caller, sequences=4)
 
 
 async def test_one_tenants_limits_are_not_anothers(ask: Ask) -> None:

@@ -62,6 +62,7 @@ class Reserved:
     caller: Caller
     at_ms: int
     charge: Charge
+    sequences: int = 1
     is_open: bool = True
     is_orphan: bool = False
     record: TokenUsage | None = None
@@ -113,23 +114,33 @@ class Reservations(RuleBasedStateMachine):
         self.run(self.redis.flushdb())
         self.run(self.redis.set(keys.policy_version(), "1"))
 
-    @rule(target=requests, which=st.integers(0, 2), prompt=amounts, output=amounts)
-    def reserve(self, which: int, prompt: int, output: int) -> Reserved | None:
+    @rule(
+        target=requests,
+        which=st.integers(0, 2),
+        prompt=amounts,
+        output=amounts,
+        sequences=st.sampled_from([1, 1, 2, 5]),
+    )
+    def reserve(self, which: int, prompt: int, output: int, sequences: int) -> Reserved | None:
         caller, charge = self.callers[which], worst_case(prompt, output, PRICES)
         self.asked += 1
         request_id = f"request-{self.asked}"
         fits = all(
-            self.count(caller, limit) + cost(limit.name, charge) <= limit.value
+            self.count(caller, limit) + cost(limit.name, charge, sequences) <= limit.value
             for limit in limits_of(caller)
             if limit.is_hard
         )
         try:
-            self.run(self.admission.reserve(request_id, caller, POOL, charge, PRICES))
+            self.run(
+                self.admission.reserve(
+                    request_id, caller, POOL, charge, PRICES, sequences=sequences
+                )
+            )
         except LimitReached as error:
             assert not fits, error.limit
             return None
         assert fits
-        reserved = Reserved(request_id, caller, self.now_ms, charge)
+        reserved = Reserved(request_id, caller, self.now_ms, charge, sequences)
         self.admitted.append(reserved)
         self.run(self.redis.zadd(keys.pool_open_requests(POOL), {request_id: self.now_ms}))
         return reserved
@@ -139,7 +150,12 @@ class Reservations(RuleBasedStateMachine):
         if request is not None and request.is_open:
             self.run(
                 self.admission.reserve(
-                    request.request_id, request.caller, POOL, request.charge, PRICES
+                    request.request_id,
+                    request.caller,
+                    POOL,
+                    request.charge,
+                    PRICES,
+                    sequences=request.sequences,
                 )
             )
 
@@ -252,7 +268,7 @@ class Reservations(RuleBasedStateMachine):
         mine = [each for each in self.admitted if self.shares(each.caller, caller, limit.scope)]
         match limit.name:
             case LimitName.CONCURRENT_REQUESTS:
-                return sum(each.is_open for each in mine)
+                return sum(each.sequences for each in mine if each.is_open)
             case LimitName.REQUESTS_PER_MINUTE:
                 return sum(each.at_ms > self.now_ms - 60_000 for each in mine)
             case LimitName.TOKENS_PER_MINUTE:

@@ -3,25 +3,15 @@
 from typing import Any, cast
 
 import pytest
-from redis import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
 from inference.lua_constants import ATTEMPT_GAP
 from tests.support.dispatch.virtual_pool import Ask, Started, VirtualPool
-from tests.support.servers import servers
 
 ONE, TWO = "one#1", "two#1"
 
 Letters = list[tuple[bytes, dict[bytes, bytes]]]
-
-
-@pytest.fixture
-def pool() -> Any:
-    redis = Redis.from_url(servers().dispatch_redis.url, socket_timeout=None)
-    redis.flushall()
-    yield VirtualPool(redis)
-    redis.close()
 
 
 def a_worker(pool: VirtualPool, worker_id: str = ONE, slots: int = 1) -> None:

@@ -2,25 +2,15 @@
 functions in virtual time. A `Busy` worker ends its oldest request at each turn."""
 
 from collections import Counter, deque
-from collections.abc import Iterator
 
 import pytest
-from redis import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
 from inference.lua_constants import HEADROOM_MOST
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
-from tests.support.servers import TestServers
 
 WORKER = "worker#1"
-
-
-@pytest.fixture
-def pool(test_servers: TestServers) -> Iterator[VirtualPool]:
-    with Redis.from_url(test_servers.dispatch_redis.url, socket_timeout=None) as redis:
-        redis.flushall()
-        yield VirtualPool(redis)
 
 
 class Busy:

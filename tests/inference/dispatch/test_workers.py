@@ -1,26 +1,16 @@
 """Which worker gets a request: KV cache, adapters and pace; and how much a class may hold."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from redis import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import keys
 from inference.lua_constants import STALE_LOOP_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
-from tests.support.servers import TestServers
 
 ONE, TWO, THREE = "one#1", "two#1", "three#1"
-
-
-@pytest.fixture
-def pool(test_servers: TestServers) -> Iterator[VirtualPool]:
-    with Redis.from_url(test_servers.dispatch_redis.url, socket_timeout=None) as redis:
-        redis.flushall()
-        yield VirtualPool(redis)
 
 
 def an_ask(name: str, tenant: str = "acme", **changes: object) -> Ask:

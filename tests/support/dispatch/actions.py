@@ -273,6 +273,8 @@ class Actions(Invariants):
         assert attempt not in request.attempts_seen
         assert worker.worker_id not in request.excluded
         assert self.pool.now_ms - worker.heartbeat_ms < WORKER_LEASE_MS
+        slots = self.redis.zscore(keys.pool_slots(self.pool.name), worker.worker_id)
+        assert self.model.sequences_on(worker.worker_id) < (slots or 0)
         request.attempts_seen.add(attempt)
         request.state, request.worker, request.attempt = "running", worker.worker_id, attempt
         worker.hands[request_id] = attempt

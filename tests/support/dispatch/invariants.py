@@ -16,7 +16,7 @@ from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 WEIGHTS = {"acme": 1, "globex": 2, "initech": 4}
 CLASSES = ["interactive", "batch"]
 SLOTS = 9
-MOST_PROMPT, MOST_OUTPUT = 200, 300
+MOST_PROMPT, MOST_OUTPUT, MOST_SEQUENCES = 200, 300, 12
 FLOWS = [(tenant, name) for tenant in sorted(WEIGHTS) for name in CLASSES]
 Scores = list[tuple[bytes, float]]
 
@@ -54,11 +54,14 @@ class Invariants:
             key = keys.pool_worker_requests(self.pool.name, worker.worker_id)
             members = cast(set[bytes], self.redis.smembers(key))
             assert {member.decode() for member in members} == held
+            scheduler = self.pool.scheduler()
+            sequences = self.model.sequences_on(worker.worker_id)
+            assert scheduler.get(f"extra:{worker.worker_id}", 0) == sequences - len(held)
             slots = self.redis.zscore(keys.pool_slots(self.pool.name), worker.worker_id)
             free = self.redis.zscore(keys.pool_free_slots(self.pool.name), worker.worker_id)
             assert (slots is None) == (free is None)
             if slots is not None and free is not None:
-                assert free == max(0, slots - len(held))
+                assert free == max(0, slots - sequences)
                 credit += free
         assert self.pool.scheduler().get("free", 0) == credit
 
@@ -70,11 +73,12 @@ class Invariants:
             flow = self.pool.numbers(keys.pool_flow(self.pool.name, name, tenant))
             assert all(value >= 0 for value in flow.values())
             mine = [e for e in self.model.all("running") if e.place == (tenant, name)]
-            assert flow.get("running", 0) == len(mine)
+            assert flow.get("running", 0) == sum(each.ask.sequences for each in mine)
             assert flow.get("tokens", 0) == sum(self.tokens_of(each) for each in mine)
         for name in CLASSES:
             mine = [e for e in self.model.all("running") if e.ask.service_class == name]
-            assert scheduler.get(f"{name}:running", 0) == len(mine)
+            running = sum(each.ask.sequences for each in mine)
+            assert scheduler.get(f"{name}:running", 0) == running
         for worker in self.model.workers:
             held = self.model.held_by(worker.worker_id)
             used = scheduler.get(f"kv_used:{worker.worker_id}", 0)
@@ -109,7 +113,8 @@ class Invariants:
 
     @invariant()
     def nothing_waits_while_a_worker_has_credit_for_anybody(self) -> None:
-        """Beyond the headroom, and where neither KV cache, adapters nor exclusion stand between."""
+        """Beyond the headroom as much as the widest needs, and where neither KV cache, adapters nor
+        exclusion stand between."""
         if self.model.workers and (
             self.model.workers[0].adapter_slots or self.model.workers[0].kv_tokens
         ):
@@ -126,7 +131,8 @@ class Invariants:
                 if each.ask.request_id in self.waiting_ids(*each.place) and not each.excluded
                 if each.expires_ms > self.pool.now_ms
             ]
-            assert not waiting
+            widest = max((each.ask.sequences for each in waiting), default=1)
+            assert not waiting or free < kept + min(widest, scheduler.get("slots", 0) - kept)
 
     @invariant()
     def who_has_work_waiting_is_served_alike(self) -> None:
@@ -147,7 +153,10 @@ class Invariants:
             return
         start = self.model.since.setdefault((name, one, other), (served[0], served[1]))
         limits = Limits(
-            prompt=MOST_PROMPT, output=MOST_OUTPUT, estimate=MOST_OUTPUT, slots=2 * SLOTS
+            prompt=MOST_PROMPT,
+            output=MOST_OUTPUT,
+            estimate=MOST_OUTPUT,
+            slots=2 * (SLOTS + MOST_SEQUENCES - 1),
         )
         gap = (served[0] - start[0]) / WEIGHTS[one] - (served[1] - start[1]) / WEIGHTS[other]
         assert abs(gap) <= gap_bound(limits, WEIGHTS[one], WEIGHTS[other])

@@ -10,7 +10,14 @@ from redis import Redis
 
 from inference.lua_constants import STALE_LOOP_MS
 from tests.support.dispatch.actions import Actions
-from tests.support.dispatch.invariants import CLASSES, MOST_OUTPUT, MOST_PROMPT, SLOTS, WEIGHTS
+from tests.support.dispatch.invariants import (
+    CLASSES,
+    MOST_OUTPUT,
+    MOST_PROMPT,
+    MOST_SEQUENCES,
+    SLOTS,
+    WEIGHTS,
+)
 from tests.support.dispatch.model import Model, Worker
 from tests.support.dispatch.reserving import Reserving
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
@@ -70,6 +77,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         on_saturation=st.sampled_from(["wait", "wait", "refuse"]),
         is_resumable=st.sampled_from([True, True, False]),
         adapter=st.sampled_from(["", "", "a", "b", "c"]),
+        sequences=st.sampled_from([1, 1, 1, 2, 4, MOST_SEQUENCES]),
         count=st.sampled_from([1, 1, 2, 5, 12]),
     )
     def enqueue(
@@ -82,6 +90,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         on_saturation: str,
         is_resumable: bool,
         adapter: str,
+        sequences: int,
         count: int,
     ) -> None:
         for _ in range(count):
@@ -98,6 +107,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                 on_saturation=on_saturation,
                 is_resumable=is_resumable,
                 adapter=adapter if self.model.workers[0].adapter_slots else "",
+                sequences=sequences,
             )
             if not self.begin(ask, parts):
                 return

@@ -80,6 +80,9 @@ class Model:
     def held_by(self, worker_id: str) -> list[Request]:
         return [each for each in self.all("running") if each.worker == worker_id]
 
+    def sequences_on(self, worker_id: str) -> int:
+        return sum(each.ask.sequences for each in self.held_by(worker_id))
+
     def worker(self, worker_id: str) -> Worker | None:
         """The living process of this id."""
         found = [each for each in self.workers if each.worker_id == worker_id]

@@ -1,4 +1,4 @@
-"""Ten bugs to be planted in the dispatch functions, and whether the state machine finds each.
+"""Eleven bugs to be planted in the dispatch functions, and whether the state machine finds each.
 
     python -m tests.support.dispatch.planted_bugs
 
@@ -90,6 +90,11 @@ BUGS: Final = [
         name="what a worker takes back counts as another attempt",
         right="start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1,",
         wrong="start_attempt(pool, path, flow, { id = request_id, attempt = attempt,",
+    ),
+    PlantedBug(
+        name="a request takes one slot, however many sequences it has",
+        right="\n    + get(pool, 'extra:' .. worker_id)\n",
+        wrong="\n",
     ),
 ]
 

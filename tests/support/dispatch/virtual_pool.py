@@ -33,6 +33,7 @@ class Ask:
     adapter: str = ""
     attempts: int = 0
     resumed: int = 0
+    sequences: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class VirtualPool:
             ask.resumed,
             b"envelope",
             max_queue_length,
+            ask.sequences,
             self.now_ms,
         )
 
@@ -229,5 +231,5 @@ def adoption(ask: Ask, attempt: int, arrived_at_ms: int) -> str:
     milliseconds = int(ask.seconds * 1000)
     words = (ask.request_id, attempt, ask.service_class, ask.tenant, ask.project, ask.key)
     rest = (ask.weight, ask.prompt, ask.output, "gateway", arrived_at_ms, milliseconds)
-    flags = (milliseconds, int(ask.is_resumable), ask.resumed, ask.adapter)
+    flags = (milliseconds, int(ask.is_resumable), ask.resumed, ask.sequences, ask.adapter)
     return " ".join(map(str, (*words, *rest, *flags))).rstrip()

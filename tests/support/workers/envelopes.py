@@ -29,6 +29,7 @@ def make_envelope(
     service_class: str = "interactive",
     resumed_token_ids: Sequence[int] = (),
     prompt_bound: int = 0,
+    sequences: int = 1,
 ) -> Envelope:
     """Alice of Acme asks something."""
     if body is None:
@@ -57,4 +58,5 @@ def make_envelope(
         is_resumable=is_resumable,
         resumed_token_ids=list(resumed_token_ids),
         prompt_bound=prompt_bound,
+        sequences=sequences,
     )
