@@ -183,13 +183,21 @@ class Transport:
                     yield message
 
     async def finish(
-        self, entry: UsageEntry, *, origin: str = "", is_dead_letter: bool = False
+        self,
+        entry: UsageEntry,
+        *,
+        origin: str = "",
+        is_dead_letter: bool = False,
+        last_frames: bytes = b"",
     ) -> Accepted | Refused:
         """Ask whether this attempt may end its request: the one point of truth. Requests that end
         in the same engine step share a round trip. `origin` is where the record is kept. A dead
-        letter is kept for operators. Raises `UnknownRequest` if Redis has lost the request."""
+        letter is kept for operators, `last_frames` for the gateway. Raises `UnknownRequest` if
+        Redis has lost the request."""
         return await self._finishes.add(
-            finish_arguments(entry, is_dead_letter=is_dead_letter, origin=origin)
+            finish_arguments(
+                entry, is_dead_letter=is_dead_letter, origin=origin, last_frames=last_frames
+            )
         )
 
     async def requeue(

@@ -1,30 +1,34 @@
-"""The frames that a worker has sent lately, so that it can resend those that a gateway missed.
+"""The frames that a worker has sent lately, so that it can resend those that a gateway missed, and
+leave with a finished request what its gateway has not confirmed.
 
 Of each request the newest are kept, up to a number of bytes, and for a while after its end, since
 the lost frame may be the last one. The total is bounded too; beyond it a request keeps only the
 frame it has just sent.
 """
 
-import asyncio
 from collections import deque
 from typing import Final
 
+from gpu_workers.frames.outgoing import Outgoing
 from gpu_workers.protocol.messages import Delta, Frame
 
 MAX_REQUEST_BYTES: Final = 256 * 1024
 MAX_BYTES: Final = 64 * 1024 * 1024
-KEPT_AFTER_END_SECONDS: Final = 10.0
+# Of what Redis has taken, and the gateway may have.
+MAX_UNCONFIRMED_BYTES: Final = 64 * 1024
 # What a frame takes besides its texts and its tokens, roughly.
 _FRAME_BYTES: Final = 200
 _TOKEN_BYTES: Final = 8
 
 
 class _Sent:
-    __slots__ = ("frames", "gateway_id", "size")
+    """`frames`: size, the frame, and the number of the batch that it went with last."""
 
-    def __init__(self, gateway_id: str) -> None:
-        self.gateway_id = gateway_id
-        self.frames: deque[tuple[int, Frame]] = deque()
+    __slots__ = ("frames", "outgoing", "size")
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self.outgoing = outgoing
+        self.frames: deque[tuple[int, Frame, int]] = deque()
         self.size = 0
 
 
@@ -47,38 +51,65 @@ class FrameRing:
         """Return roughly how many bytes are kept."""
         return self._size
 
-    def keep(self, gateway_id: str, frame: Frame) -> None:
+    def keep(self, outgoing: Outgoing, frame: Frame) -> None:
+        """Keep a frame that goes with the next batch."""
         sent = self._sent.get((frame.request_id, frame.attempt))
         if sent is None:
-            sent = self._sent[frame.request_id, frame.attempt] = _Sent(gateway_id)
+            sent = self._sent[frame.request_id, frame.attempt] = _Sent(outgoing)
+            outgoing.attempts += 1
         size = _size_of(frame)
-        sent.frames.append((size, frame))
+        sent.frames.append((size, frame, outgoing.number))
         sent.size += size
         self._size += size
         while len(sent.frames) > 1 and (
             sent.size > self._max_request_bytes or self._size > self._max_bytes
         ):
-            oldest, _ = sent.frames.popleft()
+            oldest, _, _ = sent.frames.popleft()
             sent.size -= oldest
             self._size -= oldest
 
-    def since(self, request_id: str, attempt: int, seq: int) -> tuple[str, list[Frame]]:
-        """Return an attempt's gateway and its frames from number `seq` on; "" and no frames if
-        `seq` is no longer kept."""
+    def has_any(self, request_id: str, attempt: int) -> bool:
+        """Return whether any frame of an attempt is kept: the newest always is."""
+        return (request_id, attempt) in self._sent
+
+    def resend(
+        self, request_id: str, attempt: int, seq: int
+    ) -> tuple[Outgoing, list[Frame]] | None:
+        """Return where an attempt's frames go and those from number `seq` on, which go with the
+        next batch once more; None if `seq` is no longer kept."""
         sent = self._sent.get((request_id, attempt))
         if sent is None or sent.frames[0][1].seq > seq:
-            return "", []
-        return sent.gateway_id, [frame for _, frame in sent.frames if frame.seq >= seq]
+            return None
+        again: list[Frame] = []
+        for index, (size, frame, _) in enumerate(sent.frames):
+            if frame.seq >= seq:
+                sent.frames[index] = size, frame, sent.outgoing.number
+                again.append(frame)
+        return sent.outgoing, again
 
-    def end(self, request_id: str, attempt: int) -> None:
-        """Keep an ended attempt's frames for `KEPT_AFTER_END_SECONDS`, then drop them."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(KEPT_AFTER_END_SECONDS, self.forget, request_id, attempt)
+    def unconfirmed(self, request_id: str, attempt: int) -> list[Frame]:
+        """Return the frames of an attempt that its gateway may not have, as far as they are kept;
+        of those that Redis has taken, the newest `MAX_UNCONFIRMED_BYTES`."""
+        sent = self._sent.get((request_id, attempt))
+        if sent is None:
+            return []
+        newest_first: list[Frame] = []
+        written, confirmed, left = sent.outgoing.written, sent.outgoing.confirmed, 0
+        for size, frame, number in reversed(sent.frames):
+            left += size
+            if number <= confirmed or (number <= written and left > MAX_UNCONFIRMED_BYTES):
+                break
+            newest_first.append(frame)
+        return newest_first[::-1]
 
-    def forget(self, request_id: str, attempt: int) -> None:
+    def forget(self, request_id: str, attempt: int) -> Outgoing | None:
+        """Drop an attempt's frames; return where they went, None if there are none."""
         sent = self._sent.pop((request_id, attempt), None)
-        if sent is not None:
-            self._size -= sent.size
+        if sent is None:
+            return None
+        self._size -= sent.size
+        sent.outgoing.attempts -= 1
+        return sent.outgoing
 
 
 def _size_of(frame: Frame) -> int:

@@ -3,7 +3,7 @@
 The first frame after a flush schedules the next flush behind the tasks that the same engine step
 woke, so a step's deltas leave together. While a write is under way frames gather for the next
 one: the slower Redis is, the larger the batches. What was sent of late is kept, and resent when a
-gateway misses it.
+gateway misses it; what no gateway has confirmed goes with the request's `finish` too.
 """
 
 import asyncio
@@ -11,19 +11,26 @@ from collections.abc import Callable
 from typing import Final
 
 import structlog
+from msgspec import structs
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.frames.outgoing import Outgoing
 from gpu_workers.frames.ring import FrameRing
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
+from gpu_workers.protocol.messages import Confirmation, Frame, FrameBatch, Resend, Terminal
 from gpu_workers.protocol.redis_errors import REDIS_AWAY
 
 # A gateway that leaves so many batches unread, or lets so many frames wait here, is not reading.
 MAX_UNREAD_BATCHES: Final = 10_000
 MAX_WAITING_FRAMES: Final = 100_000
+# The body of an answer that is larger is written once, with the last frames.
+MAX_BODY_BYTES: Final = 64 * 1024
+KEPT_AFTER_END_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.2
+# Later than that, and the process itself was paused meanwhile.
+_LATE_SECONDS: Final = 1.0
 
 _log = structlog.get_logger("gpu_workers.frames.writer")
 
@@ -45,26 +52,56 @@ class FrameWriter:
         self._on_gateway_lost = on_gateway_lost
         self._on_flush = on_flush
         self._ring = FrameRing()
-        self._waiting: dict[str, list[Frame]] = {}
-        self._writes: dict[str, asyncio.Task[None]] = {}
-        self._awaited: dict[str, list[asyncio.Future[None]]] = {}
+        self._outgoing: dict[str, Outgoing] = {}
+        self._batches = 0  # written so far, to any gateway
         self._loop = asyncio.get_running_loop()
 
     def append(self, gateway_id: str, frame: Frame) -> None:
         """Queue a frame; frames of one request arrive in the order they were appended."""
-        self._ring.keep(gateway_id, frame)
-        self._queue(gateway_id, frame)
+        outgoing = self._outgoing.get(gateway_id) or self._begin(gateway_id)
+        self._ring.keep(outgoing, frame)
+        self._queue(outgoing, frame)
+
+    def append_end(self, gateway_id: str, terminal: Terminal, *, is_kept: bool) -> None:
+        """Queue the last frame of an attempt; of a large one that `is_kept` in Redis, all but its
+        body, which is there."""
+        outgoing = self._outgoing.get(gateway_id) or self._begin(gateway_id)
+        self._ring.keep(outgoing, terminal)
+        if is_kept and len(terminal.body or b"") > MAX_BODY_BYTES:
+            terminal = structs.replace(terminal, body=None, is_body_kept=True)
+        self._queue(outgoing, terminal)
 
     def end(self, request_id: str, attempt: int) -> None:
-        """Note that nothing more is appended for this attempt."""
-        self._ring.end(request_id, attempt)
+        """Note that nothing more is appended for this attempt: its frames are kept for
+        `KEPT_AFTER_END_SECONDS` in which this process has run."""
+        due = self._loop.time() + KEPT_AFTER_END_SECONDS
+        self._loop.call_at(due, self._forget, request_id, attempt, due)
 
-    def resend(self, resend: Resend) -> None:
-        """Resend the frames that a gateway missed, if they are still kept; otherwise do nothing,
-        and the gateway gives up the stream."""
-        gateway_id, frames = self._ring.since(resend.request_id, resend.attempt, resend.from_seq)
-        for frame in frames:
-            self._queue(gateway_id, frame)
+    def last_frames(self, gateway_id: str, terminal: Terminal) -> bytes:
+        """Return, encoded, what the gateway has not confirmed of an attempt, and its end."""
+        frames = self._ring.unconfirmed(terminal.request_id, terminal.attempt)
+        return codec.encode(FrameBatch(worker_id=self._worker_id, frames=[*frames, terminal]))
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Note what a gateway says it has."""
+        outgoing = self._outgoing.get(confirmation.gateway_id)
+        if outgoing is not None:
+            number = min(confirmation.number, outgoing.number - 1)
+            outgoing.confirmed = max(outgoing.confirmed, number)
+
+    def resend(self, resend: Resend, *, is_open: bool) -> None:
+        """Resend the frames that a gateway missed; tell it if they are kept no longer, and no
+        more will follow as the attempt is not open."""
+        found = self._ring.resend(resend.request_id, resend.attempt, resend.from_seq)
+        outgoing, frames = found or (None, [])
+        if outgoing is not None:
+            for frame in frames:
+                self._queue(outgoing, frame)
+        is_evicted = found is None and self._ring.has_any(resend.request_id, resend.attempt)
+        if resend.gateway_id and (is_evicted or not (is_open or frames)):
+            outgoing = self._outgoing.get(resend.gateway_id) or self._begin(resend.gateway_id)
+            outgoing.unkept.append(resend)
+            self._schedule(outgoing)
         _log.info(
             "frames_resent",
             request_id=resend.request_id,
@@ -72,84 +109,104 @@ class FrameWriter:
             frames=len(frames),
         )
 
-    def _queue(self, gateway_id: str, frame: Frame) -> None:
-        waiting = self._waiting.get(gateway_id)
-        if waiting is not None:
-            waiting.append(frame)
-            return
-        self._waiting[gateway_id] = [frame]
-        if gateway_id not in self._writes:
-            self._loop.call_soon(self._start_write, gateway_id)
-
     async def drain(self, timeout_seconds: float) -> None:
         """Wait until everything appended so far has been written, or give up."""
         async with asyncio.timeout(timeout_seconds):
-            while self._waiting or self._writes:
-                if self._writes:
-                    await asyncio.wait(list(self._writes.values()))
+            while any(each.has_any or each.write for each in self._outgoing.values()):
+                if writes := self._writes():
+                    await asyncio.wait(writes)
                 else:
                     await asyncio.sleep(0)
 
     async def wait_written(self, gateway_id: str) -> None:
         """Wait until all that was appended for a gateway is in Redis, or the gateway is lost."""
-        if gateway_id in self._waiting or gateway_id in self._writes:
+        outgoing = self._outgoing.get(gateway_id)
+        if outgoing is not None and (outgoing.frames or outgoing.write):
             written = self._loop.create_future()
-            self._awaited.setdefault(gateway_id, []).append(written)
+            outgoing.awaited.append(written)
             await written
 
     def drop(self, gateway_id: str) -> None:
         """Discard the frames queued for a gateway that is gone."""
-        self._waiting.pop(gateway_id, None)
-        _resolve(self._awaited.pop(gateway_id, []))
+        outgoing = self._outgoing.get(gateway_id)
+        if outgoing is not None:
+            outgoing.frames.clear()
+            outgoing.wake()
 
     async def close(self) -> None:
-        await cancel_and_wait(self._writes.values())
+        await cancel_and_wait(self._writes())
 
-    def _start_write(self, gateway_id: str) -> None:
-        if gateway_id in self._waiting and gateway_id not in self._writes:
-            task = self._loop.create_task(self._write(gateway_id), name=f"frames:{gateway_id}")
-            self._writes[gateway_id] = task
+    def _begin(self, gateway_id: str) -> Outgoing:
+        # A number that was given out to this gateway before is never given out again.
+        outgoing = self._outgoing[gateway_id] = Outgoing(gateway_id, after=self._batches)
+        return outgoing
 
-    async def _write(self, gateway_id: str) -> None:
+    def _queue(self, outgoing: Outgoing, frame: Frame) -> None:
+        outgoing.frames.append(frame)
+        if len(outgoing.frames) == 1:
+            self._schedule(outgoing)
+
+    def _schedule(self, outgoing: Outgoing) -> None:
+        if outgoing.write is None:
+            self._loop.call_soon(self._start_write, outgoing)
+
+    def _start_write(self, outgoing: Outgoing) -> None:
+        if outgoing.has_any and outgoing.write is None:
+            name = f"frames:{outgoing.gateway_id}"
+            outgoing.write = self._loop.create_task(self._write(outgoing), name=name)
+
+    def _writes(self) -> "list[asyncio.Task[None]]":
+        return [each.write for each in self._outgoing.values() if each.write is not None]
+
+    async def _write(self, outgoing: Outgoing) -> None:
         try:
-            while frames := self._waiting.pop(gateway_id, None):
-                awaited = self._awaited.pop(gateway_id, [])
-                await self._push(gateway_id, frames)
-                _resolve(awaited)
+            while outgoing.has_any:
+                self._batches += 1
+                awaited, outgoing.awaited = outgoing.awaited, []
+                await self._push(outgoing, outgoing.take(self._worker_id))
+                outgoing.wake(awaited)
         finally:
-            del self._writes[gateway_id]
-            if gateway_id in self._waiting:
-                self._loop.call_soon(self._start_write, gateway_id)
+            outgoing.write = None
+            if outgoing.has_any:
+                self._loop.call_soon(self._start_write, outgoing)
             else:
-                _resolve(self._awaited.pop(gateway_id, []))
+                outgoing.wake()
+                self._prune(outgoing)
 
-    async def _push(self, gateway_id: str, frames: list[Frame]) -> None:
-        self._on_flush(len(frames))
-        key = keys.gateway_frames(gateway_id)
-        batch = codec.encode(FrameBatch(worker_id=self._worker_id, frames=frames))
+    async def _push(self, outgoing: Outgoing, batch: FrameBatch) -> None:
+        self._on_flush(len(batch.frames))
+        key, encoded = keys.gateway_frames(outgoing.gateway_id), codec.encode(batch)
         while True:
             try:
-                unread: int = await self._redis.rpush(key, batch)
+                unread: int = await self._redis.rpush(key, encoded)
                 break
             except REDIS_AWAY:
-                waiting = self._waiting.get(gateway_id, [])
-                if len(waiting) > MAX_WAITING_FRAMES:
-                    self._lose(gateway_id, "Redis does not take its frames")
+                if len(outgoing.frames) > MAX_WAITING_FRAMES:
+                    self._lose(outgoing.gateway_id, "Redis does not take its frames")
                     return
                 await asyncio.sleep(RETRY_SECONDS)
             except ResponseError as error:
-                self._lose(gateway_id, str(error))
+                self._lose(outgoing.gateway_id, str(error))
                 return
+        outgoing.written = batch.number
         if unread > MAX_UNREAD_BATCHES:
-            self._lose(gateway_id, "it has stopped reading")
+            self._lose(outgoing.gateway_id, "it has stopped reading")
 
     def _lose(self, gateway_id: str, reason: str) -> None:
         _log.warning("gateway_lost", gateway_id=gateway_id, reason=reason)
         self.drop(gateway_id)
         self._on_gateway_lost(gateway_id)
 
+    def _forget(self, request_id: str, attempt: int, due: float) -> None:
+        """Drop an ended attempt's frames; a process that was paused gives its gateway the time that
+        it took from it."""
+        if self._loop.time() > due + _LATE_SECONDS:
+            self.end(request_id, attempt)
+            return
+        outgoing = self._ring.forget(request_id, attempt)
+        if outgoing is not None:
+            self._prune(outgoing)
 
-def _resolve(awaited: "list[asyncio.Future[None]]") -> None:
-    for each in awaited:
-        if not each.done():
-            each.set_result(None)
+    def _prune(self, outgoing: Outgoing) -> None:
+        if outgoing.is_idle:
+            self._outgoing.pop(outgoing.gateway_id, None)

@@ -56,10 +56,11 @@ def finish_arguments(
     is_dead_letter: bool = False,
     origin: str = "",
     mode: FinishMode = "",
+    last_frames: bytes = b"",
 ) -> tuple[str | bytes | int, ...]:
     """Return the arguments of `finish`. `origin`: where the worker keeps the record, as `<outbox
     id> <sequence number>`. Mode `lost` also records a request that Redis has lost; `ask` changes
-    nothing."""
+    nothing. `last_frames`: an encoded `FrameBatch`, kept until its gateway has read it."""
     return (
         entry.request_id,
         entry.attempt,
@@ -69,6 +70,8 @@ def finish_arguments(
         int(is_dead_letter),
         origin,
         mode,
+        # Functions of an earlier version would take it for the time.
+        *((last_frames,) if last_frames else ()),
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
+    Confirmation,
     EngineTokenCounter,
     Envelope,
     FrameBatch,
@@ -54,26 +55,38 @@ def decode_inbox(data: bytes) -> InboxMessage:
 
     The forms are `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
     `preempt <request id> <attempt>\\n` and, from a gateway, `resend <request id> <attempt> <from
-    seq>\\n`. Raises `WireFormatError` on any other.
+    seq>\\n<gateway id>` and `confirm <gateway id> <number>\\n`. Raises `WireFormatError` on any
+    other.
     """
-    head, _, envelope = data.partition(b"\n")
+    head, _, rest = data.partition(b"\n")
     match head.split(b" "):
-        case [b"assign", request_id, attempt] if envelope and attempt.isdigit():
-            return Assignment(
-                request_id=request_id.decode(), attempt=int(attempt), envelope=envelope
-            )
+        case [b"assign", request_id, attempt] if rest and attempt.isdigit():
+            return Assignment(request_id=request_id.decode(), attempt=int(attempt), envelope=rest)
         case [b"cancel", request_id, attempt] if attempt.isdigit():
             return Cancellation(request_id=request_id.decode(), attempt=int(attempt))
         case [b"preempt", request_id, attempt] if attempt.isdigit():
             return Preemption(request_id=request_id.decode(), attempt=int(attempt))
         case [b"resend", request_id, attempt, seq] if attempt.isdigit() and seq.isdigit():
-            return Resend(request_id=request_id.decode(), attempt=int(attempt), from_seq=int(seq))
+            return Resend(
+                request_id=request_id.decode(),
+                attempt=int(attempt),
+                from_seq=int(seq),
+                gateway_id=rest.decode(),
+            )
+        case [b"confirm", gateway_id, number] if number.isdigit():
+            return Confirmation(gateway_id=gateway_id.decode(), number=int(number))
     raise WireFormatError(f"expected an inbox message of wire version 1, got: {head[:40]!r}")
 
 
 def encode_resend(resend: Resend) -> bytes:
     """Return the inbox message of a resend, as `decode_inbox` reads it."""
-    return f"resend {resend.request_id} {resend.attempt} {resend.from_seq}\n".encode()
+    head = f"resend {resend.request_id} {resend.attempt} {resend.from_seq}"
+    return f"{head}\n{resend.gateway_id}".encode()
+
+
+def encode_confirmation(confirmation: Confirmation) -> bytes:
+    """Return the inbox message of a confirmation, as `decode_inbox` reads it."""
+    return f"confirm {confirmation.gateway_id} {confirmation.number}\n".encode()
 
 
 def decode_frames(data: bytes) -> FrameBatch:

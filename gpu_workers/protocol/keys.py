@@ -237,6 +237,12 @@ def pool_request(pool: str, request_id: str) -> str:
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 
+def pool_last_frames(pool: str, request_id: str) -> str:
+    """Name the expiring string: an encoded `messages.FrameBatch`, the end of a request that a
+    worker has finished and what its gateway had not confirmed by then."""
+    return f"{pool_prefix(pool)}:last-frames:{request_id}"
+
+
 def pool_open_requests(pool: str) -> str:
     """Name the sorted set: id of each request that is not terminal, scored by arrival in ms."""
     return f"{pool_prefix(pool)}:open"
@@ -350,11 +356,6 @@ def gateways_resynced() -> str:
 def gateway_frames(gateway_id: str) -> str:
     """Name the list of encoded `messages.FrameBatch` on their way to one gateway process."""
     return f"{{g:{gateway_id}}}:frames"
-
-
-def gateway_of_frames(key: str) -> str:
-    """Return whose frames a key of `gateway_frames` holds."""
-    return key.removeprefix("{g:").removesuffix("}:frames")
 
 
 def gateway_heartbeat(gateway_id: str) -> str:

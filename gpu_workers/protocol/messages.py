@@ -123,8 +123,9 @@ class Envelope(Message, frozen=True, tag="request-2"):
 
     A request that `is_resumable` can be resumed by another worker after its first token: from
     `resumed_token_ids`, all the output that earlier attempts have generated. One that an operator
-    runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences`: how many the
-    engine decodes at a time for it, its choices over all its prompts; each takes a slot.
+    runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences`: how many
+    the engine decodes at a time for it, its choices over all its prompts; each takes a slot.
+    `reads_last_frames`: its gateway reads, and removes, what `finish` keeps of the output.
     """
 
     request_id: str
@@ -156,6 +157,7 @@ class Envelope(Message, frozen=True, tag="request-2"):
     is_billed: bool = True
     prices: Prices = FREE
     sequences: int = 1
+    reads_last_frames: bool = False
 
 
 class Assignment(Message, frozen=True):
@@ -182,14 +184,22 @@ class Preemption(Message, frozen=True):
 
 class Resend(Message, frozen=True):
     """Inbox: send the frames of this attempt again, from this sequence number on; some are
-    missing at its gateway."""
+    missing at its gateway, which is to be told if they are no longer kept."""
 
     request_id: str
     attempt: int
     from_seq: int
+    gateway_id: str = ""
 
 
-InboxMessage = Assignment | Cancellation | Preemption | Resend
+class Confirmation(Message, frozen=True):
+    """Inbox: this gateway has all batches up to this number."""
+
+    gateway_id: str
+    number: int
+
+
+InboxMessage = Assignment | Cancellation | Preemption | Resend | Confirmation
 
 
 class TokenUsage(Message, frozen=True):
@@ -224,7 +234,8 @@ class Delta(Message, frozen=True, tag="d"):
 class Terminal(Message, frozen=True, tag="t"):
     """The last frame of an attempt, sent after `finish` accepted it.
 
-    `body` is the JSON of the whole answer where the request did not stream and succeeded.
+    `body` is the JSON of the whole answer where the request did not stream and succeeded. One that
+    `is_body_kept` is large and stands with the last frames, in Redis, alone.
     """
 
     request_id: str
@@ -235,16 +246,25 @@ class Terminal(Message, frozen=True, tag="t"):
     finish_reason: str | None = None
     body: bytes | None = None
     error: WireError | None = None
+    is_body_kept: bool = False
 
 
 Frame = Delta | Terminal
 
 
 class FrameBatch(Message, frozen=True, tag="frames-1"):
-    """All frames that one flush of a worker sends to one gateway process."""
+    """All frames that one flush of a worker sends to one gateway process. Batches for a gateway
+    are numbered without gaps, by workers that want them confirmed. `unkept` are demands for frames
+    that the worker keeps no longer.
+
+    Also the last frames of an attempt, unnumbered: what its gateway had not confirmed when the
+    request was finished, and its end.
+    """
 
     worker_id: str
     frames: list[Frame]
+    number: int = 0
+    unkept: list[Resend] = []
 
 
 class WorkerInfo(Message, frozen=True, tag="worker-2"):

@@ -14,7 +14,7 @@ from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.waste import waste_entry
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Requeued, UsageEntry
+from gpu_workers.protocol.messages import Envelope, Requeued, Terminal, UsageEntry
 from gpu_workers.requests.open_request import OpenRequest, failure
 from gpu_workers.transport import Transport
 
@@ -80,12 +80,15 @@ class Finisher:
         if request.is_disowned:
             await self._leave_in_doubt(request, entry)
             return
-        seq = await self._put(request, entry)
-        answer = await self._decide(request, entry, seq, is_dead_letter=is_dead_letter)
+        seq, terminal = await self._put(request, entry), request.terminal(result)
+        answer = await self._decide(request, entry, terminal, seq, is_dead_letter=is_dead_letter)
         if isinstance(answer, Accepted):
             if seq is not None:
                 self._outbox.mark_appended(seq, answer.stream_id)
-            self._frames.append(request.envelope.gateway_id, request.terminal(result))
+            envelope = request.envelope
+            self._frames.append_end(
+                envelope.gateway_id, terminal, is_kept=envelope.reads_last_frames
+            )
             self._metrics.ended(entry, request.seconds_per_token())
             return
         self._metrics.stale_finishes.inc()
@@ -115,21 +118,36 @@ class Finisher:
             return None
 
     async def _decide(
-        self, request: OpenRequest, entry: UsageEntry, seq: int | None, *, is_dead_letter: bool
+        self,
+        request: OpenRequest,
+        entry: UsageEntry,
+        terminal: Terminal,
+        seq: int | None,
+        *,
+        is_dead_letter: bool,
     ) -> Accepted | Refused | None:
-        """Ask Redis whether the attempt ends its request; None if it still does not know the
-        request after this worker has registered again."""
+        """Ask Redis whether the attempt ends its request; if so, what its gateway does not have yet
+        is kept there. None if Redis still does not know the request after this worker has
+        registered again."""
         origin = "" if seq is None else self._outbox.origin(seq)
         for has_registered_again in (False, True):
             try:
                 return await self._transport.finish(
-                    entry, origin=origin, is_dead_letter=is_dead_letter
+                    entry,
+                    origin=origin,
+                    is_dead_letter=is_dead_letter,
+                    last_frames=self._last_frames(request.envelope, terminal),
                 )
             except UnknownRequest:
                 if has_registered_again or request.is_disowned:
                     return None
                 await self._on_lost_by_redis()
         return None
+
+    def _last_frames(self, envelope: Envelope, terminal: Terminal) -> bytes:
+        if not envelope.reads_last_frames:
+            return b""
+        return self._frames.last_frames(envelope.gateway_id, terminal)
 
     def _settle_refused(
         self, request: OpenRequest, entry: UsageEntry, seq: int, answer: Refused | None

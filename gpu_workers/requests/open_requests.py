@@ -16,6 +16,7 @@ from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
+    Confirmation,
     Envelope,
     InboxMessage,
     Outcome,
@@ -114,7 +115,11 @@ class OpenRequests:
         elif isinstance(message, Preemption):
             self._preempt(message)
         elif isinstance(message, Resend):
-            self._frames.resend(message)
+            request = self._open.get(message.request_id)
+            is_open = request is not None and request.attempt == message.attempt
+            self._frames.resend(message, is_open=is_open)
+        elif isinstance(message, Confirmation):
+            self._frames.confirm(message)
         else:
             self._assign(message)
 

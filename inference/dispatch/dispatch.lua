@@ -15,6 +15,7 @@
 local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request can be answered
 local MOST_DEAD_LETTERS = 1000
 local DEAD_LETTER_MS = 86400000
+local LAST_FRAMES_TTL_SECONDS = 60 -- a gateway that lives has read them within a few
 
 -- Return what is wrong with a request, as an error reply, or nil.
 local function enqueue_error(class, tenant, project, key_id)
@@ -255,12 +256,13 @@ end
 -- `<outbox id> <seq>` of a worker's record, or ''. Attempt 0 means "no worker has it". With mode
 -- `lost` an unknown request is put on record, since Redis has lost it; mode `ask` changes nothing.
 -- A repetition of the accepted call (an answer lost with its connection) is accepted again and
--- recorded once.
+-- recorded once. `last_frames`, '' for none, are kept for the gateway: the end, and what it may not
+-- have of the output, so that neither is lost with the worker or waits for it.
 -- Reply: {1, id in the usage stream} accepted | {0, tokens of this attempt that are recorded
 -- elsewhere (-1: unknown), reason} | {-1} the request is unknown | {2} the attempt is under way.
 local function finish(keys, args)
   local prefix, request_id, attempt, entry, prompt_tokens, output_tokens, dead_letter, origin, mode,
-    now = keys[1], unpack(args)
+    last_frames, now = keys[1], unpack(args)
   local key = request_key(prefix, request_id)
   local state, current_attempt, worker_id, record, stream_id, path_text, prompt_bound,
     charged_input, charged_output, started_ms, adapter, sequences = unpack(redis.call('HMGET', key,
@@ -284,6 +286,10 @@ local function finish(keys, args)
   redis.call('ZREM', prefix .. ':open', request_id)
   if dead_letter == '1' then
     keep_dead_letter(pool, request_id, redis.call('HGET', key, 'envelope'), entry)
+  end
+  if last_frames and last_frames ~= '' then
+    redis.call('SET', prefix .. ':last-frames:' .. request_id, last_frames, 'EX',
+      LAST_FRAMES_TTL_SECONDS)
   end
   local accepted = put_on_record(prefix, key, attempt, entry, output_tokens, origin)
   if state == 'running' then

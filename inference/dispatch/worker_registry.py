@@ -58,6 +58,13 @@ class WorkerRegistry:
         """Return whether a worker of the pool would take a request now."""
         return any(worker.is_ready for worker in await self.workers(pool))
 
+    async def is_live(self, pool: str, worker_id: str) -> bool:
+        """Return whether a worker holds its lease; False of one that is not known."""
+        return any(
+            worker.is_live and worker.info.worker_id == worker_id
+            for worker in await self.workers(pool)
+        )
+
     async def _read(self, pool: str) -> tuple[PoolWorker, ...]:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hgetall(keys.pool_workers(pool))

@@ -170,6 +170,7 @@ class CandidateBuilder:
             prompt_bound=bounds.prompt_tokens,
             output_bound=bounds.output_tokens,
             is_resumable=request.is_resumable and view.can_resume,
+            reads_last_frames=True,
             prices=prices_of(model, tier, at_ms=arrived_at_ms),
             sequences=request.choices,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",

@@ -96,7 +96,7 @@ class Completions:
             gateway_id=self.hub.gateway_id,
             cache_salt_secret=settings.cache_salt_secret,
         )
-        self.settlement = Settlement(self.admission, self.dispatch, self.hub)
+        self.settlement = Settlement(self.admission, self.dispatch, self.workers, self.hub)
         self._is_stopping = False
 
     # the life of the process --------------------------------------------------------------------

@@ -31,7 +31,7 @@ class InflightRequest:
         self.is_cancelled = False
         self.is_open = True
         self.started_at = self.pinged_at = time.monotonic()
-        self.times_missing = 0
+        self.missed_looks, self.missed_since = 0, 0.0  # for an end that does not come
         self._bounds = candidate.bounds
 
     @property

@@ -4,6 +4,7 @@ Each part holds those below that it asks for something; none is called back by o
 
     StrandedWatch, AccessWatch       look at all that is in flight
     Recovery, WorkerReplacement      let a request go on elsewhere
+    MissedEnds                       fetch an end that did not come
     Cancellations                    ask for its end
     Finisher                         finish it in its worker's place
     InflightRequests                 the registry: the end of its stream closes a request
@@ -18,10 +19,12 @@ import structlog
 from inference.admission.gate import Admission
 from inference.background import Background
 from inference.dispatch.queue import Dispatch
+from inference.dispatch.worker_registry import WorkerRegistry
 from inference.lifecycle.access_watch import AccessWatch
 from inference.lifecycle.cancellation import Cancellations
 from inference.lifecycle.finisher import Finisher
 from inference.lifecycle.inflight_requests import InflightRequests
+from inference.lifecycle.missed_ends import MissedEnds
 from inference.lifecycle.pool_epochs import PoolEpochs
 from inference.lifecycle.recovery import Recovery
 from inference.lifecycle.reservation_settler import ReservationSettler
@@ -36,7 +39,9 @@ class Settlement:
     """Composes what follows the open requests of one process, until each has ended and its
     reservation is settled."""
 
-    def __init__(self, admission: Admission, dispatch: Dispatch, hub: FrameHub) -> None:
+    def __init__(
+        self, admission: Admission, dispatch: Dispatch, workers: WorkerRegistry, hub: FrameHub
+    ) -> None:
         background = self._background = Background()
         self.reservations = ReservationSettler(admission)
         self.requests = InflightRequests(hub, self.reservations)
@@ -60,8 +65,9 @@ class Settlement:
             self.cancellations,
             self._replacement,
             recovery,
+            MissedEnds(self.requests, finisher, dispatch, workers, hub),
             dispatch,
-            hub,
+            hub.gateway_id,
         )
         self._access_watch = AccessWatch(self.requests, admission, self.cancellations)
 

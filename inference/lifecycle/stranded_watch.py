@@ -15,19 +15,16 @@ from inference.background import Background
 from inference.dispatch.queue import Dispatch, RequestState, Stranded
 from inference.lifecycle.cancellation import Cancellations
 from inference.lifecycle.finisher import Finisher
-from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.inflight_requests import InflightRequests
+from inference.lifecycle.missed_ends import MissedEnds
 from inference.lifecycle.recovery import Recovery
 from inference.lifecycle.terminals import queue_timeout, worker_lost
 from inference.lifecycle.worker_replacement import WorkerReplacement
-from inference.streaming.frame_hub import FrameHub
 
 _log = structlog.get_logger(__name__)
 
 WATCH_SECONDS: Final = 0.5
 SILENCE_SECONDS: Final = 15.0
-# A running request without a frame for so long is asked after: its last frames may be lost.
-_IDLE_SECONDS: Final = 3.0
 
 
 class StrandedWatch:
@@ -40,16 +37,18 @@ class StrandedWatch:
         cancellations: Cancellations,
         replacement: WorkerReplacement,
         recovery: Recovery,
+        missed_ends: MissedEnds,
         dispatch: Dispatch,
-        hub: FrameHub,
+        gateway_id: str,
     ) -> None:
         self._requests = requests
         self._finisher = finisher
         self._cancellations = cancellations
         self._replacement = replacement
         self._recovery = recovery
+        self._missed_ends = missed_ends
         self._dispatch = dispatch
-        self._hub = hub
+        self._gateway_id = gateway_id
 
     def start(self, background: Background) -> None:
         background.supervise(self._watch, name="stranded-requests")
@@ -57,15 +56,15 @@ class StrandedWatch:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await self._recovery.resync(self._hub.gateway_id)
+            await self._recovery.resync(self._gateway_id)
             for pool in self._requests.pools:
                 if await self._recovery.begin_if_due(pool):
                     continue
                 for stranded in await self._dispatch.reap(
-                    pool, grace_ms=0, gateway_id=self._hub.gateway_id
+                    pool, grace_ms=0, gateway_id=self._gateway_id
                 ):
                     await self._end_stranded(stranded)
-                await self._ask_after_idle(pool)
+                await self._missed_ends.fetch(pool)
             self._look_after_readers()
 
     async def _end_stranded(self, stranded: Stranded) -> None:
@@ -79,36 +78,6 @@ class StrandedWatch:
             await self._finisher.finish(request, 0, Outcome.FAILED, worker_lost())
         else:
             await self._finisher.finish(request, 0, Outcome.EXPIRED, queue_timeout(request))
-
-    async def _ask_after_idle(self, pool: str) -> None:
-        oldest = time.monotonic() - _IDLE_SECONDS
-        idle = {
-            request.request_id: request
-            for request in self._requests.in_pool(pool)
-            if request.is_enqueued and request.stream.last_frame_at < oldest
-        }
-        if not idle:
-            return
-        for request_id, state in (await self._dispatch.states(pool, list(idle))).items():
-            request = idle[request_id]
-            if state in (RequestState.QUEUED, RequestState.RUNNING):
-                request.times_missing = 0
-                continue
-            request.times_missing += 1
-            if request.times_missing == 1:
-                await self._request_end(request)
-            else:
-                _log.warning("end_did_not_arrive", request_id=request_id, state=state.value)
-                await self._finisher.finish_as_recorded(request)
-
-    async def _request_end(self, request: InflightRequest) -> None:
-        """Ask the worker for its last frames, which it keeps for a while and may have been lost."""
-        envelope, stream = request.envelope, request.stream
-        worker_id = stream.worker_id or await self._dispatch.worker_of(
-            envelope.pool, envelope.request_id
-        )
-        if worker_id is not None:
-            await self._hub.request_resend(worker_id, stream)
 
     def _look_after_readers(self) -> None:
         """Cancel what cannot be given whole any more; let silent streams give a sign of life."""

@@ -107,15 +107,18 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
         on_saturation="wait",
         resumed_token_ids=[],
         is_billed=False,
+        reads_last_frames=True,
     )
     end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
-    hub.open(envelope.request_id, end.set_result, lambda: None, pool=envelope.pool)
+    stream = hub.open(envelope.request_id, end.set_result, lambda: None, pool=envelope.pool)
     answer = await dispatch.enqueue(envelope, max_queue_length=_MAX_QUEUE_LENGTH)
     if isinstance(answer, QueueFull | Saturated | AlreadyKnown):
         raise Unavailable(f"The queue of the pool {envelope.pool} is full; try again later.")
     try:
         while not end.done():
             await asyncio.wait([end], timeout=_WATCH_SECONDS)
+            if not end.done():
+                await hub.read_last_frames(stream)
             for stranded in await dispatch.reap(
                 envelope.pool, grace_ms=0, gateway_id=hub.gateway_id
             ):

@@ -41,7 +41,7 @@ def expire_unread_frames(redis: Redis) -> int:
     )
     with redis.pipeline(transaction=False) as pipeline:
         for each in lists:
-            pipeline.exists(keys.gateway_heartbeat(keys.gateway_of_frames(each.decode())))
+            pipeline.exists(keys.gateway_heartbeat(_gateway_of(each.decode())))
         has_beaten = pipeline.execute()
     orphans = [each for each, beats in zip(lists, has_beaten, strict=True) if not beats]
     _expire(redis, orphans)
@@ -55,3 +55,8 @@ def _expire(redis: Redis, lists: Iterable[str | bytes]) -> None:
         for each in lists:
             pipeline.expire(each, UNREAD_TTL_SECONDS, nx=True)
         pipeline.execute()
+
+
+def _gateway_of(list_name: str) -> str:
+    before, after = keys.gateway_frames("*").split("*")
+    return list_name.removeprefix(before).removesuffix(after)

@@ -14,7 +14,9 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Resend, Terminal
 from inference.background import Background
+from inference.streaming.confirmations import Confirmations
 from inference.streaming.holders import Holders
+from inference.streaming.last_frames import LastFrames
 from inference.streaming.token_stream import STALE, TokenStream
 
 _log = structlog.get_logger(__name__)
@@ -43,12 +45,16 @@ class FrameHub:
         self._blocking_redis = blocking_redis
         self._streams: dict[str, TokenStream] = {}
         self._holders = Holders(redis)
+        self._confirmations = Confirmations(redis, self.gateway_id)
+        self._last_frames = LastFrames(redis)
         self._background = Background()
 
     async def start(self) -> None:
         self._background.supervise(self._beat, name="gateway-heartbeat")
         self._background.supervise(self._read, name="frame-hub")
         self._background.supervise(self._holders.run, name="holders")
+        self._background.supervise(self._confirmations.run, name="confirmations")
+        self._background.supervise(self._last_frames.run, name="last-frames")
 
     async def stop(self) -> None:
         """End the reader; the heartbeat goes too, so that workers abort what is left at once."""
@@ -59,6 +65,7 @@ class FrameHub:
         pipeline.srem(keys.known_gateways(), self.gateway_id)
         try:
             await pipeline.execute()
+            await self._last_frames.flush()
         except (RedisError, OSError) as error:
             _log.warning("gateway_stops_without_redis", reason=repr(error))
 
@@ -79,6 +86,7 @@ class FrameHub:
             on_prompt_counted,
             self._gap_in,
             pool=pool,
+            on_body_kept=self._body_kept,
             on_unproven=self._holders.ask,
             on_unfilled=on_unfilled,
             keeps_token_ids=keeps_token_ids,
@@ -88,13 +96,24 @@ class FrameHub:
         return stream
 
     def close(self, request_id: str) -> None:
-        self._streams.pop(request_id, None)
+        stream = self._streams.pop(request_id, None)
         OPEN.set(len(self._streams))
+        if stream is not None and stream.has_ended and stream.worker_id is not None:
+            self._last_frames.remove(stream.pool, request_id)
+
+    async def read_last_frames(self, stream: TokenStream) -> bool:
+        """Give a stream whose end does not come what its worker has left of it in Redis; return
+        whether it has ended by that."""
+        await self._last_frames.feed(stream)
+        return stream.has_ended
 
     async def request_resend(self, worker_id: str, stream: TokenStream) -> None:
         """Have the worker send the stream's frames again, from the next one on."""
         resend = Resend(
-            request_id=stream.request_id, attempt=stream.attempt, from_seq=stream.next_seq
+            request_id=stream.request_id,
+            attempt=stream.attempt,
+            from_seq=stream.next_seq,
+            gateway_id=self.gateway_id,
         )
         inbox = keys.pool_inbox(stream.pool, worker_id)
         pipeline = self._redis.pipeline(transaction=False)
@@ -102,6 +121,13 @@ class FrameHub:
         # So that nothing stays behind where the worker is gone.
         pipeline.expire(inbox, _UNREAD_ASK_SECONDS)
         await pipeline.execute()
+
+    def _body_kept(self, stream: TokenStream) -> None:
+        self._background.spawn(self._read_body(stream), name="kept-body")
+
+    async def _read_body(self, stream: TokenStream) -> None:
+        if not await self.read_last_frames(stream):
+            self._gap_in(stream)
 
     def _gap_in(self, stream: TokenStream) -> None:
         if stream.worker_id is not None:
@@ -137,10 +163,16 @@ class FrameHub:
             _log.error("frame_batch_unreadable", reason=str(error)[:200])
             return
         FRAMES.inc(len(batch.frames))
-        streams, worker_id = self._streams, batch.worker_id
+        streams, worker_id, pool = self._streams, batch.worker_id, None
         for frame in batch.frames:
             stream = streams.get(frame.request_id)
             if stream is None:
                 STALE.inc()
             else:
+                pool = stream.pool
                 stream.feed(frame, worker_id)
+        if pool is not None and batch.number:
+            self._confirmations.note(pool, batch)
+        for demand in batch.unkept:
+            if (stream := streams.get(demand.request_id)) is not None:
+                stream.note_unkept(demand, worker_id)

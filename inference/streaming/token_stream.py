@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from prometheus_client import Counter
 
-from gpu_workers.protocol.messages import Delta, Frame, Terminal
+from gpu_workers.protocol.messages import Delta, Frame, Resend, Terminal
 from inference.errors import InferenceError, SlowReader, StreamBroken
 from inference.streaming.reorder_buffer import ReorderBuffer
 from inference.streaming.replay import Replay
@@ -57,6 +57,7 @@ class TokenStream:
         "_is_silent",
         "_keeps_token_ids",
         "_next_seq",
+        "_on_body_kept",
         "_on_end",
         "_on_gap",
         "_on_prompt_counted",
@@ -72,6 +73,7 @@ class TokenStream:
         "cached_tokens",
         "completion_tokens",
         "first_frame_at",
+        "is_unfillable",
         "last_frame_at",
         "pool",
         "prompt_tokens",
@@ -88,6 +90,7 @@ class TokenStream:
         on_gap: Callable[["TokenStream"], None],
         *,
         pool: str = "",
+        on_body_kept: Callable[["TokenStream"], None] = lambda stream: None,
         on_unproven: Callable[["TokenStream"], None] = lambda stream: None,
         on_unfilled: Callable[[], None] = lambda: None,
         keeps_token_ids: bool = False,
@@ -100,15 +103,17 @@ class TokenStream:
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.token_ids: list[int] = []  # all of them, where they are kept
+        self.is_unfillable = False  # its worker keeps no longer what comes next
         self.first_frame_at: float | None = None
         self.last_frame_at = time.monotonic()
         self._on_end = on_end
         self._on_prompt_counted = on_prompt_counted
         self._keeps_token_ids = keeps_token_ids
         self._on_gap = on_gap
+        self._on_body_kept = on_body_kept
         self._on_unproven = on_unproven
         self._on_unfilled = on_unfilled
-        self._reorder = ReorderBuffer(self._give_gap_up)
+        self._reorder = ReorderBuffer(self._ask_for_gap, self._give_gap_up)
         self._next_seq = 0
         self._frames_at_count = 0  # taken since `completion_tokens` last grew
         self._replay: Replay | None = None  # while an attempt may say what has been taken
@@ -199,6 +204,14 @@ class TokenStream:
         while self._reorder.has_gap and (held := self._reorder.pop(self._next_seq)) is not None:
             self._accept(held)
 
+    def note_unkept(self, demand: Resend, worker_id: str) -> None:
+        """Give up what was asked for, as its worker keeps it no longer."""
+        is_next = (demand.attempt, demand.from_seq) == (self.attempt, self._next_seq)
+        if is_next and worker_id == self._holder and self._held is None:
+            self.is_unfillable = True
+            if self._reorder.has_gap:
+                self._give_gap_up()
+
     def hold(self) -> None:
         """Hold frames back until `release`: what has come is being sent to another worker."""
         self._held = self._held or []
@@ -243,6 +256,9 @@ class TokenStream:
             self._on_unproven(self)
 
     def _accept(self, frame: Frame) -> None:
+        if isinstance(frame, Terminal) and frame.is_body_kept:
+            self._on_body_kept(self)  # the whole of it comes from there, in this one's place
+            return
         self._next_seq = frame.seq + 1
         if isinstance(frame, Terminal):
             self.end(frame)
@@ -252,8 +268,10 @@ class TokenStream:
     def _hold_back(self, frame: Frame) -> None:
         if not self._reorder.has_gap:
             GAPS.inc()
-            self._on_gap(self)
         self._reorder.put(frame)
+
+    def _ask_for_gap(self) -> None:
+        self._on_gap(self)
 
     def _give_gap_up(self) -> None:
         """Give up a gap that nobody can fill. Another worker may make it again, unless the end has
@@ -271,6 +289,7 @@ class TokenStream:
     def _begin_attempt(self, attempt: int) -> None:
         self._reorder.flush()
         self.attempt, self._next_seq, self._holder = attempt, 0, None
+        self.is_unfillable = False
         if not self.has_begun:
             return
         if self.can_resume:

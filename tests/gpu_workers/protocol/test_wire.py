@@ -9,6 +9,7 @@ from gpu_workers.protocol.messages import (
     Api,
     Assignment,
     Cancellation,
+    Confirmation,
     Delta,
     EngineTokenCounter,
     Envelope,
@@ -16,6 +17,7 @@ from gpu_workers.protocol.messages import (
     Message,
     Outcome,
     Preemption,
+    Resend,
     Terminal,
     TokenUsage,
     UsageEntry,
@@ -175,18 +177,18 @@ MODEL = ModelPolicy(
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc001da9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc001ea9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
         "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
-        "c2a090c394000000cd03e8",
+        "c2a090c394000000cd03e8c2",
     ),
     (
         FRAMES,
-        "93a86672616d65732d31a37723319299a164d9203031393966326134633064653730303038303030303030303030"
-        "303062656566010091c4027b7d039301cd012cce00011170000099a174d920303139396632613463306465373030"
+        "95a86672616d65732d31a37723319299a164d9203031393966326134633064653730303038303030303030303030"
+        "303062656566010091c4027b7d039301cd012cce0001117000009aa174d920303139396632613463306465373030"
         "30383030303030303030303030626565660101a66661696c6564940c040300c0c099cd01f6a4676f6e65ac736572"
-        "7665725f6572726f72ad656e67696e655f6661696c6564c0c0c0c0c0",
+        "7665725f6572726f72ad656e67696e655f6661696c6564c0c0c0c0c0c20090",
     ),
     (
         WORKER,
@@ -249,15 +251,17 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_a_message_without_the_fields_that_were_appended_last_is_understood() -> None:
-    appended = len("a477616974c2a090c394000000cd03e8")
+    appended = len("a477616974c2a090c394000000cd03e8c2")
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     waste = b"\x9e" + codec.encode(WASTE)[1:-1]
     assert codec.decode_usage(waste) == structs.replace(WASTE, generated_tokens=None)
+    frames = b"\x93" + codec.encode(FRAMES)[1 : -len("0090") // 2]
+    assert codec.decode_frames(frames) == FRAMES
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x1e" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x1f" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 
@@ -270,6 +274,17 @@ def test_an_inbox_message_is_an_assignment_a_cancellation_or_a_preemption() -> N
     assert codec.decode_inbox(b"preempt r1 2\n") == Preemption(request_id="r1", attempt=2)
 
 
+def test_gateways_write_demands_for_frames_and_confirmations() -> None:
+    demand = Resend(request_id="r1", attempt=2, from_seq=3, gateway_id="gateway-1")
+    assert codec.encode_resend(demand) == b"resend r1 2 3\ngateway-1"
+    assert codec.decode_inbox(b"resend r1 2 3\ngateway-1") == demand
+    of_an_earlier_version = Resend(request_id="r1", attempt=2, from_seq=3)
+    assert codec.decode_inbox(b"resend r1 2 3\n") == of_an_earlier_version
+    confirmation = Confirmation(gateway_id="gateway-1", number=70_000)
+    assert codec.encode_confirmation(confirmation) == b"confirm gateway-1 70000\n"
+    assert codec.decode_inbox(b"confirm gateway-1 70000\n") == confirmation
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -279,6 +294,7 @@ def test_an_inbox_message_is_an_assignment_a_cancellation_or_a_preemption() -> N
         b"assign r1 two\nx",
         b"cancel r1 -1\n",
         b"sing r1 1\n",
+        b"confirm gateway-1 many\n",
     ],
 )
 def test_damage_in_the_inbox_is_an_error_of_the_wire(damaged: bytes) -> None:

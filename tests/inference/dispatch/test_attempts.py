@@ -68,7 +68,7 @@ def test_the_third_lost_attempt_is_the_last_and_is_kept_as_a_dead_letter(
         assert pool.claim(f"w{number}#1", 1) == [Started("a", number)]
         answer = pool.requeue("a", number)
         assert answer[0] == (b"exhausted" if number == 3 else b"requeued")
-    finish = (keys.FUNCTION_FINISH, "a", 3, b"record", 0, 0, 1, "", "", pool.now_ms)
+    finish = (keys.FUNCTION_FINISH, "a", 3, b"record", 0, 0, 1, "", "", "", pool.now_ms)
     assert pool.call(*finish)[0] == 1
     [(_, letter)] = cast(Letters, pool.redis.xrange(keys.pool_dead_letters(pool.name)))
     assert letter == {b"request": b"a", b"envelope": b"envelope", b"record": b"record"}

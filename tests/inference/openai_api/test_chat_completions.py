@@ -273,12 +273,14 @@ async def test_a_dead_worker_is_a_typed_error_event_where_no_other_can_go_on(
     await eventually(lambda: no_reservations(dispatch_redis))
 
 
-async def test_a_missing_frame_ends_the_stream_typed(
+async def test_a_missing_frame_that_the_worker_keeps_no_longer_ends_the_stream_typed(
     service: Service, worker: ScriptedWorker
 ) -> None:
     async def lose_one(run: Run) -> None:
         await run.say("One")
         await run.say(" three", seq=2)
+        [demand] = await eventually(lambda: worker.demands)
+        await run.say_unkept(demand)
         await run.cancelled.wait()
         await run.end(Outcome.CANCELLED)
 
@@ -316,22 +318,18 @@ async def test_an_end_that_never_arrived_is_found_out(
 ) -> None:
     """A worker that dies between `finish` and its last frame."""
 
-    async def forget_the_terminal(run: Run) -> None:
+    async def die_after_finish(run: Run) -> None:
         await run.say("One")
-        run.push = _nothing  # type: ignore[method-assign]
-        await run.end()
+        await run.finish()
+        await worker.lose_its_lease()
 
-    worker.script = forget_the_terminal
+    worker.script = die_after_finish
     await worker.start()
     async with service.client() as client:
         response = await client.post(CHAT, json=ALICE_STREAMS)
     assert '"worker_lost"' in response.text
     assert len(await worker.records()) == 1
     await eventually(lambda: no_reservations(dispatch_redis))
-
-
-async def _nothing(*_frames: Any) -> None:
-    return
 
 
 async def test_limits_say_which_one_whose_and_when(

@@ -237,7 +237,7 @@ class Actions(Invariants):
         entry = f"{name} {attempt} {prompt} {output}"
         return int(
             self.pool.call(
-                keys.FUNCTION_FINISH, name, attempt, entry, prompt, output, dead_letter, "", "",
+                keys.FUNCTION_FINISH, name, attempt, entry, prompt, output, dead_letter, "", "", "",
                 self.pool.now_ms,
             )[0]
         )  # fmt: skip

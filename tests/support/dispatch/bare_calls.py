@@ -6,11 +6,20 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import InboxMessage, Outcome
+from gpu_workers.protocol.messages import (
+    Assignment,
+    Cancellation,
+    Confirmation,
+    Outcome,
+    Preemption,
+    Resend,
+)
 from inference.dispatch.queue import Dispatch, usage_entry
 from tests.support.gateways.cast import POOL, an_envelope, encoded_worker_info
 
 WORKER = "worker-1#a"
+
+AboutRequest = Assignment | Cancellation | Preemption | Resend
 
 
 class Workers:
@@ -27,20 +36,20 @@ class Workers:
 
     async def claim(
         self, worker_id: str = WORKER, *, slots: int = 4, ready: bool = True
-    ) -> list[InboxMessage]:
+    ) -> list[AboutRequest]:
         info = encoded_worker_info(worker_id)
         answer = await self._call(keys.FUNCTION_CLAIM, worker_id, info, slots, 0, 0, "", int(ready))
-        return [codec.decode_inbox(message) for message in answer]
+        return _decoded(answer)
 
-    async def held(self, worker_id: str = WORKER) -> list[InboxMessage]:
+    async def held(self, worker_id: str = WORKER) -> list[AboutRequest]:
         answer = await self._call(keys.FUNCTION_HELD, worker_id)
-        return [codec.decode_inbox(message) for message in answer]
+        return _decoded(answer)
 
-    async def inbox(self, worker_id: str = WORKER) -> list[InboxMessage]:
+    async def inbox(self, worker_id: str = WORKER) -> list[AboutRequest]:
         key = keys.pool_inbox(POOL, worker_id)
         messages = cast(list[bytes], await self.redis.lrange(key, 0, -1))
         await self.redis.delete(key)
-        return [codec.decode_inbox(message) for message in messages]
+        return _decoded(messages)
 
     async def die(self, worker_id: str = WORKER, *, ago_ms: int = 60_000) -> None:
         now_ms = time.time_ns() // 1_000_000
@@ -48,6 +57,11 @@ class Workers:
 
     async def _call(self, function: str, *arguments: Any) -> Any:
         return await self.redis.fcall(function, 1, keys.pool_prefix(POOL), *arguments)
+
+
+def _decoded(messages: list[bytes]) -> list[AboutRequest]:
+    found = map(codec.decode_inbox, messages)
+    return [message for message in found if not isinstance(message, Confirmation)]
 
 
 async def enqueue(dispatch: Dispatch, request_id: str, **changes: Any) -> Any:

@@ -138,6 +138,7 @@ class VirtualPool:
             lost,
             "",
             "",
+            "",
             now_ms,
         )
 

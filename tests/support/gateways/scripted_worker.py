@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
@@ -14,10 +15,12 @@ from gpu_workers.protocol.messages import (
     Api,
     Assignment,
     Cancellation,
+    Confirmation,
     Delta,
     Envelope,
     FrameBatch,
     Outcome,
+    Resend,
     Terminal,
     TokenUsage,
     WireError,
@@ -42,17 +45,19 @@ class Run:
 
     async def say(self, *words: str, seq: int | None = None, attempt: int | None = None) -> None:
         """One delta with a chunk a word."""
+        await self.push(self.delta(*words, seq=seq, attempt=attempt))
+
+    def delta(self, *words: str, seq: int | None = None, attempt: int | None = None) -> Delta:
+        """The next one, for the script to send or to withhold."""
         self.tokens += len(words)
-        await self.push(
-            Delta(
-                request_id=self.envelope.request_id,
-                attempt=self.attempt if attempt is None else attempt,
-                seq=self._next_seq() if seq is None else seq,
-                chunks=[self.chunk(word) for word in words],
-                completion_tokens=self.tokens,
-                token_ids=list(range(self.tokens - len(words), self.tokens)),
-                prompt_tokens=0 if self.seq > 1 else 3,
-            )
+        return Delta(
+            request_id=self.envelope.request_id,
+            attempt=self.attempt if attempt is None else attempt,
+            seq=self._next_seq() if seq is None else seq,
+            chunks=[self.chunk(word) for word in words],
+            completion_tokens=self.tokens,
+            token_ids=list(range(self.tokens - len(words), self.tokens)),
+            prompt_tokens=0 if self.seq > 1 else 3,
         )
 
     async def say_again(self, text: str) -> None:
@@ -79,6 +84,19 @@ class Run:
         body: bytes | None = None,
     ) -> bool:
         """Finishes and, if that was accepted, sends the terminal frame."""
+        accepted = await self.finish(outcome, error=error)
+        if accepted:
+            await self.push(self.terminal(outcome, error=error, body=body))
+        return accepted
+
+    async def finish(
+        self,
+        outcome: Outcome = Outcome.COMPLETED,
+        *,
+        error: WireError | None = None,
+        last_frames: Sequence[Delta | Terminal] = (),
+    ) -> bool:
+        """Puts the end on record, and leaves these frames with it."""
         entry = usage_entry(
             self.envelope,
             attempt=self.attempt,
@@ -87,12 +105,10 @@ class Run:
             worker_id=self.worker.worker_id,
             usage=TokenUsage(prompt_tokens=3, completion_tokens=self.tokens),
         )
+        kept = codec.encode(self._batch(*last_frames)) if last_frames else b""
         accepted = await self.worker.call(
-            keys.FUNCTION_FINISH,
-            *finish_arguments(entry),
+            keys.FUNCTION_FINISH, *finish_arguments(entry, last_frames=kept)
         )
-        if accepted[0] == 1:
-            await self.push(self.terminal(outcome, error=error, body=body))
         return bool(accepted[0] == 1)
 
     def terminal(self, outcome: Outcome, **changes: Any) -> Terminal:
@@ -106,9 +122,20 @@ class Run:
             **changes,
         )
 
-    async def push(self, *frames: Delta | Terminal) -> None:
-        batch = codec.encode(FrameBatch(worker_id=self.worker.worker_id, frames=list(frames)))
-        await self.worker.redis.rpush(keys.gateway_frames(self.envelope.gateway_id), batch)
+    async def push(self, *frames: Delta | Terminal, number: int = 0) -> None:
+        """One batch, which the gateway confirms if it has a number."""
+        await self._write(structs.replace(self._batch(*frames), number=number))
+
+    async def say_unkept(self, demand: Resend) -> None:
+        """Answer that what the gateway asked for is kept no longer."""
+        await self._write(structs.replace(self._batch(), unkept=[demand]))
+
+    async def _write(self, batch: FrameBatch) -> None:
+        key = keys.gateway_frames(self.envelope.gateway_id)
+        await self.worker.redis.rpush(key, codec.encode(batch))
+
+    def _batch(self, *frames: Delta | Terminal) -> FrameBatch:
+        return FrameBatch(worker_id=self.worker.worker_id, frames=list(frames))
 
     def chunk(self, word: str) -> bytes:
         identity = {"created": 1, "model": self.envelope.model}
@@ -178,6 +205,8 @@ class ScriptedWorker:
         self.script = script
         self.runs: dict[str, Run] = {}
         self.cancelled: list[str] = []
+        self.demands: list[Resend] = []
+        self.confirmed: list[int] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, slots: int = 64, **info: Any) -> None:
@@ -193,6 +222,10 @@ class ScriptedWorker:
     async def die(self) -> None:
         """As by kill -9, long enough ago for the lease to have run out."""
         await self._cancel_tasks()
+        await self.lose_its_lease()
+
+    async def lose_its_lease(self) -> None:
+        """As if it had been silent for long."""
         await self.redis.zadd(keys.pool_heartbeats(self.pool), {self.worker_id: 1})
 
     async def stop(self) -> None:
@@ -230,6 +263,10 @@ class ScriptedWorker:
                 envelope = codec.decode_envelope(message.envelope)
                 run = self.runs[message.request_id] = Run(self, envelope, message.attempt)
                 self._tasks.append(asyncio.ensure_future(self.script(run)))
+            elif isinstance(message, Resend):
+                self.demands.append(message)
+            elif isinstance(message, Confirmation):
+                self.confirmed.append(message.number)
             elif isinstance(message, Cancellation):
                 self.cancelled.append(message.request_id)
                 if message.request_id in self.runs:

@@ -30,6 +30,7 @@ def make_envelope(
     resumed_token_ids: Sequence[int] = (),
     prompt_bound: int = 0,
     sequences: int = 1,
+    reads_last_frames: bool = False,
 ) -> Envelope:
     """Alice of Acme asks something."""
     if body is None:
@@ -59,4 +60,5 @@ def make_envelope(
         resumed_token_ids=list(resumed_token_ids),
         prompt_bound=prompt_bound,
         sequences=sequences,
+        reads_last_frames=reads_last_frames,
     )

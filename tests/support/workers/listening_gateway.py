@@ -6,7 +6,15 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import enqueue_arguments
-from gpu_workers.protocol.messages import Delta, Envelope, Resend, Terminal, UsageEntry
+from gpu_workers.protocol.messages import (
+    Confirmation,
+    Delta,
+    Envelope,
+    Frame,
+    Resend,
+    Terminal,
+    UsageEntry,
+)
 from tests.support.polling import eventually
 
 
@@ -18,6 +26,8 @@ class FakeGateway:
         self._redis = redis
         self._pool = pool
         self.batches: list[int] = []
+        self.numbers: list[int] = []
+        self.unkept: list[Resend] = []
         self.deltas: dict[str, list[Delta]] = {}
         self.terminals: dict[str, Terminal] = {}
 
@@ -46,12 +56,25 @@ class FakeGateway:
         inbox = keys.pool_inbox(self._pool, worker_id)
         await self._redis.rpush(inbox, codec.encode_resend(resend))
 
+    async def confirm(self, worker_id: str, number: int) -> None:
+        message = Confirmation(gateway_id=self.gateway_id, number=number)
+        inbox = keys.pool_inbox(self._pool, worker_id)
+        await self._redis.rpush(inbox, codec.encode_confirmation(message))
+
+    async def last_frames(self, request_id: str) -> list[Frame]:
+        """What is kept with the finished request; nothing is no frames."""
+        key = keys.pool_last_frames(self._pool, request_id)
+        kept = cast("bytes | None", await self._redis.get(key))
+        return [] if kept is None else codec.decode_frames(kept).frames
+
     async def read(self) -> None:
         """Take in all frames that have arrived."""
         key = keys.gateway_frames(self.gateway_id)
         while data := cast("bytes | None", await self._redis.lpop(key)):
             batch = codec.decode_frames(data)
             self.batches.append(len(batch.frames))
+            self.numbers.append(batch.number)
+            self.unkept += batch.unkept
             for frame in batch.frames:
                 if isinstance(frame, Terminal):
                     self.terminals[frame.request_id] = frame
