@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-credit chaos planted-bugs down status shell lock demo-model environments
+.PHONY: up test test-all check bench bench-front bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-credit chaos planted-bugs down status shell lock demo-model environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -20,7 +20,7 @@ test: environments
 
 # Everything, with many examples of each property: planted bugs, a thousand requests at once, kills
 # of the engine, long runs in any order. What CI runs.
-test-all: environments
+test-all: environments newest-engine
 	@$(PY) -m pytest -n 2 --dist loadgroup --hypothesis-profile thorough
 
 check:
@@ -95,6 +95,10 @@ shell:
 
 environments:
 	@$(BOOTSTRAP)
+
+# The newest vLLM beside the pinned one, if there is a newer; the engine contract then runs on both.
+newest-engine: environments
+	@PYTHONPATH=.:platform $(PY) -m local_stack.newest_engine
 
 # Resolve the dependencies of pyproject.toml again.
 lock:

@@ -14,6 +14,7 @@ import uvloop
 
 from gpu_workers.config import ConfigError, WorkerConfig, read_env_file
 from gpu_workers.engine import Engine
+from gpu_workers.heap import delay_collections, freeze_heap, measure_collections
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.logs import configure_logging
 from gpu_workers.metrics import serve_metrics
@@ -49,6 +50,8 @@ def main(make_engine: Callable[[WorkerConfig], Engine] = make_engine) -> int:
         return Exit.START_FAILED
     configure_logging(config.log_format, config.log_level)
     adopt_children()
+    delay_collections()
+    measure_collections()
     return uvloop.run(run(config, make_engine))
 
 
@@ -81,6 +84,7 @@ async def run(config: WorkerConfig, make_engine: Callable[[WorkerConfig], Engine
         drain_seconds=config.drain_seconds,
         hung_seconds=config.hung_seconds,
         metrics_url=serve_metrics(config.metrics_host, config.metrics_port),
+        on_warm=freeze_heap,
     )
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -114,6 +114,9 @@ class WorkerConfig:
     # A folder of this worker alone, on a disk that outlives it, for usage that is not in PostgreSQL
     # yet; None: one under var/outbox that no other worker holds
     outbox: Path | None = _setting("PENSTOCK_WORKER_OUTBOX", Path, None)  # noqa: RUF009
+    # A folder for what the engine compiles, kept over restarts, which workers may share; None:
+    # var/compile-cache
+    compile_cache: Path | None = _setting("PENSTOCK_WORKER_COMPILE_CACHE", Path, None)  # noqa: RUF009
     # A model folder or a hub name
     model_path: str = _setting("PENSTOCK_MODEL_PATH", _text, str(DEMO_MODEL_PATH))
     # Sequences held at once, one for each choice of a request; None: what the engine runs in one batch

@@ -21,6 +21,8 @@ class EngineDescription:
     # Whether text follows from tokens alone and each token from those before: see
     # `Envelope.is_resumable`
     can_resume: bool = True
+    # What it does on a slower or lesser path than it could: see `WorkerInfo.degraded`
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,10 +93,16 @@ Emit = Callable[[Output], None]
 
 
 class Engine(Protocol):
-    """Start once, generate many, stop once. All methods run on the worker's event loop."""
+    """Start and warm up once, generate many, stop once. All methods run on the worker's loop."""
 
     async def start(self) -> EngineDescription:
         """Load the model; raises an exception that names the problem if it cannot."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Do once, before anybody is served, whatever takes long when it is first done: a request
+        of each kind, of nobody's. What they generate is not in `load().generated_tokens`. Raises
+        `EngineDied` if the engine dies of it."""
         ...
 
     def generate(

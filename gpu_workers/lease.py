@@ -75,6 +75,7 @@ class Lease:
             template_overhead_tokens=engine.template_overhead_tokens,
             max_token_bytes=engine.max_token_bytes,
             can_resume=engine.can_resume,
+            degraded=list(engine.degraded),
         )
 
     def enter(self, state: WorkerState) -> None:

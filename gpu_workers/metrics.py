@@ -1,5 +1,6 @@
 """The worker's metric families, served beside vLLM's own on /metrics."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
@@ -56,6 +57,11 @@ OUTBOX_WRITABLE = Gauge(
 OPEN = Gauge("penstock_worker_open_requests", "Requests that this worker holds.", ["model"])
 SLOTS = Gauge("penstock_worker_slots", "Sequences that this worker takes at once.", ["model"])
 ENGINE_UP = Gauge("penstock_worker_engine_up", "1 while the engine serves.", ["model"])
+DEGRADED = Gauge(
+    "penstock_worker_degraded",
+    "1 for each part of the engine that is served on a slower or lesser path.",
+    ["model", "part"],
+)
 LOOP_AGE = Gauge(
     "penstock_worker_loop_age_seconds", "How long ago the event loop was last alive.", ["model"]
 )
@@ -108,6 +114,10 @@ class WorkerMetrics:
         self.frames = FRAMES.labels(model)
         self.flush_frames = FLUSH_FRAMES.labels(model)
         self.claim_seconds = CLAIM_SECONDS.labels(model)
+
+    def degraded(self, parts: Iterable[str]) -> None:
+        for part in parts:
+            DEGRADED.labels(self._model, part).set(1)
 
     def requeued(self, reason: RetryReason) -> None:
         REQUEUES.labels(self._model, reason).inc()

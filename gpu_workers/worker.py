@@ -1,6 +1,6 @@
 """A worker's life: register, load the engine, take requests, drain, leave.
 
-    STARTING --engine loaded--> READY --SIGTERM--> DRAINING --nothing open--> gone
+    STARTING --engine loaded and warm--> READY --SIGTERM--> DRAINING --nothing open--> gone
 
 A worker that Redis fences, or whose engine died or hangs, ends what it holds and leaves with an
 exit code of its own, so that the supervisor starts a fresh one. One whose event loop is stuck is
@@ -12,7 +12,7 @@ import faulthandler
 import os
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from enum import IntEnum
 from typing import Any, Final
@@ -60,7 +60,8 @@ class Exit(IntEnum):
 
 class Worker:
     """Runs one engine for one pool. `run` returns the exit code; `drain` may be called at any time,
-    a second time to end open requests at once."""
+    a second time to end open requests at once. `on_warm` is called once, before the first
+    request."""
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class Worker:
         hung_seconds: float = 60.0,
         metrics_url: str = "",
         counter_report_seconds: float = REPORT_EVERY_SECONDS,
+        on_warm: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -88,6 +90,7 @@ class Worker:
         self._drain_seconds = drain_seconds
         self._hung_seconds = hung_seconds
         self._slots = slots
+        self._on_warm = on_warm
         self._is_engine_dead = False
         # What is not known before the engine has started is zero until then
         info = WorkerInfo(
@@ -187,21 +190,26 @@ class Worker:
     async def _start_engine(self) -> None:
         try:
             known = await self._engine.start()
+            self._supervise(self._check_engine_forever())
+            await self._engine.warm_up()
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker leaves with a reason
             self._log.exception("engine_did_not_start")
             self._end(Exit.START_FAILED, str(error))
             return
         if self._drain_asked.is_set():
             return
+        self._on_warm()
         self._lease.describe(known, max_slots=self._slots)
         self._lease.enter(WorkerState.READY)
+        self._metrics.degraded(known.degraded)
         self._metrics.slots.set(self._lease.slots)
         self._metrics.engine_up.set(1)
-        self._supervise(self._check_engine_forever())
         self._supervise(self._check_gateways_forever())
         self._supervise(self._lease.report_progress_forever())
         self._supervise(self._counter_reporter.run())
-        self._log.info("ready", slots=self._lease.slots, engine=known.engine)
+        self._log.info(
+            "ready", slots=self._lease.slots, engine=known.engine, degraded=known.degraded
+        )
         await self._lease.claim()
 
     async def _drain_when_asked(self, start: "asyncio.Task[None]") -> None:

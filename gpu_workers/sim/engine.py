@@ -75,6 +75,9 @@ class SimEngine:
             max_token_bytes=MAX_TOKEN_BYTES,
         )
 
+    async def warm_up(self) -> None:
+        """Do nothing: its first token takes as long as any other."""
+
     async def generate(
         self, envelope: Envelope, emit: Emit | None = None
     ) -> AsyncIterator[Output | Result]:

@@ -4,17 +4,33 @@ Going through vLLM's parser gives every argument that we do not name the default
 server, so that the two answer alike. Imports no vLLM: the environment must be set before.
 """
 
+import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import MutableMapping
+from importlib import metadata
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from gpu_workers.config import WorkerConfig
 
 CPU_KV_CACHE_GIB: Final = "1"
 CPU_INFO: Final = Path("/proc/cpuinfo")
+# Whoever compiles at run time, and where in our folder he keeps it. By their own defaults some of
+# these lie under /tmp and are lost with it.
+_COMPILE_CACHES: Final = {
+    "VLLM_CACHE_ROOT": "vllm",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "CUDA_CACHE_PATH": "cuda",
+}
+
+_log = structlog.get_logger("gpu_workers.vllm.arguments")
 
 
 def set_environment(config: WorkerConfig, environ: MutableMapping[str, str]) -> None:
@@ -27,6 +43,46 @@ def set_environment(config: WorkerConfig, environ: MutableMapping[str, str]) -> 
     environ.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_CACHE_GIB)
     if Path(config.model_path).is_dir():
         environ.setdefault("HF_HUB_OFFLINE", "1")
+    _keep_what_is_compiled(config, environ)
+    if is_eager(config):
+        # Not even the few functions that vLLM compiles whatever it is told: the one behind
+        # log-probabilities takes half a minute on a CPU, in which nobody gets a token.
+        environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+
+
+def _keep_what_is_compiled(config: WorkerConfig, environ: MutableMapping[str, str]) -> None:
+    """Name the folders of all compilers. Raises `ValueError` if the one of the settings cannot be
+    made; without a setting their own defaults stand then."""
+    try:
+        folder = compile_cache(config)
+    except OSError as error:
+        if config.compile_cache is not None:
+            raise ValueError(f"PENSTOCK_WORKER_COMPILE_CACHE cannot be made: {error}") from error
+        _log.warning("compile_cache_not_kept", reason=str(error))
+        return
+    for variable, name in _COMPILE_CACHES.items():
+        environ.setdefault(variable, str(folder / name))
+
+
+def compile_cache(config: WorkerConfig) -> Path:
+    """Return the folder of what was compiled for this model by this vLLM, and make it: readable by
+    us alone, since what lies there is run."""
+    root = config.compile_cache or Path("var") / "compile-cache"
+    digest = hashlib.sha256(config.model_path.encode()).hexdigest()[:12]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", config.model).strip(".-") or "model"
+    folder = root.absolute() / f"vllm-{_installed_version()}" / f"{name}-{digest}"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _installed_version() -> str:
+    """Return vLLM's version without importing it; its build for the CPU has another name."""
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
 
 
 def command_line(config: WorkerConfig) -> list[str]:
@@ -52,9 +108,14 @@ def command_line(config: WorkerConfig) -> list[str]:
     line.append("--enable-prefix-caching")
     if config.tool_call_parser is not None:
         line.append("--enable-auto-tool-choice")
-    if config.enforce_eager if config.enforce_eager is not None else not _has_gpu():
+    if is_eager(config):
         line.append("--enforce-eager")
     return line
+
+
+def is_eager(config: WorkerConfig) -> bool:
+    """Return whether nothing is compiled: on a CPU that takes half a minute and gains little."""
+    return config.enforce_eager if config.enforce_eager is not None else not _has_gpu()
 
 
 def weights_type(config: WorkerConfig, cpu_info: Path = CPU_INFO) -> str:
@@ -66,6 +127,5 @@ def weights_type(config: WorkerConfig, cpu_info: Path = CPU_INFO) -> str:
 
 
 def _has_gpu() -> bool:
-    """Look for a GPU without importing torch. On a CPU, compilation takes half a minute and gains
-    little."""
+    """Look for a GPU without importing torch."""
     return bool(shutil.which("nvidia-smi")) and os.environ.get("CUDA_VISIBLE_DEVICES") != ""

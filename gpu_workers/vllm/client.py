@@ -14,8 +14,6 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.async_llm import AsyncLLM
-from vllm.v1.engine.output_processor import RequestOutputCollector
-from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.requests.echo_bound import echo_refusal
@@ -23,8 +21,14 @@ from gpu_workers.requests.prompt_bound import prompt_refusal
 from gpu_workers.requests.refusal import RequestRefused
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.outputs_apart import keep_apart
-from gpu_workers.vllm.resumption import resume
 from gpu_workers.vllm.structures.gate import StructureGate
+
+try:
+    from gpu_workers.vllm.resumption import resume
+except ImportError:  # of what another vLLM has elsewhere; the probes report it
+    CAN_RESUME = False
+else:
+    CAN_RESUME = True
 
 
 class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
@@ -33,6 +37,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
 
     generations: dict[str, Generation]
     structures: StructureGate
+    resumes: bool = True
 
     def __del__(self) -> None:
         """Do nothing: we shut the engine down; AsyncLLM's attempt fails when Python exits."""
@@ -92,7 +97,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
 
     async def add_request(
         self, request_id: str, prompt: Any, params: SamplingParams, **options: Any
-    ) -> RequestOutputCollector:
+    ) -> Any:
         """Note the queue of a request's outputs, for `Generation.divert`."""
         queue = await super().add_request(request_id, prompt, params, **options)
         self.generation_of(request_id).queue = queue
@@ -100,23 +105,25 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             keep_apart(queue)
         return queue
 
-    async def _add_request(
-        self,
-        request: EngineCoreRequest,
-        prompt: str | None,
-        parent: ParentRequest | None,
-        index: int,
-        queue: RequestOutputCollector,
-    ) -> None:
+    async def _add_request(self, request: EngineCoreRequest, *arguments: Any) -> None:
         """Resume a request here, where vLLM hands it to its output processor and its engine."""
+        if not self.resumes:
+            await super()._add_request(request, *arguments)
+            return
         generation = self.generation_of(request.external_req_id)
         token_ids = generation.envelope.resumed_token_ids
         if not token_ids:
-            await super()._add_request(request, prompt, parent, index, queue)
+            await super()._add_request(request, *arguments)
             return
+        prompt, parent, index, queue = arguments
         processor, context = self.output_processor, self.vllm_config.model_config.max_model_len
         processor.add_request(request, prompt, parent, index, queue)
-        resumption = resume(processor, request, token_ids, context)
+        try:
+            resumption = resume(processor, request, token_ids, context)
+        except Exception:
+            # Its state would stay for ever, and the engine would never be without requests.
+            processor.abort_requests([request.request_id], internal=True)
+            raise
         if resumption.rest is None:
             queue.put(resumption.replay)
             return

@@ -9,17 +9,24 @@ import os
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.vllm.arguments import set_environment
+from gpu_workers.vllm.parts import Part
 
 if TYPE_CHECKING:
     from gpu_workers.vllm.serving import VllmServing
 
 POLL_SECONDS: Final = 0.1
+PINNED_VERSION: Final = "0.32.0"
+
+
+class UnsupportedVllm(RuntimeError):
+    """What the worker cannot do without is not in this vLLM."""
 
 
 class VllmEngine:
@@ -36,7 +43,28 @@ class VllmEngine:
         set_environment(self._config, os.environ)
         self._loading = self._parent_thread.submit(_load, self._config)
         self._serving = await asyncio.wrap_future(self._loading)
-        return await self._serving.open()
+        return await self.open()
+
+    async def open(self) -> EngineDescription:
+        """Make vLLM's serving objects and probe all that is relied on inside vLLM."""
+        from gpu_workers.vllm.probes import probe
+
+        serving = self._started
+        description = await serving.open()
+        with serving.own_requests():
+            degraded = await probe(serving)
+        return replace(
+            description,
+            can_resume=description.can_resume and Part.RESUMPTION not in degraded,
+            degraded=tuple(sorted(degraded)),
+        )
+
+    async def warm_up(self) -> None:
+        from gpu_workers.vllm.warm_up import warm_up
+
+        serving = self._started
+        with serving.own_requests():
+            await warm_up(serving, model=self._config.model, context_tokens=serving.context_tokens)
 
     def generate(
         self, envelope: Envelope, emit: Emit | None = None
@@ -69,8 +97,13 @@ class VllmEngine:
 
 
 def _load(config: WorkerConfig) -> "VllmServing":
-    from gpu_workers.vllm.serving import VllmServing
-
+    try:
+        from gpu_workers.vllm.serving import VllmServing
+    except ImportError as error:
+        raise UnsupportedVllm(
+            f"This vLLM is not one that the worker can run: {error}. Expected is vLLM "
+            f"{PINNED_VERSION}: install it with `make up`, or as requirements/engine-*.txt pin it."
+        ) from error
     return VllmServing.load(config)
 
 

@@ -9,6 +9,7 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 
 from gpu_workers.engine import Emit, Output
 from gpu_workers.protocol.messages import Envelope, TokenUsage
+from gpu_workers.vllm.parts import Part
 
 _ABORT: Final = "abort"
 
@@ -39,11 +40,19 @@ class Generation:
         "rendered_finish_reason",
         "rendered_tokens",
         "replay",
+        "without",
     )
 
-    def __init__(self, envelope: Envelope, emit: Emit | None = None) -> None:
+    def __init__(
+        self,
+        envelope: Envelope,
+        emit: Emit | None = None,
+        without: frozenset[Part] = frozenset(),
+    ) -> None:
+        """`without`: the parts of vLLM that are not to be relied on for it."""
         self.envelope = envelope
-        self.emit = emit
+        self.emit = None if Part.OUTPUT_DIVERSION in without else emit
+        self.without = without
         self.queue: RequestOutputCollector | None = None
         self.replay: RequestOutput | None = None  # what the next output comes after
         self.engine_ids: list[str] = []
@@ -82,6 +91,11 @@ class Generation:
             completion_tokens=self.completion_tokens,
             reasoning_tokens=min(self.reasoning_tokens, self.completion_tokens),
         )
+
+    @property
+    def generated_tokens(self) -> int:
+        """Return what the engine has generated for it, without what it resumed from."""
+        return max(0, self.completion_tokens - len(self.envelope.resumed_token_ids))
 
     def take_token_ids(self) -> list[int]:
         """Return the ids generated since the last call."""

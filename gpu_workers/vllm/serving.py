@@ -1,7 +1,9 @@
 """vLLM's own serving objects around an engine held in process. Importing this takes seconds."""
 
+import importlib.util
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -9,23 +11,22 @@ import vllm
 from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.exceptions import VLLMValidationError
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
-from vllm.utils.gc_utils import freeze_gc_heap
 from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
 from gpu_workers.vllm.arguments import command_line
-from gpu_workers.vllm.client import CountingLLM
+from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.generation import Generation
+from gpu_workers.vllm.parts import Part
 from gpu_workers.vllm.stats import StepStats
 from gpu_workers.vllm.structures.gate import StructureGate
 
@@ -55,20 +56,26 @@ class VllmServing:
         arguments: Any,
         stats: list[StepStats],
         *,
+        model: str,
         structure_seconds: int,
     ) -> None:
+        self.model = model
+        # What is served without, as this vLLM is another one
+        self.degraded: frozenset[Part] = frozenset()
         self._llm = llm
         llm.structures = StructureGate(llm, cpu_seconds=structure_seconds)
         self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
         self._endpoints: dict[Api, Endpoint] = {}
         self._slots: int = llm.vllm_config.scheduler_config.max_num_seqs
+        self._generated_tokens = 0  # as results report them
+        self._own_tokens = 0  # of these, what the worker itself asked for
         self._decode = msgspec.json.Decoder(dict[str, Any]).decode
 
     @classmethod
     def load(cls, config: WorkerConfig) -> "VllmServing":
         """Start the engine's processes and load the model. Blocks, for minutes with a large one."""
-        arguments = make_arg_parser(FlexibleArgumentParser()).parse_args(command_line(config))
+        arguments = _make_arg_parser()(FlexibleArgumentParser()).parse_args(command_line(config))
         engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
         vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
         _set_backstops(vllm_config)
@@ -89,7 +96,15 @@ class VllmServing:
         llm.generations = {}
         # Their tracebacks repeat what a result says, and may quote a request.
         logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
-        return cls(llm, arguments, stats, structure_seconds=config.structure_seconds)
+        return cls(
+            llm, arguments, stats, model=config.model, structure_seconds=config.structure_seconds
+        )
+
+    @property
+    def context_tokens(self) -> int:
+        """Return the model's context, prompt and answer together."""
+        context: int = self._llm.vllm_config.model_config.max_model_len
+        return context
 
     async def open(self) -> EngineDescription:
         """Make the serving objects, exactly as vLLM's own server does. Raises `ValueError` if the
@@ -104,11 +119,11 @@ class VllmServing:
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
         config = self._llm.vllm_config
         cache = config.cache_config
-        description = EngineDescription(
+        return EngineDescription(
             engine="vllm",
             version=vllm.__version__,
             slots=self._slots,
-            context_tokens=config.model_config.max_model_len,
+            context_tokens=self.context_tokens,
             kv_cache_tokens=(cache.num_gpu_blocks or 0) * cache.block_size,
             template_overhead_tokens=max(
                 [await endpoint.prompt_overhead() for endpoint in self._endpoints.values()]
@@ -116,15 +131,17 @@ class VllmServing:
             max_token_bytes=self._longest_token(),
             can_resume=not self._arguments.reasoning_parser and not self._has_own_penalty(),
         )
-        # As vLLM's server does: a collection must not walk what will never be garbage.
-        freeze_gc_heap()
-        return description
 
     async def generate(
-        self, envelope: Envelope, emit: Emit | None = None
+        self,
+        envelope: Envelope,
+        emit: Emit | None = None,
+        *,
+        without: frozenset[Part] = frozenset(),
     ) -> AsyncIterator[Output | Result]:
-        """Generate as `Engine.generate` says. Raises `EngineDied` if the engine has died."""
-        generation = Generation(envelope, emit)
+        """Generate as `Engine.generate` says, relying on none of the parts in `without`. Raises
+        `EngineDied` if the engine has died."""
+        generation = Generation(envelope, emit, without | self.degraded)
         self._llm.generations[envelope.request_id] = generation
         try:
             endpoint = self._endpoints[envelope.api]
@@ -157,6 +174,7 @@ class VllmServing:
             result = _result_of_exception(generation, error)
         finally:
             del self._llm.generations[envelope.request_id]
+            self._generated_tokens += generation.generated_tokens
         yield result
 
     async def abort(self, request_id: str) -> None:
@@ -166,11 +184,16 @@ class VllmServing:
 
     def load_now(self) -> EngineLoad:
         held = self._llm.get_num_unfinished_requests()
+        if Part.STEP_STATS in self.degraded:
+            counted = self._generated_tokens - self._own_tokens
+            return EngineLoad(running=held, waiting=0, generated_tokens=counted)
         stats = self._stats if held else []  # no step reports the end of the last request
         return EngineLoad(
             running=sum(each.running for each in stats),
             waiting=sum(each.waiting for each in stats),
-            generated_tokens=sum(each.generated_tokens for each in self._stats),
+            generated_tokens=max(
+                0, sum(each.generated_tokens for each in self._stats) - self._own_tokens
+            ),
             held=held,
             steps=sum(each.steps for each in self._stats),
         )
@@ -183,6 +206,39 @@ class VllmServing:
     async def close(self) -> None:
         """End what runs beside the engine; `shutdown` comes after it."""
         await self._llm.structures.stop()
+
+    @contextmanager
+    def own_requests(self) -> Iterator[None]:
+        """Leave out of the engine's count what is generated meanwhile: nobody else asks."""
+        before = self._generated_tokens
+        try:
+            yield
+        finally:
+            self._own_tokens += self._generated_tokens - before
+
+    def serve_without(self, parts: frozenset[Part]) -> None:
+        """Rely on these parts of vLLM no more."""
+        self.degraded = parts
+        self._llm.resumes = Part.RESUMPTION not in parts
+
+    def missing(self) -> frozenset[Part]:
+        """Return the parts that this vLLM has not even by name."""
+        has_fast_path = all(
+            endpoint.fast_path for endpoint in self._endpoints.values() if endpoint.streams_fast
+        )
+        parts = {Part.CHAT_FAST_PATH: has_fast_path, Part.RESUMPTION: CAN_RESUME}
+        return frozenset(part for part, is_there in parts.items() if not is_there)
+
+    def close_queue(self) -> Callable[[], None]:
+        """Have vLLM take no request by its own limits; return what opens it again."""
+        scheduler = self._llm.vllm_config.scheduler_config
+        most = scheduler.max_num_queued_reqs
+        scheduler.max_num_queued_reqs = 0
+
+        def reopen() -> None:
+            scheduler.max_num_queued_reqs = most
+
+        return reopen
 
     def shutdown(self) -> None:
         """End the engine's processes. Blocks."""
@@ -206,7 +262,7 @@ class VllmServing:
         return await endpoint.ask(request.vllm_request)
 
     def _check_sequences(self, sequences: int) -> None:
-        most = self._llm.vllm_config.scheduler_config.max_num_queued_reqs
+        most = _BACKSTOP * self._slots
         if sequences > most:
             raise VLLMValidationError(
                 f"n must be at most {most} over all prompts: this engine holds no more at once.",
@@ -225,7 +281,17 @@ class VllmServing:
         return max(len(token.encode()) for token in vocabulary)
 
 
+def _make_arg_parser() -> Callable[[FlexibleArgumentParser], FlexibleArgumentParser]:
+    """Return vLLM's maker of its server's argument parser, wherever it stands."""
+    for place in ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.common.cli_args"):
+        if importlib.util.find_spec(place) is not None:
+            make: Callable[..., Any] = importlib.import_module(place).make_arg_parser
+            return make
+    raise ImportError("this vLLM has no make_arg_parser where 0.32 and 0.33 have it")
+
+
 def _set_backstops(vllm_config: Any) -> None:
+    """Bound what waits in the engine. A vLLM without these limits is found by its probe."""
     scheduler, context = vllm_config.scheduler_config, vllm_config.model_config.max_model_len
     scheduler.max_num_queued_reqs = _BACKSTOP * scheduler.max_num_seqs
     scheduler.max_num_queued_tokens = _BACKSTOP * scheduler.max_num_seqs * context

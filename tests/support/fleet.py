@@ -53,7 +53,9 @@ def worker_info(**changes: Any) -> WorkerInfo:
     return msgspec.structs.replace(info, **changes)
 
 
-def write_worker(redis: Redis, pool: str, *, state: WorkerState = WorkerState.READY) -> None:
+def write_worker(
+    redis: Redis, pool: str, *, state: WorkerState = WorkerState.READY, **changes: Any
+) -> None:
     """Register a worker of the pool that has just sent a heartbeat."""
     seconds, microseconds = redis.time()
     info = worker_info(
@@ -68,6 +70,7 @@ def write_worker(redis: Redis, pool: str, *, state: WorkerState = WorkerState.RE
         host="node-of-the-operator",
         pid=4242,
         metrics_url="",
+        **changes,
     )
     redis.sadd(keys.known_pools(), pool)
     redis.hset(keys.pool_workers(pool), info.worker_id, encode(info))

@@ -9,7 +9,6 @@ from vllm.entrypoints.generate.base.protocol import StreamOptions
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
 from gpu_workers.vllm.endpoints.endpoint import (
     Endpoint,
     FastPath,
@@ -23,11 +22,25 @@ _PROBE_TOOL: Final = {"type": "function", "function": {"name": "f", "parameters"
 _decode_event: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+def _fast_path() -> type[FastPath] | None:
+    """Return the short path; None where another vLLM has what it builds on elsewhere: the probes
+    report that."""
+    try:
+        from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
+    except ImportError:
+        return None
+    return PlainTextChat
+
+
 class ChatEndpoint(Endpoint):
     """Messages through the model's template, with tools and reasoning where it has parsers."""
 
     begins_with_role = True
-    fast_path: ClassVar[type[FastPath] | None] = PlainTextChat
+    needs_template = True
+    fast_path: ClassVar[type[FastPath] | None] = _fast_path()
+    streams_fast = True
+    question = {"messages": [{"role": "user", "content": "What is water?"}], "temperature": 0}
+    kinds = {"logprobs": {"logprobs": True, "top_logprobs": 20}, "tools": {"tools": [_PROBE_TOOL]}}
 
     def __init__(self, state: State) -> None:
         super().__init__(state)

@@ -28,6 +28,7 @@ from vllm.entrypoints.serve.utils.api_utils import should_include_usage
 from vllm.outputs import RequestOutput
 
 from gpu_workers.vllm.endpoints.logprobs import chat_logprobs
+from gpu_workers.vllm.parts import Part
 
 _PLACE: Final = "\x00"
 _quoted: Final = msgspec.json.Encoder().encode
@@ -54,7 +55,9 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         *arguments: Any,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        if self.is_enabled and self._is_plain(request):
+        generation = self.engine_client.generation_of(request_id)
+        is_relied_on = Part.CHAT_FAST_PATH not in generation.without
+        if self.is_enabled and is_relied_on and self._is_plain(request):
             return self._stream_plain_text(request, result_generator, request_id, model_name)
         own: AsyncGenerator[str, None] = super().chat_completion_stream_generator(
             request, result_generator, request_id, model_name, *arguments, **options
@@ -71,11 +74,12 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
         **options: Any,
     ) -> Any:
         outputs: list[Any] = []
-        if self.is_enabled and request.logprobs:
+        generation = self.engine_client.generation_of(request_id)
+        is_relied_on = Part.CHAT_FAST_PATH not in generation.without
+        if self.is_enabled and is_relied_on and request.logprobs:
             result_generator = _with_last_outputs(result_generator, outputs)
             # As vLLM has it: without the reasoning there are none.
             if parser is None or request.include_reasoning:
-                generation = self.engine_client.generation_of(request_id)
                 generation.logprobs = partial(
                     chat_logprobs,
                     outputs,

@@ -60,6 +60,8 @@ class CompletionsEndpoint(Endpoint):
     """Texts or token ids as they are, several prompts in one request if need be."""
 
     fast_path: ClassVar[type[FastPath] | None] = PiecewiseCompletion
+    question = {"prompt": "Water", "temperature": 0}
+    kinds = {"logprobs": {"logprobs": 5}, "prompt_logprobs": {"logprobs": 5, "echo": True}}
 
     def __init__(self, state: State) -> None:
         super().__init__(state)

@@ -11,3 +11,5 @@ ENDPOINTS: Final[dict[Api, type[Endpoint]]] = {
     Api.CHAT_COMPLETIONS: ChatEndpoint,
     Api.COMPLETIONS: CompletionsEndpoint,
 }
+# What any model has, even one without a template: it goes on from a text.
+PLAINEST: Final = next(api for api, endpoint in ENDPOINTS.items() if not endpoint.needs_template)

@@ -43,6 +43,7 @@ def _readiness(report: HealthReport) -> dict[str, Any]:
                 "ready_workers": len(model.pool.ready),
                 "live_workers": len(model.pool.live),
                 "queued": model.pool.queued,
+                "degraded": model.pool.degraded_parts,
             }
             for model in report.models
             if model.is_public

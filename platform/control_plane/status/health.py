@@ -53,6 +53,15 @@ class PoolState:
     def ready(self) -> tuple[PoolWorker, ...]:
         return tuple(worker for worker in self.workers if worker.is_ready)
 
+    @property
+    def degraded(self) -> tuple[PoolWorker, ...]:
+        """Return those that serve, but parts of their engine on a slower or lesser path."""
+        return tuple(worker for worker in self.live if worker.info.degraded)
+
+    @property
+    def degraded_parts(self) -> list[str]:
+        return sorted({part for worker in self.degraded for part in worker.info.degraded})
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelState:

@@ -88,6 +88,11 @@ _POOL_FAMILIES: Final = (
     ("open_requests", "Requests that have not finished.", lambda pool: pool.open_requests),
     ("live_workers", "Workers with a valid lease.", lambda pool: len(pool.live)),
     ("ready_workers", "Workers that accept requests.", lambda pool: len(pool.ready)),
+    (
+        "degraded_workers",
+        "Workers that serve parts of their engine on a slower or lesser path.",
+        lambda pool: len(pool.degraded),
+    ),
     ("worker_slots", "Requests that the live workers can run at once.", _slots),
     ("running_requests", "Requests that the live workers are running.", _running),
     ("engine_waiting_requests", "Requests waiting in the engines' own queues.", _waiting_in_engine),

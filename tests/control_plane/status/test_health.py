@@ -10,6 +10,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import WorkerState
+from inference.lua_constants import STALE_LOOP_MS
 from tests.support.fleet import model_policy, write_policy, write_worker
 
 NOWHERE = "redis://127.0.0.1:1/0"
@@ -51,8 +52,34 @@ async def test_ready_means_that_a_model_would_answer(health: Health, empty_redis
     assert answer.status == 200
     told = json.loads(answer.body)
     assert told["parts"]["Workers"]["detail"] == "1 of 2 models have a ready worker"
-    assert told["models"]["demo"] == {"ready_workers": 1, "live_workers": 1, "queued": 0}
+    assert told["models"]["demo"] == {
+        "ready_workers": 1,
+        "live_workers": 1,
+        "queued": 0,
+        "degraded": [],
+    }
     assert told["models"]["cold"]["ready_workers"] == 0
+
+
+@pytest.mark.usefixtures("functions_loaded")
+async def test_a_degraded_worker_is_ready_and_says_what_it_serves_otherwise(
+    health: Health, empty_redis: Redis
+) -> None:
+    write_policy(empty_redis, model_policy("demo"))
+    write_worker(empty_redis, "demo", degraded=["resumption", "chat_fast_path"])
+    answer = await ask(health, "/readyz")
+    assert answer.status == 200
+    assert json.loads(answer.body)["models"]["demo"]["degraded"] == ["chat_fast_path", "resumption"]
+    lines = (await ask(health, "/metrics")).body.splitlines()
+    assert 'penstock_pool_degraded_workers{pool="demo"} 1.0' in lines
+
+
+@pytest.mark.usefixtures("functions_loaded")
+async def test_a_busy_worker_is_live_and_not_ready(health: Health, empty_redis: Redis) -> None:
+    write_policy(empty_redis, model_policy("demo"))
+    write_worker(empty_redis, "demo", loop_age_ms=STALE_LOOP_MS + 1)
+    told = json.loads((await ask(health, "/readyz")).body)["models"]["demo"]
+    assert (told["live_workers"], told["ready_workers"]) == (1, 0)
 
 
 async def test_every_reason_is_given_at_once(health: Health, empty_redis: Redis) -> None:

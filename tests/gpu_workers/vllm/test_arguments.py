@@ -1,4 +1,4 @@
-"""In which type a worker's engine computes."""
+"""What a worker's vLLM is told: in which type it computes, where it keeps what it compiles."""
 
 from pathlib import Path
 
@@ -39,3 +39,45 @@ def test_what_an_operator_names_is_taken(cpu_info: Path) -> None:
     cpu_info.write_text("flags : fma avx2")
     config = WorkerConfig.from_environ(REDIS | {"PENSTOCK_DTYPE": "bfloat16"})
     assert arguments.weights_type(config, cpu_info) == "bfloat16"
+
+
+def environment(tmp_path: Path, **settings: str) -> dict[str, str]:
+    config = WorkerConfig.from_environ(
+        REDIS | {"PENSTOCK_WORKER_COMPILE_CACHE": str(tmp_path)} | settings
+    )
+    environ: dict[str, str] = {}
+    arguments.set_environment(config, environ)
+    return environ
+
+
+def test_what_is_compiled_is_kept_for_each_model_and_version(tmp_path: Path) -> None:
+    one = environment(tmp_path)
+    other = environment(tmp_path, PENSTOCK_MODEL_PATH=str(tmp_path))
+    caches = {name for name in one if Path(one[name]).is_relative_to(tmp_path)}
+    assert {"VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"} <= caches
+    assert all(one[name] == environment(tmp_path)[name] for name in caches), "found again"
+    assert all(one[name] != other[name] for name in caches)
+    assert all("vllm-" in one[name] for name in caches)
+    folders = {Path(one[name]).parent for name in caches}
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+
+
+def test_an_operators_own_folders_win(tmp_path: Path) -> None:
+    environ = {"VLLM_CACHE_ROOT": "/elsewhere"}
+    config = WorkerConfig.from_environ(REDIS | {"PENSTOCK_WORKER_COMPILE_CACHE": str(tmp_path)})
+    arguments.set_environment(config, environ)
+    assert environ["VLLM_CACHE_ROOT"] == "/elsewhere"
+
+
+def test_a_folder_that_cannot_be_made_stops_the_start_and_names_the_setting(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="PENSTOCK_WORKER_COMPILE_CACHE"):
+        environment(tmp_path, PENSTOCK_WORKER_COMPILE_CACHE=str(tmp_path / "file"))
+
+
+def test_nothing_is_compiled_where_compilation_is_skipped(tmp_path: Path) -> None:
+    assert environment(tmp_path)["TORCH_COMPILE_DISABLE"] == "1", "without a GPU"
+    compiled = environment(tmp_path, PENSTOCK_ENFORCE_EAGER="false")
+    assert "TORCH_COMPILE_DISABLE" not in compiled

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from local_stack import newest_engine
 
 from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
@@ -15,11 +18,19 @@ from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.asking import Clause
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
+from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
+from tests.support.workers.probe_clauses import PROBE_CLAUSES, ProbeClause
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
 START_AND_RUN_SECONDS = 300
+# Made by `make newest-engine`, unless the environment names another.
+NEWEST_ENGINE_PYTHON = Path(
+    os.environ.get("NEWEST_ENGINE_PYTHON") or ROOT / newest_engine.FOLDER / "bin" / "python"
+)
+NEWEST_REASON = ROOT / newest_engine.REASON
+SHARED_CLAUSES = [*CLAUSES, *ABORT_CLAUSES, *LIVENESS_CLAUSES, *RESUMPTION_CLAUSES]
 
 
 async def at_once(seconds: float) -> None:
@@ -34,9 +45,7 @@ async def sim() -> AsyncIterator[tuple[SimEngine, EngineDescription]]:
     await engine.stop()
 
 
-@pytest.mark.parametrize(
-    "clause", [*CLAUSES, *ABORT_CLAUSES, *RESUMPTION_CLAUSES], ids=lambda clause: clause.__name__
-)
+@pytest.mark.parametrize("clause", SHARED_CLAUSES, ids=lambda clause: clause.__name__)
 async def test_the_simulated_engine_keeps(
     clause: Clause, sim: tuple[SimEngine, EngineDescription]
 ) -> None:
@@ -46,12 +55,12 @@ async def test_the_simulated_engine_keeps(
     await counted.adds_up()
 
 
-@pytest.fixture(scope="module")
-def vllm_outcomes() -> dict[str, str | None]:
-    if not ENGINE_PYTHON.exists() or not DEMO_MODEL_PATH.exists():
-        pytest.skip("needs the engine environment and the demo model: run `make up` once")
+def outcomes_on(python: Path, *options: str) -> dict[str, str | None]:
+    """What each clause came to on the vLLM of an environment: one engine for all of them."""
+    if not DEMO_MODEL_PATH.exists():
+        pytest.skip("needs the demo model: run `make up` once")
     module = "tests.support.workers.run_engine_contract"
-    command = [str(ENGINE_PYTHON), "-m", module, str(DEMO_MODEL_PATH)]
+    command = [str(python), "-m", module, str(DEMO_MODEL_PATH), *options]
     finished = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=START_AND_RUN_SECONDS
     )
@@ -60,12 +69,38 @@ def vllm_outcomes() -> dict[str, str | None]:
     return outcomes
 
 
+@pytest.fixture(scope="module")
+def vllm_outcomes() -> dict[str, str | None]:
+    if not ENGINE_PYTHON.exists():
+        pytest.skip("needs the engine environment: run `make up` once")
+    return outcomes_on(ENGINE_PYTHON)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "clause",
-    [*CLAUSES, *ABORT_CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES],
+    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *PROBE_CLAUSES],
     ids=lambda clause: clause.__name__,
 )
-def test_vllm_keeps(clause: Clause, vllm_outcomes: dict[str, str | None]) -> None:
+def test_vllm_keeps(clause: Clause | ProbeClause, vllm_outcomes: dict[str, str | None]) -> None:
     failure = vllm_outcomes[clause.__name__]
+    assert failure is None, failure
+
+
+@pytest.fixture(scope="module")
+def newest_outcomes() -> dict[str, str | None]:
+    if not NEWEST_ENGINE_PYTHON.exists():
+        reason = NEWEST_REASON.read_text().strip() if NEWEST_REASON.exists() else "not made"
+        pytest.skip(f"no newer vLLM than the pinned one is installed: {reason}")
+    return outcomes_on(NEWEST_ENGINE_PYTHON, "--may-be-degraded")
+
+
+@pytest.mark.engine
+@pytest.mark.rare
+@pytest.mark.parametrize(
+    "clause", [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES], ids=lambda clause: clause.__name__
+)
+def test_the_newest_vllm_keeps(clause: Clause, newest_outcomes: dict[str, str | None]) -> None:
+    """With whatever its probes have it do without."""
+    failure = newest_outcomes[clause.__name__]
     assert failure is None, failure

@@ -17,7 +17,7 @@ async def it_describes_itself(engine: Engine, description: EngineDescription) ->
     assert description.kv_cache_tokens >= description.context_tokens
     assert description.template_overhead_tokens > 0
     assert description.max_token_bytes > 1
-    assert description.can_resume
+    assert description.can_resume or "resumption" in description.degraded
     await engine.check_health()
 
 

@@ -1,7 +1,9 @@
 """Runs the contract on vLLM, one engine for all clauses; for the engine environment's Python.
 
-    .venv-engine/bin/python -m tests.support.workers.run_engine_contract FOLDER [SETTING=VALUE ...]
+    .venv-engine/bin/python -m tests.support.workers.run_engine_contract FOLDER
+        [--may-be-degraded] [SETTING=VALUE ...]
 
+A vLLM that may be degraded is not asked what its probes find, nor for what they had it do without.
 Prints one JSON object: the clause's name -> null, or the traceback of its failure.
 """
 
@@ -19,11 +21,15 @@ from gpu_workers.vllm.engine import VllmEngine
 from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
+from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
+from tests.support.workers.probe_clauses import PROBE_CLAUSES
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
 
-async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
+async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
+    settings = [each for each in options if "=" in each]
+    may_be_degraded = "--may-be-degraded" in options
     config = WorkerConfig.from_environ(
         {
             "PENSTOCK_DISPATCH_REDIS_URL": "redis://not-used",
@@ -38,11 +44,27 @@ async def run(model_path: str, settings: list[str]) -> dict[str, str | None]:
     engine = VllmEngine(config)
     try:
         description = await engine.start()
-        for clause in [*CLAUSES, *ABORT_CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
+        await engine.warm_up()
+        # Before any other has asked for what it asks for.
+        with _recorded(outcomes, FIRST_CLAUSE.__name__):
+            await FIRST_CLAUSE(engine, description)
+        for clause in [
+            *CLAUSES,
+            *ABORT_CLAUSES,
+            *LIVENESS_CLAUSES,
+            *RESUMPTION_CLAUSES,
+            *VLLM_CLAUSES,
+        ]:
+            if may_be_degraded and clause in RESUMPTION_CLAUSES and not description.can_resume:
+                outcomes[clause.__name__] = None
+                continue
             with _recorded(outcomes, clause.__name__):
                 counted = CountedEngine(engine)
                 await clause(counted, description)
                 await counted.adds_up()
+        for probe_clause in [] if may_be_degraded else PROBE_CLAUSES:
+            with _recorded(outcomes, probe_clause.__name__):
+                await probe_clause(engine)
     finally:
         await engine.stop()
     return outcomes

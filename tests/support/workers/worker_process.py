@@ -1,7 +1,7 @@
-"""A worker with the simulated engine as a process of its own: what ends or blocks it leaves the
-test's event loop alone."""
+"""A worker as a process of its own: what ends or blocks it leaves the test's event loop alone."""
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -15,15 +15,24 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo
 from tests.support.places import ROOT
 
-COMMAND = [sys.executable, "-m", "gpu_workers", "--engine", "sim", "--model", "sim"]
+ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
 
 
 @asynccontextmanager
-async def worker_process(redis_url: str, folder: Path, **settings: str) -> AsyncIterator[Process]:
-    """Killed with the block, if it has not ended by then. `settings` are flags of its command."""
+async def worker_process(
+    redis_url: str, folder: Path, *, engine: str = "sim", **settings: str
+) -> AsyncIterator[Process]:
+    """Serves the pool `sim`; killed with the block, if it has not ended by then. `settings` are
+    flags of its command."""
+    python = sys.executable if engine == "sim" else str(ENGINE_PYTHON)
+    settings = {"engine": engine, "model": "sim", **settings}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    environ = {"PYTHONPATH": str(ROOT), "PENSTOCK_DISPATCH_REDIS_URL": redis_url}
-    process = await asyncio.create_subprocess_exec(*COMMAND, *flags, cwd=folder, env=environ)
+    process = await asyncio.create_subprocess_exec(
+        python,
+        *("-m", "gpu_workers", *flags),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PENSTOCK_DISPATCH_REDIS_URL": redis_url},
+    )
     try:
         yield process
     finally:
