@@ -119,7 +119,7 @@ class WorkerConfig:
     compile_cache: Path | None = _setting("PENSTOCK_WORKER_COMPILE_CACHE", Path, None)  # noqa: RUF009
     # A model folder or a hub name
     model_path: str = _setting("PENSTOCK_MODEL_PATH", _text, str(DEMO_MODEL_PATH))
-    # Sequences held at once, one for each choice of a request; None: what the engine runs in one batch
+    # Sequences held at once, one for each choice of a request; None: those of its batch
     slots: int | None = _setting("PENSTOCK_WORKER_SLOTS", _integer(1, 65536), None)
     # Where /metrics listens; 0 takes any free port and publishes it
     metrics_port: int = _setting("PENSTOCK_WORKER_METRICS_PORT", _integer(0, 65535), 0)

@@ -19,7 +19,13 @@ from gpu_workers.protocol.messages import (
     WasteEntry,
     WorkerInfo,
 )
-from gpu_workers.protocol.policy import ApiKeyPolicy, Caller, ModelPolicy, TenantPolicy
+from gpu_workers.protocol.policy import (
+    ApiKeyPolicy,
+    Caller,
+    ModelPolicy,
+    PolicyDelta,
+    TenantPolicy,
+)
 
 _T = TypeVar("_T")
 
@@ -38,6 +44,7 @@ _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
 _tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
 _caller = msgspec.msgpack.Decoder(Caller)
+_policy_delta = msgspec.msgpack.Decoder(PolicyDelta)
 
 
 def encode(message: Message) -> bytes:
@@ -122,6 +129,10 @@ def decode_model(data: bytes) -> ModelPolicy:
 
 def decode_caller(data: bytes) -> Caller:
     return _decode(_caller, data, "a caller")
+
+
+def decode_policy_delta(data: bytes) -> PolicyDelta:
+    return _decode(_policy_delta, data, "what a version of the policy changed")
 
 
 def _decode(decoder: "msgspec.msgpack.Decoder[_T]", data: bytes, expected: str) -> _T:

@@ -62,6 +62,15 @@ def policy_models() -> str:
     return "{policy}:models"
 
 
+def policy_deltas() -> str:
+    """Name the stream of what the latest versions changed: field `delta` = encoded
+    `policy.PolicyDelta`."""
+    return "{policy}:deltas"
+
+
+POLICY_DELTA_FIELD = "delta"
+
+
 def policy_next_api_keys() -> str:
     """Name the hash that a full sync fills before it replaces `policy_api_keys` in one step."""
     return "{policy}:next-api-keys"

@@ -202,6 +202,17 @@ class Caller(Message, frozen=True, tag="caller-2"):
         return self.tenant.tier
 
 
+class PolicyDelta(Message, frozen=True, tag="delta-1"):
+    """What a version of the snapshot changed of the one before it: public key ids, tenant ids, and
+    whether models did. A version without one may have changed anything."""
+
+    base: str
+    version: str
+    api_keys: list[str] = []
+    tenants: list[str] = []
+    has_models: bool = False
+
+
 def is_visible_to(model: ModelPolicy, caller: Caller) -> bool:
     """Tell whether a caller may know of a model. Unknown and forbidden are the same 404 to it."""
     if model.tenant_ids is not None and caller.tenant_id not in model.tenant_ids:

@@ -175,8 +175,9 @@ class Admission:
     ) -> Admitted:
         """Count the request against every limit of its key, project, tenant and tier, or raise
         `LimitReached` and count it against none. Raises `PolicyLost`, which may be waited out, in
-        a Redis that has lost what is used. `sequences`: how many are open at once; `fallback`: where else it may run; `is_retry`: an
-        earlier try may have reserved it, its answer was lost."""
+        a Redis that has lost what is used. `sequences`: how many are open at once; `fallback`:
+        where else it may run; `is_retry`: an earlier try may have reserved it, its answer was
+        lost."""
         limits, packed_limits = self._limits_of(caller)
         request = _reservation_request(caller, pool, charge, prices, fallback)
         answer = await self._reservations.reserve_if_restored(

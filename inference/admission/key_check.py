@@ -1,7 +1,7 @@
 """Whether an API key works, now and from this address, against the policy snapshot alone.
 
-A key that has proved itself is remembered under the SHA-256 of the whole key until the snapshot's
-version changes; what changes without a version (time, the caller's address) is checked each time.
+A key that has proved itself is remembered under the SHA-256 of the whole key until its row or its
+tenant's changes; what changes without a version (time, the caller's address) is checked each time.
 """
 
 import hashlib
@@ -45,7 +45,6 @@ class ApiKeyCheck:
         self._on_use = on_use
         self._on_earlier_pepper = on_earlier_pepper
         self._callers: dict[bytes, Caller] = {}  # by the whole SHA-256 of the presented key
-        self._callers_version: bytes | None = None
 
     async def authenticate(
         self, authorization: str | None, address: str | None, scope: Scope | None
@@ -55,16 +54,13 @@ class ApiKeyCheck:
         while there is no snapshot to tell."""
         key = bearer_token(authorization)
         fingerprint = hashlib.sha256(key.encode()).digest()
-        version = self._snapshot.version
-        if version != self._callers_version:
-            self._callers.clear()
-            self._callers_version = version
         caller = self._callers.get(fingerprint)
-        if caller is None:
+        if caller is None or not self._snapshot.holds(caller):
+            self._callers.pop(fingerprint, None)
             caller = await self._prove(key)
-            # What was read while the version changed may be of either.
-            if version == self._snapshot.version and len(self._callers) < _CALLERS_KEPT:
-                self._callers[fingerprint] = caller
+            if len(self._callers) >= _CALLERS_KEPT:
+                self._callers.clear()
+            self._callers[fingerprint] = caller
         check_active(caller)
         check_address(caller, address)
         check_scope(caller, scope)

@@ -1,19 +1,26 @@
-"""The policy snapshot as one gateway process sees it: rows of Redis, kept while its version stays.
+"""The policy snapshot as one gateway process sees it: rows of Redis, kept until they change.
 
 The version is read four times a second, so a change reaches every process within `POLL_SECONDS`,
-and a busy key costs no look-up in between.
+and a busy key costs no look-up in between. With a version comes what it changed: the rest is kept.
+Where that is not known of every version since the last one, all is read anew.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, TenantPolicy
+from gpu_workers.protocol.policy import (
+    ApiKeyPolicy,
+    Caller,
+    ModelPolicy,
+    PolicyDelta,
+    TenantPolicy,
+)
 from inference.background import Background
 from inference.errors import PolicyLost, PolicyUnavailable
 
@@ -22,6 +29,7 @@ _T = TypeVar("_T")
 
 POLL_SECONDS: Final = 0.25
 _ROWS_KEPT: Final = 50_000
+_DELTAS_READ: Final = 64
 
 
 class PolicySnapshot:
@@ -77,6 +85,14 @@ class PolicySnapshot:
     async def tenant(self, tenant_id: str) -> TenantPolicy | None:
         return await self._row(self._tenants, keys.policy_tenants(), tenant_id, codec.decode_tenant)
 
+    def holds(self, caller: Caller) -> bool:
+        """Return whether a caller was made of what the snapshot says now, as far as it is kept."""
+        return (
+            self._version is not None
+            and self._keys.get(caller.public_key_id) is caller.key
+            and self._tenants.get(caller.tenant_id) is caller.tenant
+        )
+
     async def models(self) -> dict[str, ModelPolicy]:
         """Return every served model by its name, in the order of names."""
         if self._models is not None:
@@ -103,7 +119,9 @@ class PolicySnapshot:
             self.require()
             return None
         row = decode(data)
-        if version == self._version and len(kept) < _ROWS_KEPT:
+        if version == self._version:
+            if len(kept) >= _ROWS_KEPT:
+                kept.clear()
             kept[field] = row
         return row
 
@@ -113,14 +131,61 @@ class PolicySnapshot:
             await self._read_version()
 
     async def _read_version(self) -> None:
-        version = await self._redis.get(keys.policy_version())
-        if version != self._version:
+        before = self._version
+        found = await self._redis.get(keys.policy_version())
+        version = found if isinstance(found, bytes) else None
+        if version == before:
+            return
+        deltas = await self._deltas_between(before, version)
+        if self._version != before:
+            return  # another call has read it meanwhile
+        if deltas is None:
             self._keys.clear()
             self._tenants.clear()
             self._models = None
-            self._version = version if isinstance(version, bytes) else None
-            self._was_there = self._was_there or self._version is not None
-            if self._version is None:
-                self._has_version.clear()
-            else:
-                self._has_version.set()
+        else:
+            self._forget_changed(deltas)
+            version = deltas[-1].version.encode()
+        self._version = version
+        self._was_there = self._was_there or version is not None
+        if version is None:
+            self._has_version.clear()
+        else:
+            self._has_version.set()
+
+    def _forget_changed(self, deltas: list[PolicyDelta]) -> None:
+        for delta in deltas:
+            for public_id in delta.api_keys:
+                self._keys.pop(public_id, None)
+            for tenant_id in delta.tenants:
+                self._tenants.pop(tenant_id, None)
+            if delta.has_models:
+                self._models = None
+
+    async def _deltas_between(
+        self, before: bytes | None, version: bytes | None
+    ) -> list[PolicyDelta] | None:
+        """Return what the versions after `before` changed, up to `version` at least, oldest first;
+        None where that is not known of each of them."""
+        if before is None or version is None:
+            return None
+        entries: Any = await self._redis.xrevrange(keys.policy_deltas(), count=_DELTAS_READ)
+        newest_first: list[PolicyDelta] = []
+        is_reached = False
+        for _, fields in entries:
+            delta = _decode_delta(fields)
+            if delta is None or (newest_first and delta.version != newest_first[-1].base):
+                return None
+            newest_first.append(delta)
+            is_reached = is_reached or delta.version.encode() == version
+            if delta.base.encode() == before:
+                return newest_first[::-1] if is_reached else None
+        return None
+
+
+def _decode_delta(fields: dict[bytes, bytes]) -> PolicyDelta | None:
+    """Decode an entry of the stream; None for one of another version of the wire."""
+    try:
+        return codec.decode_policy_delta(fields.get(keys.POLICY_DELTA_FIELD.encode(), b""))
+    except codec.WireFormatError:
+        return None

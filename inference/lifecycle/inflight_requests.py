@@ -2,6 +2,8 @@
 with its end, which settles its reservation."""
 
 import asyncio
+import time
+from collections import defaultdict
 from functools import partial
 from typing import Final
 
@@ -20,6 +22,9 @@ from inference.streaming.token_stream import TokenStream
 ENDED: Final = Counter(
     "penstock_gateway_ended_total", "Admitted requests by how they ended.", ["outcome"]
 )
+# A pool is watched for so long after its last request here: what that left may yet turn up in it,
+# and what the finisher put on record is kept to be recorded again.
+WATCHED_SECONDS: Final = 120.0
 
 
 class InflightRequests:
@@ -30,7 +35,8 @@ class InflightRequests:
         self._hub = hub
         self._reservations = reservations
         self._open: dict[str, InflightRequest] = {}
-        self._pools: set[str] = set()
+        self._in_pool: defaultdict[str, dict[str, InflightRequest]] = defaultdict(dict)
+        self._left_at: dict[str, float] = {}  # pools that have nothing open since (monotonic)
         self._all_ended = asyncio.Event()
 
     def __len__(self) -> int:
@@ -38,14 +44,17 @@ class InflightRequests:
 
     @property
     def pools(self) -> list[str]:
-        """Return every pool that a request of this gateway has gone to."""
-        return list(self._pools)
+        """Return the pools that have to be watched: those with an open request of this gateway,
+        and those that had one in the last `WATCHED_SECONDS`."""
+        since = time.monotonic() - WATCHED_SECONDS
+        self._left_at = {pool: at for pool, at in self._left_at.items() if at > since}
+        return [*self._in_pool, *self._left_at]
 
     def all(self) -> list[InflightRequest]:
         return list(self._open.values())
 
     def in_pool(self, pool: str) -> list[InflightRequest]:
-        return [each for each in self._open.values() if each.envelope.pool == pool]
+        return list(self._in_pool.get(pool, {}).values())
 
     def get(self, request_id: str) -> InflightRequest | None:
         """Return the open request of this id; None if it is not, or no longer, this gateway's."""
@@ -56,14 +65,15 @@ class InflightRequests:
         envelope = candidate.envelope
         request = InflightRequest(candidate, caller, admitted, self._open_stream(envelope))
         self._open[envelope.request_id] = request
-        self._pools.add(envelope.pool)
+        self._enter(request)
         return request
 
     def move(self, request: InflightRequest, candidate: Candidate) -> None:
         """Take a request from the pool that did not take it to another one's."""
         self._hub.close(request.request_id)
+        self._leave(request)
         request.move(candidate, self._open_stream(candidate.envelope))
-        self._pools.add(candidate.envelope.pool)
+        self._enter(request)
 
     def discard(self, request: InflightRequest) -> None:
         """Drop a request that the queue did not take."""
@@ -101,10 +111,23 @@ class InflightRequests:
         if self._open.pop(request.request_id, None) is None:
             return
         request.is_open = False
+        self._leave(request)
         self._hub.close(request.request_id)
         self._reservations.settle(request, charge)
         if not self._open:
             self._all_ended.set()
+
+    def _enter(self, request: InflightRequest) -> None:
+        pool = request.envelope.pool
+        self._in_pool[pool][request.request_id] = request
+        self._left_at.pop(pool, None)
+
+    def _leave(self, request: InflightRequest) -> None:
+        pool = request.envelope.pool
+        self._in_pool[pool].pop(request.request_id, None)
+        if not self._in_pool[pool]:
+            del self._in_pool[pool]
+            self._left_at[pool] = time.monotonic()
 
     def _prompt_counted(self, request_id: str) -> None:
         request = self._open.get(request_id)

@@ -5,6 +5,7 @@ ended without the end having arrived here.
 """
 
 import asyncio
+import heapq
 import time
 from typing import Final
 
@@ -25,10 +26,14 @@ _log = structlog.get_logger(__name__)
 
 WATCH_SECONDS: Final = 0.5
 SILENCE_SECONDS: Final = 15.0
+# Pools that are looked at in one turn, those first that were not for longest: what a gateway asks
+# of Redis does not grow with the pools that there are.
+POOLS_A_TURN: Final = 32
 
 
 class StrandedWatch:
-    """Looks after every open request, twice a second."""
+    """Looks after every open request, twice a second, or less often where they are in more than
+    `POOLS_A_TURN` pools."""
 
     def __init__(
         self,
@@ -49,6 +54,8 @@ class StrandedWatch:
         self._missed_ends = missed_ends
         self._dispatch = dispatch
         self._gateway_id = gateway_id
+        self._turn = 0
+        self._looked_at: dict[str, int] = {}  # the turn in which a pool was
 
     def start(self, background: Background) -> None:
         background.supervise(self._watch, name="stranded-requests")
@@ -57,15 +64,23 @@ class StrandedWatch:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             await self._recovery.resync(self._gateway_id)
-            for pool in self._requests.pools:
-                if await self._recovery.begin_if_due(pool):
-                    continue
-                for stranded in await self._dispatch.reap(
-                    pool, grace_ms=0, gateway_id=self._gateway_id
-                ):
-                    await self._end_stranded(stranded)
-                await self._missed_ends.fetch(pool)
+            for pool in self._pools_of_this_turn():
+                await self._look_at(pool)
             self._look_after_readers()
+
+    def _pools_of_this_turn(self) -> list[str]:
+        looked_at = {pool: self._looked_at.get(pool, 0) for pool in self._requests.pools}
+        turn = heapq.nsmallest(POOLS_A_TURN, looked_at, key=looked_at.__getitem__)
+        self._turn += 1
+        self._looked_at = looked_at | dict.fromkeys(turn, self._turn)
+        return turn
+
+    async def _look_at(self, pool: str) -> None:
+        if await self._recovery.begin_if_due(pool):
+            return
+        for stranded in await self._dispatch.reap(pool, grace_ms=0, gateway_id=self._gateway_id):
+            await self._end_stranded(stranded)
+        await self._missed_ends.fetch(pool)
 
     async def _end_stranded(self, stranded: Stranded) -> None:
         request = self._requests.get(stranded.request_id)

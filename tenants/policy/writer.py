@@ -6,6 +6,9 @@ version are written in one MULTI, and by the reconciler where a crash came betwe
 watches the version that it started from: whoever was overtaken starts again, so an old row never
 follows a newer one. A Redis that has no version of ours gets the whole snapshot, built beside
 the old one and put in its place at once.
+
+With each version goes what it changed, so that gateways need not forget all that they know; a whole
+snapshot, or very many rows, say nothing of the kind.
 """
 
 import time
@@ -21,6 +24,8 @@ from redis.client import Pipeline
 from redis.exceptions import RedisError, WatchError
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.policy import PolicyDelta
 from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, PolicyPart, PolicyVersion
 from tenants.policy.rows import (
@@ -47,6 +52,9 @@ _Mapping = dict[_Text, _Text]
 
 # A snapshot that is further behind is written whole.
 CHANGES_KEPT: Final = 10_000
+# Of what versions changed; a gateway that is further behind reads all of it anew.
+DELTAS_KEPT: Final = 256
+_MOST_NAMED: Final = 500
 _ATTEMPTS: Final = 20
 _CHUNK: Final = 1000
 # Where a whole snapshot is built, by what it takes the place of.
@@ -253,11 +261,27 @@ def _write(
             pipeline.delete(keys.policy_models())
             _set_rows(pipeline, keys.policy_models(), rows.models)
         pipeline.set(keys.policy_version(), version)
+        if seen is not None and not replace:
+            _add_delta(pipeline, rows, base=seen, version=version)
         try:
             pipeline.execute()
         except WatchError:
             return False
     return True
+
+
+def _add_delta(pipeline: Pipeline, rows: AffectedRows, *, base: str, version: str) -> None:
+    if len(rows.api_keys) + len(rows.tenants) > _MOST_NAMED:
+        return
+    delta = PolicyDelta(
+        base=base,
+        version=version,
+        api_keys=sorted(rows.api_keys),
+        tenants=sorted(rows.tenants),
+        has_models=rows.models is not None,
+    )
+    entry = cast(_Mapping, {keys.POLICY_DELTA_FIELD: encode(delta)})
+    pipeline.xadd(keys.policy_deltas(), entry, maxlen=DELTAS_KEPT)
 
 
 def _set_rows(

@@ -89,7 +89,7 @@ async def test_an_adopted_request_takes_the_place_of_its_adapter(
         await transport.register(worker)
         adopted = replace(make_envelope(), adapter="poems")
         assert await transport.adopt([(adopted, 1)]) == set()
-        await transport.claim(worker, ready=True)
+        await transport.claim(worker, slots=worker.slots, ready=True)
         other = await gateway.send(replace(make_envelope(), adapter="recipes"))
         same = await gateway.send(replace(make_envelope(), adapter="poems"))
         states = [

@@ -5,8 +5,8 @@
 A step has room for `batched_tokens`: one of each sequence that decodes, then prompts in chunks, in
 order of arrival. A sequence's first token comes with the step that ends its prefill. A sequence is
 let in when there is a slot and its prompt and output fit the KV cache in whole blocks, else it and
-those behind it wait inside the engine; one whose adapter has no slot lets others by, as in vLLM. The
-sequences of one request share the whole blocks of their prompt, which the first of them prefills.
+those behind it wait inside the engine; one whose adapter has no slot lets others by, as in vLLM.
+The sequences of one request share the whole blocks of their prompt: the first prefills them.
 """
 
 import heapq
@@ -53,8 +53,8 @@ class EngineModel:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request through its life; times in milliseconds since the start of a run. `output` is that
-    of each of its sequences."""
+    """One request through its life; times in milliseconds since the start of a run. `output` is
+    that of each of its sequences."""
 
     number: int
     tenant: str

@@ -1,6 +1,6 @@
 """More than one attempt: requeue, preemption and adoption; and what a wait will be."""
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from redis.exceptions import ResponseError

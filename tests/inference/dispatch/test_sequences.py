@@ -142,7 +142,7 @@ def test_a_flood_of_wide_requests_leaves_the_headroom_whole(
 ) -> None:
     running = flood(pool, sequences)
     assert 4 <= free(pool) < 4 + sequences
-    for number in range(3):
+    for _number in range(3):
         pool.finish(running.pop(0), 1, 100, 100)
         running += taken(pool)
         assert 4 <= free(pool) < 4 + sequences

@@ -57,8 +57,8 @@ class Reserving:
             [UseKind.OPEN + Owner.TENANT, SEQUENCES_AT_ONCE, int(is_hard)]
         )
         prefix = keys.tenant_prefix(ask.tenant)
-        given = (ask.request_id, ask.key, ask.project, tokens, tokens, claim, limits)
-        given += (ask.sequences, now_ms)
-        _, refusing, _, used = self._redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, *given)
+        given = (ask.request_id, ask.key, ask.project, tokens, tokens, claim, limits, ask.sequences)
+        call = (keys.FUNCTION_RESERVE, 1, prefix, *given, now_ms)
+        _, refusing, _, used = self._redis.fcall(*call)
         assert used <= SEQUENCES_AT_ONCE
         return bool(refusing == 0)

@@ -16,6 +16,7 @@ from gpu_workers.protocol.policy import (
     ApiKeyPolicy,
     KeyDigest,
     ModelPolicy,
+    PolicyDelta,
     Scope,
     TenantPolicy,
     TierPolicy,
@@ -82,6 +83,7 @@ class Snapshot:
             policy = ApiKeyPolicy(**(fields | changes))
         self._keys[public_id] = policy
         await self._redis.hset(keys.policy_api_keys(), public_id, codec.encode(policy))
+        await self.bump(api_keys=[public_id])
         await self.put_tenant(tenant, **({} if tier is None else {"tier": tier}))
 
     async def put_tenant(self, tenant: str, **changes: Any) -> None:
@@ -92,11 +94,12 @@ class Snapshot:
         )
         policy = self._tenants[tenant_id] = msgspec.structs.replace(known, **changes)
         await self._redis.hset(keys.policy_tenants(), tenant_id, codec.encode(policy))
-        await self.bump()
+        await self.bump(tenants=[tenant_id])
 
     async def remove_key(self, key: str) -> None:
-        await self._redis.hdel(keys.policy_api_keys(), key_format.parse(key).public_id)
-        await self.bump()
+        public_id = key_format.parse(key).public_id
+        await self._redis.hdel(keys.policy_api_keys(), public_id)
+        await self.bump(api_keys=[public_id])
 
     async def add_model(
         self, name: str, tenant_ids: list[str] | None = None, **changes: Any
@@ -107,7 +110,7 @@ class Snapshot:
         )
         self._models[name] = policy
         await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
-        await self.bump()
+        await self.bump(has_models=True)
 
     async def write_again(self) -> None:
         """All of it, into a Redis that has lost it."""
@@ -119,8 +122,14 @@ class Snapshot:
             await self._redis.hset(keys.policy_models(), name, codec.encode(model))
         await self.bump()
 
-    async def bump(self) -> None:
+    async def bump(self, **changed: Any) -> None:
+        """A new version, which says what it changed if that is given."""
+        base = str(self._version)
         self._version += 1
+        if changed:
+            delta = PolicyDelta(base=base, version=str(self._version), **changed)
+            entry: Any = {keys.POLICY_DELTA_FIELD: codec.encode(delta)}
+            await self._redis.xadd(keys.policy_deltas(), entry)
         await self._redis.set(keys.policy_version(), str(self._version))
 
 

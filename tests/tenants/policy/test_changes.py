@@ -9,8 +9,8 @@ from django.db import connection, connections, transaction
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.codec import decode_api_key, decode_tenant
-from gpu_workers.protocol.policy import LimitName
+from gpu_workers.protocol.codec import decode_api_key, decode_policy_delta, decode_tenant
+from gpu_workers.protocol.policy import LimitName, PolicyDelta
 from tenants.access.api_keys import issue_api_key
 from tenants.fsck import run_checks
 from tenants.isolation.scoping import operator_scope, tenant_scope
@@ -38,6 +38,57 @@ def problems() -> list[str]:
 
 def written(redis: Redis, record: ApiKey) -> bytes:
     return cast(bytes, redis.hget(keys.policy_api_keys(), record.public_id))
+
+
+def newest_delta(redis: Redis) -> PolicyDelta | None:
+    entries = cast(list[tuple[bytes, dict[bytes, bytes]]], redis.xrevrange(keys.policy_deltas()))
+    fields = entries[0][1] if entries else {}
+    return decode_policy_delta(fields[keys.POLICY_DELTA_FIELD.encode()]) if fields else None
+
+
+def version_of(redis: Redis) -> str:
+    return cast(bytes, redis.get(keys.policy_version())).decode()
+
+
+def test_a_version_says_what_it_changed(policy_redis: Redis, acme: Project) -> None:
+    record = issue_api_key(acme).record
+    before = version_of(policy_redis)
+    record.revoke()
+    assert newest_delta(policy_redis) == PolicyDelta(
+        base=before, version=version_of(policy_redis), api_keys=[record.public_id]
+    )
+    before = version_of(policy_redis)
+    Tier.objects.filter(name="premium").update(weight=99)
+    assert newest_delta(policy_redis) == PolicyDelta(
+        base=before, version=version_of(policy_redis), tenants=[str(acme.tenant_id)]
+    )
+
+
+def test_a_whole_snapshot_and_very_many_rows_do_not_say_it(
+    policy_redis: Redis, acme: Project
+) -> None:
+    issue_api_key(acme)
+    said = newest_delta(policy_redis)
+    Tenant.objects.bulk_create(
+        [Tenant(name=f"t{number}", tier=acme.tenant.tier) for number in range(MAX_ROWS // 2)]
+    )
+    assert version_of(policy_redis) == str(PolicyVersion.current())
+    assert newest_delta(policy_redis) == said
+    policy_redis.set(keys.policy_version(), "1-of-another-database")
+    assert writer.reconcile_policy() is True
+    assert newest_delta(policy_redis) == said
+
+
+def test_no_more_is_kept_of_what_versions_changed_than_gateways_read(
+    policy_redis: Redis, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "DELTAS_KEPT", 10)
+    record = issue_api_key(acme).record
+    for number in range(250):
+        record.name = f"name {number}"
+        record.save()
+    # Redis forgets by pages of a hundred.
+    assert policy_redis.xlen(keys.policy_deltas()) <= 120
 
 
 def test_a_change_of_a_key_writes_its_row_and_no_other(policy_redis: Redis, acme: Project) -> None:
