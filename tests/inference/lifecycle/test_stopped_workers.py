@@ -144,16 +144,17 @@ async def test_a_worker_that_is_stopped_shortens_no_stream(
     """What is on record by then ends while it is stopped, all else when it goes on."""
     async with a_sim_worker(proxy.url, PENSTOCK_SIM_STEP_MS="5") as process:
         stop = partial(os.killpg, process.pid, signal.SIGSTOP)
+        answers: list[asyncio.Task[Answer]] = []
         for _ in range(rounds):
             stopped = Interruption(is_it=step, when=when, at_it=stop)
             proxy.interrupt(stopped)
             asked = [asyncio.create_task(ask(client, ALONE)) for _ in range(STREAMS)]
             await asyncio.wait_for(stopped.has_come.wait(), 20)
-            await wait_for_recorded(dispatch_redis, asked)
+            answers += asked
+            await wait_for_recorded(dispatch_redis, answers)
             os.killpg(process.pid, signal.SIGCONT)
             stopped.release()
             assert_nothing_is_short(await asyncio.gather(*asked), await records(dispatch_redis))
-            await dispatch_redis.xtrim(keys.pool_usage(POOL), 0)
 
 
 @pytest.mark.parametrize("end", [signal.SIGSTOP, signal.SIGKILL])
