@@ -177,11 +177,11 @@ MODEL = ModelPolicy(
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc001ea9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc001fa9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
         "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
-        "c2a090c394000000cd03e8c2",
+        "c2a090c394000000cd03e801c2",
     ),
     (
         FRAMES,
@@ -251,7 +251,7 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_a_message_without_the_fields_that_were_appended_last_is_understood() -> None:
-    appended = len("a477616974c2a090c394000000cd03e8c2")
+    appended = len("a477616974c2a090c394000000cd03e801c2")
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     waste = b"\x9e" + codec.encode(WASTE)[1:-1]
@@ -261,7 +261,7 @@ def test_a_message_without_the_fields_that_were_appended_last_is_understood() ->
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x1f" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x20" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 
