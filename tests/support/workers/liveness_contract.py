@@ -40,7 +40,7 @@ async def the_first_request_of_a_kind_holds_up_nobody(
 
     def victim() -> "asyncio.Task[None]":
         last = [loop.time()]
-        envelope = make_envelope(ENDLESS, max_output_tokens=400)
+        envelope = make_envelope(ENDLESS, max_output_tokens=1500)
         return asyncio.create_task(watch(engine.generate(envelope, lambda _: note(last)), last))
 
     victims = [victim() for _ in range(3)]

@@ -36,7 +36,7 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             "PENSTOCK_MODEL_PATH": model_path,
             "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
             "PENSTOCK_MAX_NUM_SEQS": "16",
-            "PENSTOCK_STRUCTURE_SECONDS": "2",
+            "PENSTOCK_STRUCTURE_SECONDS": "1",
             **dict(setting.split("=", 1) for setting in settings),
         }
     )
