@@ -34,7 +34,7 @@ check:
 bench: environments
 	@$(PY) -m tests.benchmarks.serving $(ARGS)
 
-# What a core in front of an engine carries, Penstock beside vLLM's own server; about six minutes.
+# What a core in front of an engine carries, Penstock beside vLLM's own server; about ten minutes.
 bench-front: environments
 	@$(PY) -m tests.benchmarks.front $(ARGS)
 

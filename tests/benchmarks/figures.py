@@ -22,6 +22,7 @@ class Figures:
     itl_p50_ms: Spread
     gap_p99_ms: Spread
     tokens_per_arrival: Spread
+    tokens_per_step: Spread
     cpu_ms_per_1000_tokens: dict[str, Spread]
     cpu_in_front_ms_per_1000_tokens: Spread
     memory_mib: dict[str, float]
@@ -40,6 +41,9 @@ class Figures:
             itl_p50_ms=over(lambda result: result.itl_p50_ms),
             gap_p99_ms=over(lambda result: result.gaps_ms[1]),
             tokens_per_arrival=over(lambda result: result.tokens_per_arrival),
+            tokens_per_step=Spread.of(
+                each.result.tokens / each.steps if each.steps else 0.0 for each in measurements
+            ),
             cpu_ms_per_1000_tokens={
                 name: Spread.of(per_1000(each, each.cpu.get(name, 0.0)) for each in measurements)
                 for name in programs

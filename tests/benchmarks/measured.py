@@ -16,12 +16,14 @@ QUIET_SECONDS, QUIET_SHARE, MOST_WAITED_SECONDS = 0.4, 0.15, 15.0
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """One server, or what stands in for it. `programs()` names the first processes of each program;
-    ENGINE and LOAD are not in front of the engine. `skips` are rounds that it has no way for."""
+    ENGINE and LOAD are not in front of the engine. `skips` are rounds that it has no way for;
+    `steps` counts the engine's so far, where that is known."""
 
     name: str
     run: Callable[[Round], RoundResult]
     programs: Callable[[], dict[str, list[int]]]
     skips: Callable[[Round], bool] = lambda round_: False
+    steps: Callable[[], int] = lambda: 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ class Measurement:
     result: RoundResult
     cpu: dict[str, float]
     memory: dict[str, int]
+    steps: int = 0
 
     @property
     def in_front(self) -> dict[str, float]:
@@ -82,13 +85,23 @@ def compare(
 
 def measure(side: Side, round_: Round) -> Measurement:
     """Run one round and read what it cost."""
-    before = _cpu(side)
+    before, steps = _cpu(side), side.steps()
     result = side.run(round_)
+    steps = side.steps() - steps
     memory = {name: memory_bytes(pids) for name, pids in _groups(side).items()}
     _wait_until_quiet(side)
     after = _cpu(side)
     cpu = {name: max(0.0, seconds - before.get(name, 0.0)) for name, seconds in after.items()}
-    return Measurement(result=result, cpu=cpu, memory=memory)
+    return Measurement(result=result, cpu=cpu, memory=memory, steps=steps)
+
+
+def measure_idle(side: Side, seconds: float) -> dict[str, float]:
+    """Return what share of a core each program takes while nobody asks for anything."""
+    _wait_until_quiet(side)
+    before, began = _cpu(side), time.monotonic()
+    time.sleep(seconds)
+    passed = time.monotonic() - began
+    return {name: (cpu - before.get(name, 0.0)) / passed for name, cpu in _cpu(side).items()}
 
 
 def pin(side: Side, *, engine: set[int], others: set[int]) -> None:

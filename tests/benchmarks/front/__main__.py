@@ -1,6 +1,6 @@
 """`make bench-front`: the most that a core in front of an engine carries, Penstock beside vLLM.
 
-Without arguments it measures the default workloads, in about eight minutes on two cores, and writes
+Without arguments it measures the default workloads, in about ten minutes on two cores, and writes
 docs/benchmarks; with others it writes var/benchmarks. `--sample` measures nothing, but prints where
 the CPU time of Penstock's worker and gateway goes.
 """
@@ -18,11 +18,11 @@ from tests.benchmarks.front.sides import Replay, Sampling, front_sides
 from tests.benchmarks.front.workloads import Workload, default
 from tests.benchmarks.load.generator import RoundRunner, load_generator
 from tests.benchmarks.machine import describe
-from tests.benchmarks.measured import Comparison, Side, compare, measure
+from tests.benchmarks.measured import Comparison, Side, compare, measure, measure_idle
 from tests.benchmarks.sides import OURS
 from tests.support.places import ROOT
 
-ROUNDS, SLOTS = 3, 256
+ROUNDS, SLOTS, IDLE_SECONDS = 3, 256, 10.0
 MOST_SHOWN = 60
 
 
@@ -37,6 +37,7 @@ def main() -> None:
         machine = describe()
         comparisons: list[Comparison] = []
         with front_sides(replay, load) as sides:
+            idle = {side.name: measure_idle(side, IDLE_SECONDS) for side in sides}
             for each in workloads:
                 began = time.monotonic()
                 replay.set_pace(each.step_ms)
@@ -46,8 +47,8 @@ def main() -> None:
                 print(f"{time.monotonic() - began:4.0f} s  {said}", flush=True)
     is_whole = workloads == default() and arguments.rounds >= ROUNDS
     out = arguments.out or ROOT / ("docs" if is_whole else "var") / "benchmarks"
-    print("\n" + report.markdown(comparisons, machine))
-    report.write(out, comparisons, machine)
+    print("\n" + report.markdown(comparisons, idle, machine))
+    report.write(out, comparisons, idle, machine)
     print(f"Written to {out}.")
 
 

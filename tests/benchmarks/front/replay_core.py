@@ -36,7 +36,7 @@ from vllm.v1.metrics.stats import PrefillStats, SchedulerStats
 from vllm.v1.outputs import LogprobsLists
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder, UtilityResult
 
-from tests.benchmarks.front.pace import MORE, PACE
+from tests.benchmarks.front.pace import HOW_MANY, MORE, PACE
 from tests.benchmarks.front.recording import recordings
 
 KV_BLOCKS: Final = 8192  # as much as nobody fills
@@ -112,6 +112,7 @@ class ReplayCore:
         self._waiting: deque[Sequence] = deque()
         self._running: dict[str, Sequence] = {}
         self._is_taken = False
+        self._steps = 0
         self._next_step_at = 0.0
         self._encoder = MsgpackEncoder()
         self._decode_request = MsgpackDecoder(EngineCoreRequest).decode
@@ -119,13 +120,18 @@ class ReplayCore:
 
     def serve(self, requests: Any, outputs: Any, pace: socket.socket, parent: int) -> None:
         """Answer until the parent ends."""
-        poller = zmq.Poller()
-        poller.register(requests, zmq.POLLIN)
-        poller.register(pace, zmq.POLLIN)
+        work, anything = zmq.Poller(), zmq.Poller()
+        for poller in (work, anything):
+            poller.register(requests, zmq.POLLIN)
+        anything.register(pace, zmq.POLLIN)
         while os.getppid() == parent:
-            ready = dict(poller.poll(self._patience_ms()))
+            # Before a step's time nothing that is said of it matters, and being told has its cost
+            # for who tells.
+            early_ms = 1000 * (self._next_step_at - time.monotonic())
+            poller = work if early_ms >= 1 else anything
+            ready = dict(poller.poll(early_ms if early_ms >= 1 else self._patience_ms()))
             if pace.fileno() in ready:
-                self._hear(pace.recv(64))
+                self._hear(pace)
             if requests in ready:
                 kind, *data = requests.recv_multipart(copy=False)
                 for answer in self._receive(EngineCoreRequestType(bytes(kind.buffer)), data):
@@ -134,16 +140,18 @@ class ReplayCore:
             if self._is_due():
                 outputs.send_multipart(self._encoder.encode(self._step()))
 
-    def _hear(self, said: bytes) -> None:
+    def _hear(self, pace: socket.socket) -> None:
+        said, who = pace.recvfrom(64)
         if said == MORE:
             self._is_taken = True
+        elif said == HOW_MANY:
+            pace.sendto(str(self._steps).encode(), who)
         else:
             self._step_seconds = float(said) / 1000
 
     def _patience_ms(self) -> float:
-        if not self._is_taken or not (self._running or self._waiting):
-            return IDLE_MS
-        return max(0.0, 1000 * (self._next_step_at - time.monotonic()))
+        is_waiting = not self._is_taken or not (self._running or self._waiting)
+        return IDLE_MS if is_waiting else 0.0
 
     def _is_due(self) -> bool:
         has_work = bool(self._running or self._waiting)
@@ -174,6 +182,7 @@ class ReplayCore:
             if output.finish_reason is not None:
                 del self._running[output.request_id]
         self._is_taken = False
+        self._steps += 1
         self._next_step_at = time.monotonic() + self._step_seconds
         return EngineCoreOutputs(
             outputs=outputs,

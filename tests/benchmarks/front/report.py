@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import median
 
 from tests.benchmarks.figures import Figures, shown, table
-from tests.benchmarks.front.workloads import PACED
 from tests.benchmarks.measured import ENGINE, LOAD, Comparison, Measurement, Spread
 from tests.benchmarks.plot import stacks
 from tests.benchmarks.sides import OURS, VLLMS
@@ -69,7 +68,11 @@ class Cost:
         return cls(ms_per_request=per_request, us_per_token=per_token)
 
 
-def markdown(comparisons: Sequence[Comparison], machine: Mapping[str, str]) -> str:
+# Side -> program -> share of a core while nobody asks for anything.
+Idle = Mapping[str, Mapping[str, float]]
+
+
+def markdown(comparisons: Sequence[Comparison], idle: Idle, machine: Mapping[str, str]) -> str:
     parts = [
         "<!-- Written by `make bench-front`; README.md says how to read it. -->",
         "# In front of an engine",
@@ -83,13 +86,14 @@ def markdown(comparisons: Sequence[Comparison], machine: Mapping[str, str]) -> s
         "## CPU by process, ms per 1,000 tokens",
         *[_cpu_table(name, comparisons) for name in (OURS, VLLMS)],
     ]
+    parts += ["## Idle, percent of a core", _idle_table(idle)]
     if costs := _cost_rows(comparisons):
         parts += ["## By request and by token", table(costs)]
     return "\n\n".join(parts) + "\n"
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
-    """Hold each workload against what issue and README promise."""
+    """Hold each workload against what is aimed at."""
     lines = []
     for each in comparisons:
         if each.sides.keys() != {OURS, VLLMS}:
@@ -104,11 +108,14 @@ def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
     return lines
 
 
-def write(folder: Path, comparisons: Sequence[Comparison], machine: Mapping[str, str]) -> None:
+def write(
+    folder: Path, comparisons: Sequence[Comparison], idle: Idle, machine: Mapping[str, str]
+) -> None:
     """Write front.md, front.json and the plot."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{NAME}.md").write_text(markdown(comparisons, machine), encoding="utf-8")
-    report = {"machine": machine, "workloads": {each.name: _as_json(each) for each in comparisons}}
+    (folder / f"{NAME}.md").write_text(markdown(comparisons, idle, machine), encoding="utf-8")
+    workloads = {each.name: _as_json(each) for each in comparisons}
+    report = {"machine": machine, "idle": idle, "workloads": workloads}
     text = json.dumps(report, indent=1) + "\n"
     (folder / f"{NAME}.json").write_text(text, encoding="utf-8")
     groups = {
@@ -124,7 +131,7 @@ def _capacity_table(comparisons: Sequence[Comparison]) -> str:
     rows = [
         ["workload", "side", "tokens/s", "requests/s", "busiest process", "tokens a core's worth",
          "requests a core's worth", "tokens a CPU second", "TTFT p50 ms", "TTFT p99 ms",
-         "tokens an arrival"]
+         "tokens a step", "tokens an arrival"]
     ]  # fmt: skip
     for each in comparisons:
         for side, rounds in each.sides.items():
@@ -141,6 +148,7 @@ def _capacity_table(comparisons: Sequence[Comparison]) -> str:
                     shown(capacity.tokens_per_cpu_second),
                     shown(figures.ttft_p50_ms, 1),
                     shown(figures.ttft_p99_ms, 1),
+                    f"{figures.tokens_per_step.median:.1f}",
                     f"{figures.tokens_per_arrival.median:.2f}",
                 ]
             )
@@ -158,16 +166,26 @@ def _cpu_table(side: str, comparisons: Sequence[Comparison]) -> str:
     return table(rows)
 
 
+def _idle_table(idle: Idle) -> str:
+    rows = [["side", "process", "percent"]]
+    for side, programs in idle.items():
+        rows += [[side, name, f"{100 * share:.1f}"] for name, share in programs.items()]
+        in_front = sum(share for name, share in programs.items() if name not in (ENGINE, LOAD))
+        rows.append([side, "in front of the engine", f"{100 * in_front:.1f}"])
+    return table(rows)
+
+
 def _cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     """Compare the shortest with the longest answers at each number of streams."""
-    rows = [["streams", "side", "process", "ms a request", "us a token"]]
-    by_streams: dict[int, list[Comparison]] = {}
+    rows = [["workloads", "side", "process", "ms a request", "us a token"]]
+    alike: dict[str, list[Comparison]] = {}
     for each in comparisons:
-        if PACED not in each.name:
-            by_streams.setdefault(each.round.streams, []).append(each)
-    for streams, group in by_streams.items():
+        alike.setdefault(each.name.replace(f", {each.round.max_tokens} tokens", ""), []).append(
+            each
+        )
+    for streams, group in alike.items():
         group = sorted(group, key=lambda each: each.round.max_tokens)
-        if group[0].round.max_tokens == group[-1].round.max_tokens:
+        if len(group) == 1:
             continue
         for side in group[0].sides:
             cost = Cost.between(group[0].sides[side], group[-1].sides[side])
@@ -178,10 +196,10 @@ def _cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     return rows if len(rows) > 1 else []
 
 
-def _cost_row(streams: int, side: str, shown_as: str, cost: Cost, names: list[str]) -> list[str]:
+def _cost_row(streams: str, side: str, shown_as: str, cost: Cost, names: list[str]) -> list[str]:
     request = sum(cost.ms_per_request[name] for name in names)
     token = sum(cost.us_per_token[name] for name in names)
-    return [str(streams), side, shown_as, f"{request:.2f}", f"{token:.1f}"]
+    return [streams, side, shown_as, f"{request:.2f}", f"{token:.1f}"]
 
 
 def _as_json(comparison: Comparison) -> dict[str, object]:

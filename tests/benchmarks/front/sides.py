@@ -1,10 +1,11 @@
 """Both sides of `make bench-front`: whole servers over a replayed engine each."""
 
+import dataclasses
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from local_stack.supervisor import Supervisor
 
 from gpu_workers.demo_model import MODEL_FOLDER
 from tests.benchmarks import sides
-from tests.benchmarks.front.pace import PACE, set_pace
+from tests.benchmarks.front.pace import PACE, count_steps, set_pace
 from tests.benchmarks.front.sampler import Sampled
 from tests.benchmarks.load.generator import RoundRunner
 from tests.benchmarks.measured import Side
@@ -45,6 +46,9 @@ class Replay:
         """Set the least time between steps; 0: as fast as they are taken."""
         for side in (OURS, VLLMS):
             set_pace(self._socket(side), step_ms)
+
+    def count_steps(self, side: str) -> int:
+        return count_steps(self._socket(side))
 
     def _socket(self, side: str) -> Path:
         return self.folder / ("ours" if side == OURS else "vllms")
@@ -78,10 +82,15 @@ def front_sides(
             environ=replay.environ(VLLMS) | {"PYTHONPATH": str(ROOT)},
         )
         server = stack.enter_context(reference)
-        yield [
+        both = [
             sides.penstock(live.stack, generator, started_by_us=lambda: started),
             sides.vllm(server, live.stack.model, generator),
         ]
+        yield [dataclasses.replace(each, steps=_steps(replay, each.name)) for each in both]
+
+
+def _steps(replay: Replay, side: str) -> Callable[[], int]:
+    return lambda: replay.count_steps(side)
 
 
 @dataclass(frozen=True, kw_only=True)
