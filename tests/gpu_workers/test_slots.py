@@ -32,11 +32,14 @@ async def posted_slots(redis: Redis, running: RunningWorker) -> float:
 async def test_what_a_wide_request_has_beyond_the_slots_is_not_taken_from_them_twice(
     dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
 ) -> None:
-    engine = SimEngine(slots=4, sleep=Steps())
+    steps = Steps()
+    engine = SimEngine(slots=4, sleep=steps)
     async with running_worker(sim_redis_url, engine) as running:
         await running.ready()
         for _ in range(2):
             await gateway.send(make_envelope(ENDLESS | {"n": 3}, sequences=3))
+        await eventually(lambda: engine.load().held == 2)
+        steps.grant(1)  # an engine admits between its steps
         info = await info_with_waiting(dispatch_redis, running.worker_id, 2)
         assert info.slots == 4
         assert await posted_slots(dispatch_redis, running) == 4
