@@ -58,7 +58,7 @@ async def test_a_structure_is_tried_once(trials: StructureTrials, journal: Journ
 
 
 async def test_the_same_text_of_another_kind_is_another_structure(
-    trials: StructureTrials, journal: Path
+    trials: StructureTrials, journal: Journal
 ) -> None:
     for kind in StructureKind:
         await trials.verdict("acme", a("invalid", kind))
