@@ -10,6 +10,7 @@ is printed, and `--only NUMBER` sends one of them alone.
 import argparse
 import asyncio
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ SLOTS: Final = 64
 _SECONDS: Final = 180.0
 _LEFT: Final = "left"
 _LAST_BYTES: Final = 2_000
+_HUNG_SECONDS: Final = 30.0
+_MESSAGE: Final = 60
 _CODES_OF_FAULTS: Final = ("internal_error", "worker_lost", "attempts_exhausted", "engine_failed")
 _SHOWN: Final = 8
 
@@ -64,7 +67,16 @@ class Fuzz:
         async with httpx.AsyncClient(
             base_url=self.stack.url, headers=headers, timeout=_SECONDS
         ) as client:
-            await asyncio.gather(*(self._attack(client, waiting) for _ in range(self.at_once)))
+            attacks = [
+                asyncio.create_task(self._attack(client, waiting)) for _ in range(self.at_once)
+            ]
+            while not all(each.done() for each in attacks):
+                await asyncio.wait(attacks, timeout=1)
+                if time.perf_counter() - victims.heard_at > _HUNG_SECONDS:
+                    print("The victims hear nothing any more.", file=sys.stderr)
+                    for each in attacks:
+                        each.cancel()
+            await asyncio.gather(*attacks, return_exceptions=True)
         watched.cancel()
         await asyncio.gather(watched, return_exceptions=True)
         return victims
@@ -74,6 +86,7 @@ class Fuzz:
             request = draw(self.seed, waiting.pop(), self.stack.model)
             began = time.perf_counter()
             send = self._over_websocket if request.over_websocket else self._over_http
+            outcome = "under way at the end"
             try:
                 async with asyncio.timeout(request.patience):
                     outcome = await send(client, request)
@@ -81,8 +94,10 @@ class Fuzz:
                 outcome = _LEFT
             except (httpx.HTTPError, OSError) as error:
                 outcome = f"no answer: {type(error).__name__}"
-            ended = Ended(request=request, began=began, ended=time.perf_counter(), outcome=outcome)
-            self.ended.append(ended)
+            finally:
+                self.ended.append(
+                    Ended(request=request, began=began, ended=time.perf_counter(), outcome=outcome)
+                )
             if len(self.ended) % 100 == 0:
                 print(f"{len(self.ended)} sent", file=sys.stderr, flush=True)
 
@@ -109,7 +124,7 @@ class Fuzz:
                 if answer["type"] == "done":
                     return "200"
                 if answer["type"] == "error":
-                    return f"websocket {answer['error']['code']}"
+                    return f"websocket {_code_of(json.dumps(answer).encode())}"
 
     def running_at(self, gap: Gap) -> list[Ended]:
         """Return the requests that were under way during a gap, the youngest first."""
@@ -122,10 +137,11 @@ class Fuzz:
 def _code_of(answer: bytes) -> str:
     """Return the code of an error, and what is odd about it."""
     try:
-        code = str(json.loads(answer)["error"]["code"])
+        error = json.loads(answer)["error"]
     except (ValueError, KeyError, TypeError):
         return f"unreadable: {answer[:100]!r}"
-    return code if len(answer) < _LAST_BYTES else f"{code} in {len(answer)} bytes"
+    size = "" if len(answer) < _LAST_BYTES else f" in {len(answer)} bytes"
+    return f"{error['code']}{size}: {re.sub('[0-9]+', '#', error['message'][:_MESSAGE])}"
 
 
 def _report(fuzz: Fuzz, victims: Victims) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import httpx
 
 _SECONDS_TO_FIRST = 60.0
+_DONE = "data: [DONE]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class Victims:
     gaps: list[Gap] = field(default_factory=list)
     first_tokens: list[float] = field(default_factory=list)
     ended: int = 0
+    heard_at: float = field(default_factory=time.perf_counter)
     broken: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
@@ -63,21 +65,28 @@ class Victims:
             "ignore_eos": True,
         }
         asked_at = time.perf_counter()
-        last_at, is_done = 0.0, False
-        async with client.stream("POST", "/v1/chat/completions", json=body) as response:
-            if response.status_code != 200:
-                raise ValueError((await response.aread()).decode()[:300])
-            async for line in response.aiter_lines():
-                if not line.startswith("data: "):
-                    continue
-                is_done = line == "data: [DONE]"
-                if not is_done and "error" in json.loads(line[len("data: ") :]):
-                    raise ValueError(line[:300])
-                now = time.perf_counter()
-                if last_at:
-                    self.gaps.append(Gap(seconds=now - last_at, at=now))
-                else:
-                    self.first_tokens.append(now - asked_at)
-                last_at = now
-        if not is_done:
+        line, last_at = "", 0.0
+        try:
+            async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+                if response.status_code != 200:
+                    raise ValueError((await response.aread()).decode()[:300])
+                async for each in response.aiter_lines():
+                    if not each.startswith("data: "):
+                        continue
+                    line = each
+                    if line != _DONE and "error" in json.loads(line[len("data: ") :]):
+                        raise ValueError(line[:300])
+                    last_at = self._heard(asked_at, last_at)
+        finally:
+            if line != _DONE and last_at:
+                self._heard(asked_at, last_at)  # what it waited for in vain is a gap too
+        if line != _DONE:
             raise ValueError("the stream ended without [DONE]")
+
+    def _heard(self, asked_at: float, last_at: float) -> float:
+        self.heard_at = now = time.perf_counter()
+        if last_at:
+            self.gaps.append(Gap(seconds=now - last_at, at=now))
+        else:
+            self.first_tokens.append(now - asked_at)
+        return now

@@ -114,7 +114,7 @@ async def a_structure_that_costs_too_much_is_refused_and_others_are_served(
     useful = {"structured_outputs": {"json": {"enum": ["open", "shut"]}}}
     answers = await asyncio.gather(
         *(
-            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=64))
+            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=1000))
             for fields in (*bombs, useful)
             for stream in (True, False)
         )
@@ -223,6 +223,20 @@ def _logprobs_of(events: list[dict[str, Any]]) -> dict[int, list[Any]]:
         values = logprobs.get("content") or logprobs.get("top_logprobs") or []
         found.setdefault(choice["index"], []).extend(values)
     return found
+
+
+async def an_echo_without_generation_leaves_the_engine_serving(
+    engine: Engine, description: EngineDescription
+) -> None:
+    body = {"prompt": "A penstock is", "max_tokens": 0, "echo": True}
+    for bound in (0, 1):
+        for stream in (True, False):
+            echo = make_envelope(body, api=Api.COMPLETIONS, stream=stream, max_output_tokens=bound)
+            answer = await ask(engine, echo)
+            assert answer.result.outcome is Outcome.COMPLETED, answer.result
+            text = answer.text() if stream else answer.body["choices"][0]["text"]
+            assert text == "A penstock is"
+    assert (await ask(engine, make_envelope(QUESTION))).result.outcome is Outcome.COMPLETED
 
 
 async def the_echo_of_a_prompt_has_only_so_many_log_probabilities(
@@ -365,6 +379,7 @@ def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes
 VLLM_CLAUSES: list[Clause] = [
     the_fast_path_of_plain_text_streams_what_vllms_own_path_does,
     log_probabilities_in_pieces_are_what_vllms_own_path_gives,
+    an_echo_without_generation_leaves_the_engine_serving,
     the_echo_of_a_prompt_has_only_so_many_log_probabilities,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
