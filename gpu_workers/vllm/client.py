@@ -172,10 +172,11 @@ def _room(prompt: Any, envelope: Envelope) -> int:
 
 
 def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
-    """Enforce the reserved bound. Raises `VLLMValidationError` for `min_tokens` above it, which
-    would never let a request end."""
-    wanted = sampling_params.max_tokens
-    bound = max_output_tokens if wanted is None else min(wanted, max_output_tokens)
+    """Enforce the reserved bound, which is at least one token: vLLM generates one even where it
+    only echoes. Raises `VLLMValidationError` for `min_tokens` above it, which would never let a
+    request end."""
+    wanted, most = sampling_params.max_tokens, max(1, max_output_tokens)
+    bound = most if wanted is None else min(wanted, most)
     if sampling_params.min_tokens > bound:
         raise VLLMValidationError(
             f"min_tokens must be at most the {bound} tokens that this request may generate.",
@@ -183,6 +184,9 @@ def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
             value=sampling_params.min_tokens,
         )
     sampling_params.max_tokens = bound
+    # The engine checks them again as it decodes them; what it refuses there ends its input thread,
+    # and with that the engine, silently.
+    sampling_params._verify_args()
 
 
 def _prepare_logprobs(sampling_params: SamplingParams, prompt_tokens: int) -> bool:

@@ -21,6 +21,9 @@ _CONTEXT_OVERFLOW: Final = re.compile(
 )
 _REPORTED_ALREADY: Final = re.compile(r" \(parameter=.*\)$", re.DOTALL)
 
+# vLLM repeats what it was given, which may be all of a grammar.
+_SHOWN: Final = 1_000
+
 _OVERLOADED: Final = WireError(
     status=503,
     message="The engine holds more requests than it can run soon; ask again.",
@@ -75,7 +78,7 @@ def _refused(message: str, param: str | None, usage: TokenUsage) -> Result:
         outcome=Outcome.REFUSED,
         usage=usage,
         error=invalid_request(
-            message,
+            message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…",
             code="context_length_exceeded" if is_overflow else "invalid_request",
             param=param,
         ),

@@ -27,6 +27,7 @@ from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.parts import Part
+from gpu_workers.vllm.prompt_guard import guard_prompts
 from gpu_workers.vllm.stats import StepStats
 from gpu_workers.vllm.structures.gate import StructureGate
 
@@ -114,6 +115,7 @@ class VllmServing:
             raise ValueError("this model does not generate text")
         await self._llm.reset_mm_cache()
         await self._llm.structures.start()
+        guard_prompts(self._llm.renderer)
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}

@@ -236,13 +236,17 @@ def _check_sequences(request: InferenceRequest, view: PoolView) -> None:
 def _check_prompt(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> None:
     """Refuse what is too long however it is tokenized; the worker judges the rest."""
     limit = tier.max_context_tokens
-    context_tokens = view.exceeded_context(request.prompt_bytes, limit)
+    if request.is_truncated:
+        return
+    bytes_of_text, ids = request.prompt_bytes, request.prompt_token_ids
+    context_tokens = view.exceeded_context(bytes_of_text, limit, token_ids=ids)
     if context_tokens is None:
         return
     whose = f"tier {tier.name}" if context_tokens == limit else view.model.name
+    what = f"{ids} token ids" if ids > context_tokens else f"{bytes_of_text} bytes of text"
     raise InvalidRequest(
-        f"The context of {whose} is {context_tokens} tokens; the prompt, "
-        f"{request.prompt_bytes} bytes of text, is longer however it is tokenized.",
+        f"The context of {whose} is {context_tokens} tokens; the prompt, {what}, is longer "
+        "however it is tokenized.",
         param=request.prompt_param,
         code="context_length_exceeded",
     )

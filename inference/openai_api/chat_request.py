@@ -247,6 +247,7 @@ def parse_chat(data: bytes) -> InferenceRequest:
         ),
         prompt_param="messages",
         prompt_bound=_prompt_bound(body),
+        is_truncated=body.truncate_prompt_tokens is not None,
         templates=len(body.messages),
         choices=body.n or 1,
         logprobs_per_token=logprobs_per_token,

@@ -85,12 +85,14 @@ def parse_completion(data: bytes) -> InferenceRequest:
             parsing.max_tokens_in(prompt) if isinstance(prompt, str) else len(prompt)
             for prompt in prompts
         ),
+        prompt_token_ids=max(0 if isinstance(prompt, str) else len(prompt) for prompt in prompts),
+        is_truncated=body.truncate_prompt_tokens is not None,
         prompts=len(prompts),
         templates=len(prompts),
         choices=choices,
         logprobs_per_token=logprobs_per_token,
         is_resumable=is_resumable(body, choices=choices),
-        output_tokens=asked,
+        output_tokens=max(1, asked),  # an echo alone generates one all the same
         output_param="max_tokens",
         body=parsing.encode(body),
         needs={Capability.COMPLETIONS: "model", **needed_capabilities(body)},

@@ -90,15 +90,16 @@ def _run_trial(vocabulary: Vocabulary, tokenizer: Any, structure: Structure, wri
 
 
 def _try(vocabulary: Vocabulary, tokenizer: Any, structure: Structure) -> Verdict:
+    # In JSON the cost depends on the place, which looks like growth.
+    may_be_ambiguous = structure.kind in _MAY_BE_AMBIGUOUS
     try:
         compiled = _compile(vocabulary, tokenizer, structure)
+        walks = _walks(compiled, tokenizer, may_be_ambiguous=may_be_ambiguous)
     except MemoryError:
         return Verdict(Finding.TOO_LARGE)
     except Exception:  # noqa: BLE001 - vLLM finds the words for it
         return Verdict(Finding.INVALID)
-    # In JSON it depends on the place, which looks like growth.
-    may_be_ambiguous = structure.kind in _MAY_BE_AMBIGUOUS
-    return Verdict(Finding.COMPILED, _walks(compiled, tokenizer, may_be_ambiguous=may_be_ambiguous))
+    return Verdict(Finding.COMPILED, walks)
 
 
 def _compile(vocabulary: Vocabulary, tokenizer: Any, structure: Structure) -> Any:

@@ -19,6 +19,9 @@ from gpu_workers.vllm.structures import trial
 from gpu_workers.vllm.structures.trial import Structure, Verdict, Vocabulary
 
 _VERDICTS_KEPT: Final = 4096
+# The process ends a trial after six times its CPU seconds; what takes longer hangs.
+_WALL_TIMES_CPU: Final = 8
+_STARTING_SECONDS: Final = 60.0
 _MODULE: Final = "gpu_workers.vllm.structures.trial_process"
 
 _log = structlog.get_logger(__name__)
@@ -36,6 +39,7 @@ class StructureTrials:
     def __init__(self, *, module: str = _MODULE) -> None:
         self._module = module
         self._vocabulary: Vocabulary | None = None
+        self._seconds = 0.0
         self._process: asyncio.subprocess.Process | None = None
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
         self._under_way: dict[bytes, Tried] = {}
@@ -45,6 +49,7 @@ class StructureTrials:
     async def start(self, vocabulary: Vocabulary) -> None:
         """Start the process; it is ready some seconds later."""
         self._vocabulary = vocabulary
+        self._seconds = _STARTING_SECONDS + vocabulary.cpu_seconds * _WALL_TIMES_CPU
         await self._start_process()
 
     async def stop(self) -> None:
@@ -94,10 +99,11 @@ class StructureTrials:
         requests, verdicts = process.stdin, process.stdout
         assert requests is not None  # noqa: S101 - both are pipes
         assert verdicts is not None  # noqa: S101
-        requests.write(trial.framed(structure))
-        await requests.drain()
-        length = trial.length_of(await verdicts.readexactly(trial.HEAD_BYTES))
-        data = await verdicts.readexactly(length)
+        async with asyncio.timeout(self._seconds):
+            requests.write(trial.framed(structure))
+            await requests.drain()
+            length = trial.length_of(await verdicts.readexactly(trial.HEAD_BYTES))
+            data = await verdicts.readexactly(length)
         return msgspec.msgpack.decode(data, type=Verdict)
 
     async def _start_process(self) -> asyncio.subprocess.Process:

@@ -143,6 +143,16 @@ async def test_more_than_the_context_holds_counts_as_what_it_holds(
     assert several.json()["error"]["code"] == "answer_too_large"
 
 
+async def test_an_echo_alone_is_reserved_the_token_that_engines_generate_for_it(
+    roomy: Service, worker: ScriptedWorker
+) -> None:
+    async with roomy.client() as client:
+        answer = await client.post(COMPLETIONS, json=CONTINUE | {"echo": True, "max_tokens": 0})
+    assert answer.status_code == 200
+    [run] = worker.runs.values()
+    assert run.envelope.max_output_tokens == run.envelope.output_bound == 1
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "is_taken"),
     [

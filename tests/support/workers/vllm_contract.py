@@ -2,10 +2,13 @@
 
 import asyncio
 import re
+import string
+from random import Random
 from typing import Any
 
 import msgspec
 
+from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
 from tests.support.polling import as_soon_as, eventually
@@ -70,6 +73,35 @@ async def what_would_harm_the_engine_is_refused(
     assert answer.result.outcome is Outcome.COMPLETED
 
 
+async def no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """The bound against the tokenizer itself, over texts of all kinds."""
+    from transformers import AutoTokenizer
+
+    from gpu_workers.vllm.prompt_guard import fewest_tokens_of
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL_PATH)
+    bound = fewest_tokens_of(tokenizer)
+    assert bound is not None
+    random = Random(1)
+    vocabulary = sorted(tokenizer.get_vocab())
+    alphabets = (string.printable, "aeiou ", " \n\t", "水é🌊\u0301\u200d", "0123456789.,-")
+    for _ in range(2_000):
+        size = random.randrange(1, 300)
+        pieces = [
+            "".join(random.choices(random.choice(alphabets), k=size)),
+            tokenizer.decode([random.randrange(len(vocabulary)) for _ in range(size)]),
+            random.choice(vocabulary) * random.randrange(1, 9),
+        ]
+        text = "".join(random.sample(pieces, k=random.randrange(1, 4)))
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert bound(text.encode()) <= len(ids), text
+    # It is worth having: this fits by the longest token.
+    digits = "7" * (description.context_tokens * description.max_token_bytes // 2)
+    assert bound(digits.encode()) > description.context_tokens
+
+
 async def a_structure_that_costs_too_much_is_refused_and_others_are_served(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -82,7 +114,7 @@ async def a_structure_that_costs_too_much_is_refused_and_others_are_served(
     useful = {"structured_outputs": {"json": {"enum": ["open", "shut"]}}}
     answers = await asyncio.gather(
         *(
-            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=64))
+            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=1000))
             for fields in (*bombs, useful)
             for stream in (True, False)
         )
@@ -191,6 +223,20 @@ def _logprobs_of(events: list[dict[str, Any]]) -> dict[int, list[Any]]:
         values = logprobs.get("content") or logprobs.get("top_logprobs") or []
         found.setdefault(choice["index"], []).extend(values)
     return found
+
+
+async def an_echo_without_generation_leaves_the_engine_serving(
+    engine: Engine, description: EngineDescription
+) -> None:
+    body = {"prompt": "A penstock is", "max_tokens": 0, "echo": True}
+    for bound in (0, 1):
+        for stream in (True, False):
+            echo = make_envelope(body, api=Api.COMPLETIONS, stream=stream, max_output_tokens=bound)
+            answer = await ask(engine, echo)
+            assert answer.result.outcome is Outcome.COMPLETED, answer.result
+            text = answer.text() if stream else answer.body["choices"][0]["text"]
+            assert text == "A penstock is"
+    assert (await ask(engine, make_envelope(QUESTION))).result.outcome is Outcome.COMPLETED
 
 
 async def the_echo_of_a_prompt_has_only_so_many_log_probabilities(
@@ -333,9 +379,11 @@ def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes
 VLLM_CLAUSES: list[Clause] = [
     the_fast_path_of_plain_text_streams_what_vllms_own_path_does,
     log_probabilities_in_pieces_are_what_vllms_own_path_gives,
+    an_echo_without_generation_leaves_the_engine_serving,
     the_echo_of_a_prompt_has_only_so_many_log_probabilities,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
+    no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through,
     a_structure_that_costs_too_much_is_refused_and_others_are_served,
     an_abort_ends_a_request_whose_structure_is_being_tried,
     a_grammar_shapes_the_answer,
