@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import structlog
 from vllm.exceptions import VLLMValidationError
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -21,7 +22,8 @@ from gpu_workers.requests.prompt_bound import prompt_refusal
 from gpu_workers.requests.refusal import RequestRefused
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.outputs_apart import keep_apart
-from gpu_workers.vllm.structures.gate import StructureGate
+from gpu_workers.vllm.structures.gate import FOLLOWED_TOO_SLOWLY, StructureGate
+from gpu_workers.vllm.structures.step_guard import StepGuard
 
 try:
     from gpu_workers.vllm.resumption import resume
@@ -31,12 +33,16 @@ else:
     CAN_RESUME = True
 
 
+_log = structlog.get_logger("gpu_workers.vllm.client")
+
+
 class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     """AsyncLLM under our ids: `generations` is keyed by the request's id, which the serving
     objects wrap as `<prefix>-<id>` or `<prefix>-<id>-<prompt>`."""
 
     generations: dict[str, Generation]
     structures: StructureGate
+    guard: StepGuard
     resumes: bool = True
 
     def __del__(self) -> None:
@@ -143,6 +149,13 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         except asyncio.CancelledError:
             if not generation.is_aborted:
                 raise
+            return
+        self.guard.begins(generation.envelope.request_id, lambda: self._end_too_costly(generation))
+
+    def _end_too_costly(self, generation: Generation) -> None:
+        _log.warning("structure_slows_engine", request_id=generation.envelope.request_id)
+        generation.ended_for = FOLLOWED_TOO_SLOWLY
+        generation.ending = asyncio.create_task(self.abort_generation(generation))
 
     def generation_of(self, request_id: str) -> Generation:
         """Find a generation by the id that a serving object gave it."""

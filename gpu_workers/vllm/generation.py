@@ -8,7 +8,7 @@ from vllm.outputs import RequestOutput
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
 from gpu_workers.engine import Emit, Output
-from gpu_workers.protocol.messages import Envelope, TokenUsage
+from gpu_workers.protocol.messages import Envelope, TokenUsage, WireError
 from gpu_workers.vllm.parts import Part
 
 _ABORT: Final = "abort"
@@ -24,6 +24,8 @@ class Generation:
         "completion_tokens",
         "emit",
         "ended_choices",
+        "ended_for",
+        "ending",
         "engine_ids",
         "envelope",
         "error",
@@ -68,8 +70,10 @@ class Generation:
         # Renders those of a whole answer, where they are left to us
         self.logprobs: Callable[[], Awaitable[list[bytes]]] | None = None
         self.checking: asyncio.Task[None] | None = None  # what the answer has to follow
+        self.ending: asyncio.Task[None] | None = None  # the abort, if not by its client
         self.error: Exception | None = None
         self.is_aborted = False
+        self.ended_for: WireError | None = None  # why it is aborted, if not by its client
         self.choices = 1  # over all prompts
         self.ended_choices = 0  # by a finish reason of their own
         self.has_one_prompt = True

@@ -30,6 +30,7 @@ from gpu_workers.vllm.parts import Part
 from gpu_workers.vllm.prompt_guard import guard_prompts
 from gpu_workers.vllm.stats import StepStats
 from gpu_workers.vllm.structures.gate import StructureGate
+from gpu_workers.vllm.structures.step_guard import StepGuard
 
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
@@ -82,8 +83,10 @@ class VllmServing:
         _set_backstops(vllm_config)
         stats: list[StepStats] = []
 
-        def make_stats(config: Any, engine_index: int = 0) -> StepStats:
-            stats.append(StepStats(config, engine_index))
+        guard = StepGuard(most_seconds=config.structure_step_ms / 1000)
+
+        def make_stats(vllm_config: Any, engine_index: int = 0) -> StepStats:
+            stats.append(StepStats(vllm_config, guard))
             return stats[-1]
 
         llm = CountingLLM(
@@ -95,6 +98,7 @@ class VllmServing:
             stat_loggers=[make_stats],
         )
         llm.generations = {}
+        llm.guard = guard
         # Their tracebacks repeat what a result says, and may quote a request.
         logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
         return cls(
@@ -176,6 +180,7 @@ class VllmServing:
             result = _result_of_exception(generation, error)
         finally:
             del self._llm.generations[envelope.request_id]
+            self._llm.guard.ends(envelope.request_id)
             self._generated_tokens += generation.generated_tokens
         yield result
 
@@ -330,11 +335,13 @@ def _result_of_exception(generation: Generation, error: Exception) -> Result:
 
 def _cut_short(generation: Generation) -> Result:
     """Return the result of a request of which a choice has not ended by itself: cancelled, or
-    failed where nobody asked for that. Never complete, however many choices have ended."""
+    failed where its client did not ask for that. Never complete, however many choices have
+    ended."""
+    is_cancelled = generation.is_aborted and generation.ended_for is None
     return Result(
-        outcome=Outcome.CANCELLED if generation.is_aborted else Outcome.FAILED,
+        outcome=Outcome.CANCELLED if is_cancelled else Outcome.FAILED,
         usage=generation.usage(),
-        error=None if generation.is_aborted else _CUT_SHORT,
+        error=None if is_cancelled else generation.ended_for or _CUT_SHORT,
         first_token_at_ms=generation.first_token_at_ms,
         token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
     )

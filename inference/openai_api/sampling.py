@@ -15,6 +15,7 @@ from inference.errors import InvalidRequest
 from inference.openai_api.structures import (
     MAX_BYTES,
     check_choices,
+    check_grammar,
     check_pattern,
     check_schema,
     check_schema_text,
@@ -301,3 +302,5 @@ def _check_structure(wanted: StructuredOutputs) -> None:
             check_pattern(pattern, "structured_outputs.regex")
         case StructuredOutputs(choice=list(choices)):
             check_choices(choices, "structured_outputs.choice")
+        case StructuredOutputs(grammar=str(grammar)):
+            check_grammar(grammar, "structured_outputs.grammar")

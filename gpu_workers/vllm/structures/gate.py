@@ -16,6 +16,7 @@ from vllm.v1.structured_output.utils import choice_as_grammar, grammar_is_likely
 
 from gpu_workers.protocol.messages import Envelope, WireError
 from gpu_workers.requests.refusal import RequestRefused, invalid_request
+from gpu_workers.vllm.structures import trial
 from gpu_workers.vllm.structures.trial import (
     Finding,
     Structure,
@@ -27,6 +28,7 @@ from gpu_workers.vllm.structures.trials import StructureTrials, TrialsFailed
 
 # Of CPU, for all choices of a request: what a step of the engine may take longer for it.
 MOST_STEP_SECONDS: Final = 0.1
+XGRAMMAR: Final = "xgrammar"
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 _UNAVAILABLE: Final = WireError(
@@ -35,6 +37,19 @@ _UNAVAILABLE: Final = WireError(
     type="server_error",
     code="structures_unavailable",
     retry_after_seconds=2,
+)
+
+FOLLOWED_TOO_SLOWLY: Final = invalid_request(
+    "The engine became slow for everybody while it followed the schema, pattern or grammar of this "
+    "answer, the newest of those that it followed, so the answer ends here. What was generated is "
+    "charged. Make it simpler, above all where it can be read in several ways, or lower max_tokens "
+    "or n.",
+    code="structure_too_costly",
+)
+_NOT_COMPILED: Final = invalid_request(
+    "The schema, pattern or grammar that the answer has to follow could not be compiled. Nothing "
+    "was generated or charged. Make it simpler.",
+    code="structure_too_costly",
 )
 
 
@@ -64,30 +79,42 @@ class StructureGate:
         if params.structured_outputs is None:
             return
         structure = _structure_of(params)
+        verdict = None
         if structure is not None:
-            await self._try(envelope, structure, params)
+            verdict = await self._try(envelope, structure, params)
         await asyncio.to_thread(
             params._validate_structured_outputs,
             self._model_config,
             self._config,
             self._processor.tokenizer,
         )
+        # vLLM only reads it and the engine would compile it, without any limit: so what has failed
+        # here must not get there, whatever the reason.
+        is_invalid = verdict is not None and verdict.finding is Finding.INVALID
+        if is_invalid and params.structured_outputs._backend == XGRAMMAR:
+            raise RequestRefused(_NOT_COMPILED)
 
-    async def _try(self, envelope: Envelope, structure: Structure, params: SamplingParams) -> None:
+    async def _try(
+        self, envelope: Envelope, structure: Structure, params: SamplingParams
+    ) -> Verdict:
         try:
             verdict = await self._trials.verdict(envelope.tenant_id, structure)
         except TrialsFailed:
             raise RequestRefused(_UNAVAILABLE) from None
         if refusal := self._refusal(verdict, params):
             raise RequestRefused(refusal)
+        return verdict
 
     def _refusal(self, verdict: Verdict, params: SamplingParams) -> WireError | None:
         slowest = max((walk.projected(params.max_tokens or 1) for walk in verdict.walks), default=0)
         match verdict.finding:
             case Finding.TOO_SLOW:
-                what = f"takes more than {self._cpu_seconds} s to compile for this vocabulary"
+                what = f"takes more than {self._cpu_seconds} s to compile and try"
             case Finding.TOO_LARGE:
                 what = f"takes more than {MEMORY_BYTES // 2**20} MiB of memory to compile"
+            case _ if any(walk.is_slow for walk in verdict.walks):
+                mean = 1000 * trial.WALK_SECONDS / trial.WALK_TOKENS
+                what = f"takes more than {mean:.0f} ms a token to follow"
             case _ if (seconds := slowest * params.n) > MOST_STEP_SECONDS:
                 what = (
                     f"takes {1000 * seconds:.0f} ms a token to follow, with n={params.n} and "

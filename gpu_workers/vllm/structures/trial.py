@@ -6,6 +6,10 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+# So many tokens have to be followed within so much CPU, or all there are if it ends before.
+WALK_TOKENS: Final = 512
+WALK_SECONDS: Final = 1.0
+
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -47,12 +51,14 @@ class Finding(StrEnum):
 
 class Walk(msgspec.Struct, frozen=True):
     """What it took to follow a structure for some tokens: CPU seconds of the slowest; of the last
-    quarter of them the median, and whether that is more than twice the median of the second."""
+    quarter of them the median, and whether that is more than twice the median of the second. It
+    `is_slow` if the time for all of them was over before the tokens were."""
 
     tokens: int
     slowest: float
     late: float
     grows: bool
+    is_slow: bool = False
 
     def projected(self, tokens: int) -> float:
         """Return about how long the slowest of so many tokens takes. Ambiguous grammars cost more

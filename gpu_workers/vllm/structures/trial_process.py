@@ -36,10 +36,10 @@ from gpu_workers.vllm.structures.trial import (
 _NICE: Final = 10
 # A trial that waits for a CPU for so many times its own seconds is over too.
 _WALL_TIMES_CPU: Final = 6
-_TOKENS: Final = 512
-_WALK_SECONDS: Final = 0.5
 _FEWEST_OF_A_QUARTER: Final = 16
 _MAY_BE_AMBIGUOUS: Final = (StructureKind.REGEX, StructureKind.GRAMMAR, StructureKind.LARK)
+# How xgrammar, which is C++, says that there is no memory: in a RuntimeError.
+_BAD_ALLOC: Final = "bad_alloc"
 _PAGE_BYTES: Final = resource.getpagesize()
 
 # Chooses the next token, of a bitmask of those that are allowed, 32 a word.
@@ -97,7 +97,9 @@ def _try(vocabulary: Vocabulary, tokenizer: Any, structure: Structure) -> Verdic
         walks = _walks(compiled, tokenizer, may_be_ambiguous=may_be_ambiguous)
     except MemoryError:
         return Verdict(Finding.TOO_LARGE)
-    except Exception:  # noqa: BLE001 - vLLM finds the words for it
+    except Exception as error:  # noqa: BLE001 - vLLM finds the words for it
+        if _BAD_ALLOC in str(error):
+            return Verdict(Finding.TOO_LARGE)
         return Verdict(Finding.INVALID)
     return Verdict(Finding.COMPILED, walks)
 
@@ -150,9 +152,9 @@ def _walk(compiled: Any, vocabulary_size: int, choose: Choose, *, may_be_ambiguo
     """Follow it until it ends, or the cost of going on is known well enough."""
     matcher = xgrammar.GrammarMatcher(compiled)
     bitmask = xgrammar.allocate_token_bitmask(1, vocabulary_size)
-    slowest, began_at = 0.0, time.process_time()
+    spent, slowest = 0.0, 0.0
     by_token: list[float] = []  # as the clock on the wall has it, which is finer
-    while len(by_token) < _TOKENS and time.process_time() - began_at < _WALK_SECONDS:
+    while len(by_token) < trial.WALK_TOKENS and spent < trial.WALK_SECONDS:
         cpu, wall = time.process_time(), time.perf_counter()
         matcher.fill_next_token_bitmask(bitmask)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -160,18 +162,20 @@ def _walk(compiled: Any, vocabulary_size: int, choose: Choose, *, may_be_ambiguo
         if token_id is None:
             break
         cpu, wall = cpu - time.process_time(), wall - time.perf_counter()
-        is_accepted = matcher.accept_token(token_id)
+        matcher.accept_token(token_id)
         cpu, wall = cpu + time.process_time(), wall + time.perf_counter()
-        slowest = max(slowest, cpu)
+        spent += cpu
+        # Each alone says too much: CPU is counted in ticks, and others may have had it.
+        slowest = max(slowest, min(cpu, wall))
         by_token.append(wall)
-        if not is_accepted or matcher.is_terminated():
+        if matcher.is_terminated():
             break
-    quarter = len(by_token) // 4
+    quarter, is_slow = len(by_token) // 4, spent >= trial.WALK_SECONDS
     if quarter < _FEWEST_OF_A_QUARTER:
-        return Walk(tokens=len(by_token), slowest=slowest, late=slowest, grows=False)
+        return Walk(len(by_token), slowest, slowest, grows=False, is_slow=is_slow)
     late, early = median(by_token[-quarter:]), median(by_token[quarter : 2 * quarter])
     grows = may_be_ambiguous and late > 2 * early
-    return Walk(tokens=len(by_token), slowest=slowest, late=late, grows=grows)
+    return Walk(len(by_token), slowest, late, grows=grows, is_slow=is_slow)
 
 
 class _Wanderer:

@@ -21,6 +21,7 @@ from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
 from tests.support.workers.probe_clauses import PROBE_CLAUSES, ProbeClause
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.structure_contract import STRUCTURE_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
@@ -79,7 +80,7 @@ def vllm_outcomes() -> dict[str, str | None]:
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "clause",
-    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *PROBE_CLAUSES],
+    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STRUCTURE_CLAUSES, *PROBE_CLAUSES],
     ids=lambda clause: clause.__name__,
 )
 def test_vllm_keeps(clause: Clause | ProbeClause, vllm_outcomes: dict[str, str | None]) -> None:
@@ -98,7 +99,9 @@ def newest_outcomes() -> dict[str, str | None]:
 @pytest.mark.engine
 @pytest.mark.rare
 @pytest.mark.parametrize(
-    "clause", [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES], ids=lambda clause: clause.__name__
+    "clause",
+    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STRUCTURE_CLAUSES],
+    ids=lambda clause: clause.__name__,
 )
 def test_the_newest_vllm_keeps(clause: Clause, newest_outcomes: dict[str, str | None]) -> None:
     """With whatever its probes have it do without."""

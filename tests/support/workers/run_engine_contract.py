@@ -24,6 +24,7 @@ from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
 from tests.support.workers.probe_clauses import PROBE_CLAUSES
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.structure_contract import STRUCTURE_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
 
@@ -54,6 +55,7 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             *LIVENESS_CLAUSES,
             *RESUMPTION_CLAUSES,
             *VLLM_CLAUSES,
+            *STRUCTURE_CLAUSES,
         ]:
             if may_be_degraded and clause in RESUMPTION_CLAUSES and not description.can_resume:
                 outcomes[clause.__name__] = None

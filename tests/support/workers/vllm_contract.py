@@ -102,36 +102,6 @@ async def no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through(
     assert bound(digits.encode()) > description.context_tokens
 
 
-async def a_structure_that_costs_too_much_is_refused_and_others_are_served(
-    engine: Engine, description: EngineDescription
-) -> None:
-    """In the time and memory that the runner allows."""
-    bombs = (
-        {"structured_outputs": {"grammar": "root ::= " + ' ("a" | "b")?' * 12_000}},
-        {"structured_outputs": {"regex": "((((a{0,50}){0,50}){0,50}){0,50})"}},
-        {"structured_outputs": {"grammar": 'root ::= root root root | root root | "a" | ""'}},
-    )
-    useful = {"structured_outputs": {"json": {"enum": ["open", "shut"]}}}
-    answers = await asyncio.gather(
-        *(
-            ask(engine, make_envelope(QUESTION | fields, stream=stream, max_output_tokens=1000))
-            for fields in (*bombs, useful)
-            for stream in (True, False)
-        )
-    )
-    for number, answer in enumerate(answers[:-2]):
-        assert answer.result.outcome is Outcome.REFUSED, (number, answer.result)
-        assert answer.result.error is not None
-        assert (answer.result.error.status, answer.result.error.code) == (
-            400,
-            "structure_too_costly",
-        )
-        assert answer.result.usage.completion_tokens == 0
-    for answer in answers[-2:]:
-        assert answer.result.outcome is Outcome.COMPLETED, answer.result
-    assert answers[-1].body["choices"][0]["message"]["content"] in ('"open"', '"shut"')
-
-
 async def an_abort_ends_a_request_whose_structure_is_being_tried(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -384,7 +354,6 @@ VLLM_CLAUSES: list[Clause] = [
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
     no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through,
-    a_structure_that_costs_too_much_is_refused_and_others_are_served,
     an_abort_ends_a_request_whose_structure_is_being_tried,
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
