@@ -1,5 +1,7 @@
 """While an engine's steps are slow, the newest request that follows a structure is ended."""
 
+from functools import partial
+
 import pytest
 
 from gpu_workers.vllm.structures.step_guard import SLOW_STEPS, StepGuard
@@ -17,9 +19,7 @@ class Steps:
 
     def begin(self, *request_ids: str) -> None:
         for request_id in request_ids:
-            self.guard.begins(
-                request_id, lambda request_id=request_id: self.ended.append(request_id)
-            )
+            self.guard.begins(request_id, partial(self.ended.append, request_id))
 
     def take(self, count: int, seconds: float, *, has_prompt: bool = False) -> None:
         for _ in range(count):
