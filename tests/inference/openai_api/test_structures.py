@@ -64,6 +64,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "structured_outputs.grammar",
     ),
     (structured(grammar='root ::= (a b c d e f g h "("){0,5000}'), "structured_outputs.grammar"),
+    (structured(grammar='"\\' * (MAX_BYTES // 2)), "structured_outputs.grammar"),
     (structured(choice=["x" * 1000] * 66), "structured_outputs.choice"),
     (
         structured(structural_tag='{"format": {"schema": ' + "[" * 70 + "]" * 70 + "}}"),
@@ -93,7 +94,6 @@ TAKEN: list[dict[str, Any]] = [
     structured(regex=r"(?:[?*]|\?){1,9}" * 200),
     structured(grammar="root ::= [a-z]{0,5000}"),
     structured(grammar="[" * MAX_BYTES),
-    structured(grammar='"\\' * (MAX_BYTES // 2)),
     structured(grammar='root ::= "?*{0,5}" [?*"] ' * 200),
     {"tools": [tool(WIDE)]},
     {"tools": [tool(WIDE), tool({}, strict=True)], "tool_choice": "auto"},
