@@ -34,6 +34,10 @@ OVERFLOWS = Counter("penstock_gateway_slow_readers_total", "Streams ended: unrea
 TOKENS = Counter("penstock_gateway_output_tokens_total", "Completion tokens received.")
 
 
+# Sends chunks at once and returns True, or does neither.
+Write = Callable[[list[bytes]], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a reader gets at one wake: the new chunks, and the end if that has come.
@@ -69,6 +73,7 @@ class TokenStream:
         "_unproven",
         "_unread_bytes",
         "_waiter",
+        "_write",
         "attempt",
         "cached_tokens",
         "completion_tokens",
@@ -126,6 +131,7 @@ class TokenStream:
         self._broken: InferenceError | None = None
         self._is_silent = False
         self._waiter: asyncio.Future[None] | None = None
+        self._write: Write | None = None  # while a reader waits that need not be woken for output
 
     @property
     def has_begun(self) -> bool:
@@ -153,15 +159,18 @@ class TokenStream:
         """Return the number of the frame that has to come next in this attempt."""
         return self._next_seq
 
-    async def next(self) -> Progress:
-        """Wait for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
-        where the output cannot be given whole; what came before the break has been given."""
+    async def next(self, write: "Write | None" = None) -> Progress:
+        """Wait for output, the end, or a sign of silence. Output that comes meanwhile goes to
+        `write` as long as that takes it, without waking the reader. Raises `StreamBroken` or
+        `SlowReader` where the output cannot be given whole; what came before the break has been
+        given."""
         while not (self._chunks or self._terminal or self._broken or self._is_silent):
             self._waiter = asyncio.get_running_loop().create_future()
+            self._write = write
             try:
                 await self._waiter
             finally:
-                self._waiter = None
+                self._waiter = self._write = None
         self._is_silent = False
         chunks, self._chunks, self._unread_bytes = self._chunks, [], 0
         if self._broken is not None and not chunks:
@@ -323,13 +332,26 @@ class TokenStream:
             return
         if self._chunks:
             MERGES.inc()
+        elif self._write is not None:
+            # Behind all that the hub has read, which goes out in one piece.
+            asyncio.get_running_loop().call_soon(self._write_out)
         self._chunks.extend(delta.chunks)
         for chunk in delta.chunks:
             self._unread_bytes += len(chunk)
         if self._unread_bytes > MAX_UNREAD_BYTES:
             OVERFLOWS.inc()
             self.break_off(SlowReader("The output was read too slowly to be kept any longer."))
-        self._wake()
+        if self._write is None:
+            self._wake()
+
+    def _write_out(self) -> None:
+        """Give a waiting reader's connection what has come, or wake the reader to do it."""
+        if self._write is None:
+            return  # it is awake
+        if self._chunks and self._write(self._chunks):
+            self._chunks, self._unread_bytes = [], 0
+        elif self._chunks:
+            self._wake()
 
     def _count(self, completion_tokens: int) -> None:
         if completion_tokens > self.completion_tokens:
@@ -337,6 +359,7 @@ class TokenStream:
             self.completion_tokens = completion_tokens
 
     def _wake(self) -> None:
+        self._write = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

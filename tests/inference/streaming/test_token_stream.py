@@ -85,6 +85,53 @@ async def test_a_reader_is_woken(stream: TokenStream) -> None:
     assert (await reading).chunks == [b"one"]
 
 
+async def test_output_is_written_in_one_piece_without_waking_its_reader(
+    stream: TokenStream, ends: list[Terminal]
+) -> None:
+    written: list[list[bytes]] = []
+
+    def write(chunks: list[bytes]) -> bool:
+        written.append(chunks)
+        return True
+
+    reading = asyncio.create_task(stream.next(write))
+    await asyncio.sleep(0)
+    feed(stream, a_delta(0, b"one"), "w")
+    feed(stream, a_delta(1, b"two"), "w")
+    assert await eventually(lambda: written) == [[b"one", b"two"]]
+    feed(stream, a_delta(2, b"three"), "w")
+    assert await eventually(lambda: written[1:]) == [[b"three"]]
+    assert not reading.done()
+    feed(stream, a_delta(3, b"four"), "w")
+    feed(stream, a_terminal(4), "w")
+    progress = await reading
+    assert (progress.chunks, progress.end) == ([b"four"], ends[0])
+    assert len(written) == 2
+
+
+async def test_what_cannot_be_written_at_once_waits_for_its_reader(stream: TokenStream) -> None:
+    reading = asyncio.create_task(stream.next(lambda chunks: False))
+    await asyncio.sleep(0)
+    feed(stream, a_delta(0, b"one"), "w")
+    feed(stream, a_delta(1, b"two"), "w")
+    assert (await reading).chunks == [b"one", b"two"]
+
+
+async def test_what_comes_while_the_reader_is_busy_is_not_written_past_it(
+    stream: TokenStream,
+) -> None:
+    written: list[bytes] = []
+    reading = asyncio.create_task(stream.next(lambda chunks: not written.extend(chunks)))
+    await asyncio.sleep(0)
+    stream.note_silence()
+    feed(stream, a_delta(0, b"one"), "w")
+    assert (await reading).chunks == [b"one"]
+    feed(stream, a_delta(1, b"two"), "w")
+    await asyncio.sleep(0)
+    assert (await stream.next()).chunks == [b"two"]
+    assert written == []
+
+
 async def test_silence_wakes_a_reader_with_nothing(stream: TokenStream) -> None:
     stream.note_silence()
     progress = await stream.next()
