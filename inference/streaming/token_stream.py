@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 from prometheus_client import Counter
 
-from gpu_workers.protocol.messages import Delta, Frame, Resend, Terminal
+from gpu_workers.protocol.messages import Delta, Frame, Resend, Terminal, TextDelta
+from gpu_workers.protocol.text_event import text_event
 from inference.errors import InferenceError, SlowReader, StreamBroken
 from inference.streaming.reorder_buffer import ReorderBuffer
 from inference.streaming.replay import Replay
@@ -55,6 +56,7 @@ class TokenStream:
     __slots__ = (
         "_broken",
         "_chunks",
+        "_form",
         "_frames_at_count",
         "_held",
         "_holder",
@@ -125,6 +127,7 @@ class TokenStream:
         self._holder: str | None = None  # of this attempt, once that is known
         self._unproven: list[tuple[Frame, str]] = []
         self._held: list[tuple[Frame, str]] | None = None
+        self._form = (b"", b"")  # of the attempt's texts
         self._chunks: list[bytes] = []
         self._unread_bytes = 0
         self._terminal: Terminal | None = None
@@ -271,7 +274,10 @@ class TokenStream:
         self._next_seq = frame.seq + 1
         if isinstance(frame, Terminal):
             self.end(frame)
-        elif not self._is_replayed(frame):
+            return
+        if type(frame) is TextDelta:
+            self._form = frame.form or self._form
+        if not self._is_replayed(frame):
             self._take(frame)
 
     def _hold_back(self, frame: Frame) -> None:
@@ -306,7 +312,7 @@ class TokenStream:
         else:
             self.break_off(StreamBroken("The request began anew after output had been sent."))
 
-    def _is_replayed(self, delta: Delta) -> bool:
+    def _is_replayed(self, delta: Delta | TextDelta) -> bool:
         if self._replay is None:
             return False
         try:
@@ -317,12 +323,16 @@ class TokenStream:
         self._replay = None
         return False
 
-    def _take(self, delta: Delta) -> None:
+    def _take(self, delta: Delta | TextDelta) -> None:
         if self.first_frame_at is None:
             self.first_frame_at = self.last_frame_at
-        if delta.prompt_tokens and not self.prompt_tokens:
-            self.prompt_tokens, self.cached_tokens = delta.prompt_tokens, delta.cached_tokens
-            self._on_prompt_counted()
+        if type(delta) is TextDelta:
+            chunks = [text_event(self._form, delta.text)]
+        else:
+            chunks = delta.chunks
+            if delta.prompt_tokens and not self.prompt_tokens:
+                self.prompt_tokens, self.cached_tokens = delta.prompt_tokens, delta.cached_tokens
+                self._on_prompt_counted()
         grows = delta.completion_tokens > self.completion_tokens
         self._frames_at_count = 1 if grows else self._frames_at_count + 1
         if self._keeps_token_ids:
@@ -335,8 +345,8 @@ class TokenStream:
         elif self._write is not None:
             # Behind all that the hub has read, which goes out in one piece.
             asyncio.get_running_loop().call_soon(self._write_out)
-        self._chunks.extend(delta.chunks)
-        for chunk in delta.chunks:
+        self._chunks.extend(chunks)
+        for chunk in chunks:
             self._unread_bytes += len(chunk)
         if self._unread_bytes > MAX_UNREAD_BYTES:
             OVERFLOWS.inc()

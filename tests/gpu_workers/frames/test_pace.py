@@ -43,7 +43,7 @@ class Never(Pace):
 
 
 @pytest.fixture
-def frames(dispatch_redis: Redis) -> FrameWriter:
+async def frames(dispatch_redis: Redis) -> FrameWriter:
     return FrameWriter(
         dispatch_redis, worker_id="w#1", on_gateway_lost=lambda gateway: None, pace=Never()
     )
