@@ -113,7 +113,7 @@ class FrameRing:
 
 
 def _size_of(frame: Frame) -> int:
-    if type(frame) is TextDelta:
+    if isinstance(frame, TextDelta):
         return _FRAME_BYTES + len(frame.text) + _TOKEN_BYTES * len(frame.token_ids)
     if isinstance(frame, Delta):
         size = _FRAME_BYTES + _TOKEN_BYTES * len(frame.token_ids)

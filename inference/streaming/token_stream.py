@@ -275,7 +275,7 @@ class TokenStream:
         if isinstance(frame, Terminal):
             self.end(frame)
             return
-        if type(frame) is TextDelta:
+        if isinstance(frame, TextDelta):
             self._form = frame.form or self._form
         if not self._is_replayed(frame):
             self._take(frame)
@@ -326,7 +326,7 @@ class TokenStream:
     def _take(self, delta: Delta | TextDelta) -> None:
         if self.first_frame_at is None:
             self.first_frame_at = self.last_frame_at
-        if type(delta) is TextDelta:
+        if isinstance(delta, TextDelta):
             chunks = [text_event(self._form, delta.text)]
         else:
             chunks = delta.chunks

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 
 import pytest
 from redis.asyncio import Redis
@@ -70,7 +71,7 @@ async def test_the_role_the_first_token_and_the_end_wait_for_no_pace(
 ) -> None:
     for seq in (0, 1):
         frames.append(gateway.gateway_id, a_delta("a", seq))
-        await eventually(lambda seq=seq: _has(gateway, "a", seq))
+        await eventually(partial(_has, gateway, "a", seq))
     frames.append(gateway.gateway_id, a_delta("a", 2))
     for _ in range(10):
         await asyncio.sleep(0)

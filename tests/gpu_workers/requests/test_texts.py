@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 from redis.asyncio import Redis
 
 from gpu_workers.engine import BeginTexts, EmitText, Output, Result
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.messages import Envelope, Outcome
+from gpu_workers.protocol.messages import Delta, Envelope, Outcome, TextDelta
 from gpu_workers.sim.engine import SimEngine
 from tests.support.polling import eventually
 from tests.support.workers.envelopes import make_envelope
@@ -94,7 +95,7 @@ async def test_an_attempt_that_is_preempted_is_resumed_from_the_texts_it_sent(
         request_id = await gateway.send(envelope)
         for count in (1, 2, 3):
             steps.grant(1)
-            await eventually(lambda count=count: _has_tokens(gateway, request_id, count))
+            await eventually(partial(_has_tokens, gateway, request_id, count))
         message = f"preempt {request_id} 1\n"
         await dispatch_redis.rpush(keys.pool_inbox("sim", running.worker_id), message)
         await eventually(lambda: _has_replayed(gateway, request_id))
@@ -110,7 +111,10 @@ async def test_an_attempt_that_is_preempted_is_resumed_from_the_texts_it_sent(
 
 async def _has_tokens(gateway: FakeGateway, request_id: str, count: int) -> bool:
     await gateway.read()
-    sent = [*gateway.deltas.get(request_id, []), *gateway.texts.get(request_id, [])]
+    sent: list[Delta | TextDelta] = [
+        *gateway.deltas.get(request_id, []),
+        *gateway.texts.get(request_id, []),
+    ]
     return any(each.completion_tokens == count for each in sent)
 
 

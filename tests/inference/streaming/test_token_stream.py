@@ -161,8 +161,13 @@ async def test_what_cannot_be_written_at_once_waits_for_its_reader(stream: Token
 async def test_what_comes_while_the_reader_is_busy_is_not_written_past_it(
     stream: TokenStream,
 ) -> None:
-    written: list[bytes] = []
-    reading = asyncio.create_task(stream.next(lambda chunks: not written.extend(chunks)))
+    written: list[list[bytes]] = []
+
+    def write(chunks: list[bytes]) -> bool:
+        written.append(chunks)
+        return True
+
+    reading = asyncio.create_task(stream.next(write))
     await asyncio.sleep(0)
     stream.note_silence()
     feed(stream, a_delta(0, b"one"), "w")

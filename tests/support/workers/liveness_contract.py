@@ -41,7 +41,9 @@ async def the_first_request_of_a_kind_holds_up_nobody(
     def victim() -> "asyncio.Task[None]":
         last = [loop.time()]
         envelope = make_envelope(ENDLESS, max_output_tokens=1500)
-        return asyncio.create_task(watch(engine.generate(envelope, lambda _: note(last)), last))
+        return asyncio.create_task(
+            watch(engine.generate(envelope, lambda _: lambda *_: note(last)), last)
+        )
 
     victims = [victim() for _ in range(3)]
     await eventually(lambda: len(gaps) > 60, 30)
