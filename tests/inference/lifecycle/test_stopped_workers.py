@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Delta, Outcome, Terminal, UsageEntry
+from gpu_workers.protocol.messages import Frame, Outcome, Terminal, UsageEntry
 from inference.lifecycle import missed_ends
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
