@@ -7,7 +7,7 @@ from typing import Any, Final
 from vllm.outputs import RequestOutput
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from gpu_workers.engine import Emit, Output
+from gpu_workers.engine import BeginTexts
 from gpu_workers.protocol.messages import Envelope, TokenUsage, WireError
 from gpu_workers.vllm.parts import Part
 
@@ -18,11 +18,11 @@ class Generation:
     """What the engine has done for one request so far. Times are of `time.monotonic_ns`."""
 
     __slots__ = (
+        "begin_texts",
         "cached_tokens",
         "checking",
         "choices",
         "completion_tokens",
-        "emit",
         "ended_choices",
         "ended_for",
         "ending",
@@ -48,12 +48,12 @@ class Generation:
     def __init__(
         self,
         envelope: Envelope,
-        emit: Emit | None = None,
+        begin_texts: BeginTexts | None = None,
         without: frozenset[Part] = frozenset(),
     ) -> None:
         """`without`: the parts of vLLM that are not to be relied on for it."""
         self.envelope = envelope
-        self.emit = None if Part.OUTPUT_DIVERSION in without else emit
+        self.begin_texts = None if Part.OUTPUT_DIVERSION in without else begin_texts
         self.without = without
         self.queue: RequestOutputCollector | None = None
         self.replay: RequestOutput | None = None  # what the next output comes after
@@ -106,36 +106,35 @@ class Generation:
         taken, self.new_token_ids = self.new_token_ids, []
         return taken
 
-    def divert(self, chunk_of: Callable[[str], bytes | None]) -> bool:
-        """Send the engine's outputs to `emit` as they are made, without waking the task that asked
-        for them; `chunk_of` makes the event of a text.
+    def divert(self, form: tuple[bytes, bytes], *, skips_empty: bool) -> bool:
+        """Send the engine's texts out as they are made, without waking the task that asked for
+        them; `form` as of `BeginTexts`.
 
         The last output still goes through the queue, as does every output that finds the queue
         filled, so that the order stays. Return False while an output that would be overtaken is
         under way: call again.
         """
-        queue, emit = self.queue, self.emit
+        queue, begin_texts = self.queue, self.begin_texts
         if self.replay is not None:
             return False
-        if queue is None or emit is None:
+        if queue is None or begin_texts is None:
             return True
-        enqueue = queue.put
+        enqueue, emit = queue.put, begin_texts(form)
 
         def put(output: Any) -> None:
             if queue.output is not None or type(output) is not RequestOutput or output.finished:
                 enqueue(output)
                 return
             try:
-                self.record(output)
-                chunk = None if self.is_aborted else chunk_of(output.outputs[0].text)
-                if chunk is not None:
-                    emit(
-                        Output(
-                            chunks=[chunk],
-                            completion_tokens=self.completion_tokens,
-                            token_ids=self.take_token_ids(),
-                        )
-                    )
+                (choice,) = output.outputs
+                token_ids = choice.token_ids
+                self.completion_tokens += len(token_ids)
+                if self.new_token_ids:
+                    token_ids = [*self.take_token_ids(), *token_ids]
+                if self.is_aborted or (skips_empty and not choice.text):
+                    self.new_token_ids = token_ids
+                else:
+                    emit(choice.text, self.completion_tokens, token_ids)
             except Exception as error:  # noqa: BLE001 - it must not end the engine's own task
                 enqueue(error)
 

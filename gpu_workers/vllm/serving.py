@@ -18,7 +18,14 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.engine import (
+    BeginTexts,
+    EngineDescription,
+    EngineDied,
+    EngineLoad,
+    Output,
+    Result,
+)
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
@@ -141,13 +148,13 @@ class VllmServing:
     async def generate(
         self,
         envelope: Envelope,
-        emit: Emit | None = None,
+        begin_texts: BeginTexts | None = None,
         *,
         without: frozenset[Part] = frozenset(),
     ) -> AsyncIterator[Output | Result]:
         """Generate as `Engine.generate` says, relying on none of the parts in `without`. Raises
         `EngineDied` if the engine has died."""
-        generation = Generation(envelope, emit, without | self.degraded)
+        generation = Generation(envelope, begin_texts, without | self.degraded)
         self._llm.generations[envelope.request_id] = generation
         try:
             endpoint = self._endpoints[envelope.api]

@@ -171,6 +171,7 @@ class CandidateBuilder:
             output_bound=bounds.output_tokens,
             is_resumable=request.is_resumable and view.can_resume,
             reads_last_frames=True,
+            reads_texts=True,
             prices=prices_of(model, tier, at_ms=arrived_at_ms),
             sequences=request.choices,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",

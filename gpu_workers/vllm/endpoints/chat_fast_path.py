@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Any, ClassVar, Final
 
-import msgspec
 from vllm.entrypoints.generate.base.protocol import DeltaMessage
 from vllm.entrypoints.openai.chat_completion.protocol import (
     ChatCompletionRequest,
@@ -27,11 +26,11 @@ from vllm.entrypoints.serve.engine.protocol import UsageInfo
 from vllm.entrypoints.serve.utils.api_utils import should_include_usage
 from vllm.outputs import RequestOutput
 
+from gpu_workers.protocol.text_event import text_event
 from gpu_workers.vllm.endpoints.logprobs import chat_logprobs
 from gpu_workers.vllm.parts import Part
 
 _PLACE: Final = "\x00"
-_quoted: Final = msgspec.json.Encoder().encode
 
 
 class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not seen here
@@ -144,14 +143,10 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             "created": int(time.time()),
             "model": model_name,
         }
-        before, after = _delta_chunk(head)
+        form = _delta_form(head)
         skips_empty = self.parser_cls is not None
         include_usage, _ = should_include_usage(request.stream_options, False)
         generation = self.engine_client.generation_of(request_id)
-
-        def chunk_of(text: str) -> bytes | None:
-            return before + _quoted(text) + after if text or not skips_empty else None
-
         prompt_tokens = 0
         cached_tokens = created_tokens = None
         is_first, is_diverted = True, False
@@ -169,9 +164,9 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
                 delta = DeltaMessage() if skips_empty and not text else DeltaMessage(content=text)
                 fingerprint = None if include_usage else self.system_fingerprint
                 yield _last_chunk(head, delta, output, fingerprint)
-            elif generation.completion_tokens and (chunk := chunk_of(text)):
-                yield f"data: {chunk.decode()}\n\n"
-            is_diverted = is_diverted or generation.divert(chunk_of)
+            elif generation.completion_tokens and (text or not skips_empty):
+                yield f"data: {text_event(form, text).decode()}\n\n"
+            is_diverted = is_diverted or generation.divert(form, skips_empty=skips_empty)
         if include_usage:
             completion_tokens = generation.completion_tokens
             usage = UsageInfo(
@@ -195,7 +190,7 @@ async def _with_last_outputs(
         yield result
 
 
-def _delta_chunk(head: dict[str, Any]) -> tuple[bytes, bytes]:
+def _delta_form(head: dict[str, Any]) -> tuple[bytes, bytes]:
     """Return what precedes and follows the text in a delta's JSON, as vLLM itself writes it."""
     choice = ChatCompletionResponseStreamChoice(
         index=0,

@@ -162,12 +162,12 @@ class Victims:
         while not self._is_over:
             envelope, last = make_envelope(ENDLESS, max_output_tokens=1000), [loop.time()]
 
-            def note(_: object, last: list[float] = last) -> None:
+            def note(*_: object, last: list[float] = last) -> None:
                 now = loop.time()
                 self.longest, last[0] = max(self.longest, now - last[0]), now
                 self.heard += 1
 
-            async for item in self._engine.generate(envelope, note):
+            async for item in self._engine.generate(envelope, lambda _, note=note: note):
                 note(item)
                 if self._is_over:
                     await self._engine.abort(envelope.request_id)
