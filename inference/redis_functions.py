@@ -4,10 +4,10 @@ Where Redis has a user per role the control plane alone may load them. A gateway
 as it waits for the policy snapshot, which a Redis that restarted empty has lost with them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 from redis.asyncio import Redis
@@ -16,9 +16,9 @@ from redis.exceptions import NoPermissionError, ResponseError
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_errors import is_function_missing
 from inference.lua_constants import ADMISSION_CONSTANTS, DISPATCH_CONSTANTS, LuaValue, prelude
+from inference.redis_batches import Command, CommandBatches
 
 _log = structlog.get_logger(__name__)
-_T = TypeVar("_T")
 
 # A key, then arguments.
 Call = tuple[str | bytes | int, ...]
@@ -72,10 +72,12 @@ def library_text(library: LuaLibrary) -> str:
 
 
 class FunctionLibrary:
-    """One Lua library beside its Python module, each function of which takes a single key."""
+    """One Lua library beside its Python module, each function of which takes a single key. Calls
+    that are made at the same time share a round trip."""
 
     def __init__(self, redis: Redis, library: LuaLibrary) -> None:
         self._redis = redis
+        self._batches = CommandBatches(redis)
         self._library = library
 
     async def load(self) -> bool:
@@ -91,46 +93,38 @@ class FunctionLibrary:
         """Return the function's answer. A Redis that restarted empty is given the library again,
         once; where this user may not, the first error stands until the control plane has done
         it."""
-        return await self._call_reloading(lambda: self._redis.fcall(function, 1, key, *arguments))
+        (answer,) = await self._run(_fcall(function, key, *arguments))
+        return answer
 
     async def call_with(
         self, read: str, function: str, key: str, *arguments: str | bytes | int
     ) -> tuple[bytes | None, Any]:
         """Return what the string at the key `read` is just before the function runs, and then the
         answer of `call`; in one round trip."""
-
-        async def read_and_call() -> tuple[bytes | None, Any]:
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.get(read)
-            pipeline.fcall(function, 1, key, *arguments)
-            value, answer = await pipeline.execute()
-            return value, answer
-
-        return await self._call_reloading(read_and_call)
+        value, answer = await self._run(("GET", read), _fcall(function, key, *arguments))
+        return value, answer
 
     async def call_each(self, function: str, calls: Sequence[Call]) -> None:
         """Call a function with the key and arguments of each call, in one round trip; it must be
         idempotent. Otherwise as `call`."""
+        await self._run(*(_fcall(function, *call) for call in calls))
 
-        async def send() -> None:
-            pipeline = self._redis.pipeline(transaction=False)
-            for key, *arguments in calls:
-                pipeline.fcall(function, 1, key, *arguments)
-            await pipeline.execute()
-
-        await self._call_reloading(send)
-
-    async def _call_reloading(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Call, and where the functions are missing call once more after they were loaded."""
+    async def _run(self, *commands: Command) -> list[Any]:
+        """Run commands, and where the functions are missing run them once more after they were
+        loaded."""
         try:
-            return await work()
+            return await self._batches.run(*commands)
         except ResponseError as error:
             if not is_function_missing(error) or not await self._reload():
                 raise
-        return await work()
+        return await self._batches.run(*commands)
 
     async def _reload(self) -> bool:
         is_loaded = await self.load()
         if is_loaded:
             _log.warning("redis_functions_reloaded", library=self._library.name)
         return is_loaded
+
+
+def _fcall(function: str, *key_and_arguments: str | bytes | int) -> Command:
+    return ("FCALL", function, 1, *key_and_arguments)
