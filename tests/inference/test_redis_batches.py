@@ -22,13 +22,13 @@ async def test_everybody_gets_the_answers_to_their_own_commands(dispatch_redis: 
 async def test_an_error_is_told_to_whoever_asked_for_it_alone(dispatch_redis: Redis) -> None:
     await dispatch_redis.set("a text", "x")
     batches = CommandBatches(dispatch_redis)
-    wrong, right = await asyncio.gather(
+    answers: list[object] = await asyncio.gather(
         batches.run(("ECHO", "1"), ("LPUSH", "a text", "1")),
         batches.run(("ECHO", "2")),
         return_exceptions=True,
     )
-    assert isinstance(wrong, ResponseError)
-    assert right == [b"2"]
+    assert isinstance(answers[0], ResponseError)
+    assert answers[1] == [b"2"]
 
 
 async def test_commands_run_in_the_order_in_which_they_were_asked_for(

@@ -96,6 +96,8 @@ class _Websocket(asyncio.Protocol):
 
 async def _hold(url: str, key: str, count: int) -> None:
     parts = urlsplit(url)
+    assert parts.hostname is not None and parts.port is not None
+    host, port = parts.hostname, parts.port
     loop, open_ones = asyncio.get_running_loop(), set[_Websocket]()
     request = (
         f"GET /ws/v1/stream HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {key}\r\n"
@@ -107,7 +109,7 @@ async def _hold(url: str, key: str, count: int) -> None:
     async def open_one() -> None:
         async with gate:
             _, websocket = await loop.create_connection(
-                lambda: _Websocket(request, open_ones), parts.hostname, parts.port
+                lambda: _Websocket(request, open_ones), host, port
             )
             await websocket.is_answered.wait()
 
