@@ -2,11 +2,13 @@
 
 A round trip costs this process far more than a command: a connection to take, a write, a wake-up.
 So one batch is under way at a time, and what is asked for meanwhile goes with the next: alone where
-little is asked for, with many others under load.
+little is asked for, with many others under load. What is large, as the payload of a long prompt,
+goes alone at once: nobody waits behind it.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ Command = tuple[str | bytes | int, ...]
 
 # Whoever came first waits for the last of its batch.
 MOST_OF_A_BATCH: Final = 64
+LARGEST_SHARED_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,19 @@ class CommandBatches:
         """Return the answer to each command. Raises the first error among them, or that of the
         connection, after which any of them may have been run; they must be safe to repeat. Whoever
         stops waiting may find that they were run."""
+        is_large = sum(map(_size, commands)) > LARGEST_SHARED_BYTES
+        answers = await (self._pipelined(commands) if is_large else self._share(commands))
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _share(self, commands: tuple[Command, ...]) -> "asyncio.Future[list[Any]]":
         answers: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Asked(commands, answers))
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_all(), name="redis-batches")
-        for answer in await answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers.result()
+        return answers
 
     async def _send_all(self) -> None:
         while self._waiting:
@@ -69,15 +77,17 @@ class CommandBatches:
         return batch
 
     async def _send(self, batch: list[_Asked]) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        for asked in batch:
-            for command in asked.commands:
-                pipeline.execute_command(*command)
-        answers = iter(await pipeline.execute(raise_on_error=False))
+        answers = iter(await self._pipelined(each for asked in batch for each in asked.commands))
         for asked in batch:
             own = [next(answers) for _ in asked.commands]
             if not asked.answers.done():
                 asked.answers.set_result(own)
+
+    async def _pipelined(self, commands: Iterable[Command]) -> list[Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return await pipeline.execute(raise_on_error=False)
 
     def _fail(self, batch: list[_Asked], error: BaseException) -> None:
         """Give everybody the error; to be cancelled is the end of all that waits, too."""
@@ -91,3 +101,8 @@ class CommandBatches:
                 asked.answers.set_exception(error)
             else:
                 asked.answers.cancel()
+
+
+def _size(command: Command) -> int:
+    """Return about how many bytes the texts of a command have."""
+    return sum(len(each) for each in command if not isinstance(each, int))

@@ -8,7 +8,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol.redis_url import connect_async
-from inference.redis_batches import MOST_OF_A_BATCH, CommandBatches
+from inference.redis_batches import LARGEST_SHARED_BYTES, MOST_OF_A_BATCH, CommandBatches
 
 
 async def test_everybody_gets_the_answers_to_their_own_commands(dispatch_redis: Redis) -> None:
@@ -58,6 +58,18 @@ async def test_what_nobody_waits_for_any_more_is_not_sent(dispatch_redis: Redis)
     gone.cancel()
     await stays
     assert await dispatch_redis.exists("of nobody", "of somebody") == 1
+
+
+async def test_nobody_waits_behind_a_large_command(dispatch_redis: Redis) -> None:
+    batches = CommandBatches(dispatch_redis)
+    key = "k" * LARGEST_SHARED_BYTES
+    large = asyncio.create_task(batches.run(("BLPOP", key, 5)))
+    await asyncio.sleep(0)
+    assert await batches.run(("RPUSH", "other", "x")) == [1]
+    assert not large.done()
+    await dispatch_redis.rpush(key, "come")
+    (popped,) = await large
+    assert list(popped) == [key.encode(), b"come"]
 
 
 async def test_a_lost_connection_is_told_to_all_and_the_next_call_finds_another() -> None:
