@@ -47,8 +47,8 @@ FORGET_CONSUMER_AFTER_MS: Final = 3_600_000
 # A worker that is away for longer sends all of it again, which is harmless.
 RECEIPTS_TTL_SECONDS: Final = 7 * 86_400
 MIN_BACKOFF_SECONDS: Final = 0.2
-# Many times what a batch takes.
-POSTING_TIMEOUT_SECONDS: Final = 3.0
+# Several times what a batch takes to gather and to be recorded.
+POSTING_TIMEOUT_SECONDS: Final = 5.0
 _LOOK_PAUSE_SECONDS: Final = 0.05
 MAX_BACKOFF_SECONDS: Final = 5.0
 
