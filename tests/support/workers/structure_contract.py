@@ -9,7 +9,7 @@ import json
 from random import Random
 from typing import Any, Final
 
-from gpu_workers.engine import Engine, EngineDescription
+from gpu_workers.engine import EmitText, Engine, EngineDescription
 from gpu_workers.protocol.messages import Outcome
 from tests.support.polling import eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
@@ -167,7 +167,10 @@ class Victims:
                 self.longest, last[0] = max(self.longest, now - last[0]), now
                 self.heard += 1
 
-            async for item in self._engine.generate(envelope, lambda _, note=note: note):
+            def begin_texts(_: object, note: EmitText = note) -> EmitText:
+                return note
+
+            async for item in self._engine.generate(envelope, begin_texts):
                 note(item)
                 if self._is_over:
                     await self._engine.abort(envelope.request_id)
