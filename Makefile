@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit chaos planted-bugs down status shell lock demo-model environments newest-engine
+.PHONY: up test test-all check bench bench-front bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos planted-bugs down status shell lock demo-model environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -72,6 +72,10 @@ bench-scale: environments
 bench-cells:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.benchmarks.cells $(ARGS)
+
+# Random extremes of what clients may ask for, and three streams that must not notice; hours.
+bench-extremes: environments
+	@$(PY) -m tests.benchmarks.extremes $(ARGS)
 
 # A thousand requests at once against credit for one and for five, fifty times each; ten minutes.
 bench-credit: environments

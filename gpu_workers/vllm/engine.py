@@ -84,6 +84,8 @@ class VllmEngine:
         if self._loading is None:
             return
         loading, self._loading = self._loading, None
+        if self._serving is not None:
+            await self._serving.close()
         await asyncio.to_thread(_end, loading, self._parent_thread)
         self._serving = None
 

@@ -3,11 +3,13 @@
 vLLM builds and serializes four pydantic objects for each token. Where neither logprobs, tools,
 reasoning nor several choices are in play, all of a stream's deltas differ in their text alone: one
 is serialized by vLLM, and the text of the others is put in its place. The first, the last and the
-usage chunk are vLLM's as ever; the engine contract compares whole streams of both paths.
+usage chunk are vLLM's as ever. Whole answers get their log probabilities in pieces, see `logprobs`.
+The engine contract compares all of it with vLLM's own path.
 """
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -25,6 +27,7 @@ from vllm.entrypoints.serve.engine.protocol import UsageInfo
 from vllm.entrypoints.serve.utils.api_utils import should_include_usage
 from vllm.outputs import RequestOutput
 
+from gpu_workers.vllm.endpoints.logprobs import chat_logprobs
 from gpu_workers.vllm.parts import Part
 
 _PLACE: Final = "\x00"
@@ -60,6 +63,44 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             request, result_generator, request_id, model_name, *arguments, **options
         )
         return own
+
+    async def chat_completion_full_generator(
+        self,
+        request: ChatCompletionRequest,
+        result_generator: AsyncIterator[RequestOutput],
+        request_id: str,
+        *arguments: Any,
+        parser: Any = None,
+        **options: Any,
+    ) -> Any:
+        outputs: list[Any] = []
+        generation = self.engine_client.generation_of(request_id)
+        is_relied_on = Part.CHAT_FAST_PATH not in generation.without
+        if self.is_enabled and is_relied_on and request.logprobs:
+            result_generator = _with_last_outputs(result_generator, outputs)
+            # As vLLM has it: without the reasoning there are none.
+            if parser is None or request.include_reasoning:
+                generation.logprobs = partial(
+                    chat_logprobs,
+                    outputs,
+                    partial(self._render_logprobs, request),
+                    1 + (request.top_logprobs or 0),
+                )
+            request = request.model_copy(update={"logprobs": False})
+        return await super().chat_completion_full_generator(
+            request, result_generator, request_id, *arguments, parser=parser, **options
+        )
+
+    def _render_logprobs(
+        self, request: ChatCompletionRequest, output: Any, start: int, end: int
+    ) -> Any:
+        return self._create_chat_logprobs(
+            token_ids=output.token_ids[start:end],
+            top_logprobs=output.logprobs[start:end],
+            num_output_top_logprobs=request.top_logprobs,
+            tokenizer=self.renderer.tokenizer,
+            return_as_token_id=request.return_tokens_as_token_ids,
+        )
 
     def _is_plain(self, request: ChatCompletionRequest) -> bool:
         options = request.stream_options
@@ -143,6 +184,15 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
                 self.enable_prompt_tokens_details, cached_tokens, created_tokens, None
             )
             yield _usage_chunk(head, usage, self.system_fingerprint)
+
+
+async def _with_last_outputs(
+    results: AsyncIterator[RequestOutput], outputs: list[Any]
+) -> AsyncIterator[RequestOutput]:
+    """Pass the results on, and keep the outputs of the last one."""
+    async for result in results:
+        outputs[:] = result.outputs
+        yield result
 
 
 def _delta_chunk(head: dict[str, Any]) -> tuple[bytes, bytes]:
