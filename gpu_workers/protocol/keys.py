@@ -252,7 +252,7 @@ def pool_request(pool: str, request_id: str) -> str:
 
 
 def pool_last_frames(pool: str, request_id: str) -> str:
-    """Name the expiring string: `messages.FrameBatch` of a request's end and what unread."""
+    """Name the expiring string: a `messages.FrameBatch`, a request's end and what was unread."""
     return f"{pool_prefix(pool)}:last-frames:{request_id}"
 
 
