@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import vllm
+import vllm.envs
 from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
@@ -105,6 +106,7 @@ class VllmServing:
         await self._llm.reset_mm_cache()
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
+        _cache_environment()
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
         config = self._llm.vllm_config
         cache = config.cache_config
@@ -262,6 +264,14 @@ class VllmServing:
         """Return an upper bound on a token's bytes: byte-level vocabularies double some."""
         vocabulary = self._llm.renderer.get_tokenizer().get_vocab()
         return max(len(token.encode()) for token in vocabulary)
+
+
+def _cache_environment() -> None:
+    """Have vLLM remember its settings, as its engine's own process does: else it reads one from the
+    environment for every token. A vLLM without this goes on reading."""
+    remember = getattr(vllm.envs, "enable_envs_cache", None)
+    if remember is not None:
+        remember()
 
 
 def _make_arg_parser() -> Callable[[FlexibleArgumentParser], FlexibleArgumentParser]:
