@@ -210,7 +210,7 @@ class VllmServing:
 
     def missing(self) -> frozenset[Part]:
         """Return the parts that this vLLM has not even by name."""
-        has_fast_path = any(endpoint.fast_path for endpoint in self._endpoints.values())
+        has_fast_path = all(endpoint.fast_path for endpoint in self._endpoints.values())
         parts = {Part.CHAT_FAST_PATH: has_fast_path, Part.RESUMPTION: CAN_RESUME}
         return frozenset(part for part, is_there in parts.items() if not is_there)
 

@@ -1,16 +1,27 @@
 """POST /v1/completions."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.datastructures import State
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 
-from gpu_workers.vllm.endpoints.endpoint import Endpoint, ParsedRequest
+from gpu_workers.vllm.endpoints.endpoint import Endpoint, FastPath, ParsedRequest
+
+
+def _fast_path() -> type[FastPath] | None:
+    """Return the short path; None where another vLLM has what it builds on elsewhere: the probes
+    report that."""
+    try:
+        from gpu_workers.vllm.endpoints.completions_fast_path import PlainTextCompletion
+    except ImportError:
+        return None
+    return PlainTextCompletion
 
 
 class CompletionsEndpoint(Endpoint):
     """Texts or token ids as they are, several prompts in one request if need be."""
 
+    fast_path: ClassVar[type[FastPath] | None] = _fast_path()
     question = {"prompt": "Water", "temperature": 0}
     kinds = {"logprobs": {"logprobs": 5}, "prompt_logprobs": {"logprobs": 5, "echo": True}}
 
