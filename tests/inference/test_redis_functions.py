@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from redis.asyncio import Redis
 
+from gpu_workers.protocol import functions
 from inference.admission.reservations import ReservationRequest
 from inference.lua_constants import CLASS_CEILINGS, CLASS_WEIGHTS, Owner, RequestField, UseKind
 from inference.redis_functions import LIBRARIES, LuaLibrary, library_text
