@@ -173,7 +173,10 @@ async def test_the_table_names_every_call_of_a_gateway(
         with pytest.raises(httpx.ReadTimeout):
             await client.post("/v1/chat/completions", json=ASK, timeout=0.3)
         await worker.start(slots=8)
-        await ask(exposed)
+        for _ in range(50):
+            if weather.calls["true_down"]:  # which a request may be too short for
+                break
+            await ask(exposed)
         await eventually(lambda: weather.calls["settle"] and weather.calls["HSET keys"])
         assert (await client.get("/v1/limits")).status_code == 200
         assert (await client.get("/v1/models")).status_code == 200
@@ -181,6 +184,7 @@ async def test_the_table_names_every_call_of_a_gateway(
     told_at_once = {"limit_status", "forecast"}
     of_its_start = {"FUNCTION LOAD", "SET alive"}
     expires_anyway = {"UNLINK last-frames"}
-    not_in_table = told_at_once | of_its_start | expires_anyway
+    until_answered = {"HMGET request"}  # only where frames came before their holder was known
+    not_in_table = told_at_once | of_its_start | expires_anyway | until_answered
     assert sorted(set(weather.calls) - in_table - not_in_table) == []
     assert sorted(in_table - set(weather.calls)) == []
