@@ -153,6 +153,7 @@ async def test_a_client_that_leaves_in_bad_weather_leaves_nothing_behind(
     monkeypatch.setattr(cancellation, "MAX_PAUSE_SECONDS", 0.1)
     for call in AT_AN_EARLY_END:
         weather.strike(call, how, times=times)
+
     async with exposed.client() as client:
         with pytest.raises(httpx.ReadTimeout):
             await client.post("/v1/chat/completions", json=ASK, timeout=0.3)
@@ -169,14 +170,18 @@ async def test_the_table_names_every_call_of_a_gateway(
 ) -> None:
     """A call that is added to the gateway's has to be added to the table, or to those at which an
     error is the caller's, or nobody's."""
+
+    async def talk_until_trued_down(run: Run) -> None:
+        await run.say("One")
+        await eventually(lambda: weather.calls["true_down"])
+        await run.end()
+
+    worker.script = talk_until_trued_down
     async with exposed.client() as client:
         with pytest.raises(httpx.ReadTimeout):
             await client.post("/v1/chat/completions", json=ASK, timeout=0.3)
         await worker.start(slots=8)
-        for _ in range(50):
-            if weather.calls["true_down"]:  # which a request may be too short for
-                break
-            await ask(exposed)
+        await ask(exposed)
         await eventually(lambda: weather.calls["settle"] and weather.calls["HSET keys"])
         assert (await client.get("/v1/limits")).status_code == 200
         assert (await client.get("/v1/models")).status_code == 200
