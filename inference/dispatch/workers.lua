@@ -141,13 +141,18 @@ end
 -- Pauses ----------------------------------------------------------------------------------------
 
 -- Date signs of life from before the clock was set back from now on, so that they do not last until
--- it is as late again.
+-- it is as late again, and since when somebody is missed.
 local function turn_back(pool)
-  for _, name in ipairs{ 'heartbeats', 'gateways' } do
+  for _, name in ipairs{ 'heartbeats', 'gateways', 'active' } do
     local key = pool.prefix .. ':' .. name
     local ahead = redis.call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', pool.now), '+inf')
     for _, id in ipairs(ahead) do
       redis.call('ZADD', key, pool.now, id)
+    end
+    local missed_ahead = redis.call('ZRANGEBYSCORE', key, '-inf',
+      '(' .. string.format('%.0f', -pool.now))
+    for _, id in ipairs(missed_ahead) do
+      redis.call('ZADD', key, -pool.now, id)
     end
   end
 end
@@ -165,6 +170,7 @@ local function note_call(pool, is_heartbeat)
   elseif since > PAUSE_MS and heard > get(pool, 'resumed') then
     set(pool, 'resumed', pool.now)
   end
+  set(pool, 'skipped', pool.skipped)
   if math.abs(since) > TICK_MS then
     set(pool, 'tick', pool.now)
   end
@@ -369,7 +375,8 @@ local function reap(keys, args)
   bring_back(pool, gateway)
   note_call(pool, false)
   find_lost(pool, found, tonumber(lease_ms), limit, gateway)
-  find_waiting(pool, found, gateway, string.format('(%.0f', pool.now - tonumber(grace_ms)), limit)
+  find_waiting(pool, found, gateway, string.format('(%.0f', pool.waiting_now - tonumber(grace_ms)),
+    limit)
   save(pool)
   return found
 end

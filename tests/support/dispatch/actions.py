@@ -87,6 +87,8 @@ class Actions(Invariants):
         for gateway in self.model.gateways:
             if not gateway.is_silent:
                 self.show_life(gateway)
+        # Where nobody is there, a sweeper still is: no call for a minute is a clock that was set.
+        assert self.pool.reap_gone("nobody") == []
 
     def begin(self, ask: Ask, parts: tuple[float, float]) -> bool:
         """Reserves and enqueues a request that really takes these parts of its bounds."""
