@@ -12,6 +12,7 @@ import faulthandler
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from enum import IntEnum
@@ -38,6 +39,8 @@ from gpu_workers.transport import Fenced, NotPermitted, Transport
 
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
 CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
+# Between two answers; longer ones may have kept gateways from renewing their heartbeats.
+GATEWAYS_PAUSE_SECONDS: Final = 2 * CHECK_GATEWAYS_EVERY_SECONDS
 SECONDS_TO_END_ABORTED: Final = 5.0
 SECONDS_TO_END_FAILED: Final = 1.0
 SECONDS_TO_FLUSH: Final = 5.0
@@ -318,9 +321,11 @@ class Worker:
 
     async def _check_gateways_forever(self) -> None:
         missed: set[str] = set()
+        looked_at = time.monotonic()
         while True:
             await asyncio.sleep(CHECK_GATEWAYS_EVERY_SECONDS)
             gateways = self._requests.gateways()
+            before, looked_at = looked_at, time.monotonic()
             try:
                 gone = gateways - await self._transport.live_gateways(gateways)
                 for message in await self._transport.lost_messages():
@@ -329,6 +334,8 @@ class Worker:
                 if not is_transient(error):
                     raise
                 gone = set()
+            if time.monotonic() - before > GATEWAYS_PAUSE_SECONDS:
+                gone = set()  # Redis stood still, or this process: so may they have
             # Missing twice, so that a Redis that restarted empty does not end every stream.
             for gateway_id in missed & gone:
                 self._log.warning("gateway_vanished", gateway_id=gateway_id)

@@ -2,21 +2,27 @@
 with those before."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
+
+# Of one write, so that neither side's event loop stands still for what an outage has gathered.
+MAX_FRAMES_OF_A_BATCH: Final = 1_000
 
 
 class Outgoing:
     """Batches are numbered without gaps: `number` is that of the next one, which gathers now,
     `written` of the last that Redis has taken, `confirmed` of the last that the gateway says it
-    has, with all before."""
+    has, with all before. Those in between are `full`, or on their way."""
 
     __slots__ = (
         "attempts",
         "awaited",
         "confirmed",
         "frames",
+        "full",
         "gateway_id",
         "number",
         "unkept",
@@ -27,6 +33,7 @@ class Outgoing:
     def __init__(self, gateway_id: str, *, after: int) -> None:
         self.gateway_id = gateway_id
         self.frames: list[Frame] = []
+        self.full: deque[list[Frame]] = deque()
         self.unkept: list[Resend] = []
         self.number = after + 1
         self.written = self.confirmed = after
@@ -37,14 +44,38 @@ class Outgoing:
     @property
     def has_any(self) -> bool:
         """Return whether there is anything to write."""
-        return bool(self.frames or self.unkept)
+        return bool(self.frames or self.unkept or self.full)
+
+    @property
+    def waiting_frames(self) -> int:
+        return len(self.frames) + MAX_FRAMES_OF_A_BATCH * len(self.full)
+
+    @property
+    def last_taken(self) -> int:
+        """Return the number of the last batch that was taken out."""
+        return self.number - 1 - len(self.full)
 
     @property
     def is_idle(self) -> bool:
         return not (self.has_any or self.write or self.attempts)
 
+    def append(self, frame: Frame) -> None:
+        """Have a frame go with the next batch."""
+        self.frames.append(frame)
+        if len(self.frames) == MAX_FRAMES_OF_A_BATCH:
+            self.full.append(self.frames)
+            self.frames, self.number = [], self.number + 1
+
+    def clear(self) -> None:
+        """Discard the frames that were not taken out yet; their batches' numbers are missing."""
+        self.frames.clear()
+        self.full.clear()
+
     def take(self, worker_id: str) -> FrameBatch:
-        """Take out what gathered; what comes from now on is for the batch after it."""
+        """Take out the batch that gathered first; what comes from now on is for one after it."""
+        if self.full:
+            number = self.last_taken + 1
+            return FrameBatch(worker_id=worker_id, frames=self.full.popleft(), number=number)
         batch = FrameBatch(
             worker_id=worker_id, frames=self.frames, number=self.number, unkept=self.unkept
         )

@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 from msgspec import structs
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frames.outgoing import Outgoing
@@ -21,10 +20,10 @@ from gpu_workers.frames.ring import FrameRing
 from gpu_workers.frames.unread import UnreadBytes
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Confirmation, Frame, FrameBatch, Resend, Terminal
-from gpu_workers.protocol.redis_errors import REDIS_AWAY
+from gpu_workers.protocol.redis_errors import is_transient
 
-# For a gateway, while Redis is away.
-MAX_WAITING_FRAMES: Final = 100_000
+# For a gateway while Redis is away: a minute of 200 streams at 30 tokens a second, 500 bytes each.
+MAX_WAITING_FRAMES: Final = 400_000
 # The body of an answer that is larger is written once, with the last frames.
 MAX_BODY_BYTES: Final = 64 * 1024
 KEPT_AFTER_END_SECONDS: Final = 10.0
@@ -87,7 +86,7 @@ class FrameWriter:
         """Note what a gateway says it has."""
         outgoing = self._outgoing.get(confirmation.gateway_id)
         if outgoing is not None:
-            number = min(confirmation.number, outgoing.number - 1)
+            number = min(confirmation.number, outgoing.last_taken)
             outgoing.confirmed = max(outgoing.confirmed, number)
 
     def resend(self, resend: Resend, *, is_open: bool) -> None:
@@ -122,7 +121,7 @@ class FrameWriter:
     async def wait_written(self, gateway_id: str) -> None:
         """Wait until all that was appended for a gateway is in Redis, or the gateway is lost."""
         outgoing = self._outgoing.get(gateway_id)
-        if outgoing is not None and (outgoing.frames or outgoing.write):
+        if outgoing is not None and (outgoing.has_any or outgoing.write):
             written = self._loop.create_future()
             outgoing.awaited.append(written)
             await written
@@ -131,7 +130,7 @@ class FrameWriter:
         """Discard the frames queued for a gateway that is gone."""
         outgoing = self._outgoing.get(gateway_id)
         if outgoing is not None:
-            outgoing.frames.clear()
+            outgoing.clear()
             outgoing.wake()
 
     async def close(self) -> None:
@@ -143,8 +142,8 @@ class FrameWriter:
         return outgoing
 
     def _queue(self, outgoing: Outgoing, frame: Frame) -> None:
-        outgoing.frames.append(frame)
-        if len(outgoing.frames) == 1:
+        outgoing.append(frame)
+        if len(outgoing.frames) <= 1:
             self._schedule(outgoing)
 
     def _schedule(self, outgoing: Outgoing) -> None:
@@ -163,8 +162,11 @@ class FrameWriter:
         try:
             while outgoing.has_any:
                 self._batches += 1
-                awaited, outgoing.awaited = outgoing.awaited, []
-                await self._push(outgoing, outgoing.take(self._worker_id))
+                batch = outgoing.take(self._worker_id)
+                awaited: list[asyncio.Future[None]] = []
+                if not outgoing.has_any:  # else what they wait for may be in a later one
+                    awaited, outgoing.awaited = outgoing.awaited, awaited
+                await self._push(outgoing, batch)
                 outgoing.wake(awaited)
         finally:
             outgoing.write = None
@@ -181,14 +183,14 @@ class FrameWriter:
             try:
                 batches: int = await self._redis.rpush(key, encoded)
                 break
-            except REDIS_AWAY:
-                if len(outgoing.frames) > MAX_WAITING_FRAMES:
+            except Exception as error:  # noqa: BLE001 - whatever it is, no other gateway's frames
+                if not is_transient(error):
+                    self._lose(outgoing.gateway_id, str(error))
+                    return
+                if outgoing.waiting_frames > MAX_WAITING_FRAMES:
                     self._lose(outgoing.gateway_id, "Redis does not take its frames")
                     return
                 await asyncio.sleep(RETRY_SECONDS)
-            except ResponseError as error:
-                self._lose(outgoing.gateway_id, str(error))
-                return
         outgoing.written = batch.number
         if await self._unread.is_too_much(outgoing.gateway_id, batches):
             self._lose(outgoing.gateway_id, "it has stopped reading")

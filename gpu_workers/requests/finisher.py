@@ -81,7 +81,14 @@ class Finisher:
             await self._leave_in_doubt(request, entry)
             return
         seq, terminal = await self._put(request, entry), request.terminal(result)
-        answer = await self._decide(request, entry, terminal, seq, is_dead_letter=is_dead_letter)
+        try:
+            answer = await self._decide(
+                request, entry, terminal, seq, is_dead_letter=is_dead_letter
+            )
+        except Exception:
+            if seq is not None:
+                self._outbox.mark_in_doubt(seq)  # for the relay to offer again
+            raise
         if isinstance(answer, Accepted):
             if seq is not None:
                 self._outbox.mark_appended(seq, answer.stream_id)

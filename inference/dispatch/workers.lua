@@ -8,7 +8,7 @@
 local LONG_DEAD_MS = 600000        -- a worker that was silent for so long is forgotten
 local STEP_HISTORY = 0.3           -- weight of the newest step in its average
 local SLOW = 1.5                   -- times another's step: from here on a worker is given less
-local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts less than one of load
+local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts less than one rung
 local PAUSE_MS = WORKER_LEASE_MS / 2  -- without any call, though many are made each second
 local TICK_MS = 500                -- how exactly the time of the last call is known
 
@@ -89,35 +89,41 @@ end
 
 -- A worker's pace -------------------------------------------------------------------------------
 
+-- Return the rung of a load, four to each doubling: as exact as "half as much" has to be.
+local function rung_of(load)
+  return math.floor(4 * math.log(load + 1) / math.log(2))
+end
+
 -- Note how long a step of a worker's engine takes, beside how many sequences it holds; `paces` has
--- all workers in the order of load, then step.
+-- all workers in the order of their loads' rungs, then of steps.
 local function note_step(pool, worker_id, step_us)
   if step_us > 0 then
     local worker = worker_of(pool, worker_id)
     remember(worker, 'step_us', math.min(step_us, LOAD_SPAN - 1), STEP_HISTORY)
     set(worker, 'load', sequences_held(pool, worker_id))
     redis.call('ZADD', pool.prefix .. ':paces',
-      get(worker, 'load') * LOAD_SPAN + get(worker, 'step_us'), worker_id)
+      rung_of(get(worker, 'load')) * LOAD_SPAN + get(worker, 'step_us'), worker_id)
   end
 end
 
--- Return the shortest step of all live workers that bear at least so much load, if it is less than
--- `step`. Looks at one worker of each load, so at no more than a worker has slots, and at dead ones.
+-- Return the shortest step of all live workers that bear at least about so much load, if it is less
+-- than `step`. Looks at one worker of each rung, so at few however many there are; a dead one that
+-- is met is not met again until it reports.
 local function fastest_step(pool, load, step)
-  local from, dead = math.ceil(load) * LOAD_SPAN, 0
+  local key, from = pool.prefix .. ':paces', rung_of(load) * LOAD_SPAN
   while true do
-    local worker_id, score = unpack(redis.call('ZRANGEBYSCORE', pool.prefix .. ':paces', from,
-      '+inf', 'WITHSCORES', 'LIMIT', dead, 1))
+    local worker_id, score = unpack(redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES',
+      'LIMIT', 0, 1))
     if not worker_id then
       return step
     end
-    local other_load = math.floor(tonumber(score) / LOAD_SPAN)
-    local other_step = tonumber(score) - other_load * LOAD_SPAN
+    local rung = math.floor(tonumber(score) / LOAD_SPAN)
+    local other_step = tonumber(score) - rung * LOAD_SPAN
     if other_step < step and not is_live(pool, worker_id) then
-      dead = dead + 1
+      redis.call('ZREM', key, worker_id)
     else
       step = math.min(step, other_step)
-      from, dead = (other_load + 1) * LOAD_SPAN, 0
+      from = (rung + 1) * LOAD_SPAN
     end
   end
 end

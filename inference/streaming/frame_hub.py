@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,8 +12,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.clock import CLOCK
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import Resend, Terminal
+from gpu_workers.protocol.redis_errors import is_out_of_memory
 from inference.background import Background
 from inference.streaming.confirmations import Confirmations
 from inference.streaming.holders import Holders
@@ -135,14 +138,29 @@ class FrameHub:
             self._background.spawn(resend, name="resend-request")
 
     async def _beat(self) -> None:
-        key = keys.gateway_heartbeat(self.gateway_id)
         while True:
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
-            pipeline.sadd(keys.known_gateways(), self.gateway_id)
-            pipeline.expire(keys.gateway_frames(self.gateway_id), UNREAD_TTL_SECONDS)
-            await pipeline.execute()
+            await self._renew_heartbeat()
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def _renew_heartbeat(self) -> None:
+        """Renew what tells workers that this process lives, and see what time it is. A Redis that
+        has no memory left still runs EXPIRE, and refuses SET and SADD."""
+        key = keys.gateway_heartbeat(self.gateway_id)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.expire(key, HEARTBEAT_TTL_SECONDS)
+        pipeline.expire(keys.gateway_frames(self.gateway_id), UNREAD_TTL_SECONDS)
+        pipeline.time()
+        pipeline.sadd(keys.known_gateways(), self.gateway_id)
+        asked_ns = time.monotonic_ns()
+        answers = await pipeline.execute(raise_on_error=False)
+        answered_ns = time.monotonic_ns()
+        for answer in answers:
+            if isinstance(answer, Exception) and not is_out_of_memory(answer):
+                raise answer
+        is_known, _, redis_time, _ = answers
+        CLOCK.note(redis_time, asked_ns=asked_ns, answered_ns=answered_ns)
+        if not is_known:
+            await self._redis.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
 
     async def _read(self) -> None:
         frames_key = keys.gateway_frames(self.gateway_id)

@@ -27,6 +27,8 @@ from tests.support.redis_servers.keys import keys_without_end
 MODEL = "chaos"
 WORKERS = 3
 GATEWAYS = 2
+# On a machine that has other work, too.
+STACK_START_SECONDS = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class Stack:
         celery += ["--schedule", str(self.servers.folder / "beat")]
         await self.processes.start(*celery)
         await self.start_collector()
-        await until(self._has_functions)
+        await until(self._has_functions, STACK_START_SECONDS)
         self.key, self.tenant_id = await _make_caller()
         self.worker_url = await asyncio.to_thread(self.servers.worker_redis_url, MODEL)
         # Kept over a restart, as the users of a deployment are.
@@ -69,7 +71,7 @@ class Stack:
             await self.add_worker()
         for _ in range(GATEWAYS):
             await self.add_gateway()
-        await until(self.is_ready)
+        await until(self.is_ready, STACK_START_SECONDS)
 
     async def stop(self) -> None:
         await self.processes.stop()

@@ -27,10 +27,10 @@ AT_START = ("TIME", "register", "SADD pools", "SREM usage-withheld")
 AT_END = ("leave",)
 WHILE_IT_SERVES = (
     "claim",
+    "beat",
     "report_progress",
     "BLMPOP inbox",
     "RPUSH frames",
-    "EXPIRE frames",
     "EXISTS alive",
     "finish",
     "SPOP receipts",
@@ -87,6 +87,7 @@ async def test_whatever_a_call_is_answered_the_worker_lives_and_its_request_ends
     for call in AT_START:
         weather.strike(call, how)
     async with running_worker(weather.url, an_engine()) as running:
+        await eventually(lambda: dispatch_redis.zcard(keys.pool_slots("sim")), 15)
         served = []
         for call in WHILE_IT_SERVES:
             weather.strike(call, how)

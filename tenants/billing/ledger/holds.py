@@ -1,6 +1,5 @@
 """Holds: credit that no request can reserve while it is taken back."""
 
-import time
 import uuid
 from typing import cast
 
@@ -16,8 +15,9 @@ class ReservationsLost(RedisError):
 
 
 def new_hold_id() -> str:
-    """Return an id that begins with its time in ms."""
-    return f"{time.time_ns() // 1_000_000}:{uuid.uuid4()}"
+    """Return an id that begins with its time in ms, by the clock of Redis: another process compares
+    it. Raises `RedisError` where there is no Redis."""
+    return f"{_now_ms()}:{uuid.uuid4()}"
 
 
 def place_hold(tenant_id: uuid.UUID, hold_id: str, nanos: int) -> int:
@@ -40,7 +40,7 @@ def release_stale_holds(older_than_seconds: int = 600) -> int:
     """Release the holds of processes that died; return how many. Their bookings, if any, have
     reached the tenants' limits since."""
     redis, released = policy_redis(), 0
-    oldest_ms = time.time_ns() // 1_000_000 - older_than_seconds * 1000
+    oldest_ms = _now_ms() - older_than_seconds * 1000
     for tenant in cast(set[bytes], redis.smembers(keys.tenants_with_reservations())):
         tenant_id = uuid.UUID(tenant.decode())
         for field in cast(list[bytes], redis.hkeys(keys.tenant_balance(str(tenant_id)))):
@@ -56,3 +56,8 @@ def release_hold(tenant_id: uuid.UUID, hold_id: str) -> None:
     given up."""
     prefix = keys.tenant_prefix(str(tenant_id))
     policy_redis().fcall(keys.FUNCTION_RELEASE_HOLD, 1, prefix, hold_id)
+
+
+def _now_ms() -> int:
+    seconds, microseconds = policy_redis().time()
+    return seconds * 1000 + microseconds // 1000

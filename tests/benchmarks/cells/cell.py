@@ -22,7 +22,7 @@ class Cell:
         self.counters: dict[int, float] = {}
         self.waiting: dict[int, deque[Request]] = {}
         self._weights = 0  # of the tenants that wait
-        self._order: list[tuple[float, int]] = []  # counters may have risen since
+        self._order: list[tuple[float, int]] = []  # counters may have changed since
         self._floor = 0.0
 
     def add(self, request: Request) -> None:
@@ -45,7 +45,7 @@ class Cell:
             counter, number = self._order[0]
             if number not in self.waiting:
                 heapq.heappop(self._order)
-            elif self.counters[number] > counter:
+            elif self.counters[number] != counter:
                 heapq.heapreplace(self._order, (self.counters[number], number))
             else:
                 return self._take_first(number, counter)
@@ -69,10 +69,12 @@ class Cell:
             return mean_seconds / self.slots
         return (len(mine) + 1) * self._weights / tenant.weight * mean_seconds / self.slots
 
-    def raise_counter(self, tenant: Tenant, units: float) -> None:
-        """Count what the tenant was served elsewhere."""
+    def change_counter(self, tenant: Tenant, units: float) -> None:
+        """Count so many units more, or fewer, as served."""
         before = self.counters.get(tenant.number, self._floor)
         self.counters[tenant.number] = before + units / tenant.weight
+        if units < 0 and tenant.number in self.waiting:
+            heapq.heappush(self._order, (self.counters[tenant.number], tenant.number))
 
     def _take_first(self, number: int, counter: float) -> Request:
         queue = self.waiting[number]

@@ -113,15 +113,16 @@ class Simulation:
                 self._start(cell, request, now)
 
     def _exchange(self) -> None:
-        """Have every cell count what the others have served since the last time."""
+        """Have every cell count, of each tenant, what a cell has served on average since the last
+        time in place of what it has served itself: all cells then make good what is missing each
+        for its part, where each would else make good all of it."""
         total: Counter[int] = Counter()
         for cell in self.cells:
             total.update(cell.served)
         for cell in self.cells:
             for number, units in total.items():
-                elsewhere = units - cell.served.get(number, 0.0)
-                if elsewhere > 0:
-                    cell.raise_counter(self._tenants[number], elsewhere)
+                more = units / len(self.cells) - cell.served.get(number, 0.0)
+                cell.change_counter(self._tenants[number], more)
             cell.served.clear()
 
 

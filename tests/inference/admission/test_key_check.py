@@ -8,7 +8,7 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import clock, keys
 from gpu_workers.protocol.policy import KeyDigest, Scope
 from inference.admission import key_activity
 from inference.admission.gate import Admission
@@ -35,8 +35,11 @@ async def admission(dispatch_redis: Redis, snapshot: Snapshot) -> Any:
     await admission.stop()
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def pass_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the process believe that its Redis is a minute further."""
+    later, now_ns = clock.SharedClock(), time.monotonic_ns()
+    later.note((clock.now_ms() // 1000 + 61, 0), asked_ns=now_ns, answered_ns=now_ns)
+    monkeypatch.setattr(clock, "CLOCK", later)
 
 
 async def refused(
@@ -96,10 +99,9 @@ async def test_a_revoked_key_is_told_so_and_only_to_its_holder(
 async def test_a_key_expires_without_a_change_of_the_snapshot(
     admission: Admission, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = await snapshot.add_key("Acme", expires_at_ms=now_ms() + 60_000)
+    key = await snapshot.add_key("Acme", expires_at_ms=clock.now_ms() + 60_000)
     assert await works(admission, key)
-    later = time.time_ns() + 60_000_000_000
-    monkeypatch.setattr(time, "time_ns", lambda: later)
+    pass_a_minute(monkeypatch)
     error = await refused(admission, key)
     assert error.status == 401
     assert error.to_wire().code == "api_key_expired"
@@ -110,7 +112,7 @@ async def test_a_rotated_key_works_beside_its_successor_until_its_overlap_is_ove
 ) -> None:
     old = key_format.generate()
     new = key_format.generate(key_format.parse(old).public_id)
-    ends = now_ms() + 60_000
+    ends = clock.now_ms() + 60_000
     digests = [
         KeyDigest(digest=key_format.digest(new, PEPPER)),
         KeyDigest(digest=key_format.digest(old, PEPPER), expires_at_ms=ends),
@@ -118,8 +120,7 @@ async def test_a_rotated_key_works_beside_its_successor_until_its_overlap_is_ove
     await snapshot.put_key(old, "Acme", digests=digests)
     assert await works(admission, old)
     assert await works(admission, new)
-    later = time.time_ns() + 60_000_000_000
-    monkeypatch.setattr(time, "time_ns", lambda: later)
+    pass_a_minute(monkeypatch)
     error = await refused(admission, old)
     assert (error.status, error.to_wire().code) == (401, "api_key_rotated")
     assert await works(admission, new)
@@ -254,7 +255,7 @@ async def test_the_last_use_of_a_key_is_told_once_a_minute_and_in_the_background
 ) -> None:
     key, other = await snapshot.add_key("Acme"), await snapshot.add_key("Acme", networks=[])
     public_id = key_format.parse(key).public_id
-    began_ms = now_ms()
+    began_ms = clock.now_ms()
     for _ in range(3):
         await works(admission, key)
     await refused(admission, other)
@@ -264,7 +265,7 @@ async def test_the_last_use_of_a_key_is_told_once_a_minute_and_in_the_background
 
     [(told_id, at_ms)] = (await eventually(told)).items()
     assert told_id.decode() == public_id
-    assert began_ms <= int(at_ms) <= now_ms()
+    assert began_ms <= int(at_ms) <= clock.now_ms()
     await dispatch_redis.delete(keys.policy_key_uses())
     await works(admission, key)
     await admission.stop()

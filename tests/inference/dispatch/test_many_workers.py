@@ -83,17 +83,44 @@ def test_what_every_call_reads_does_not_grow_with_the_workers(pool: VirtualPool)
     assert numbers_read(MANY) == numbers_read(FEW)
 
 
-def test_the_pace_of_a_worker_is_compared_with_one_worker_of_each_load(pool: VirtualPool) -> None:
+def commands_of_a_claim(pool: VirtualPool, worker: str) -> int:
+    claim = (keys.FUNCTION_CLAIM, worker, b"info", SLOTS, 10_000, 0, "", 1, pool.now_ms)
+    return commands_of(pool, *claim)
+
+
+def test_the_pace_of_a_worker_is_compared_with_few_others(pool: VirtualPool) -> None:
     """All of them a little quicker than the last, and all with the same load."""
     names = fill(pool, MANY)
     for number, name in enumerate(names):
         pool.settle(name, [], step_us=STEP_US + number)
     slow = names[-1]
     pool.settle(slow, [], step_us=400 * STEP_US)
-    looked = commands_of(
-        pool, keys.FUNCTION_CLAIM, slow, b"info", SLOTS, 10_000, 0, "", 1, pool.now_ms
-    )
-    assert looked < MANY / 2
+    assert commands_of_a_claim(pool, slow) < MANY / 2
+    assert pool.redis.zscore(keys.pool_slots(pool.name), slow) == 1
+
+
+def test_the_pace_of_a_worker_is_compared_with_few_others_where_each_bears_another_load(
+    pool: VirtualPool,
+) -> None:
+    names = [f"worker-{number:02d}#1" for number in range(MANY)]
+    for number, name in enumerate(names):
+        pool.register(name)
+        for each in range(MANY + number):
+            pool.enqueue(Ask(request_id=f"{name}-{each}", tenant="t"))
+        assert len(pool.claim(name, MANY + number)) == MANY + number
+        pool.settle(name, [], step_us=STEP_US)
+        pool.claim(name, MANY + number)
+    assert commands_of_a_claim(pool, names[0]) < MANY / 2
+
+
+def test_a_dead_worker_is_met_once_where_paces_are_compared(pool: VirtualPool) -> None:
+    *quick, slow = fill(pool, MANY)
+    pool.now_ms += WORKER_LEASE_MS
+    pool.settle(slow, [], step_us=400 * STEP_US)
+    pool.claim(slow, SLOTS)
+    assert commands_of_a_claim(pool, slow) < MANY / 2
+    pool.settle(quick[0], [], step_us=STEP_US)
+    pool.claim(slow, SLOTS)
     assert pool.redis.zscore(keys.pool_slots(pool.name), slow) == 1
 
 

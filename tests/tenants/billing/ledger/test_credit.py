@@ -1,6 +1,7 @@
 """Credit and money that come and go, each booked once; what is reserved is not taken back."""
 
 import datetime
+import time
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -177,6 +178,17 @@ def test_the_hold_of_a_process_that_died_is_released(redis: Redis, tenant_id: uu
     assert holds.release_stale_holds() == 0
     assert holds.release_stale_holds(older_than_seconds=-1) == 2
     assert counted(redis, tenant_id) == {"reserved": 0}
+
+
+def test_a_hold_that_is_under_way_outlives_a_wall_clock_that_is_set(
+    redis: Redis, tenant_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    assert holds.place_hold(tenant_id, holds.new_hold_id(), 30) == 30
+    now_ns = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns + 6 * 3_600_000_000_000)
+    assert holds.release_stale_holds() == 0
+    assert counted(redis, tenant_id) == {"reserved": 30}
 
 
 def promote(tenant_id: uuid.UUID, nanos: int, hours: int | None) -> None:
