@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit chaos planted-bugs down status shell lock demo-model environments newest-engine
+.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos planted-bugs down status shell lock demo-model environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -37,6 +37,11 @@ bench: environments
 # What a core in front of an engine carries, Penstock beside vLLM's own server; about ten minutes.
 bench-front: environments
 	@$(PY) -m tests.benchmarks.front $(ARGS)
+
+# Requests, events, idle websockets and memory of one gateway process; four minutes, and with
+# ARGS="--requests 200000" a quarter of an hour more.
+bench-gateway: environments
+	@$(PY) -m tests.benchmarks.gateway $(ARGS)
 
 # The key check, revocation and the operators' lists at 10,000 tenants and 50,000 keys.
 bench-keys: environments
@@ -72,6 +77,10 @@ bench-scale: environments
 bench-cells:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.benchmarks.cells $(ARGS)
+
+# Random extremes of what clients may ask for, and three streams that must not notice; hours.
+bench-extremes: environments
+	@$(PY) -m tests.benchmarks.extremes $(ARGS)
 
 # A thousand requests at once against credit for one and for five, fifty times each; ten minutes.
 bench-credit: environments

@@ -173,6 +173,12 @@ class WorkerConfig:
     # vLLM's parser for the model's reasoning
     reasoning_parser: str | None = _setting("PENSTOCK_REASONING_PARSER", _text, None)
 
+    # CPU seconds that compiling one JSON schema or grammar of a request may take
+    structure_seconds: int = _setting("PENSTOCK_STRUCTURE_SECONDS", _integer(1, 600), 10)
+    # While requests with a schema run: the newest is ended when so long a step comes three times
+    # in a row; above what a step of this model takes without them
+    structure_step_ms: int = _setting("PENSTOCK_STRUCTURE_STEP_MS", _integer(10, 60_000), 300)
+
     # Simulated engine: duration of one step, in which each running sequence gains one token
     sim_step_ms: float = _setting("PENSTOCK_SIM_STEP_MS", _number(0, 60_000), 20.0)
     # Simulated engine: bound on tokens a second over all sequences; 0: none

@@ -90,7 +90,10 @@ class EngineHung(EngineDied):
     """The engine lives, holds requests and makes no step."""
 
 
-Emit = Callable[[Output], None]
+# A text, the completion tokens so far, the new token ids: an output of one event.
+EmitText = Callable[[str, int, list[int]], None]
+# What precedes and what follows the JSON of the text in each such event.
+BeginTexts = Callable[[tuple[bytes, bytes]], EmitText]
 
 
 class Engine(Protocol):
@@ -107,7 +110,7 @@ class Engine(Protocol):
         ...
 
     def generate(
-        self, envelope: Envelope, emit: Emit | None = None
+        self, envelope: Envelope, begin_texts: BeginTexts | None = None
     ) -> AsyncIterator[Output | Result]:
         """Run one request: `Output`s while it streams, then one `Result`, never an exception
         except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`.
@@ -115,8 +118,9 @@ class Engine(Protocol):
         With `envelope.resumed_token_ids` it resumes after these: they come as the first output,
         which holds no other token, and count as if they had been generated here.
 
-        An `Output` may be given to `emit`, in its place in the order, rather than be yielded: that
-        wakes no task for it.
+        From some `Output` on, where all events differ in their text alone, the engine may call
+        `begin_texts` and give texts to what it returns, each in its place in the order, rather than
+        yield them: that wakes no task for them.
         """
         ...
 

@@ -5,10 +5,10 @@ as it waits for the policy snapshot, which a Redis that restarted empty has lost
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 from redis.asyncio import Redis
@@ -17,9 +17,9 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_errors import is_function_missing, is_transient
 from inference.lua_constants import ADMISSION_CONSTANTS, DISPATCH_CONSTANTS, LuaValue, prelude
+from inference.redis_batches import Command, CommandBatches
 
 _log = structlog.get_logger(__name__)
-_T = TypeVar("_T")
 
 _WORD: Final = re.compile(r"\w+")
 # At the outermost level: `local function f`, `local X =`, `local x, y`.
@@ -103,10 +103,12 @@ def _block(text: str, others: Set[str]) -> str:
 
 
 class FunctionLibrary:
-    """One Lua library beside its Python module, each function of which takes a single key."""
+    """One Lua library beside its Python module, each function of which takes a single key. Calls
+    that are made at the same time share a round trip."""
 
     def __init__(self, redis: Redis, library: LuaLibrary) -> None:
         self._redis = redis
+        self._batches = CommandBatches(redis)
         self._library = library
 
     async def load(self) -> bool:
@@ -122,22 +124,16 @@ class FunctionLibrary:
         """Return the function's answer. A Redis that restarted empty is given the library again,
         once; where this user may not, the first error stands until the control plane has done
         it."""
-        return await self._call_reloading(lambda: self._redis.fcall(function, 1, key, *arguments))
+        (answer,) = await self._run(_fcall(function, key, *arguments))
+        return answer
 
     async def call_with(
         self, read: str, function: str, key: str, *arguments: str | bytes | int
     ) -> tuple[bytes | None, Any]:
         """Return what the string at the key `read` is just before the function runs, and then the
         answer of `call`; in one round trip."""
-
-        async def read_and_call() -> tuple[bytes | None, Any]:
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.get(read)
-            pipeline.fcall(function, 1, key, *arguments)
-            value, answer = await pipeline.execute()
-            return value, answer
-
-        return await self._call_reloading(read_and_call)
+        value, answer = await self._run(("GET", read), _fcall(function, key, *arguments))
+        return value, answer
 
     async def call_each(
         self, function: str, calls: Sequence[Call]
@@ -145,29 +141,30 @@ class FunctionLibrary:
         """Call a function with the key and arguments of each call, in one round trip; it must be
         idempotent. Return the positions of the calls that the function fails on, with its errors:
         they keep no other from being made. What keeps all of them is raised, as by `call`."""
+        failed = []
+        answers = await self._answers(*(_fcall(function, *call) for call in calls))
+        for position, answer in enumerate(answers):
+            if isinstance(answer, ResponseError) and _is_of_one_call(answer):
+                failed.append((position, answer))
+            elif isinstance(answer, Exception):
+                raise answer
+        return failed
 
-        async def send() -> list[tuple[int, ResponseError]]:
-            pipeline = self._redis.pipeline(transaction=False)
-            for key, *arguments in calls:
-                pipeline.fcall(function, 1, key, *arguments)
-            failed = []
-            for position, answer in enumerate(await pipeline.execute(raise_on_error=False)):
-                if isinstance(answer, ResponseError) and _is_of_one_call(answer):
-                    failed.append((position, answer))
-                elif isinstance(answer, Exception):
-                    raise answer
-            return failed
+    async def _run(self, *commands: Command) -> list[Any]:
+        """Run commands. Raises the first error among their answers."""
+        answers = await self._answers(*commands)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
 
-        return await self._call_reloading(send)
-
-    async def _call_reloading(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Call, and where the functions are missing call once more after they were loaded."""
-        try:
-            return await work()
-        except ResponseError as error:
-            if not is_function_missing(error) or not await self._reload():
-                raise
-        return await work()
+    async def _answers(self, *commands: Command) -> list[Any]:
+        """Run commands, and where the functions are missing run them once more after they were
+        loaded. Errors stand among the answers."""
+        answers = await self._batches.run(*commands)
+        if any(map(is_function_missing, answers)) and await self._reload():
+            answers = await self._batches.run(*commands)
+        return answers
 
     async def _reload(self) -> bool:
         is_loaded = await self.load()
@@ -179,3 +176,7 @@ class FunctionLibrary:
 def _is_of_one_call(error: ResponseError) -> bool:
     """Return whether an error is of what a call was about, and not of Redis or of who calls."""
     return not (is_transient(error) or isinstance(error, (NoPermissionError, AuthenticationError)))
+
+
+def _fcall(function: str, *key_and_arguments: str | bytes | int) -> Command:
+    return ("FCALL", function, 1, *key_and_arguments)

@@ -15,7 +15,8 @@ MAX_FRAMES_OF_A_BATCH: Final = 1_000
 class Outgoing:
     """Batches are numbered without gaps: `number` is that of the next one, which gathers now,
     `written` of the last that Redis has taken, `confirmed` of the last that the gateway says it
-    has, with all before. Those in between are `full`, or on their way."""
+    has, with all before; those in between are `full`, or on their way. What gathers `is_urgent`, or
+    can wait for the pace; `written_at` is when the last write began, by the loop's clock."""
 
     __slots__ = (
         "attempts",
@@ -24,10 +25,12 @@ class Outgoing:
         "frames",
         "full",
         "gateway_id",
+        "is_urgent",
         "number",
         "unkept",
         "write",
         "written",
+        "written_at",
     )
 
     def __init__(self, gateway_id: str, *, after: int) -> None:
@@ -37,6 +40,8 @@ class Outgoing:
         self.unkept: list[Resend] = []
         self.number = after + 1
         self.written = self.confirmed = after
+        self.is_urgent = False
+        self.written_at = 0.0
         self.write: asyncio.Task[None] | None = None
         self.awaited: list[asyncio.Future[None]] = []
         self.attempts = 0  # of which frames are kept
@@ -80,6 +85,7 @@ class Outgoing:
             worker_id=worker_id, frames=self.frames, number=self.number, unkept=self.unkept
         )
         self.frames, self.unkept, self.number = [], [], self.number + 1
+        self.is_urgent = False
         return batch
 
     def wake(self, awaited: "Iterable[asyncio.Future[None]] | None" = None) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from gpu_workers.frames.outgoing import Outgoing
-from gpu_workers.protocol.messages import Delta, Frame
+from gpu_workers.protocol.messages import Delta, Frame, TextDelta
 
 MAX_REQUEST_BYTES: Final = 256 * 1024
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -113,6 +113,8 @@ class FrameRing:
 
 
 def _size_of(frame: Frame) -> int:
+    if isinstance(frame, TextDelta):
+        return _FRAME_BYTES + len(frame.text) + _TOKEN_BYTES * len(frame.token_ids)
     if isinstance(frame, Delta):
         size = _FRAME_BYTES + _TOKEN_BYTES * len(frame.token_ids)
         for chunk in frame.chunks:

@@ -2,8 +2,9 @@
 
 The first frame after a flush schedules the next flush behind the tasks that the same engine step
 woke, so a step's deltas leave together. While a write is under way frames gather for the next
-one: the slower Redis is, the larger the batches. What was sent of late is kept, and resent when a
-gateway misses it; what no gateway has confirmed goes with the request's `finish` too.
+one: the slower Redis is, the larger the batches. While the worker itself is what is slow, a write
+waits for the `Pace`, unless a stream begins or ends with it. What was sent of late is kept, and
+resent when a gateway misses it; what no gateway has confirmed goes with the request's `finish` too.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.frames.outgoing import Outgoing
+from gpu_workers.frames.pace import Pace
 from gpu_workers.frames.ring import FrameRing
 from gpu_workers.frames.unread import UnreadBytes
 from gpu_workers.protocol import codec, keys
@@ -26,6 +28,8 @@ from gpu_workers.protocol.redis_errors import is_transient
 MAX_WAITING_FRAMES: Final = 400_000
 # The body of an answer that is larger is written once, with the last frames.
 MAX_BODY_BYTES: Final = 64 * 1024
+# The role, which holds no token, and the first token: nobody waits for those.
+FIRST_FRAMES: Final = 2
 KEPT_AFTER_END_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.2
 # Later than that, and the process itself was paused meanwhile.
@@ -45,6 +49,7 @@ class FrameWriter:
         worker_id: str,
         on_gateway_lost: Callable[[str], None],
         on_flush: Callable[[int], None] = lambda frames: None,
+        pace: Pace | None = None,
     ) -> None:
         self._redis = redis
         self._worker_id = worker_id
@@ -55,12 +60,13 @@ class FrameWriter:
         self._outgoing: dict[str, Outgoing] = {}
         self._batches = 0  # written so far, to any gateway
         self._loop = asyncio.get_running_loop()
+        self._pace = pace or Pace(self._loop.time())
 
     def append(self, gateway_id: str, frame: Frame) -> None:
         """Queue a frame; frames of one request arrive in the order they were appended."""
         outgoing = self._outgoing.get(gateway_id) or self._begin(gateway_id)
         self._ring.keep(outgoing, frame)
-        self._queue(outgoing, frame)
+        self._queue(outgoing, frame, is_urgent=frame.seq < FIRST_FRAMES)
 
     def append_end(self, gateway_id: str, terminal: Terminal, *, is_kept: bool) -> None:
         """Queue the last frame of an attempt; of a large one that `is_kept` in Redis, all but its
@@ -69,7 +75,7 @@ class FrameWriter:
         self._ring.keep(outgoing, terminal)
         if is_kept and len(terminal.body or b"") > MAX_BODY_BYTES:
             terminal = structs.replace(terminal, body=None, is_body_kept=True)
-        self._queue(outgoing, terminal)
+        self._queue(outgoing, terminal, is_urgent=True)
 
     def end(self, request_id: str, attempt: int) -> None:
         """Note that nothing more is appended for this attempt: its frames are kept for
@@ -96,11 +102,12 @@ class FrameWriter:
         outgoing, frames = found or (None, [])
         if outgoing is not None:
             for frame in frames:
-                self._queue(outgoing, frame)
+                self._queue(outgoing, frame, is_urgent=True)
         is_evicted = found is None and self._ring.has_any(resend.request_id, resend.attempt)
         if resend.gateway_id and (is_evicted or not (is_open or frames)):
             outgoing = self._outgoing.get(resend.gateway_id) or self._begin(resend.gateway_id)
             outgoing.unkept.append(resend)
+            outgoing.is_urgent = True
             self._schedule(outgoing)
         _log.info(
             "frames_resent",
@@ -141,14 +148,26 @@ class FrameWriter:
         outgoing = self._outgoing[gateway_id] = Outgoing(gateway_id, after=self._batches)
         return outgoing
 
-    def _queue(self, outgoing: Outgoing, frame: Frame) -> None:
+    def _queue(self, outgoing: Outgoing, frame: Frame, *, is_urgent: bool) -> None:
         outgoing.append(frame)
-        if len(outgoing.frames) <= 1:
+        if is_urgent and not outgoing.is_urgent:
+            outgoing.is_urgent = True
+            self._schedule(outgoing)
+        elif len(outgoing.frames) <= 1:
             self._schedule(outgoing)
 
     def _schedule(self, outgoing: Outgoing) -> None:
-        if outgoing.write is None:
+        """Have what gathers written: behind all that the loop has to do now, or when the pace says.
+        A write that is under way does it itself, at its end."""
+        if outgoing.write is not None:
+            return
+        due = None
+        if not (outgoing.is_urgent or outgoing.full):
+            due = self._pace.due(outgoing.written_at, self._loop.time())
+        if due is None:
             self._loop.call_soon(self._start_write, outgoing)
+        else:
+            self._loop.call_at(due, self._start_write, outgoing)
 
     def _start_write(self, outgoing: Outgoing) -> None:
         if outgoing.has_any and outgoing.write is None:
@@ -160,18 +179,18 @@ class FrameWriter:
 
     async def _write(self, outgoing: Outgoing) -> None:
         try:
-            while outgoing.has_any:
-                self._batches += 1
-                batch = outgoing.take(self._worker_id)
-                awaited: list[asyncio.Future[None]] = []
-                if not outgoing.has_any:  # else what they wait for may be in a later one
-                    awaited, outgoing.awaited = outgoing.awaited, awaited
-                await self._push(outgoing, batch)
-                outgoing.wake(awaited)
+            self._batches += 1
+            outgoing.written_at = self._loop.time()
+            batch = outgoing.take(self._worker_id)
+            awaited: list[asyncio.Future[None]] = []
+            if not outgoing.has_any:  # else what they wait for may be in a later one
+                awaited, outgoing.awaited = outgoing.awaited, awaited
+            await self._push(outgoing, batch)
+            outgoing.wake(awaited)
         finally:
             outgoing.write = None
             if outgoing.has_any:
-                self._loop.call_soon(self._start_write, outgoing)
+                self._schedule(outgoing)
             else:
                 outgoing.wake()
                 self._prune(outgoing)

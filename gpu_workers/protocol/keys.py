@@ -65,12 +65,8 @@ def policy_models() -> str:
 
 
 def policy_deltas() -> str:
-    """Name the stream of what the latest versions changed: field `delta` = encoded
-    `policy.PolicyDelta`."""
+    """Name the stream of what the latest versions changed: `delta` = `policy.PolicyDelta`."""
     return "{policy}:deltas"
-
-
-POLICY_DELTA_FIELD = "delta"
 
 
 def policy_next_api_keys() -> str:
@@ -97,9 +93,8 @@ def policy_key_uses() -> str:
 
 
 def policy_new_digests() -> str:
-    """Name the hash: public key id -> two digests of 32 bytes of a key that authenticated under the
-    earlier pepper: under that one, then under the current one. Of a rotated key, only the secret
-    that stays."""
+    """Name the hash: public key id -> two digests of 32 bytes of a key, under the earlier pepper
+    and under the current one. Of a rotated key, only the secret that stays."""
     return "{uses}:digests"
 
 
@@ -112,8 +107,7 @@ def tenant_prefix(tenant_id: str) -> str:
 
 
 def tenant_reservations(tenant_id: str) -> str:
-    """Name the hash: request id -> msgpack of each open reservation, see
-    `reservations.Reservation`."""
+    """Name the hash: request id -> msgpack of each open `reservations.Reservation`."""
     return f"{tenant_prefix(tenant_id)}:reservations"
 
 
@@ -126,8 +120,7 @@ def tenant_open(tenant_id: str) -> str:
 
 
 def tenant_request_window(tenant_id: str, owner: str) -> str:
-    """Name the sorted set: request id scored by admission time in ms, over one sliding minute;
-    older ones are removed now and then."""
+    """Name the sorted set: request id scored by admission time in ms, of one sliding minute."""
     return f"{tenant_prefix(tenant_id)}:requests:{owner}"
 
 
@@ -137,8 +130,7 @@ def tenant_token_window(tenant_id: str, owner: str) -> str:
 
 
 def tenant_day(tenant_id: str, day: int) -> str:
-    """Name the hash: owner -> tokens, `<owner>:nanos` -> nano-dollars, of one UTC day, counted in
-    days since the Unix epoch."""
+    """Name the hash: owner -> tokens, `<owner>:nanos` -> nano-dollars, of a UTC day since 1970."""
     return f"{tenant_prefix(tenant_id)}:day:{day}"
 
 
@@ -155,8 +147,7 @@ def tenant_balance(tenant_id: str) -> str:
 
 
 def tenant_overcounted(tenant_id: str) -> str:
-    """Name the expiring hash: by how much at least `settled` exceeds the ledger (`nanos`), and
-    since when (`since`, Unix ms)."""
+    """Name the expiring hash: `settled` exceeds the ledger by `nanos`, `since` then (Unix ms)."""
     return f"{tenant_prefix(tenant_id)}:overcounted"
 
 
@@ -180,8 +171,7 @@ def pool_prefix(pool: str) -> str:
 
 
 def pool_queue(pool: str) -> str:
-    """Name the sorted set: id of each waiting request, scored by the time in ms at which it is
-    withdrawn. The sorted sets below decide which is next."""
+    """Name the sorted set: id of each waiting request, scored by when it is withdrawn, in ms."""
     return f"{pool_prefix(pool)}:queue"
 
 
@@ -190,9 +180,8 @@ def pool_scheduler(pool: str) -> str:
     the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
     payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
     the last heartbeat and the end of the last pause), skipped (ms by which the clock was set);
-    headroom, if an operator has set it; kv
-    (tokens of all KV caches). Of each class `<class>:counter`, `:floor`, `:waiting`, `:running`,
-    `:served`."""
+    headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
+    `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`."""
     return f"{pool_prefix(pool)}:scheduler"
 
 
@@ -205,8 +194,7 @@ def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
 
 
 def pool_active_flows(pool: str) -> str:
-    """Name the sorted set: `<class>:<tenant>` of each flow that shares the slots, scored by the
-    time in ms of its last request."""
+    """Name the sorted set: `<class>:<tenant>` of flows that share the slots, by last request."""
     return f"{pool_prefix(pool)}:active"
 
 
@@ -234,15 +222,14 @@ def pool_waiting_requests(
 
 
 def pool_gateways(pool: str) -> str:
-    """Name the sorted set: id of each gateway that has asked for something lately, scored by its
-    last sign of life in ms of Redis TIME; of one that was found silent, minus the time since when
-    it is missed."""
+    """Name the sorted set: id of each gateway scored by its last sign of life in ms of Redis TIME;
+    of one that was found silent, minus the time since when it is missed."""
     return f"{pool_prefix(pool)}:gateways"
 
 
 def pool_gateway_waiting(pool: str, gateway_id: str) -> str:
-    """Name the sorted set: id of each request of a gateway that is queued and has not ended, in the
-    queue or withdrawn from it, scored by the time in ms until which it may wait."""
+    """Name the sorted set: id of each queued request of a gateway, also of those withdrawn from the
+    queue, scored by the time in ms until which it may wait."""
     return f"{pool_prefix(pool)}:waiting:{gateway_id}"
 
 
@@ -265,8 +252,7 @@ def pool_request(pool: str, request_id: str) -> str:
 
 
 def pool_last_frames(pool: str, request_id: str) -> str:
-    """Name the expiring string: an encoded `messages.FrameBatch`, the end of a request that a
-    worker has finished and what its gateway had not confirmed by then."""
+    """Name the expiring string: a `messages.FrameBatch`, a request's end and what was unread."""
     return f"{pool_prefix(pool)}:last-frames:{request_id}"
 
 
@@ -302,8 +288,8 @@ def pool_slots(pool: str) -> str:
 
 
 def pool_worker_numbers(pool: str, worker_id: str) -> str:
-    """Name the hash of numbers: kv and kv_used (tokens), extra (sequences of its requests beyond
-    the first of each), step_us, load (its sequences when that was measured)."""
+    """Name the hash of numbers: kv and kv_used (tokens), extra (sequences beyond one a request),
+    step_us, load (its sequences when that was measured)."""
     return f"{pool_prefix(pool)}:worker:{worker_id}"
 
 
@@ -318,9 +304,8 @@ def pool_adapter_workers(pool: str, adapter: str) -> str:
 
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
-    """Name the hash: `slots` (adapters at once), `resident` (loaded adapters, separated by commas),
-    `draining` (those that get no new requests) and `run:<adapter>`, the running requests of
-    each."""
+    """Name the hash: `slots` (adapters at once), `resident` (loaded, between commas), `draining`
+    (those that get no new requests) and `run:<adapter>`, the running requests of each."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 
@@ -343,26 +328,22 @@ def pool_usage(pool: str) -> str:
 
 
 def pool_usage_withheld(pool: str) -> str:
-    """Name the expiring set of the ids of outboxes with settled entries that the stream had no room
-    for."""
+    """Name the expiring set: ids of outboxes with entries that the stream had no room for."""
     return f"{pool_prefix(pool)}:usage-withheld"
 
 
 def pool_receipts(pool: str, outbox_id: str) -> str:
-    """Name the expiring set: sequence numbers of an outbox that are in PostgreSQL by now; the
-    worker removes them."""
+    """Name the expiring set: numbers of an outbox that PostgreSQL has; the worker removes them."""
     return f"{pool_prefix(pool)}:receipts:{outbox_id}"
 
 
 def pool_workers_resynced(pool: str) -> str:
-    """Name the set of the workers, by name, whose outboxes this Redis is up to date with; one that
-    is forgotten leaves it."""
+    """Name the set of names of the workers whose outboxes this Redis is up to date with."""
     return f"{pool_prefix(pool)}:workers-resynced"
 
 
 def pool_preemptible(pool: str) -> str:
-    """Name the sorted set: id of each running batch request that can be resumed elsewhere, scored
-    by the time in ms at which its attempt began."""
+    """Name the sorted set: id of each running batch request that can be resumed, by its start."""
     return f"{pool_prefix(pool)}:preemptible"
 
 
@@ -387,6 +368,7 @@ USAGE_FIELD = "record"
 WASTE_FIELD = "waste"
 ENGINE_COUNTER_FIELD = "tally"
 OUTBOX_FIELD = "outbox"
+POLICY_DELTA_FIELD = "delta"
 
 
 # gateway -----------------------------------------------------------------------------------------

@@ -125,7 +125,8 @@ class Envelope(Message, frozen=True, tag="request-2"):
     `resumed_token_ids`, all the output that earlier attempts have generated. One that an operator
     runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences`: how many
     the engine decodes at a time for it, its choices over all its prompts; each takes a slot.
-    `reads_last_frames`: its gateway reads, and removes, what `finish` keeps of the output.
+    `reads_last_frames`: its gateway reads, and removes, what `finish` keeps of the output;
+    `reads_texts`: it builds events itself, of a `TextDelta`.
     """
 
     request_id: str
@@ -158,6 +159,7 @@ class Envelope(Message, frozen=True, tag="request-2"):
     prices: Prices = FREE
     sequences: int = 1
     reads_last_frames: bool = False
+    reads_texts: bool = False
 
 
 class Assignment(Message, frozen=True):
@@ -231,6 +233,21 @@ class Delta(Message, frozen=True, tag="d"):
     cached_tokens: int = 0
 
 
+class TextDelta(Message, frozen=True, tag="x", gc=False):
+    """New output of one request, as a `Delta` of one event, where its events differ in their text
+    alone: what precedes the JSON of the text and what follows it are the attempt's `form`, which
+    the first of its `TextDelta`s has. For gateways that read them, and never an attempt's first
+    frame."""
+
+    request_id: str
+    attempt: int
+    seq: int
+    text: str
+    completion_tokens: int
+    token_ids: list[int]
+    form: tuple[bytes, bytes] | None = None
+
+
 class Terminal(Message, frozen=True, tag="t"):
     """The last frame of an attempt, sent after `finish` accepted it.
 
@@ -249,7 +266,7 @@ class Terminal(Message, frozen=True, tag="t"):
     is_body_kept: bool = False
 
 
-Frame = Delta | Terminal
+Frame = Delta | TextDelta | Terminal
 
 
 class FrameBatch(Message, frozen=True, tag="frames-1"):

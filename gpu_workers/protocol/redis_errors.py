@@ -37,7 +37,7 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, REDIS_AWAY) or is_function_missing(error) or code_of(error) in _WEATHER
 
 
-def is_function_missing(error: BaseException) -> bool:
+def is_function_missing(error: object) -> bool:
     """Return whether a Redis has come back empty and our functions are not loaded into it yet."""
     return isinstance(error, ResponseError) and "Function not found" in str(error)
 

@@ -14,6 +14,7 @@ from gpu_workers.protocol.messages import (
     Outcome,
     RetryReason,
     Terminal,
+    TextDelta,
     TokenUsage,
     UsageEntry,
     WasteReason,
@@ -56,22 +57,15 @@ class OpenRequest:
     # All that its gateway has been sent, if it can be resumed elsewhere
     token_ids: list[int] = field(default_factory=list)
     task: "asyncio.Task[None] | None" = None
+    # Of its `TextDelta`s, until the first has said it
+    form: tuple[bytes, bytes] | None = None
     _seq: int = 0
 
     def delta(self, output: Output) -> Delta:
         """Make the next frame. Hot path: no logging, no metrics, no await."""
-        if self.envelope.is_resumable and output.completion_tokens > len(self.token_ids):
-            self.token_ids += output.token_ids  # what it resumes from is known already
         self.prompt_tokens = output.prompt_tokens or self.prompt_tokens
         self.cached_tokens = output.cached_tokens or self.cached_tokens
-        if output.completion_tokens > self.completion_tokens:
-            now_ns = time.monotonic_ns()
-            self.completion_tokens = output.completion_tokens
-            if self.first_token_ns is None:
-                self.first_token_ns = now_ns
-            else:
-                self.inter_token_latency.add(now_ns - self.last_token_ns)
-            self.last_token_ns = now_ns
+        self._count(output.completion_tokens, output.token_ids)
         seq = self._seq
         self._seq = seq + 1
         return Delta(
@@ -83,6 +77,21 @@ class OpenRequest:
             token_ids=output.token_ids,
             prompt_tokens=0 if seq else output.prompt_tokens,
             cached_tokens=0 if seq else output.cached_tokens,
+        )
+
+    def text_delta(self, text: str, completion_tokens: int, token_ids: list[int]) -> TextDelta:
+        """Make the next frame of a text. The hottest path."""
+        self._count(completion_tokens, token_ids)
+        seq, form = self._seq, self.form
+        self._seq, self.form = seq + 1, None
+        return TextDelta(
+            request_id=self.envelope.request_id,
+            attempt=self.attempt,
+            seq=seq,
+            text=text,
+            completion_tokens=completion_tokens,
+            token_ids=token_ids,
+            form=form,
         )
 
     def mark_cancelled(self) -> None:
@@ -200,6 +209,18 @@ class OpenRequest:
 
     def _at_ms(self, monotonic_ns: int) -> int:
         return self.received_at_ms + (monotonic_ns - self.received_ns) // 1_000_000
+
+    def _count(self, completion_tokens: int, token_ids: list[int]) -> None:
+        if self.envelope.is_resumable and completion_tokens > len(self.token_ids):
+            self.token_ids += token_ids  # what it resumes from is known already
+        if completion_tokens > self.completion_tokens:
+            now_ns = time.monotonic_ns()
+            self.completion_tokens = completion_tokens
+            if self.first_token_ns is None:
+                self.first_token_ns = now_ns
+            else:
+                self.inter_token_latency.add(now_ns - self.last_token_ns)
+            self.last_token_ns = now_ns
 
     def _can_be_retried(self) -> bool:
         """Tell whether the client would not notice: no output yet, or another worker can resume."""

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
 import structlog
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import Engine, EngineDied, Output, Result
+from gpu_workers.engine import EmitText, Engine, EngineDied, Output, Result
 from gpu_workers.frames.writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.outbox import Outbox
@@ -25,6 +26,7 @@ from gpu_workers.protocol.messages import (
     TokenUsage,
     WireError,
 )
+from gpu_workers.protocol.text_event import text_event
 from gpu_workers.requests.finisher import Finisher
 from gpu_workers.requests.open_request import OpenRequest, failure
 from gpu_workers.transport import Progress, Transport
@@ -255,19 +257,14 @@ class OpenRequests:
 
     async def _generate(self, request: OpenRequest) -> Result:
         envelope = request.envelope
-        gateway_id, append, delta = envelope.gateway_id, self._frames.append, request.delta
-
-        def emit(output: Output) -> None:
-            append(gateway_id, delta(output))
-
         if (envelope.request_id, request.attempt) in self._cancelled_early:
             del self._cancelled_early[envelope.request_id, request.attempt]
             return Result(outcome=Outcome.CANCELLED, usage=TokenUsage())
         result: Result | None = None
         try:
-            async for item in self._engine.generate(envelope, emit):
+            async for item in self._engine.generate(envelope, partial(self._begin_texts, request)):
                 if type(item) is Output:
-                    emit(item)
+                    self._frames.append(envelope.gateway_id, request.delta(item))
                 elif type(item) is Result:
                     result = request.final_result(item)
         except EngineDied as error:
@@ -277,3 +274,22 @@ class OpenRequests:
         except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client gets an error
             _log.exception("engine_raised", request_id=envelope.request_id)
         return result or request.failed(INTERNAL)
+
+    def _begin_texts(self, request: OpenRequest, form: tuple[bytes, bytes]) -> EmitText:
+        """Return what sends texts to a gateway, or whole events to one of an earlier version."""
+        gateway_id, append = request.envelope.gateway_id, self._frames.append
+        text_delta = request.text_delta
+        request.form = form
+
+        def emit_text(text: str, completion_tokens: int, token_ids: list[int]) -> None:
+            append(gateway_id, text_delta(text, completion_tokens, token_ids))
+
+        def emit_event(text: str, completion_tokens: int, token_ids: list[int]) -> None:
+            output = Output(
+                chunks=[text_event(form, text)],
+                completion_tokens=completion_tokens,
+                token_ids=token_ids,
+            )
+            append(gateway_id, request.delta(output))
+
+        return emit_text if request.envelope.reads_texts else emit_event

@@ -6,14 +6,7 @@ a template does.
 """
 
 from gpu_workers.protocol.messages import Envelope, WireError
-
-
-class PromptBeyondReservation(Exception):
-    """Raised where an engine's own code lies between the check and the result."""
-
-    def __init__(self, error: WireError) -> None:
-        super().__init__(error.message)
-        self.error = error
+from gpu_workers.requests.refusal import invalid_request
 
 
 def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
@@ -21,14 +14,10 @@ def prompt_refusal(envelope: Envelope, prompt_tokens: int) -> WireError | None:
     the attempt resumes from aside; None if they do not. A bound of 0 is none."""
     if not envelope.prompt_bound or prompt_tokens <= envelope.prompt_bound:
         return None
-    return WireError(
-        status=400,
-        message=(
-            f"The prompt has {prompt_tokens} tokens, but only {envelope.prompt_bound} were "
-            "reserved for it: the model's template adds more than its workers had reported. "
-            "Nothing was generated or charged. Ask again in a moment; if that does not help, send "
-            "fewer messages or tools, and tell the operator."
-        ),
-        type="invalid_request_error",
+    return invalid_request(
+        f"The prompt has {prompt_tokens} tokens, but only {envelope.prompt_bound} were reserved "
+        "for it: the model's template adds more than its workers had reported. Nothing was "
+        "generated or charged. Ask again in a moment; if that does not help, send fewer messages "
+        "or tools, and tell the operator.",
         code="prompt_beyond_reservation",
     )

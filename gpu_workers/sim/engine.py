@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.engine import BeginTexts, EngineDescription, EngineDied, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
 from gpu_workers.sim.answer import SimAnswer, plan_answer
 from gpu_workers.sim.faults import SimFaults
@@ -79,7 +79,7 @@ class SimEngine:
         """Do nothing: its first token takes as long as any other."""
 
     async def generate(
-        self, envelope: Envelope, emit: Emit | None = None
+        self, envelope: Envelope, begin_texts: BeginTexts | None = None
     ) -> AsyncIterator[Output | Result]:
         """Generate as `Engine.generate` says. Raises `EngineDied` once the engine has failed."""
         await self.check_health()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import Emit, EngineDescription, EngineLoad, Output, Result
+from gpu_workers.engine import BeginTexts, EngineDescription, EngineLoad, Output, Result
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.vllm.arguments import set_environment
 from gpu_workers.vllm.parts import Part
@@ -67,9 +67,9 @@ class VllmEngine:
             await warm_up(serving, model=self._config.model, context_tokens=serving.context_tokens)
 
     def generate(
-        self, envelope: Envelope, emit: Emit | None = None
+        self, envelope: Envelope, begin_texts: BeginTexts | None = None
     ) -> AsyncIterator[Output | Result]:
-        return self._started.generate(envelope, emit)
+        return self._started.generate(envelope, begin_texts)
 
     async def abort(self, request_id: str) -> None:
         await self._started.abort(request_id)
@@ -84,6 +84,8 @@ class VllmEngine:
         if self._loading is None:
             return
         loading, self._loading = self._loading, None
+        if self._serving is not None:
+            await self._serving.close()
         await asyncio.to_thread(_end, loading, self._parent_thread)
         self._serving = None
 

@@ -12,7 +12,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from gpu_workers.engine import EngineDied, Result
 from gpu_workers.protocol.messages import Outcome, TokenUsage, WireError
-from gpu_workers.requests.prompt_bound import PromptBeyondReservation
+from gpu_workers.requests.refusal import RequestRefused, invalid_request
 
 _CONTEXT_OVERFLOW: Final = re.compile(
     r"(maximum|max) (context|model|input) length|max_model_len|longer than the maximum|"
@@ -20,6 +20,9 @@ _CONTEXT_OVERFLOW: Final = re.compile(
     re.IGNORECASE,
 )
 _REPORTED_ALREADY: Final = re.compile(r" \(parameter=.*\)$", re.DOTALL)
+
+# vLLM repeats what it was given, which may be all of a grammar.
+_SHOWN: Final = 1_000
 
 _OVERLOADED: Final = WireError(
     status=503,
@@ -42,7 +45,7 @@ def result_of_error(error: BaseException, usage: TokenUsage) -> Result:
     if isinstance(error, QueueOverflowError | MaxQueuedTokensError):
         _log.error("engine_is_over_its_backstop", error=type(error).__name__)
         return Result(outcome=Outcome.FAILED, usage=usage, error=_OVERLOADED)
-    if isinstance(error, PromptBeyondReservation):
+    if isinstance(error, RequestRefused):
         return Result(outcome=Outcome.REFUSED, usage=usage, error=error.error)
     if isinstance(error, pydantic.ValidationError):
         return _refused(_validation_message(error), _first_location(error), usage)
@@ -74,10 +77,8 @@ def _refused(message: str, param: str | None, usage: TokenUsage) -> Result:
     return Result(
         outcome=Outcome.REFUSED,
         usage=usage,
-        error=WireError(
-            status=400,
-            message=message,
-            type="invalid_request_error",
+        error=invalid_request(
+            message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…",
             code="context_length_exceeded" if is_overflow else "invalid_request",
             param=param,
         ),

@@ -1,32 +1,40 @@
 """One request in vLLM: what its engine has generated for it so far."""
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from vllm.outputs import RequestOutput
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from gpu_workers.engine import Emit, Output
-from gpu_workers.protocol.messages import Envelope, TokenUsage
+from gpu_workers.engine import BeginTexts
+from gpu_workers.protocol.messages import Envelope, TokenUsage, WireError
 from gpu_workers.vllm.parts import Part
+
+_ABORT: Final = "abort"
 
 
 class Generation:
     """What the engine has done for one request so far. Times are of `time.monotonic_ns`."""
 
     __slots__ = (
+        "begin_texts",
         "cached_tokens",
+        "checking",
+        "choices",
         "completion_tokens",
-        "emit",
+        "ended_choices",
+        "ended_for",
+        "ending",
         "engine_ids",
         "envelope",
         "error",
         "finish_reason",
         "first_token_ns",
-        "has_one_choice",
         "has_one_prompt",
         "hides_usage",
         "is_aborted",
+        "logprobs",
         "new_token_ids",
         "prompt_tokens",
         "queue",
@@ -40,12 +48,12 @@ class Generation:
     def __init__(
         self,
         envelope: Envelope,
-        emit: Emit | None = None,
+        begin_texts: BeginTexts | None = None,
         without: frozenset[Part] = frozenset(),
     ) -> None:
         """`without`: the parts of vLLM that are not to be relied on for it."""
         self.envelope = envelope
-        self.emit = None if Part.OUTPUT_DIVERSION in without else emit
+        self.begin_texts = None if Part.OUTPUT_DIVERSION in without else begin_texts
         self.without = without
         self.queue: RequestOutputCollector | None = None
         self.replay: RequestOutput | None = None  # what the next output comes after
@@ -59,11 +67,26 @@ class Generation:
         self.first_token_ns: int | None = None
         self.finish_reason: str | None = None  # the engine's
         self.rendered_finish_reason: str | None = None  # in a stream, where it is another one
+        # Renders those of a whole answer, where they are left to us
+        self.logprobs: Callable[[], Awaitable[list[bytes]]] | None = None
+        self.checking: asyncio.Task[None] | None = None  # what the answer has to follow
+        self.ending: asyncio.Task[None] | None = None  # the abort, if not by its client
         self.error: Exception | None = None
         self.is_aborted = False
-        self.has_one_choice = True
+        self.ended_for: WireError | None = None  # why it is aborted, if not by its client
+        self.choices = 1  # over all prompts
+        self.ended_choices = 0  # by a finish reason of their own
         self.has_one_prompt = True
         self.hides_usage = False  # from its client, at the end of a stream
+
+    @property
+    def has_one_choice(self) -> bool:
+        return self.choices == 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether every choice of every prompt has ended by itself."""
+        return self.ended_choices == self.choices
 
     def usage(self) -> TokenUsage:
         return TokenUsage(
@@ -83,36 +106,35 @@ class Generation:
         taken, self.new_token_ids = self.new_token_ids, []
         return taken
 
-    def divert(self, chunk_of: Callable[[str], bytes | None]) -> bool:
-        """Send the engine's outputs to `emit` as they are made, without waking the task that asked
-        for them; `chunk_of` makes the event of a text.
+    def divert(self, form: tuple[bytes, bytes], *, skips_empty: bool) -> bool:
+        """Send the engine's texts out as they are made, without waking the task that asked for
+        them; `form` as of `BeginTexts`.
 
         The last output still goes through the queue, as does every output that finds the queue
         filled, so that the order stays. Return False while an output that would be overtaken is
         under way: call again.
         """
-        queue, emit = self.queue, self.emit
+        queue, begin_texts = self.queue, self.begin_texts
         if self.replay is not None:
             return False
-        if queue is None or emit is None:
+        if queue is None or begin_texts is None:
             return True
-        enqueue = queue.put
+        enqueue, emit = queue.put, begin_texts(form)
 
         def put(output: Any) -> None:
             if queue.output is not None or type(output) is not RequestOutput or output.finished:
                 enqueue(output)
                 return
             try:
-                self.record(output)
-                chunk = None if self.is_aborted else chunk_of(output.outputs[0].text)
-                if chunk is not None:
-                    emit(
-                        Output(
-                            chunks=[chunk],
-                            completion_tokens=self.completion_tokens,
-                            token_ids=self.take_token_ids(),
-                        )
-                    )
+                (choice,) = output.outputs
+                token_ids = choice.token_ids
+                self.completion_tokens += len(token_ids)
+                if self.new_token_ids:
+                    token_ids = [*self.take_token_ids(), *token_ids]
+                if self.is_aborted or (skips_empty and not choice.text):
+                    self.new_token_ids = token_ids
+                else:
+                    emit(choice.text, self.completion_tokens, token_ids)
             except Exception as error:  # noqa: BLE001 - it must not end the engine's own task
                 enqueue(error)
 
@@ -124,18 +146,20 @@ class Generation:
         for choice in output.outputs:
             token_ids = choice.token_ids
             self.completion_tokens += len(token_ids)
-            if self.has_one_choice:
+            if self.choices == 1:
                 self.new_token_ids.extend(token_ids)
             if choice.finish_reason is not None:
-                self._ended(output)
+                self._ended(choice.finish_reason, output)
 
     def started(self, output: RequestOutput) -> None:
         """Count the prompt of a first output."""
         self.prompt_tokens += len(output.prompt_token_ids or ())
         self.cached_tokens += output.num_cached_tokens or 0
 
-    def _ended(self, output: RequestOutput) -> None:
-        self.finish_reason = output.outputs[0].finish_reason
+    def _ended(self, finish_reason: str, output: RequestOutput) -> None:
+        if finish_reason != _ABORT:
+            self.ended_choices += 1
+            self.finish_reason = finish_reason
         metrics: Any = output.metrics
         if self.first_token_ns is None and metrics and metrics.first_token_ts:
             # The engine's process reads the same monotonic clock, as it is on the same machine.

@@ -12,9 +12,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from gpu_workers.engine import Emit, Output, Result
+from gpu_workers.engine import BeginTexts, EmitText, Output, Result
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.text_event import text_event
 from gpu_workers.vllm.parts import Part
 
 NOBODY: Final = "penstock"
@@ -26,7 +27,11 @@ class Serving(Protocol):
     """What answers these requests."""
 
     def generate(
-        self, envelope: Envelope, emit: Emit | None = None, *, without: frozenset[Part] = ...
+        self,
+        envelope: Envelope,
+        begin_texts: BeginTexts | None = None,
+        *,
+        without: frozenset[Part] = ...,
     ) -> AsyncIterator[Output | Result]: ...
 
     async def abort(self, request_id: str) -> None: ...
@@ -117,12 +122,21 @@ async def answer_to(
     One that takes longer than `seconds` has no result. Raises `EngineDied` if the engine dies."""
     answer = Answer(envelope.request_id)
 
-    def emit(output: Output) -> None:
-        answer.emitted += 1
-        answer.outputs.append(output)
+    def begin_texts(form: tuple[bytes, bytes]) -> EmitText:
+        def emit(text: str, completion_tokens: int, token_ids: list[int]) -> None:
+            answer.emitted += 1
+            answer.outputs.append(
+                Output(
+                    chunks=[text_event(form, text)],
+                    completion_tokens=completion_tokens,
+                    token_ids=token_ids,
+                )
+            )
+
+        return emit
 
     async def ask() -> None:
-        async for item in serving.generate(envelope, emit, without=without):
+        async for item in serving.generate(envelope, begin_texts, without=without):
             if isinstance(item, Result):
                 answer.result = item
                 continue

@@ -18,8 +18,15 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import Emit, EngineDescription, EngineDied, EngineLoad, Output, Result
-from gpu_workers.protocol.messages import Api, Envelope, Outcome
+from gpu_workers.engine import (
+    BeginTexts,
+    EngineDescription,
+    EngineDied,
+    EngineLoad,
+    Output,
+    Result,
+)
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
@@ -27,11 +34,21 @@ from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.parts import Part
+from gpu_workers.vllm.prompt_guard import guard_prompts
 from gpu_workers.vllm.stats import StepStats
+from gpu_workers.vllm.structures.gate import StructureGate
+from gpu_workers.vllm.structures.step_guard import StepGuard
 
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
+
+_CUT_SHORT: Final = WireError(
+    status=502,
+    message="The engine ended this request before all of it was generated; ask again.",
+    type="server_error",
+    code="generation_cut_short",
+)
 
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
@@ -43,12 +60,19 @@ class VllmServing:
     on the worker's event loop."""
 
     def __init__(
-        self, llm: CountingLLM, arguments: Any, stats: list[StepStats], *, model: str
+        self,
+        llm: CountingLLM,
+        arguments: Any,
+        stats: list[StepStats],
+        *,
+        model: str,
+        structure_seconds: int,
     ) -> None:
         self.model = model
         # What is served without, as this vLLM is another one
         self.degraded: frozenset[Part] = frozenset()
         self._llm = llm
+        llm.structures = StructureGate(llm, cpu_seconds=structure_seconds)
         self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
         self._endpoints: dict[Api, Endpoint] = {}
@@ -66,8 +90,10 @@ class VllmServing:
         _set_backstops(vllm_config)
         stats: list[StepStats] = []
 
-        def make_stats(config: Any, engine_index: int = 0) -> StepStats:
-            stats.append(StepStats(config, engine_index))
+        guard = StepGuard(most_seconds=config.structure_step_ms / 1000)
+
+        def make_stats(vllm_config: Any, engine_index: int = 0) -> StepStats:
+            stats.append(StepStats(vllm_config, guard))
             return stats[-1]
 
         llm = CountingLLM(
@@ -79,9 +105,12 @@ class VllmServing:
             stat_loggers=[make_stats],
         )
         llm.generations = {}
+        llm.guard = guard
         # Their tracebacks repeat what a result says, and may quote a request.
         logging.getLogger("vllm.entrypoints.openai").setLevel(logging.CRITICAL)
-        return cls(llm, arguments, stats, model=config.model)
+        return cls(
+            llm, arguments, stats, model=config.model, structure_seconds=config.structure_seconds
+        )
 
     @property
     def context_tokens(self) -> int:
@@ -96,6 +125,8 @@ class VllmServing:
         if "generate" not in tasks:
             raise ValueError("this model does not generate text")
         await self._llm.reset_mm_cache()
+        await self._llm.structures.start()
+        guard_prompts(self._llm.renderer)
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
@@ -117,13 +148,13 @@ class VllmServing:
     async def generate(
         self,
         envelope: Envelope,
-        emit: Emit | None = None,
+        begin_texts: BeginTexts | None = None,
         *,
         without: frozenset[Part] = frozenset(),
     ) -> AsyncIterator[Output | Result]:
         """Generate as `Engine.generate` says, relying on none of the parts in `without`. Raises
         `EngineDied` if the engine has died."""
-        generation = Generation(envelope, emit, without | self.degraded)
+        generation = Generation(envelope, begin_texts, without | self.degraded)
         self._llm.generations[envelope.request_id] = generation
         try:
             endpoint = self._endpoints[envelope.api]
@@ -149,13 +180,14 @@ class VllmServing:
                     is_role_event = False
                 result = _result_of_stream(generation)
             else:
-                result = _result_of_answer(endpoint, generation, answer)
+                result = await _result_of_answer(endpoint, generation, answer)
         except EngineDied:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
             result = _result_of_exception(generation, error)
         finally:
             del self._llm.generations[envelope.request_id]
+            self._llm.guard.ends(envelope.request_id)
             self._generated_tokens += generation.generated_tokens
         yield result
 
@@ -185,6 +217,10 @@ class VllmServing:
         if self._llm.errored:
             raise EngineDied("vLLM's engine process has died")
 
+    async def close(self) -> None:
+        """End what runs beside the engine; `shutdown` comes after it."""
+        await self._llm.structures.stop()
+
     @contextmanager
     def own_requests(self) -> Iterator[None]:
         """Leave out of the engine's count what is generated meanwhile: nobody else asks."""
@@ -201,7 +237,9 @@ class VllmServing:
 
     def missing(self) -> frozenset[Part]:
         """Return the parts that this vLLM has not even by name."""
-        has_fast_path = any(endpoint.fast_path for endpoint in self._endpoints.values())
+        has_fast_path = all(
+            endpoint.fast_path for endpoint in self._endpoints.values() if endpoint.streams_fast
+        )
         parts = {Part.CHAT_FAST_PATH: has_fast_path, Part.RESUMPTION: CAN_RESUME}
         return frozenset(part for part, is_there in parts.items() if not is_there)
 
@@ -232,7 +270,7 @@ class VllmServing:
         }
         request = endpoint.parse(body)
         generation.has_one_prompt = request.prompts == 1
-        generation.has_one_choice = request.sequences == 1
+        generation.choices = request.sequences
         generation.hides_usage = request.hides_usage
         self._check_sequences(request.sequences)
         return await endpoint.ask(request.vllm_request)
@@ -276,38 +314,41 @@ def _set_backstops(vllm_config: Any) -> None:
 def _result_of_stream(generation: Generation) -> Result:
     if generation.error is not None:
         return result_of_error(generation.error, generation.usage())
-    if _was_cut_short(generation):
-        return _cancelled(generation)
+    if not generation.is_whole:
+        return _cut_short(generation)
     finish_reason = generation.rendered_finish_reason or generation.finish_reason
     return _completed(generation, finish_reason, None)
 
 
-def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
+async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
     if isinstance(answer, ErrorResponse):
-        if _was_cut_short(generation):
-            return _cancelled(generation)
+        if generation.is_aborted and not generation.is_whole:
+            return _cut_short(generation)
         return result_of_response(answer.error, generation.usage())
-    rendered = endpoint.render_answer(answer)
+    if not generation.is_whole:
+        generation.logprobs = None  # nobody gets them
+    rendered = await endpoint.render_answer(generation, answer)
     generation.reasoning_tokens = rendered.reasoning_tokens
-    if _was_cut_short(generation):
-        return _cancelled(generation)
+    if not generation.is_whole:
+        return _cut_short(generation)
     return _completed(generation, rendered.finish_reason, rendered.body)
 
 
 def _result_of_exception(generation: Generation, error: Exception) -> Result:
     if generation.is_aborted and generation.error is None:
-        return _cancelled(generation)
+        return _cut_short(generation)
     return result_of_error(generation.error or error, generation.usage())
 
 
-def _was_cut_short(generation: Generation) -> bool:
-    return generation.is_aborted and generation.finish_reason in (None, "abort")
-
-
-def _cancelled(generation: Generation) -> Result:
+def _cut_short(generation: Generation) -> Result:
+    """Return the result of a request of which a choice has not ended by itself: cancelled, or
+    failed where its client did not ask for that. Never complete, however many choices have
+    ended."""
+    is_cancelled = generation.is_aborted and generation.ended_for is None
     return Result(
-        outcome=Outcome.CANCELLED,
+        outcome=Outcome.CANCELLED if is_cancelled else Outcome.FAILED,
         usage=generation.usage(),
+        error=None if is_cancelled else generation.ended_for or _CUT_SHORT,
         first_token_ns=generation.first_token_ns,
         token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
     )

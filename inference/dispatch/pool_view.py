@@ -53,17 +53,20 @@ class PoolView:
         )
         return min(context, limit or context)
 
-    def exceeded_context(self, text_bytes: int, limit: int | None) -> int | None:
-        """Return the largest context, in tokens, that a prompt of so many UTF-8 bytes is too long
-        for however it is tokenized; None where it may fit some live worker. A token is at most
-        `max_token_bytes` long, so this never refuses what would fit."""
+    def exceeded_context(
+        self, text_bytes: int, limit: int | None, *, token_ids: int = 0
+    ) -> int | None:
+        """Return the largest context, in tokens, that a prompt of so many UTF-8 bytes, or of so
+        many token ids, is too long for however it is tokenized; None where it may fit some live
+        worker. A token is at most `max_token_bytes` long, so this never refuses what would fit."""
         contexts = [
             (min(worker.info.context_tokens, limit or worker.info.context_tokens), worker.info)
             for worker in self.workers
             if worker.is_live and worker.info.state is not WorkerState.STARTING
         ]
         if not contexts or any(
-            text_bytes <= context * max(1, info.max_token_bytes) for context, info in contexts
+            text_bytes <= context * max(1, info.max_token_bytes) and token_ids <= context
+            for context, info in contexts
         ):
             return None
         return max(context for context, _ in contexts)

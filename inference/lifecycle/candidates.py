@@ -15,6 +15,7 @@ from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
 from inference.dispatch.pool_view import PoolView
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InvalidRequest, ModelCapabilityMissing, ModelNotFound
+from inference.lifecycle.answer_bound import check_answer, most_output_tokens
 from inference.lifecycle.inference_request import InferenceRequest
 from inference.lua_constants import CLASS_WEIGHTS
 
@@ -83,6 +84,7 @@ class CandidateBuilder:
         primary = await self._view(request.model, caller)
         _check_capabilities(request, primary.model)
         _check_output(request, caller.tier)
+        check_answer(request, primary.context_tokens(caller.tier.max_context_tokens))
         _check_prompt(request, primary, caller.tier)
         _check_sequences(request, primary)
         fallback, reason = await self._fallback(caller, request, primary)
@@ -156,9 +158,7 @@ class CandidateBuilder:
             api=request.api,
             stream=request.stream,
             body=request.body,
-            max_output_tokens=request.output_tokens
-            if request.output_tokens is not None
-            else tier.default_max_output_tokens,
+            max_output_tokens=_output_tokens(request, tier),
             priority=_engine_priority(tier),
             cache_salt=salt,
             arrived_at_ms=arrived_at_ms,
@@ -171,6 +171,7 @@ class CandidateBuilder:
             output_bound=bounds.output_tokens,
             is_resumable=request.is_resumable and view.can_resume,
             reads_last_frames=True,
+            reads_texts=True,
             prices=prices_of(model, tier, at_ms=arrived_at_ms),
             sequences=request.choices,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
@@ -187,13 +188,19 @@ def _bounds(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> Boun
     longer one is refused unrun."""
     context = view.context_tokens(tier.max_context_tokens)
     prompt_bound = request.prompt_bound + view.template_overhead_tokens * request.templates
-    asked = request.output_tokens
-    output = tier.default_max_output_tokens if asked is None else asked
     return Bounds(
         prompt_tokens=min(prompt_bound, context * request.prompts),
-        output_tokens=min(output, context) * request.choices,
+        output_tokens=min(_output_tokens(request, tier), context) * request.choices,
         is_one_prompt=request.prompts == 1,
     )
+
+
+def _output_tokens(request: InferenceRequest, tier: TierPolicy) -> int:
+    """Return the bound of each choice's output: the client's, else the tier's, and never more than
+    one answer may hold."""
+    asked = request.output_tokens
+    output = tier.default_max_output_tokens if asked is None else asked
+    return min(output, most_output_tokens(request))
 
 
 def _missing_capability(request: InferenceRequest, model: ModelPolicy) -> Capability | None:
@@ -230,13 +237,17 @@ def _check_sequences(request: InferenceRequest, view: PoolView) -> None:
 def _check_prompt(request: InferenceRequest, view: PoolView, tier: TierPolicy) -> None:
     """Refuse what is too long however it is tokenized; the worker judges the rest."""
     limit = tier.max_context_tokens
-    context_tokens = view.exceeded_context(request.prompt_bytes, limit)
+    if request.is_truncated:
+        return
+    bytes_of_text, ids = request.prompt_bytes, request.prompt_token_ids
+    context_tokens = view.exceeded_context(bytes_of_text, limit, token_ids=ids)
     if context_tokens is None:
         return
     whose = f"tier {tier.name}" if context_tokens == limit else view.model.name
+    what = f"{ids} token ids" if ids > context_tokens else f"{bytes_of_text} bytes of text"
     raise InvalidRequest(
-        f"The context of {whose} is {context_tokens} tokens; the prompt, "
-        f"{request.prompt_bytes} bytes of text, is longer however it is tokenized.",
+        f"The context of {whose} is {context_tokens} tokens; the prompt, {what}, is longer "
+        "however it is tokenized.",
         param=request.prompt_param,
         code="context_length_exceeded",
     )

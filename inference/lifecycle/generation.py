@@ -11,7 +11,7 @@ from inference.errors import InferenceError
 from inference.lifecycle.cancellation import Cancellations
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.saturation import Notice
-from inference.streaming.token_stream import Progress
+from inference.streaming.token_stream import Progress, Write
 
 TTFT: Final = Histogram(
     "penstock_gateway_time_to_first_token_seconds",
@@ -42,10 +42,12 @@ class Generation:
         for."""
         return self._request.admitted.headers + self._request.notice.headers
 
-    async def next(self) -> Progress:
-        """Return new output, the end, or neither after a long silence. Raises an `InferenceError`
-        if the request failed, with its HTTP status for an answer that has not begun."""
-        progress = await self._request.stream.next()
+    async def next(self, write: Write | None = None) -> Progress:
+        """Return new output, the end, or neither after a long silence. Output after the first may
+        go to `write` instead, which sends it at once and returns True, or does neither. Raises an
+        `InferenceError` if the request failed, with its HTTP status for an answer that has not
+        begun."""
+        progress = await self._request.stream.next(write if self._is_ttft_seen else None)
         if progress.chunks and not self._is_ttft_seen:
             self._is_ttft_seen = True
             TTFT.observe(time.monotonic() - self._request.started_at)

@@ -43,12 +43,13 @@ from inference.openai_api.responses import (
     error_json,
     event,
     events,
+    part,
     send_error,
     send_json,
     send_part,
     start_stream,
 )
-from inference.streaming.stalled_clients import Stalled, send_unless_stalled
+from inference.streaming.stalled_clients import Stalled, send_at_once, send_unless_stalled
 
 REQUESTS = Counter(
     "penstock_gateway_http_requests_total", "Answers by route and status.", ["route", "status"]
@@ -92,8 +93,13 @@ class OpenAIApi:
         method, handler = (
             ("GET", self._show_model) if is_model else self._routes.get(path, ("", None))
         )
-        send = partial(send_unless_stalled, send, self._stall_seconds)
-        exchange = _Exchange(scope, receive, send, route if handler else "unknown")
+        exchange = _Exchange(
+            scope,
+            receive,
+            send,
+            route if handler else "unknown",
+            stall_seconds=self._stall_seconds,
+        )
         try:
             if handler is None:
                 raise NotFound(f"Unknown endpoint. Available: {', '.join(self._endpoints())}.")
@@ -174,10 +180,24 @@ class OpenAIApi:
 class _Exchange:
     """One request and its answer, which carries a request id whatever becomes of it."""
 
-    __slots__ = ("allow", "has_begun", "headers", "receive", "request_id", "route", "scope", "send")
+    __slots__ = (
+        "_server_send",
+        "allow",
+        "has_begun",
+        "headers",
+        "receive",
+        "request_id",
+        "route",
+        "scope",
+        "send",
+    )
 
-    def __init__(self, scope: Any, receive: Any, send: Any, route: str) -> None:
-        self.scope, self.receive, self.send, self.route = scope, receive, send, route
+    def __init__(
+        self, scope: Any, receive: Any, send: Any, route: str, *, stall_seconds: float
+    ) -> None:
+        self.scope, self.receive, self.route = scope, receive, route
+        self._server_send = send
+        self.send = partial(send_unless_stalled, send, stall_seconds)
         self.request_id = new_request_id()
         self.allow: str | None = None
         self.headers: Headers = ()
@@ -193,6 +213,10 @@ class _Exchange:
             self._begin(200)
             await start_stream(self.send, self.request_id, self.headers)
         await send_part(self.send, body, is_last=is_last)
+
+    def write(self, chunks: list[bytes]) -> bool:
+        """Stream chunks if that needs no waiting, and return whether."""
+        return self.has_begun and send_at_once(self._server_send, part(events(chunks)))
 
     async def fail(self, error: Any) -> None:
         """Answer with a status while that is still possible, else with an error event and the
@@ -225,7 +249,7 @@ async def _stream(exchange: _Exchange, generation: Generation) -> None:
     """Send chunks as they come, all that has gathered in one send. What comes first decides whether
     the answer is a stream or an error status."""
     while True:
-        progress = await generation.next()
+        progress = await generation.next(exchange.write)
         end = progress.end
         if end is not None and (end.error is not None or end.outcome is not Outcome.COMPLETED):
             if progress.chunks:

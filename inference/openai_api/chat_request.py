@@ -17,10 +17,12 @@ from inference.openai_api.sampling import (
     ReasoningEffort,
     SamplingFields,
     check_sampling,
+    check_stream_interval,
     clear_fields,
     needed_capabilities,
     refuse_unsupported,
 )
+from inference.openai_api.structures import check_schema
 
 _FunctionName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 _TemplateValue = bool | int | float | Annotated[str, Meta(max_length=256)] | None
@@ -232,6 +234,8 @@ def parse_chat(data: bytes) -> InferenceRequest:
         raise InvalidRequest(f"{named!r} must be at least 1, got 0.", param=named)
     check_sampling(body, asked, named)
     _check_logprobs(body)
+    logprobs_per_token = 1 + (body.top_logprobs or 0) if body.logprobs else 0
+    check_stream_interval(body, logprobs_per_token)
     _check_tools(body)
     _check_template(body)
     return InferenceRequest(
@@ -243,8 +247,11 @@ def parse_chat(data: bytes) -> InferenceRequest:
         ),
         prompt_param="messages",
         prompt_bound=_prompt_bound(body),
+        is_truncated=body.truncate_prompt_tokens is not None,
         templates=len(body.messages),
         choices=body.n or 1,
+        logprobs_per_token=logprobs_per_token,
+        logprobs_param="top_logprobs",
         is_resumable=is_resumable(body, choices=body.n or 1),
         output_tokens=asked,
         output_param=named,
@@ -315,18 +322,24 @@ def _check_logprobs(body: ChatBody) -> None:
 
 
 def _check_tools(body: ChatBody) -> None:
-    choice = body.tool_choice
-    if choice is None or choice == "none":
+    choice, tools = body.tool_choice, body.tools
+    if choice == "none" or (choice is None and tools is None):
         return
-    if body.tools is None:
+    if tools is None:
         raise InvalidRequest("'tool_choice' needs 'tools'.", param="tool_choice")
-    if isinstance(choice, NamedToolChoice):
+    # Those whose parameters are a schema that the answer has to follow
+    binding = tools
+    if choice is None or choice == "auto":
+        binding = [tool for tool in tools if tool.function.strict]
+    elif isinstance(choice, NamedToolChoice):
         name = choice.function.name
-        if all(tool.function.name != name for tool in body.tools):
+        binding = [tool for tool in tools if tool.function.name == name]
+        if not binding:
             raise InvalidRequest(
                 f"'tool_choice' names {name[:64]!r}, which is none of 'tools'.",
                 param="tool_choice.function.name",
             )
+    check_schema([tool.function.parameters for tool in binding], "tools")
 
 
 def _check_template(body: ChatBody) -> None:

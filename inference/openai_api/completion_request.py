@@ -18,6 +18,7 @@ from inference.openai_api.sampling import (
     SamplingFields,
     TokenId,
     check_sampling,
+    check_stream_interval,
     clear_fields,
     needed_capabilities,
     refuse_unsupported,
@@ -65,6 +66,8 @@ def parse_completion(data: bytes) -> InferenceRequest:
     if asked == 0 and not body.echo:
         raise InvalidRequest("'max_tokens' may be 0 only with 'echo': true.", param="max_tokens")
     check_sampling(body, asked, "max_tokens")
+    logprobs_per_token = 0 if body.logprobs is None else 1 + body.logprobs
+    check_stream_interval(body, logprobs_per_token)
     prompts = _prompts(body.prompt)
     choices = len(prompts) * (body.n or 1)
     if choices > MAX_CHOICES:
@@ -82,11 +85,14 @@ def parse_completion(data: bytes) -> InferenceRequest:
             parsing.max_tokens_in(prompt) if isinstance(prompt, str) else len(prompt)
             for prompt in prompts
         ),
+        prompt_token_ids=max(0 if isinstance(prompt, str) else len(prompt) for prompt in prompts),
+        is_truncated=body.truncate_prompt_tokens is not None,
         prompts=len(prompts),
         templates=len(prompts),
         choices=choices,
+        logprobs_per_token=logprobs_per_token,
         is_resumable=is_resumable(body, choices=choices),
-        output_tokens=asked,
+        output_tokens=max(1, asked),  # an echo alone generates one all the same
         output_param="max_tokens",
         body=parsing.encode(body),
         needs={Capability.COMPLETIONS: "model", **needed_capabilities(body)},

@@ -110,5 +110,9 @@ async def start_stream(send: Send, request_id: str, headers: TextHeaders = ()) -
     )
 
 
+def part(body: bytes, *, is_last: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": not is_last}
+
+
 async def send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+    await send(part(body, is_last=is_last))

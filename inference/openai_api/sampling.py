@@ -12,9 +12,18 @@ from msgspec import Meta
 
 from gpu_workers.protocol.policy import Capability
 from inference.errors import InvalidRequest
+from inference.openai_api.structures import (
+    MAX_BYTES,
+    check_choices,
+    check_grammar,
+    check_pattern,
+    check_schema,
+    check_schema_text,
+)
 
 MAX_CHOICES: Final = 16
-_MAX_STRUCTURE_BYTES: Final = 64 * 1024
+# Of one event of a stream: its worker renders it in one go, 10 ms of its event loop.
+_MAX_EVENT_LOGPROBS: Final = 2_048
 _MAX_REGEX_CHARACTERS: Final = 4 * 1024
 
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -79,9 +88,9 @@ class StructuredOutputs(
     json: str | dict[str, Any] | None = None
     regex: Annotated[str, Meta(max_length=_MAX_REGEX_CHARACTERS)] | None = None
     choice: Annotated[list[str], Meta(min_length=1, max_length=1000)] | None = None
-    grammar: Annotated[str, Meta(max_length=_MAX_STRUCTURE_BYTES)] | None = None
+    grammar: Annotated[str, Meta(max_length=MAX_BYTES)] | None = None
     json_object: bool | None = None
-    structural_tag: Annotated[str, Meta(max_length=_MAX_STRUCTURE_BYTES)] | None = None
+    structural_tag: Annotated[str, Meta(max_length=MAX_BYTES)] | None = None
     disable_any_whitespace: bool | None = None
     disable_additional_properties: bool | None = None
     whitespace_pattern: Annotated[str, Meta(max_length=256)] | None = None
@@ -233,8 +242,22 @@ def check_sampling(body: SamplingFields, output_tokens: int | None, output_param
             raise InvalidRequest(
                 f"'logit_bias' takes token ids as keys, got {token_id[:40]!r}.", param="logit_bias"
             )
+    _check_response_format(body.response_format)
     if body.structured_outputs is not None:
         _check_structured(body.structured_outputs)
+
+
+def check_stream_interval(body: SamplingFields, logprobs_per_token: int) -> None:
+    """Refuse events that each would hold too many log probabilities. Raises `InvalidRequest`."""
+    asked = (body.stream_interval or 1) * logprobs_per_token
+    if asked > _MAX_EVENT_LOGPROBS:
+        raise InvalidRequest(
+            f"'stream_interval' is {body.stream_interval}: with {logprobs_per_token} log "
+            f"probabilities a token, an event would hold {asked}; at most {_MAX_EVENT_LOGPROBS} "
+            f"are given. Lower it to {_MAX_EVENT_LOGPROBS // logprobs_per_token}.",
+            param="stream_interval",
+            code="answer_too_large",
+        )
 
 
 def needed_capabilities(body: SamplingFields) -> dict[Capability, str]:
@@ -249,6 +272,13 @@ def needed_capabilities(body: SamplingFields) -> dict[Capability, str]:
     return needs
 
 
+def _check_response_format(wanted: ResponseFormat | None) -> None:
+    if isinstance(wanted, JsonSchemaFormat):
+        check_schema(wanted.json_schema.schema, "response_format.json_schema.schema")
+    elif isinstance(wanted, StructuralTagFormat):
+        check_schema([wanted.format, wanted.structures, wanted.triggers], "response_format")
+
+
 def _check_structured(wanted: StructuredOutputs) -> None:
     kinds = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
     given = [kind for kind in kinds if getattr(wanted, kind) is not None]
@@ -258,3 +288,19 @@ def _check_structured(wanted: StructuredOutputs) -> None:
             f"got {', '.join(given) or 'none'}.",
             param="structured_outputs",
         )
+    _check_structure(wanted)
+
+
+def _check_structure(wanted: StructuredOutputs) -> None:
+    match wanted:
+        case StructuredOutputs(json=str(text)) | StructuredOutputs(structural_tag=str(text)):
+            name = "json" if wanted.structural_tag is None else "structural_tag"
+            check_schema_text(text, f"structured_outputs.{name}")
+        case StructuredOutputs(json=dict(schema)):
+            check_schema(schema, "structured_outputs.json")
+        case StructuredOutputs(regex=str(pattern)):
+            check_pattern(pattern, "structured_outputs.regex")
+        case StructuredOutputs(choice=list(choices)):
+            check_choices(choices, "structured_outputs.choice")
+        case StructuredOutputs(grammar=str(grammar)):
+            check_grammar(grammar, "structured_outputs.grammar")

@@ -110,6 +110,7 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
         resumed_token_ids=[],
         is_billed=False,
         reads_last_frames=True,
+        reads_texts=True,
     )
     end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
     stream = hub.open(envelope.request_id, end.set_result, lambda: None, pool=envelope.pool)

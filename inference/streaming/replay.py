@@ -5,7 +5,7 @@ holds no other. Frames are left out by their cumulative count; those that share 
 as the usage after the last token, by their number.
 """
 
-from gpu_workers.protocol.messages import Delta
+from gpu_workers.protocol.messages import Delta, TextDelta
 from inference.errors import StreamBroken
 
 
@@ -17,7 +17,7 @@ class Replay:
         self._frames = frames
         self._is_due = bool(token_ids)
 
-    def covers(self, delta: Delta) -> bool:
+    def covers(self, delta: Delta | TextDelta) -> bool:
         """Return whether all that the frame says has been taken before. Raises `StreamBroken` if
         the attempt goes on from anything else."""
         count = len(self._token_ids)

@@ -50,6 +50,23 @@ async def send_unless_stalled(send: Any, seconds: float, message: Any) -> None:
         raise Stalled(f"the client took nothing in for {seconds:g} s")
 
 
+def send_at_once(send: Any, message: Any) -> bool:
+    """Send as ASGI does if nothing has to be waited for, as all that went before is out; return
+    whether. Never raises: whoever then waits for its turn hears of an error."""
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    if transport is None or transport.get_write_buffer_size():
+        return False
+    sending = send(message)
+    try:
+        sending.send(None)
+    except StopIteration:
+        return True
+    except Exception:  # noqa: BLE001 - it comes again where it can be raised
+        return False
+    sending.close()  # uvicorn waits before it writes
+    return False
+
+
 def _unread_bytes(transport: Any) -> int:
     """Return what the client has not taken in yet: in the server's buffer, and in the kernel's,
     which takes more only when a good part of it is free."""

@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 from prometheus_client import Counter
 
-from gpu_workers.protocol.messages import Delta, Frame, Resend, Terminal
+from gpu_workers.protocol.messages import Delta, Frame, Resend, Terminal, TextDelta
+from gpu_workers.protocol.text_event import text_event
 from inference.errors import InferenceError, SlowReader, StreamBroken
 from inference.streaming.reorder_buffer import ReorderBuffer
 from inference.streaming.replay import Replay
@@ -34,6 +35,10 @@ OVERFLOWS = Counter("penstock_gateway_slow_readers_total", "Streams ended: unrea
 TOKENS = Counter("penstock_gateway_output_tokens_total", "Completion tokens received.")
 
 
+# Sends chunks at once and returns True, or does neither.
+Write = Callable[[list[bytes]], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a reader gets at one wake: the new chunks, and the end if that has come.
@@ -51,6 +56,7 @@ class TokenStream:
     __slots__ = (
         "_broken",
         "_chunks",
+        "_form",
         "_frames_at_count",
         "_held",
         "_holder",
@@ -70,6 +76,7 @@ class TokenStream:
         "_unproven",
         "_unread_bytes",
         "_waiter",
+        "_write",
         "attempt",
         "cached_tokens",
         "completion_tokens",
@@ -120,12 +127,14 @@ class TokenStream:
         self._holder: str | None = None  # of this attempt, once that is known
         self._unproven: list[tuple[Frame, str]] = []
         self._held: list[tuple[Frame, str]] | None = None
+        self._form = (b"", b"")  # of the attempt's texts
         self._chunks: list[bytes] = []
         self._unread_bytes = 0
         self._terminal: Terminal | None = None
         self._broken: InferenceError | None = None
         self._is_silent = False
         self._waiter: asyncio.Future[None] | None = None
+        self._write: Write | None = None  # while a reader waits that need not be woken for output
 
     @property
     def has_begun(self) -> bool:
@@ -158,15 +167,18 @@ class TokenStream:
         """Return the number of the frame that has to come next in this attempt."""
         return self._next_seq
 
-    async def next(self) -> Progress:
-        """Wait for output, the end, or a sign of silence. Raises `StreamBroken` or `SlowReader`
-        where the output cannot be given whole; what came before the break has been given."""
+    async def next(self, write: "Write | None" = None) -> Progress:
+        """Wait for output, the end, or a sign of silence. Output that comes meanwhile goes to
+        `write` as long as that takes it, without waking the reader. Raises `StreamBroken` or
+        `SlowReader` where the output cannot be given whole; what came before the break has been
+        given."""
         while not (self._chunks or self._terminal or self._broken or self._is_silent):
             self._waiter = asyncio.get_running_loop().create_future()
+            self._write = write
             try:
                 await self._waiter
             finally:
-                self._waiter = None
+                self._waiter = self._write = None
         self._is_silent = False
         chunks, self._chunks, self._unread_bytes = self._chunks, [], 0
         if self._broken is not None and not chunks:
@@ -267,7 +279,10 @@ class TokenStream:
         self._next_seq = frame.seq + 1
         if isinstance(frame, Terminal):
             self.end(frame)
-        elif not self._is_replayed(frame):
+            return
+        if isinstance(frame, TextDelta):
+            self._form = frame.form or self._form
+        if not self._is_replayed(frame):
             self._take(frame)
 
     def _hold_back(self, frame: Frame) -> None:
@@ -302,7 +317,7 @@ class TokenStream:
         else:
             self.break_off(StreamBroken("The request began anew after output had been sent."))
 
-    def _is_replayed(self, delta: Delta) -> bool:
+    def _is_replayed(self, delta: Delta | TextDelta) -> bool:
         if self._replay is None:
             return False
         try:
@@ -313,12 +328,16 @@ class TokenStream:
         self._replay = None
         return False
 
-    def _take(self, delta: Delta) -> None:
+    def _take(self, delta: Delta | TextDelta) -> None:
         if self.first_frame_at is None:
             self.first_frame_at = self.last_frame_at
-        if delta.prompt_tokens and not self.prompt_tokens:
-            self.prompt_tokens, self.cached_tokens = delta.prompt_tokens, delta.cached_tokens
-            self._on_prompt_counted()
+        if isinstance(delta, TextDelta):
+            chunks = [text_event(self._form, delta.text)]
+        else:
+            chunks = delta.chunks
+            if delta.prompt_tokens and not self.prompt_tokens:
+                self.prompt_tokens, self.cached_tokens = delta.prompt_tokens, delta.cached_tokens
+                self._on_prompt_counted()
         grows = delta.completion_tokens > self.completion_tokens
         self._frames_at_count = 1 if grows else self._frames_at_count + 1
         if self._keeps_token_ids:
@@ -328,13 +347,26 @@ class TokenStream:
             return
         if self._chunks:
             MERGES.inc()
-        self._chunks.extend(delta.chunks)
-        for chunk in delta.chunks:
+        elif self._write is not None:
+            # Behind all that the hub has read, which goes out in one piece.
+            asyncio.get_running_loop().call_soon(self._write_out)
+        self._chunks.extend(chunks)
+        for chunk in chunks:
             self._unread_bytes += len(chunk)
         if self._unread_bytes > MAX_UNREAD_BYTES:
             OVERFLOWS.inc()
             self.break_off(SlowReader("The output was read too slowly to be kept any longer."))
-        self._wake()
+        if self._write is None:
+            self._wake()
+
+    def _write_out(self) -> None:
+        """Give a waiting reader's connection what has come, or wake the reader to do it."""
+        if self._write is None:
+            return  # it is awake
+        if self._chunks and self._write(self._chunks):
+            self._chunks, self._unread_bytes = [], 0
+        elif self._chunks:
+            self._wake()
 
     def _count(self, completion_tokens: int) -> None:
         if completion_tokens > self.completion_tokens:
@@ -342,6 +374,7 @@ class TokenStream:
             self.completion_tokens = completion_tokens
 
     def _wake(self) -> None:
+        self._write = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from inference.background import Background
 from inference.lifecycle.completions import Completions, GatewaySettings
+from inference.websocket_api.access_watch import AccessWatch
 from inference.websocket_api.consumer import StreamConsumer
 
 PATH: Final = "/ws/v1/stream"
@@ -13,8 +14,12 @@ class WebsocketApi:
     """Answers `PATH`; refuses every other."""
 
     def __init__(self, completions: Completions, settings: GatewaySettings) -> None:
+        background = Background()
         self._consumer = StreamConsumer.as_asgi(
-            completions=completions, settings=settings, background=Background()
+            completions=completions,
+            settings=settings,
+            background=background,
+            access=AccessWatch(completions.admission, background),
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

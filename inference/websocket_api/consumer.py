@@ -14,7 +14,6 @@ from urllib.parse import parse_qs
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from prometheus_client import Counter, Gauge
-from redis.exceptions import RedisError
 
 from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, Scope
@@ -25,8 +24,6 @@ from inference.errors import (
     InferenceError,
     InvalidRequest,
     LimitReached,
-    Unauthenticated,
-    Unavailable,
     as_inference_error,
 )
 from inference.lifecycle.completions import Completions, GatewaySettings
@@ -36,6 +33,7 @@ from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
 from inference.openai_api.responses import error_json, retry_headers
 from inference.streaming.stalled_clients import send_unless_stalled
+from inference.websocket_api.access_watch import AccessWatch
 from inference.websocket_api.frames import (
     CancelFrame,
     FrameWriter,
@@ -53,7 +51,6 @@ REQUESTS = Counter(
 _PARSERS: Final = {"chat.completions": parse_chat, "completions": parse_completion}
 _UNAUTHORIZED: Final = 4401
 _FORBIDDEN: Final = 4403
-ACCESS_SECONDS: Final = 1.0
 # What a refused connection has open is given this long to end before the connection does.
 _CLOSE_GRACE_SECONDS: Final = 2.0
 
@@ -80,16 +77,21 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     channel_layer_alias = "none"
 
     def __init__(
-        self, *, completions: Completions, settings: GatewaySettings, background: Background
+        self,
+        *,
+        completions: Completions,
+        settings: GatewaySettings,
+        background: Background,
+        access: AccessWatch,
     ) -> None:
         super().__init__()
         self._completions = completions
         self._settings = settings
         self._background = background
+        self._access = access
         self._requests: dict[str, _Request] = {}
         self._caller: Caller | None = None
         self._is_open = False
-        self._is_closed = asyncio.Event()
         self._has_no_request = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -121,7 +123,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.accept()
         self._is_open = True
         CONNECTIONS.inc()
-        self._background.spawn(self._watch_access(), name="websocket-access")
+        self._access.watch(self)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         try:
@@ -136,7 +138,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._is_closed.set()
+            self._access.forget(self)
             CONNECTIONS.dec()
         for request in self._requests.values():
             request.cancel()
@@ -188,9 +190,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _complete(self, frame: RequestFrame, request: _Request, writer: FrameWriter) -> str:
         """Send the chunks; return the frame that ends the request."""
-        assert self._caller is not None  # noqa: S101 - frames come after the handshake
         caller = await self._completions.admission.revalidate(
-            self._caller, address=self._address, scope=Scope.INFERENCE
+            self.caller, address=self.address, scope=Scope.INFERENCE
         )
         parsed = _PARSERS[frame.api](bytes(frame.body))
         generation = request.generation = await self._completions.begin(caller, parsed)
@@ -228,25 +229,18 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     # access -------------------------------------------------------------------------------------
 
     @property
-    def _address(self) -> str | None:
+    def caller(self) -> Caller:
+        """Return whom the connection stands for."""
+        assert self._caller is not None  # noqa: S101 - all that asks comes after the handshake
+        return self._caller
+
+    @property
+    def address(self) -> str | None:
         client = self.scope.get("client")
         return client[0] if client else None
 
-    async def _watch_access(self) -> None:
-        """End the connection of a caller that may not go on."""
-        assert self._caller is not None  # noqa: S101 - begins after the handshake
-        while not await _is_set_within(ACCESS_SECONDS, self._is_closed):
-            try:
-                await self._completions.admission.revalidate(
-                    self._caller, address=self._address, scope=Scope.INFERENCE
-                )
-            except (Unauthenticated, Forbidden) as error:
-                await self._end_refused(error)
-                return
-            except (Unavailable, RedisError, OSError):
-                continue  # nobody can tell just now
-
-    async def _end_refused(self, error: InferenceError) -> None:
+    async def end_refused(self, error: InferenceError) -> None:
+        """End the requests of a caller that may not go on, and then the connection."""
         for request in list(self._requests.values()):
             if request.generation is not None:
                 request.generation.refuse(error)
@@ -273,10 +267,10 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
             if "ticket" in query:
                 return await self._completions.admission.redeem_ticket(
-                    query["ticket"][0], address=self._address, scope=Scope.INFERENCE
+                    query["ticket"][0], address=self.address, scope=Scope.INFERENCE
                 )
         return await self._completions.admission.authenticate(
-            authorization, address=self._address, scope=Scope.INFERENCE
+            authorization, address=self.address, scope=Scope.INFERENCE
         )
 
     def _header(self, wanted: bytes) -> str | None:

@@ -21,7 +21,6 @@ from time import perf_counter
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import uvloop
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
@@ -195,7 +194,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--out", type=Path, help="a file for the figures as JSON")
     arguments = parser.parse_args()
-    running = uvloop.run(running_costs(arguments.rounds, arguments.streams))
+    running = asyncio.run(running_costs(arguments.rounds, arguments.streams))
     kept = kept_bytes()
     print(f"{arguments.streams} streams, answers of {LENGTHS} tokens, {arguments.rounds} rounds")
     units = {"gateway": "CPU us", "redis": "CPU us", "in": "bytes", "out": "bytes"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpu_workers.__main__ import main, make_engine
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import Emit, Engine, Output, Result
+from gpu_workers.engine import BeginTexts, Engine, Output, Result
 from gpu_workers.protocol.messages import Envelope
 
 
@@ -27,11 +27,11 @@ class TimedEngine:
         return getattr(self._engine, name)
 
     async def generate(
-        self, envelope: Envelope, emit: Emit | None = None
+        self, envelope: Envelope, begin_texts: BeginTexts | None = None
     ) -> AsyncIterator[Output | Result]:
         called = time.monotonic()
         is_first = True
-        async for each in self._engine.generate(envelope, emit):
+        async for each in self._engine.generate(envelope, begin_texts):
             if is_first:
                 is_first = False
                 sys.stdout.write(f"{envelope.request_id} {called} {time.monotonic()}\n")

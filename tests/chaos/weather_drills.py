@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import time
 from collections import Counter
 
@@ -18,11 +19,15 @@ from tests.chaos.stack import MODEL, Stack
 
 STALLS_SECONDS = (3, 10, 30)
 FULL_RATE_SECONDS = 10
-# As many clients as can never all have a slot, each with a prompt of some bytes.
-FLOOD = 900
+# As many clients as can never all have a slot, each with a prompt of some bytes; what waits is more
+# than what Redis is made to lack.
+FLOOD = 700
 FLOOD_BYTES = 6_000
-FLOOD_SECONDS = 12.0
-OUT_OF_MEMORY_SECONDS = 20.0
+ENOUGH_WAIT = 250
+LACKING_BYTES = 750_000
+OUT_OF_MEMORY_SECONDS = 15.0
+# One for all clients, as each would take a moment to read the certificates that none needs.
+_TLS = ssl.create_default_context()
 
 
 async def stall_redis(stack: Stack, report: Report) -> None:
@@ -55,18 +60,17 @@ async def fill_memory(stack: Stack, report: Report) -> None:
     load = await _load(stack, streams=40)
     flood = Flood(stack)
     flood.start()
-    await asyncio.sleep(FLOOD_SECONDS)
+    await until(lambda: _is_crowded(stack))
     used = int((await stack.redis.info("memory"))["used_memory"])
     waiting = await stack.redis.zcard(keys.pool_queue(MODEL))
-    await stack.redis.config_set("maxmemory", used - 1_000_000)
+    await stack.redis.config_set("maxmemory", used - LACKING_BYTES)
     since = time.monotonic()
-    await asyncio.sleep(OUT_OF_MEMORY_SECONDS / 2)
+    await asyncio.sleep(OUT_OF_MEMORY_SECONDS)
     flood.stop()
-    await asyncio.sleep(OUT_OF_MEMORY_SECONDS / 2)
     report.add(drill, "requests that waited then", waiting)
     report.add(drill, "newcomers answered before", flood.codes(0)["200"])
-    seconds = await until(lambda: _has_memory(stack, used - 1_000_000))
-    report.add(drill, "until Redis had memory again by itself", seconds, "s", most=60)
+    seconds = await until(lambda: _has_memory(stack, used - LACKING_BYTES))
+    report.add(drill, "until Redis had memory again, once nobody came", seconds, "s", most=60)
     await flood.wait()
     await stack.redis.config_set("maxmemory", 0)
     refused = {code: n for code, n in flood.codes(since).items() if code != "200"}
@@ -141,6 +145,10 @@ def _compare_exits(stack: Stack, drill: str, report: Report) -> None:
     report.add(drill, "workers that exited", len(gone), most=0)
 
 
+async def _is_crowded(stack: Stack) -> bool:
+    return int(await stack.redis.zcard(keys.pool_queue(MODEL))) >= ENOUGH_WAIT
+
+
 async def _has_memory(stack: Stack, most: int) -> bool:
     return int((await stack.redis.info("memory"))["used_memory"]) < most
 
@@ -178,8 +186,9 @@ class Flood:
         }
         ports = self._stack.ports
         url = f"http://127.0.0.1:{ports[number % len(ports)]}/v1/chat/completions"
-        headers = {"Authorization": f"Bearer {self._stack.key}"}
-        async with httpx.AsyncClient(headers=headers, timeout=90) as client:
+        # Kept alive, a connection may end just as its next request is sent.
+        headers = {"Authorization": f"Bearer {self._stack.key}", "Connection": "close"}
+        async with httpx.AsyncClient(headers=headers, timeout=90, verify=_TLS) as client:
             while not self._is_stopping:
                 try:
                     answer = await client.post(url, json=body)

@@ -29,6 +29,14 @@ async def eventually(predicate: Callable[[], Any], timeout_seconds: float = 5.0)
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
+async def as_soon_as(predicate: Callable[[], bool], timeout_seconds: float = 30.0) -> None:
+    """Look at every turn of the event loop, where an engine may be steps ahead by the next look of
+    `eventually`."""
+    async with asyncio.timeout(timeout_seconds):
+        while not predicate():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+
+
 def eventually_sync(predicate: Callable[[], _T], timeout_seconds: float = 5.0) -> _T:
     """The same for tests without an event loop."""
     deadline = time.monotonic() + timeout_seconds

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -37,6 +38,7 @@ class ChatEndpoint(Endpoint):
     begins_with_role = True
     needs_template = True
     fast_path: ClassVar[type[FastPath] | None] = _fast_path()
+    streams_fast = True
     question = {"messages": [{"role": "user", "content": "What is water?"}], "temperature": 0}
     kinds = {"logprobs": {"logprobs": True, "top_logprobs": 20}, "tools": {"tools": [_PROBE_TOOL]}}
 
@@ -86,13 +88,10 @@ class ChatEndpoint(Endpoint):
             generation.rendered_finish_reason = "tool_calls"
         return event_json(event)
 
-    def render_answer(self, answer: Any) -> RenderedAnswer:
+    async def render_answer(self, generation: Generation, answer: Any) -> RenderedAnswer:
+        rendered = await super().render_answer(generation, answer)
         details = getattr(answer.usage, "completion_tokens_details", None)
-        return RenderedAnswer(
-            body=answer.model_dump_json().encode(),
-            finish_reason=answer.choices[0].finish_reason,
-            reasoning_tokens=details.reasoning_tokens if details else 0,
-        )
+        return replace(rendered, reasoning_tokens=details.reasoning_tokens if details else 0)
 
     async def _rendered_length(self, options: dict[str, Any]) -> int:
         message = {"role": "user", "content": "x"}

@@ -3,14 +3,15 @@
 vLLM builds and serializes four pydantic objects for each token. Where neither logprobs, tools,
 reasoning nor several choices are in play, all of a stream's deltas differ in their text alone: one
 is serialized by vLLM, and the text of the others is put in its place. The first, the last and the
-usage chunk are vLLM's as ever; the engine contract compares whole streams of both paths.
+usage chunk are vLLM's as ever. Whole answers get their log probabilities in pieces, see `logprobs`.
+The engine contract compares all of it with vLLM's own path.
 """
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import Any, ClassVar, Final
 
-import msgspec
 from vllm.entrypoints.generate.base.protocol import DeltaMessage
 from vllm.entrypoints.openai.chat_completion.protocol import (
     ChatCompletionRequest,
@@ -25,10 +26,11 @@ from vllm.entrypoints.serve.engine.protocol import UsageInfo
 from vllm.entrypoints.serve.utils.api_utils import should_include_usage
 from vllm.outputs import RequestOutput
 
+from gpu_workers.protocol.text_event import text_event
+from gpu_workers.vllm.endpoints.logprobs import chat_logprobs
 from gpu_workers.vllm.parts import Part
 
 _PLACE: Final = "\x00"
-_quoted: Final = msgspec.json.Encoder().encode
 
 
 class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not seen here
@@ -60,6 +62,44 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             request, result_generator, request_id, model_name, *arguments, **options
         )
         return own
+
+    async def chat_completion_full_generator(
+        self,
+        request: ChatCompletionRequest,
+        result_generator: AsyncIterator[RequestOutput],
+        request_id: str,
+        *arguments: Any,
+        parser: Any = None,
+        **options: Any,
+    ) -> Any:
+        outputs: list[Any] = []
+        generation = self.engine_client.generation_of(request_id)
+        is_relied_on = Part.CHAT_FAST_PATH not in generation.without
+        if self.is_enabled and is_relied_on and request.logprobs:
+            result_generator = _with_last_outputs(result_generator, outputs)
+            # As vLLM has it: without the reasoning there are none.
+            if parser is None or request.include_reasoning:
+                generation.logprobs = partial(
+                    chat_logprobs,
+                    outputs,
+                    partial(self._render_logprobs, request),
+                    1 + (request.top_logprobs or 0),
+                )
+            request = request.model_copy(update={"logprobs": False})
+        return await super().chat_completion_full_generator(
+            request, result_generator, request_id, *arguments, parser=parser, **options
+        )
+
+    def _render_logprobs(
+        self, request: ChatCompletionRequest, output: Any, start: int, end: int
+    ) -> Any:
+        return self._create_chat_logprobs(
+            token_ids=output.token_ids[start:end],
+            top_logprobs=output.logprobs[start:end],
+            num_output_top_logprobs=request.top_logprobs,
+            tokenizer=self.renderer.tokenizer,
+            return_as_token_id=request.return_tokens_as_token_ids,
+        )
 
     def _is_plain(self, request: ChatCompletionRequest) -> bool:
         options = request.stream_options
@@ -103,14 +143,10 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             "created": int(time.time()),
             "model": model_name,
         }
-        before, after = _delta_chunk(head)
+        form = _delta_form(head)
         skips_empty = self.parser_cls is not None
         include_usage, _ = should_include_usage(request.stream_options, False)
         generation = self.engine_client.generation_of(request_id)
-
-        def chunk_of(text: str) -> bytes | None:
-            return before + _quoted(text) + after if text or not skips_empty else None
-
         prompt_tokens = 0
         cached_tokens = created_tokens = None
         is_first, is_diverted = True, False
@@ -128,9 +164,9 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
                 delta = DeltaMessage() if skips_empty and not text else DeltaMessage(content=text)
                 fingerprint = None if include_usage else self.system_fingerprint
                 yield _last_chunk(head, delta, output, fingerprint)
-            elif generation.completion_tokens and (chunk := chunk_of(text)):
-                yield f"data: {chunk.decode()}\n\n"
-            is_diverted = is_diverted or generation.divert(chunk_of)
+            elif generation.completion_tokens and (text or not skips_empty):
+                yield f"data: {text_event(form, text).decode()}\n\n"
+            is_diverted = is_diverted or generation.divert(form, skips_empty=skips_empty)
         if include_usage:
             completion_tokens = generation.completion_tokens
             usage = UsageInfo(
@@ -145,7 +181,16 @@ class PlainTextChat(OpenAIServingChat):  # type: ignore[misc]  # vLLM is not see
             yield _usage_chunk(head, usage, self.system_fingerprint)
 
 
-def _delta_chunk(head: dict[str, Any]) -> tuple[bytes, bytes]:
+async def _with_last_outputs(
+    results: AsyncIterator[RequestOutput], outputs: list[Any]
+) -> AsyncIterator[RequestOutput]:
+    """Pass the results on, and keep the outputs of the last one."""
+    async for result in results:
+        outputs[:] = result.outputs
+        yield result
+
+
+def _delta_form(head: dict[str, Any]) -> tuple[bytes, bytes]:
     """Return what precedes and follows the text in a delta's JSON, as vLLM itself writes it."""
     choice = ChatCompletionResponseStreamChoice(
         index=0,

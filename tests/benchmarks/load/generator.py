@@ -84,13 +84,14 @@ def round_runner(
         runner.wait_ready()
         yield runner
     finally:
-        assert process.stdin is not None
+        assert process.stdin is not None and process.stdout is not None
         process.stdin.close()
         try:
             process.wait(timeout=ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        process.stdout.close()
 
 
 @contextmanager
@@ -104,7 +105,9 @@ def answer_rounds(run: Callable[[Job], RoundResult], output: IO[bytes]) -> None:
     """Be such a process: say that it is ready, then answer each line of the standard input."""
 
     def say(answer: Answer) -> None:
-        output.write(msgspec.json.encode(answer) + b"\n")
+        line = memoryview(msgspec.json.encode(answer) + b"\n")
+        while line:  # without a buffer, as under PYTHONUNBUFFERED, it takes what a pipe holds
+            line = line[output.write(line) :]
         output.flush()
 
     say(Answer())

@@ -4,6 +4,7 @@ import re
 import pytest
 
 from gpu_workers.protocol import keys
+from tests.support.redis_servers.keys import end_of
 
 ARGUMENTS = {
     "tenant_id": "T",
@@ -33,6 +34,13 @@ def test_every_key_carries_exactly_one_hash_tag(function: object) -> None:
     key = function(**{name: ARGUMENTS[name] for name in names})
     tags = re.findall(r"\{[^{}]+\}", key)
     assert len(tags) == (0 if function.__name__ in WITHOUT_TAG else 1)
+
+
+@pytest.mark.parametrize("function", KEY_FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_key_has_a_time_to_live_or_a_bound(function: object) -> None:
+    assert inspect.isfunction(function)
+    key = function(**{name: ARGUMENTS[name] for name in inspect.signature(function).parameters})
+    assert end_of(key) or function.__name__.endswith("_prefix")
 
 
 def test_no_two_kinds_of_key_collide() -> None:

@@ -19,6 +19,7 @@ from gpu_workers.protocol.messages import (
     Preemption,
     Resend,
     Terminal,
+    TextDelta,
     TokenUsage,
     UsageEntry,
     WasteEntry,
@@ -75,6 +76,24 @@ TERMINAL = Terminal(
     outcome=Outcome.FAILED,
     usage=USAGE,
     error=WireError(status=502, message="gone", type="server_error", code="engine_failed"),
+)
+TEXTS = FrameBatch(
+    worker_id="w#1",
+    frames=[
+        TextDelta(
+            request_id=REQUEST_ID,
+            attempt=1,
+            seq=2,
+            text=" wörd",
+            completion_tokens=3,
+            token_ids=[300],
+            form=(b"{", b"}"),
+        ),
+        TextDelta(
+            request_id=REQUEST_ID, attempt=1, seq=3, text="s", completion_tokens=4, token_ids=[7]
+        ),
+    ],
+    number=5,
 )
 FRAMES = FrameBatch(worker_id="w#1", frames=[DELTA, TERMINAL])
 WORKER = WorkerInfo(
@@ -177,11 +196,11 @@ MODEL = ModelPolicy(
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc001fa9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc0020a9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
         "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
-        "c2a090c394000000cd03e801c2",
+        "c2a090c394000000cd03e801c2c2",
     ),
     (
         FRAMES,
@@ -189,6 +208,12 @@ GOLDEN: list[tuple[Message, str]] = [
         "303062656566010091c4027b7d039301cd012cce0001117000009aa174d920303139396632613463306465373030"
         "30383030303030303030303030626565660101a66661696c6564940c040300c0c099cd01f6a4676f6e65ac736572"
         "7665725f6572726f72ad656e67696e655f6661696c6564c0c0c0c0c0c20090",
+    ),
+    (
+        TEXTS,
+        "95a86672616d65732d31a37723319298a178d92030313939663261346330646537303030383030303030303030"
+        "303030626565660102a62077c3b672640391cd012c92c4017bc4017d98a178d920303139396632613463306465"
+        "37303030383030303030303030303030626565660103a173049107c00590",
     ),
     (
         WORKER,
@@ -240,6 +265,7 @@ def test_the_bytes_of_a_message_never_change(message: Message, golden: str) -> N
 def test_every_message_comes_back_as_it_was_sent() -> None:
     assert codec.decode_envelope(codec.encode(ENVELOPE)) == ENVELOPE
     assert codec.decode_frames(codec.encode(FRAMES)) == FRAMES
+    assert codec.decode_frames(codec.encode(TEXTS)) == TEXTS
     assert codec.decode_worker_info(codec.encode(WORKER)) == WORKER
     assert codec.decode_usage_entry(codec.encode(ENTRY)) == ENTRY
     for entry in (ENTRY, WASTE, ENGINE_COUNTER):
@@ -251,7 +277,7 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_a_message_without_the_fields_that_were_appended_last_is_understood() -> None:
-    appended = len("a477616974c2a090c394000000cd03e801c2")
+    appended = len("a477616974c2a090c394000000cd03e801c2c2")
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     waste = b"\x9e" + codec.encode(WASTE)[1:-1]
@@ -261,7 +287,7 @@ def test_a_message_without_the_fields_that_were_appended_last_is_understood() ->
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x20" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x21" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 

@@ -14,12 +14,14 @@ from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import EngineDescription
 from gpu_workers.sim.engine import SimEngine
 from tests.support.places import ROOT
+from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.asking import Clause
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
 from tests.support.workers.probe_clauses import PROBE_CLAUSES, ProbeClause
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.structure_contract import STRUCTURE_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
 ENGINE_PYTHON = ROOT / ".venv-engine" / "bin" / "python"
@@ -29,7 +31,7 @@ NEWEST_ENGINE_PYTHON = Path(
     os.environ.get("NEWEST_ENGINE_PYTHON") or ROOT / newest_engine.FOLDER / "bin" / "python"
 )
 NEWEST_REASON = ROOT / newest_engine.REASON
-SHARED_CLAUSES = [*CLAUSES, *LIVENESS_CLAUSES, *RESUMPTION_CLAUSES]
+SHARED_CLAUSES = [*CLAUSES, *ABORT_CLAUSES, *LIVENESS_CLAUSES, *RESUMPTION_CLAUSES]
 
 
 async def at_once(seconds: float) -> None:
@@ -78,7 +80,7 @@ def vllm_outcomes() -> dict[str, str | None]:
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "clause",
-    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *PROBE_CLAUSES],
+    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STRUCTURE_CLAUSES, *PROBE_CLAUSES],
     ids=lambda clause: clause.__name__,
 )
 def test_vllm_keeps(clause: Clause | ProbeClause, vllm_outcomes: dict[str, str | None]) -> None:
@@ -97,7 +99,9 @@ def newest_outcomes() -> dict[str, str | None]:
 @pytest.mark.engine
 @pytest.mark.rare
 @pytest.mark.parametrize(
-    "clause", [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES], ids=lambda clause: clause.__name__
+    "clause",
+    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STRUCTURE_CLAUSES],
+    ids=lambda clause: clause.__name__,
 )
 def test_the_newest_vllm_keeps(clause: Clause, newest_outcomes: dict[str, str | None]) -> None:
     """With whatever its probes have it do without."""

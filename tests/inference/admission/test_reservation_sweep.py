@@ -54,6 +54,7 @@ async def test_a_reservation_that_cannot_be_settled_keeps_the_sweeper_from_no_ot
     for request_id in ("a", "c"):
         record = keys.pool_request(POOL, request_id)
         await dispatch_redis.hset(record, "record", b"of another version")
+        await dispatch_redis.expire(record, 600)
     assert await reservations.sweep(dispatch_redis, age_ms=-1000, clock=time) == 1
     left = await dispatch_redis.hkeys(keys.tenant_reservations("acme"))
     assert set(left) == {b"a", b"c"}

@@ -132,6 +132,8 @@ def test_a_prompt_that_fits_no_live_worker_however_it_is_tokenized_exceeds_the_c
     )
     assert view.exceeded_context(2 * most, limit) is None
     assert view.exceeded_context(2 * most + 1, limit) == most
+    assert view.exceeded_context(0, limit, token_ids=most) is None
+    assert view.exceeded_context(0, limit, token_ids=most + 1) == most
 
 
 def test_a_pool_resumes_where_each_of_its_live_workers_does() -> None:

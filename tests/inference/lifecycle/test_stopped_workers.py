@@ -15,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Delta, Outcome, Terminal, UsageEntry
+from gpu_workers.protocol.messages import Frame, Outcome, Terminal, UsageEntry
 from inference.lifecycle import missed_ends
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
@@ -44,7 +44,7 @@ ASK = {
 ALONE = ASK | {"stop": "never"}
 
 
-def frames_of(command: Command) -> list[Delta | Terminal]:
+def frames_of(command: Command) -> list[Frame]:
     """What a write to a gateway holds; nothing of any other command."""
     if command[0].upper() != b"RPUSH" or not command[1].endswith(b":frames"):
         return []
@@ -53,7 +53,9 @@ def frames_of(command: Command) -> list[Delta | Terminal]:
 
 def writes_last_tokens(command: Command) -> bool:
     frames = frames_of(command)
-    return any(type(each) is Delta and each.completion_tokens == TOKENS for each in frames)
+    return any(
+        not isinstance(each, Terminal) and each.completion_tokens == TOKENS for each in frames
+    )
 
 
 def finishes(command: Command) -> bool:

@@ -233,6 +233,27 @@ async def test_a_prompt_that_fits_no_context_is_refused_here(
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "x" * 257}]}),
+        ("/v1/completions", {"prompt": "x" * 257}),
+        ("/v1/completions", {"prompt": [1] * 65}),
+        ("/v1/completions", {"prompt": [[1], [1] * 65]}),
+    ],
+)
+async def test_a_prompt_that_asks_to_be_truncated_is_not_too_long(
+    service: Service, worker: ScriptedWorker, path: str, fields: dict[str, Any]
+) -> None:
+    await worker.start(context_tokens=64, max_token_bytes=4)
+    asked = {"model": MODEL} | fields
+    async with service.client() as client:
+        too_long = await client.post(path, json=asked)
+        truncated = await client.post(path, json=asked | {"truncate_prompt_tokens": -1})
+    assert too_long.json()["error"]["code"] == "context_length_exceeded"
+    assert truncated.status_code == 200
+
+
 async def test_an_announced_50_mb_body_is_refused_unread(service: Service) -> None:
     address = httpx.URL(service.url)
     reader, writer = await asyncio.open_connection(address.host, address.port)

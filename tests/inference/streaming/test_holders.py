@@ -146,10 +146,16 @@ async def push(redis: Redis, hub: FrameHub, worker_id: str, *frames: Frame) -> N
     await redis.rpush(keys.gateway_frames(hub.gateway_id), codec.encode(batch))
 
 
+async def give(redis: Redis, request_id: str) -> None:
+    """Have the pool say that the holder has the request."""
+    key = keys.pool_request(POOL, request_id)
+    await redis.hset(key, mapping={"worker": HOLDER, "attempt": 1})
+    await redis.expire(key, 600)
+
+
 async def test_the_pool_is_asked_who_holds_a_request(hub: FrameHub, dispatch_redis: Redis) -> None:
     stream = hub.open("a", lambda terminal: None, lambda: None, pool=POOL)
-    key = keys.pool_request(POOL, "a")
-    await dispatch_redis.hset(key, mapping={"worker": HOLDER, "attempt": 1})
+    await give(dispatch_redis, "a")
     await push(dispatch_redis, hub, INTRUDER, a_delta(0, b"forged"))
     await push(dispatch_redis, hub, HOLDER, a_delta(0, b"one"))
     assert (await asyncio.wait_for(stream.next(), 5)).chunks == [b"one"]
@@ -161,14 +167,12 @@ async def test_it_is_asked_again_where_it_does_not_know(
 ) -> None:
     """As a Redis that has lost everything, until the worker has adopted what it holds."""
     streams = [hub.open(each, lambda end: None, lambda: None, pool=POOL) for each in "ab"]
-    key = keys.pool_request(POOL, "b")
-    await dispatch_redis.hset(key, mapping={"worker": HOLDER, "attempt": 1})
+    await give(dispatch_redis, "b")
     frames = [a_delta(0, each.encode(), request_id=each) for each in "ab"]
     await push(dispatch_redis, hub, HOLDER, *frames)
     assert (await asyncio.wait_for(streams[1].next(), 5)).chunks == [b"b"]
     assert not streams[0].has_begun
-    key = keys.pool_request(POOL, "a")
-    await dispatch_redis.hset(key, mapping={"worker": HOLDER, "attempt": 1})
+    await give(dispatch_redis, "a")
     assert (await asyncio.wait_for(streams[0].next(), 5)).chunks == [b"a"]
 
 

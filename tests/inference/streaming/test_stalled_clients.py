@@ -12,6 +12,7 @@ import websockets
 
 from gpu_workers.protocol.messages import Outcome
 from inference.lifecycle.completions import GatewaySettings
+from inference.streaming.stalled_clients import send_at_once
 from tests.support.gateways.cast import MODEL
 from tests.support.gateways.scripted_worker import Run, ScriptedWorker
 from tests.support.gateways.service import Service, Snapshot, a_service
@@ -98,6 +99,50 @@ async def test_a_stream_whose_client_reads_slowly_goes_on(
         assert _count() == before
     [record] = await eventually(worker.records, 15)
     assert record.outcome is Outcome.CANCELLED
+
+
+class Connection:
+    """What a server's `send` belongs to."""
+
+    def __init__(self, *, unsent_bytes: int, is_full: bool = False) -> None:
+        self.transport = self
+        self.sent: list[object] = []
+        self._unsent_bytes = unsent_bytes
+        self._is_full = is_full
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes
+
+    async def send(self, message: object) -> None:
+        if self._is_full:
+            await asyncio.Event().wait()
+        if message == "broken":
+            raise RuntimeError
+        self.sent.append(message)
+
+
+async def test_what_need_not_wait_is_sent_at_once() -> None:
+    connection = Connection(unsent_bytes=0)
+    assert send_at_once(connection.send, "one")
+    assert connection.sent == ["one"]
+    assert not send_at_once(connection.send, "broken"), "raised to whoever waits for its turn"
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [Connection(unsent_bytes=1), Connection(unsent_bytes=0, is_full=True)],
+    ids=["unsent", "full"],
+)
+async def test_what_would_have_to_wait_is_not_sent(connection: Connection) -> None:
+    assert not send_at_once(connection.send, "one")
+    assert connection.sent == []
+
+
+async def test_a_send_that_is_no_connections_is_left_alone() -> None:
+    async def send(message: object) -> None:
+        raise AssertionError
+
+    assert not send_at_once(send, "one")
 
 
 async def test_a_websocket_whose_client_reads_nothing_is_ended_with_its_requests(

@@ -8,7 +8,14 @@ from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Delta, FrameBatch, Outcome, Terminal, TokenUsage
+from gpu_workers.protocol.messages import (
+    Delta,
+    FrameBatch,
+    Outcome,
+    Terminal,
+    TextDelta,
+    TokenUsage,
+)
 from inference.errors import SlowReader, StreamBroken
 from inference.streaming import reorder_buffer
 from inference.streaming.frame_hub import FrameHub
@@ -35,6 +42,29 @@ def a_delta(
     )
 
 
+FORM = (b'{"text":', b"}")
+
+
+def a_text(
+    seq: int,
+    text: str,
+    *,
+    attempt: int = 1,
+    form: tuple[bytes, bytes] | None = None,
+    token_ids: Sequence[int] = (),
+    count: int | None = None,
+) -> TextDelta:
+    return TextDelta(
+        request_id="a",
+        attempt=attempt,
+        seq=seq,
+        text=text,
+        completion_tokens=seq + 1 if count is None else count,
+        token_ids=list(token_ids),
+        form=form,
+    )
+
+
 def a_terminal(seq: int, *, attempt: int = 1) -> Terminal:
     return Terminal(
         request_id="a",
@@ -45,7 +75,7 @@ def a_terminal(seq: int, *, attempt: int = 1) -> Terminal:
     )
 
 
-def feed(stream: TokenStream, frame: Delta | Terminal, worker_id: str) -> None:
+def feed(stream: TokenStream, frame: Delta | TextDelta | Terminal, worker_id: str) -> None:
     """Give the stream a frame of a worker that holds the request, as it knows by then."""
     stream.note_holder(frame.attempt, worker_id)
     stream.feed(frame, worker_id)
@@ -78,11 +108,74 @@ async def test_what_gathers_between_two_reads_comes_at_once(
     assert progress.end == ends[0]
 
 
+async def test_the_events_of_texts_are_built_in_the_form_that_came_first(
+    stream: TokenStream,
+) -> None:
+    feed(stream, a_delta(0, b"role"), "w")
+    feed(stream, a_text(2, "two", count=2), "w")
+    feed(stream, a_text(1, 'ö"\n', form=FORM, count=1), "w")
+    chunks = [b"role", '{"text":"ö\\"\\n"}'.encode(), b'{"text":"two"}']
+    assert (await stream.next()).chunks == chunks
+    assert stream.completion_tokens == 2
+
+
 async def test_a_reader_is_woken(stream: TokenStream) -> None:
     reading = asyncio.create_task(stream.next())
     await asyncio.sleep(0)
     feed(stream, a_delta(0, b"one"), "w")
     assert (await reading).chunks == [b"one"]
+
+
+async def test_output_is_written_in_one_piece_without_waking_its_reader(
+    stream: TokenStream, ends: list[Terminal]
+) -> None:
+    written: list[list[bytes]] = []
+
+    def write(chunks: list[bytes]) -> bool:
+        written.append(chunks)
+        return True
+
+    reading = asyncio.create_task(stream.next(write))
+    await asyncio.sleep(0)
+    feed(stream, a_delta(0, b"one"), "w")
+    feed(stream, a_delta(1, b"two"), "w")
+    assert await eventually(lambda: written) == [[b"one", b"two"]]
+    feed(stream, a_delta(2, b"three"), "w")
+    assert await eventually(lambda: written[1:]) == [[b"three"]]
+    assert not reading.done()
+    feed(stream, a_delta(3, b"four"), "w")
+    feed(stream, a_terminal(4), "w")
+    progress = await reading
+    assert (progress.chunks, progress.end) == ([b"four"], ends[0])
+    assert len(written) == 2
+
+
+async def test_what_cannot_be_written_at_once_waits_for_its_reader(stream: TokenStream) -> None:
+    reading = asyncio.create_task(stream.next(lambda chunks: False))
+    await asyncio.sleep(0)
+    feed(stream, a_delta(0, b"one"), "w")
+    feed(stream, a_delta(1, b"two"), "w")
+    assert (await reading).chunks == [b"one", b"two"]
+
+
+async def test_what_comes_while_the_reader_is_busy_is_not_written_past_it(
+    stream: TokenStream,
+) -> None:
+    written: list[list[bytes]] = []
+
+    def write(chunks: list[bytes]) -> bool:
+        written.append(chunks)
+        return True
+
+    reading = asyncio.create_task(stream.next(write))
+    await asyncio.sleep(0)
+    stream.note_silence()
+    feed(stream, a_delta(0, b"one"), "w")
+    assert (await reading).chunks == [b"one"]
+    feed(stream, a_delta(1, b"two"), "w")
+    await asyncio.sleep(0)
+    assert (await stream.next()).chunks == [b"two"]
+    assert written == []
 
 
 async def test_silence_wakes_a_reader_with_nothing(stream: TokenStream) -> None:
@@ -201,6 +294,19 @@ async def test_an_attempt_that_goes_on_is_heard_from_its_first_new_token(
     assert (await resumable.next()).chunks == [b"role", b"one", b"two", b"three", b"four", b"usage"]
     assert resumable.token_ids == [1, 2, 3, 4]
     assert len(ends) == 1
+
+
+async def test_an_attempt_that_goes_on_has_a_form_of_its_own(resumable: TokenStream) -> None:
+    await resumable.next()
+    feed(resumable, a_delta(0, b"role", attempt=2, count=0), "v")
+    feed(resumable, a_delta(1, b"onetwothree", attempt=2, token_ids=[1, 2, 3], count=3), "v")
+    feed(resumable, a_text(2, "four", attempt=2, form=FORM, token_ids=[4], count=4), "v")
+    assert (await resumable.next()).chunks == [b'{"text":"four"}']
+    assert resumable.token_ids == [1, 2, 3, 4]
+    feed(resumable, a_delta(0, b"onetwothreefour", attempt=3, token_ids=[1, 2, 3, 4], count=4), "u")
+    feed(resumable, a_text(1, "", attempt=3, form=(b"[", b"]"), count=4), "u")
+    feed(resumable, a_text(2, "five", attempt=3, token_ids=[5], count=5), "u")
+    assert (await resumable.next()).chunks == [b'[""]', b'["five"]']
 
 
 async def test_a_third_attempt_goes_on_from_the_output_of_two(resumable: TokenStream) -> None:

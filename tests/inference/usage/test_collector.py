@@ -21,6 +21,7 @@ from inference.usage.collector import UsageCollector, run_collectors
 from inference.usage.ingest import record_entries
 from inference.usage.rows import StreamEntry
 from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.models import LedgerTransaction, TransactionKind
 from tenants.models import ApiKey
 from tests.support.polling import eventually_sync
 from tests.support.projects import make_key
@@ -136,6 +137,25 @@ def test_what_is_wrong_with_the_database_puts_nothing_in_quarantine(
     assert not UsageQuarantine.objects.exists()
     UsageCollector(redis).drain()
     assert UsageRecord.objects.count() == 2
+
+
+def test_entries_that_come_one_by_one_are_charged_together(redis: Redis, api_key: ApiKey) -> None:
+    class Pausing(threading.Event):
+        """An event that is set at the third wait; some requests end during each."""
+
+        waits = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            if self.waits == 3:
+                self.set()
+            for _ in range(5):
+                append(redis, usage_entry(api_key, prices=PRICED))
+            return self.is_set()
+
+    UsageCollector(redis).run(Pausing())
+    charged = LedgerTransaction.objects.filter(kind=TransactionKind.USAGE)
+    assert (UsageRecord.objects.count(), charged.count()) == (10, 2)
 
 
 def test_requests_that_expired_in_a_pool_without_workers_are_on_record(

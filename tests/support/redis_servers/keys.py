@@ -39,6 +39,7 @@ FAMILIES: Final = {
     rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|paces|workers-resynced)": _WORKERS,
     rf"{_POOL}:adapter:.*": _WORKERS,
     rf"{_POOL}:(worker|adapters|inbox|running):.*": "deleted when its worker is forgotten",
+    rf"{_POOL}:request:.*": "expires ten minutes after its end, which every request has",
     rf"{_POOL}:usage": "MOST_USAGE_ENTRIES of outboxes; others until newcomers are refused",
     rf"{_POOL}:(usage-withheld|dead-letters|receipts:.*)": EXPIRES,
     rf"{_POOL}:epoch": "one for each pool",
@@ -61,6 +62,11 @@ OTHER_FAMILIES: Final = {
 # Whose key it is has to be there.
 _OF_A_REQUEST: Final = re.compile(rf"({_POOL}):request:(.+)")
 _OF_A_WORKER: Final = re.compile(rf"({_POOL}):(?:worker|adapters|inbox|running):(.+)")
+
+
+def end_of(key: str) -> str | None:
+    """Return how a key of the dispatch Redis ends; None for one of no family."""
+    return next((end for family, end in FAMILIES.items() if re.fullmatch(family, key)), None)
 
 
 def keys_without_end(dispatch: "Redis", other: "Redis") -> list[str]:

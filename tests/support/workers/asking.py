@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_workers.engine import Engine, EngineDescription, Output, Result
+from gpu_workers.engine import BeginTexts, EmitText, Engine, EngineDescription, Output, Result
 from gpu_workers.protocol.messages import Envelope
+from gpu_workers.protocol.text_event import text_event
 
 Clause = Callable[[Engine, EngineDescription], Awaitable[None]]
 
@@ -59,8 +60,23 @@ async def gather(stream: AsyncIterator[Output | Result], answer: Answer | None =
     return answer
 
 
+def texts_into(outputs: list[Output]) -> BeginTexts:
+    """Texts as the outputs that they stand for."""
+
+    def begin(form: tuple[bytes, bytes]) -> EmitText:
+        def emit(text: str, completion_tokens: int, token_ids: list[int]) -> None:
+            chunks = [text_event(form, text)]
+            outputs.append(
+                Output(chunks=chunks, completion_tokens=completion_tokens, token_ids=token_ids)
+            )
+
+        return emit
+
+    return begin
+
+
 async def ask(engine: Engine, envelope: Envelope) -> Answer:
     """As a worker asks: outputs come by both ways, in one order."""
     answer = Answer()
     async with asyncio.timeout(60):
-        return await gather(engine.generate(envelope, answer.outputs.append), answer)
+        return await gather(engine.generate(envelope, texts_into(answer.outputs)), answer)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gpu_workers.engine import Emit, Engine, Output, Result
+from gpu_workers.engine import BeginTexts, Engine, Output, Result
 from gpu_workers.protocol.messages import Envelope
 from tests.support.polling import eventually
 
@@ -19,9 +19,9 @@ class CountedEngine:
         return getattr(self._engine, name)
 
     async def generate(
-        self, envelope: Envelope, emit: Emit | None = None
+        self, envelope: Envelope, begin_texts: BeginTexts | None = None
     ) -> AsyncIterator[Output | Result]:
-        async for item in self._engine.generate(envelope, emit):
+        async for item in self._engine.generate(envelope, begin_texts):
             if isinstance(item, Result):
                 resumed = len(envelope.resumed_token_ids)
                 self._reported += max(0, item.usage.completion_tokens - resumed)

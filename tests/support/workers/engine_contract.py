@@ -7,7 +7,7 @@ import asyncio
 
 from gpu_workers.engine import Engine, EngineDescription, Output, Result
 from gpu_workers.protocol.messages import Api, Outcome, TokenUsage
-from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
+from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
 
@@ -168,24 +168,6 @@ async def several_choices_are_told_apart(engine: Engine, description: EngineDesc
     assert whole.result.usage.completion_tokens == 12
 
 
-async def an_abort_ends_a_stream_with_what_was_generated(
-    engine: Engine, description: EngineDescription
-) -> None:
-    envelope = make_envelope(ENDLESS, max_output_tokens=description.context_tokens)
-    answer = Answer()
-    async with asyncio.timeout(60):
-        async for item in engine.generate(envelope):
-            if isinstance(item, Result):
-                answer.results.append(item)
-            else:
-                answer.outputs.append(item)
-                if len(answer.outputs) == 4:
-                    await engine.abort(envelope.request_id)
-    assert answer.result.outcome is Outcome.CANCELLED
-    assert answer.result.usage.completion_tokens >= answer.outputs[-1].completion_tokens > 0
-    assert answer.result.usage.completion_tokens < description.context_tokens // 2
-
-
 async def what_results_count_is_what_the_engine_has_generated(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -212,64 +194,6 @@ async def what_results_count_is_what_the_engine_has_generated(
                 await engine.abort(left.request_id)
     counts.append(answer.result.usage.completion_tokens)
     assert engine.load().generated_tokens - before == sum(counts)
-
-
-async def an_abort_of_a_request_that_does_not_stream_still_counts(
-    engine: Engine, description: EngineDescription
-) -> None:
-    most = description.context_tokens
-    for choices in ({}, {"n": 3, "temperature": 1}):
-        silent = make_envelope(ENDLESS | choices, stream=False, max_output_tokens=most)
-        clock = make_envelope(ENDLESS, max_output_tokens=most)
-        waiting, outputs = asyncio.create_task(gather(engine.generate(silent))), 0
-        async with asyncio.timeout(60):
-            async for item in engine.generate(clock):
-                outputs += isinstance(item, Output)
-                if outputs == 8:
-                    await engine.abort(silent.request_id)
-                    await engine.abort(clock.request_id)
-            answer = await waiting
-        assert answer.result.outcome is Outcome.CANCELLED
-        assert answer.result.usage.completion_tokens > 0
-        assert answer.result.usage.prompt_tokens > 0
-        assert answer.result.body is None
-
-
-async def an_abort_of_several_choices_counts_them_all(
-    engine: Engine, description: EngineDescription
-) -> None:
-    envelope = make_envelope(
-        ENDLESS | {"n": 3, "temperature": 1}, max_output_tokens=description.context_tokens
-    )
-    answer, outputs = Answer(), 0
-    async with asyncio.timeout(60):
-        async for item in engine.generate(envelope):
-            if isinstance(item, Result):
-                answer.results.append(item)
-                continue
-            outputs += 1
-            if outputs == 12:
-                await engine.abort(envelope.request_id)
-    assert answer.result.outcome is Outcome.CANCELLED
-    assert answer.result.usage.completion_tokens >= 3
-
-
-async def an_abort_at_once_is_a_cancellation(
-    engine: Engine, description: EngineDescription
-) -> None:
-    for stream in (True, False):
-        envelope = make_envelope(ENDLESS, stream=stream, max_output_tokens=1000)
-        running = asyncio.create_task(gather(engine.generate(envelope)))
-        await asyncio.sleep(0)
-        await engine.abort(envelope.request_id)
-        async with asyncio.timeout(60):
-            assert (await running).result.outcome is Outcome.CANCELLED
-
-
-async def an_abort_of_an_unknown_request_is_no_error(
-    engine: Engine, description: EngineDescription
-) -> None:
-    await engine.abort("0" * 32)
 
 
 async def a_prompt_beyond_the_context_is_refused(
@@ -358,11 +282,6 @@ CLAUSES: list[Clause] = [
     a_smaller_bound_of_the_client_holds,
     a_stop_string_ends_the_text_before_it,
     several_choices_are_told_apart,
-    an_abort_ends_a_stream_with_what_was_generated,
-    an_abort_of_a_request_that_does_not_stream_still_counts,
-    an_abort_of_several_choices_counts_them_all,
-    an_abort_at_once_is_a_cancellation,
-    an_abort_of_an_unknown_request_is_no_error,
     a_prompt_beyond_the_context_is_refused,
     a_prompt_beyond_what_was_reserved_for_it_is_refused,
     more_least_tokens_than_the_bound_are_refused,

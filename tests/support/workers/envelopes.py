@@ -31,6 +31,7 @@ def make_envelope(
     prompt_bound: int = 0,
     sequences: int = 1,
     reads_last_frames: bool = False,
+    reads_texts: bool = False,
 ) -> Envelope:
     """Alice of Acme asks something."""
     if body is None:
@@ -61,4 +62,5 @@ def make_envelope(
         prompt_bound=prompt_bound,
         sequences=sequences,
         reads_last_frames=reads_last_frames,
+        reads_texts=reads_texts,
     )

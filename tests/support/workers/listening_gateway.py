@@ -13,6 +13,7 @@ from gpu_workers.protocol.messages import (
     Frame,
     Resend,
     Terminal,
+    TextDelta,
     UsageEntry,
 )
 from tests.support.polling import eventually
@@ -29,6 +30,7 @@ class FakeGateway:
         self.numbers: list[int] = []
         self.unkept: list[Resend] = []
         self.deltas: dict[str, list[Delta]] = {}
+        self.texts: dict[str, list[TextDelta]] = {}
         self.terminals: dict[str, Terminal] = {}
 
     async def appear(self) -> None:
@@ -78,6 +80,8 @@ class FakeGateway:
             for frame in batch.frames:
                 if isinstance(frame, Terminal):
                     self.terminals[frame.request_id] = frame
+                elif isinstance(frame, TextDelta):
+                    self.texts.setdefault(frame.request_id, []).append(frame)
                 else:
                     self.deltas.setdefault(frame.request_id, []).append(frame)
 

@@ -42,7 +42,9 @@ async def the_first_request_of_a_kind_holds_up_nobody(
         last = [loop.time()]
         envelope = make_envelope(ENDLESS, max_output_tokens=1500)
         asked.append(envelope.request_id)
-        return asyncio.create_task(watch(engine.generate(envelope, lambda _: note(last)), last))
+        return asyncio.create_task(
+            watch(engine.generate(envelope, lambda _: lambda *_: note(last)), last)
+        )
 
     asked = list[str]()
     victims = [victim() for _ in range(3)]

@@ -18,11 +18,13 @@ import uvloop
 from gpu_workers.config import WorkerConfig
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.vllm.engine import VllmEngine
+from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
 from tests.support.workers.probe_clauses import PROBE_CLAUSES
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.structure_contract import STRUCTURE_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
 
@@ -35,6 +37,7 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             "PENSTOCK_MODEL_PATH": model_path,
             "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
             "PENSTOCK_MAX_NUM_SEQS": "16",
+            "PENSTOCK_STRUCTURE_SECONDS": "1",
             **dict(setting.split("=", 1) for setting in settings),
         }
     )
@@ -46,7 +49,14 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
         # Before any other has asked for what it asks for.
         with _recorded(outcomes, FIRST_CLAUSE.__name__):
             await FIRST_CLAUSE(engine, description)
-        for clause in [*CLAUSES, *LIVENESS_CLAUSES, *RESUMPTION_CLAUSES, *VLLM_CLAUSES]:
+        for clause in [
+            *CLAUSES,
+            *ABORT_CLAUSES,
+            *LIVENESS_CLAUSES,
+            *RESUMPTION_CLAUSES,
+            *VLLM_CLAUSES,
+            *STRUCTURE_CLAUSES,
+        ]:
             if may_be_degraded and clause in RESUMPTION_CLAUSES and not description.can_resume:
                 outcomes[clause.__name__] = None
                 continue

@@ -2,13 +2,16 @@
 
 import asyncio
 import re
+import string
+from random import Random
 from typing import Any
 
 import msgspec
 
+from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
-from tests.support.polling import eventually
+from tests.support.polling import as_soon_as, eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
@@ -70,6 +73,47 @@ async def what_would_harm_the_engine_is_refused(
     assert answer.result.outcome is Outcome.COMPLETED
 
 
+async def no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """The bound against the tokenizer itself, over texts of all kinds."""
+    from transformers import AutoTokenizer
+
+    from gpu_workers.vllm.prompt_guard import fewest_tokens_of
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL_PATH)
+    bound = fewest_tokens_of(tokenizer)
+    assert bound is not None
+    random = Random(1)
+    vocabulary = sorted(tokenizer.get_vocab())
+    alphabets = (string.printable, "aeiou ", " \n\t", "水é🌊\u0301\u200d", "0123456789.,-")
+    for _ in range(2_000):
+        size = random.randrange(1, 300)
+        pieces = [
+            "".join(random.choices(random.choice(alphabets), k=size)),
+            tokenizer.decode([random.randrange(len(vocabulary)) for _ in range(size)]),
+            random.choice(vocabulary) * random.randrange(1, 9),
+        ]
+        text = "".join(random.sample(pieces, k=random.randrange(1, 4)))
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert bound(text.encode()) <= len(ids), text
+    # It is worth having: this fits by the longest token.
+    digits = "7" * (description.context_tokens * description.max_token_bytes // 2)
+    assert bound(digits.encode()) > description.context_tokens
+
+
+async def an_abort_ends_a_request_whose_structure_is_being_tried(
+    engine: Engine, description: EngineDescription
+) -> None:
+    grammar = "root ::= " + ' ("a" | "c")?' * 3000
+    envelope = make_envelope(QUESTION | {"structured_outputs": {"grammar": grammar}})
+    asking = asyncio.create_task(ask(engine, envelope))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    await engine.abort(envelope.request_id)
+    assert (await asking).result.outcome is Outcome.CANCELLED
+
+
 async def a_grammar_shapes_the_answer(engine: Engine, description: EngineDescription) -> None:
     fields = {"structured_outputs": {"choice": ["gate", "turbine"]}}
     answer = await ask(engine, make_envelope(QUESTION | fields))
@@ -97,6 +141,88 @@ async def logprobs_are_vllms_own(engine: Engine, description: EngineDescription)
     content = answer.body["choices"][0]["logprobs"]["content"]
     assert len(content) == answer.result.usage.completion_tokens
     assert all(len(token["top_logprobs"]) == 2 for token in content)
+
+
+async def log_probabilities_in_pieces_are_what_vllms_own_path_gives(
+    engine: Engine, description: EngineDescription
+) -> None:
+    from gpu_workers.vllm.endpoints.registry import ENDPOINTS
+
+    several = ["A penstock is", "Wasser: 水 und"]
+    seeded = {"temperature": 1.2, "seed": 3}
+    variants: list[tuple[Api, dict[str, Any]]] = [
+        (Api.CHAT_COMPLETIONS, QUESTION | {"logprobs": True}),
+        (Api.CHAT_COMPLETIONS, ENDLESS | seeded | {"logprobs": True, "top_logprobs": 20, "n": 3}),
+        (Api.CHAT_COMPLETIONS, QUESTION | {"logprobs": True, "top_logprobs": 2, "stop": ["e"]}),
+        (
+            Api.CHAT_COMPLETIONS,
+            QUESTION | seeded | {"logprobs": True, "return_tokens_as_token_ids": True, "n": 2},
+        ),
+        (Api.COMPLETIONS, seeded | {"prompt": several, "n": 2, "logprobs": 20, "ignore_eos": True}),
+        (Api.COMPLETIONS, {"prompt": "A", "logprobs": 0, "max_tokens": 60, "temperature": 0}),
+        (Api.COMPLETIONS, {"prompt": several, "logprobs": 3, "echo": True, "temperature": 0}),
+    ]
+    for api, body in variants:
+        fast_path = ENDPOINTS[api].fast_path
+        assert fast_path is not None
+        answers: list[list[Any]] = []
+        for fast_path.is_enabled in (False, True):
+            parts: list[Any] = []
+            for stream in (False, True):
+                envelope = make_envelope(
+                    {"max_tokens": 40} | body, api=api, stream=stream, max_output_tokens=80
+                )
+                answer = await ask(engine, envelope)
+                assert answer.result.outcome is Outcome.COMPLETED, (body, answer.result)
+                events = answer.events if stream else []
+                texts = [answer.text(index) for index in range(4)]
+                parts.append((_logprobs_of(events), texts))
+                if not stream:
+                    assert answer.result.body is not None
+                    whole = re.sub(rb'"created":\d+', b'"created":0', answer.result.body)
+                    parts.append(whole.replace(envelope.request_id.encode(), b"id"))
+            answers.append(parts)
+        assert answers[0] == answers[1], body
+
+
+def _logprobs_of(events: list[dict[str, Any]]) -> dict[int, list[Any]]:
+    """Return the log probabilities of each choice, however its stream was cut into events."""
+    found: dict[int, list[Any]] = {}
+    for choice in (choice for event in events for choice in event["choices"]):
+        logprobs = choice.get("logprobs") or {}
+        values = logprobs.get("content") or logprobs.get("top_logprobs") or []
+        found.setdefault(choice["index"], []).extend(values)
+    return found
+
+
+async def an_echo_without_generation_leaves_the_engine_serving(
+    engine: Engine, description: EngineDescription
+) -> None:
+    body = {"prompt": "A penstock is", "max_tokens": 0, "echo": True}
+    for bound in (0, 1):
+        for stream in (True, False):
+            echo = make_envelope(body, api=Api.COMPLETIONS, stream=stream, max_output_tokens=bound)
+            answer = await ask(engine, echo)
+            assert answer.result.outcome is Outcome.COMPLETED, answer.result
+            text = answer.text() if stream else answer.body["choices"][0]["text"]
+            assert text == "A penstock is"
+    assert (await ask(engine, make_envelope(QUESTION))).result.outcome is Outcome.COMPLETED
+
+
+async def the_echo_of_a_prompt_has_only_so_many_log_probabilities(
+    engine: Engine, description: EngineDescription
+) -> None:
+    echoed = {"prompt": [5] * 800, "max_tokens": 1, "echo": True, "temperature": 1}
+    for fields, is_served in (({"logprobs": 5}, True), ({"logprobs": 5, "n": 2}, False)):
+        for stream in (True, False):
+            envelope = make_envelope(echoed | fields, api=Api.COMPLETIONS, stream=stream)
+            result = (await ask(engine, envelope)).result
+            assert (result.outcome is Outcome.COMPLETED) is is_served, result
+            if not is_served:
+                assert result.outcome is Outcome.REFUSED
+                assert result.error is not None
+                assert (result.error.status, result.error.code) == (400, "answer_too_large")
+                assert result.usage.completion_tokens == 0
 
 
 async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
@@ -140,6 +266,26 @@ async def the_load_tells_what_the_engine_has_no_room_for(
     assert (await answer).result.outcome is Outcome.COMPLETED
     load = engine.load()
     assert (load.running, load.waiting) == (0, 0)
+
+
+async def an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Choices of one prompt end where their seeds have them end."""
+    asked = QUESTION | {"n": 2, "temperature": 1.5, "stop": ["a"], "min_tokens": 8}
+    for seed in range(60):
+        answer = await ask(engine, make_envelope(asked | {"seed": seed}, max_output_tokens=400))
+        if 3 * len(answer.text(0)) < len(answer.text(1)):
+            break
+    for stream in (True, False, False):
+        envelope = make_envelope(asked | {"seed": seed}, stream=stream, max_output_tokens=400)
+        asking = asyncio.create_task(ask(engine, envelope))
+        await as_soon_as(lambda: engine.load().running == 2)
+        await as_soon_as(lambda: engine.load().running == 1)
+        await engine.abort(envelope.request_id)
+        answer = await asking
+        assert answer.result.outcome is Outcome.CANCELLED
+        assert answer.result.body is None
 
 
 async def more_than_the_backstop_is_refused_as_overload(
@@ -202,11 +348,17 @@ def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes
 
 VLLM_CLAUSES: list[Clause] = [
     the_fast_path_of_plain_text_streams_what_vllms_own_path_does,
+    log_probabilities_in_pieces_are_what_vllms_own_path_gives,
+    an_echo_without_generation_leaves_the_engine_serving,
+    the_echo_of_a_prompt_has_only_so_many_log_probabilities,
     a_bad_grammar_is_refused_before_the_engine,
     what_would_harm_the_engine_is_refused,
+    no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through,
+    an_abort_ends_a_request_whose_structure_is_being_tried,
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
     the_load_tells_what_the_engine_has_no_room_for,
+    an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation,
     more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
     a_character_of_several_tokens_may_be_cut_anywhere,

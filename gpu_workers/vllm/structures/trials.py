@@ -1,0 +1,130 @@
+"""Has structures tried in a process of their own, one after another, each text once.
+
+Tenants take turns, so that who sends a thousand expensive ones waits for those himself. The process
+is started with the engine and started anew when it has died.
+"""
+
+import asyncio
+import hashlib
+import os
+import sys
+from collections import OrderedDict, deque
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpu_workers.process_tree import PARENT_VARIABLE
+from gpu_workers.vllm.structures import trial
+from gpu_workers.vllm.structures.trial import Structure, Verdict, Vocabulary
+
+_VERDICTS_KEPT: Final = 4096
+# The process ends a trial after six times its CPU seconds; what takes longer hangs.
+_WALL_TIMES_CPU: Final = 8
+_STARTING_SECONDS: Final = 60.0
+_MODULE: Final = "gpu_workers.vllm.structures.trial_process"
+
+_log = structlog.get_logger(__name__)
+
+Tried = asyncio.Future[Verdict]
+
+
+class TrialsFailed(RuntimeError):
+    """The process that tries structures cannot be had now."""
+
+
+class StructureTrials:
+    """The trials of one worker."""
+
+    def __init__(self, *, module: str = _MODULE) -> None:
+        self._module = module
+        self._vocabulary: Vocabulary | None = None
+        self._seconds = 0.0
+        self._process: asyncio.subprocess.Process | None = None
+        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._under_way: dict[bytes, Tried] = {}
+        self._waiting: OrderedDict[str, deque[tuple[bytes, Structure]]] = OrderedDict()
+        self._runner: asyncio.Task[None] | None = None
+
+    async def start(self, vocabulary: Vocabulary) -> None:
+        """Start the process; it is ready some seconds later."""
+        self._vocabulary = vocabulary
+        self._seconds = _STARTING_SECONDS + vocabulary.cpu_seconds * _WALL_TIMES_CPU
+        await self._start_process()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            self._runner.cancel()
+        await self._end_process()
+
+    async def verdict(self, tenant_id: str, structure: Structure) -> Verdict:
+        """Return what became of it, now or when it was first tried. Raises `TrialsFailed`."""
+        digest = hashlib.sha256(f"{structure.kind}:{structure.text}".encode()).digest()
+        if (known := self._verdicts.get(digest)) is not None:
+            self._verdicts.move_to_end(digest)
+            return known
+        tried = self._under_way.get(digest)
+        if tried is None:
+            tried = self._under_way[digest] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(tenant_id, deque()).append((digest, structure))
+            if self._runner is None or self._runner.done():
+                self._runner = asyncio.create_task(self._run(), name="structure-trials")
+        # Whoever gives up leaves the trial to the others.
+        return await asyncio.shield(tried)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            tenant_id, structures = self._waiting.popitem(last=False)
+            digest, structure = structures.popleft()
+            if structures:
+                self._waiting[tenant_id] = structures  # behind the others
+            tried = self._under_way[digest]
+            try:
+                verdict = await self._ask(structure)
+            except (OSError, EOFError, msgspec.MsgspecError) as error:
+                _log.error("structure_trial_failed", reason=repr(error))
+                await self._end_process()
+                tried.set_exception(TrialsFailed("structures cannot be tried now"))
+                tried.exception()  # seen, even if nobody waits for it any more
+            else:
+                self._verdicts[digest] = verdict
+                if len(self._verdicts) > _VERDICTS_KEPT:
+                    self._verdicts.popitem(last=False)
+                tried.set_result(verdict)
+            finally:
+                del self._under_way[digest]
+
+    async def _ask(self, structure: Structure) -> Verdict:
+        process = self._process or await self._start_process()
+        requests, verdicts = process.stdin, process.stdout
+        assert requests is not None  # noqa: S101 - both are pipes
+        assert verdicts is not None  # noqa: S101
+        async with asyncio.timeout(self._seconds):
+            requests.write(trial.framed(structure))
+            await requests.drain()
+            length = trial.length_of(await verdicts.readexactly(trial.HEAD_BYTES))
+            data = await verdicts.readexactly(length)
+        return msgspec.msgpack.decode(data, type=Verdict)
+
+    async def _start_process(self) -> asyncio.subprocess.Process:
+        assert self._vocabulary is not None  # noqa: S101 - `start` comes first
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            self._module,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            # xgrammar's own words, which may quote what it was given
+            stderr=asyncio.subprocess.DEVNULL,
+            env=os.environ | {PARENT_VARIABLE: str(os.getpid())},
+        )
+        assert process.stdin is not None  # noqa: S101 - it is a pipe
+        process.stdin.write(trial.framed(self._vocabulary))
+        self._process = process
+        return process
+
+    async def _end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,236 @@
+"""What holds for vLLM where answers follow structures: what would hurt is refused, and what people
+really use is served.
+
+Plain functions and asserts: this also runs in the engine's environment, which has no pytest.
+"""
+
+import asyncio
+import json
+from random import Random
+from typing import Any, Final
+
+from gpu_workers.engine import EmitText, Engine, EngineDescription
+from gpu_workers.protocol.messages import Outcome
+from tests.support.polling import eventually
+from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
+from tests.support.workers.envelopes import make_envelope
+
+# The bar; on a machine whose victims stand still by themselves, that is added.
+MOST_GAP_SECONDS: Final = 1.0
+TOO_COSTLY: Final = "structure_too_costly"
+
+
+def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    }
+
+
+def grammar(text: str) -> dict[str, Any]:
+    return {"structured_outputs": {"grammar": text}}
+
+
+def _rules(count: int, rule: str, last: str) -> str:
+    """A chain of rules, `{}` the next of each."""
+    chain = (f"r{each} ::= {rule.replace('{}', f'r{each + 1}')}" for each in range(count))
+    return "\n".join(["root ::= r0", *chain, f"r{count} ::= {last}"])
+
+
+# What was measured to hurt: seconds a step, gigabytes, or minutes of compiling. Some are refused
+# by the gateway already; this is the worker alone.
+BOMBS: Final[dict[str, dict[str, Any]]] = {
+    "more memory than it may have": grammar("root ::= " + ' ("a" | "b")?' * 12_000),
+    "optional parts": grammar("root ::= " + ' ("a" | "b")?' * 1_000),
+    "few optional parts": grammar("root ::= " + ' ("a" | "b")?' * 300),
+    "repetitions in one another": grammar("root ::= (((" + '"a"' + "){0,50}){0,50}){0,50}"),
+    "ambiguous recursion": grammar('root ::= root root root | root root | "a" | ""'),
+    "doubling rules": grammar(_rules(30, "{} {}", '"b" | ""')),
+    "rules in rules": grammar(_rules(1_000, '{} | {} "a"', '"b"')),
+    "an optional pattern": {"structured_outputs": {"regex": "(a|b)?" * 1_000}},
+    "bounded repeats in one another": {
+        "structured_outputs": {"regex": "((((a{0,50}){0,50}){0,50}){0,50})"}
+    },
+    "strings of any length": json_schema(
+        {"anyOf": [{"type": "string", "minLength": 5 * each} for each in range(400)]}
+    ),
+}
+
+_LEAVES: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "string"},
+    {"type": "integer", "minimum": 0, "maximum": 100},
+    {"type": "boolean"},
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "string", "enum": [f"value {number}" for number in range(8)]},
+    {"type": "string", "format": "date-time"},
+    {"type": "number"},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+)
+_LINE: Final = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "maxLength": 200},
+        "amount": {"type": "number"},
+        "tax": {"enum": [0, 7, 19]},
+    },
+    "required": ["text", "amount"],
+}
+
+
+def _object(properties: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False} | fields
+
+
+def _sections(*, is_required: bool) -> dict[str, Any]:
+    """A hundred properties in ten objects."""
+    sections = {}
+    for number in range(10):
+        leaves = {f"field_{number}_{each}": _LEAVES[each % len(_LEAVES)] for each in range(10)}
+        sections[f"section_{number}"] = _object(leaves, required=list(leaves) * is_required)
+    return _object(sections, required=list(sections) * is_required)
+
+
+USEFUL: Final[dict[str, dict[str, Any]]] = {
+    "a hundred properties": json_schema(_sections(is_required=True)),
+    "a hundred optional properties": json_schema(_sections(is_required=False)),
+    "two hundred members": json_schema(
+        _object({"country": {"enum": [f"Country number {each}" for each in range(200)]}})
+    ),
+    "an invoice": json_schema(
+        _object(
+            {
+                "number": {"type": "string", "pattern": "^INV-[0-9]{6}$"},
+                "date": {"type": "string", "format": "date"},
+                "lines": {"type": "array", "minItems": 1, "maxItems": 50, "items": _LINE},
+            },
+            required=["number", "lines"],
+        )
+    ),
+    "a tree": json_schema(
+        {
+            "$defs": {
+                "node": _object(
+                    {
+                        "left": {"$ref": "#/$defs/node"},
+                        "right": {"$ref": "#/$defs/node"},
+                        "value": {"type": "string"},
+                    }
+                )
+            },
+            "$ref": "#/$defs/node",
+        }
+    ),
+    "twenty tools": json_schema(
+        {
+            "anyOf": [
+                _object(
+                    {
+                        "tool": {"const": f"tool_{number}"},
+                        "arguments": _object({f"a{each}": {"type": "string"} for each in range(5)}),
+                    },
+                    required=["tool", "arguments"],
+                )
+                for number in range(20)
+            ]
+        }
+    ),
+    "an e-mail address": {
+        "structured_outputs": {"regex": r"[a-zA-Z0-9._%+-]{1,64}@[a-z0-9.-]{1,64}\.[a-z]{2,6}"}
+    },
+    "a query": grammar(
+        'root ::= "SELECT " names " FROM " name (" WHERE " name " = " [0-9]+)? ";"\n'
+        'names ::= "*" | name (", " name)*\nname ::= [a-z_] [a-z0-9_]*'
+    ),
+}
+
+
+class Victims:
+    """Streams of others, and the longest time in which one of them got nothing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._is_over = False
+        self.longest = 0.0
+        self.heard = 0
+        self._streams = [asyncio.create_task(self._stream()) for _ in range(3)]
+
+    async def close(self) -> None:
+        self._is_over = True
+        await asyncio.gather(*self._streams)
+
+    async def _stream(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._is_over:
+            envelope, last = make_envelope(ENDLESS, max_output_tokens=1000), [loop.time()]
+
+            def note(*_: object, last: list[float] = last) -> None:
+                now = loop.time()
+                self.longest, last[0] = max(self.longest, now - last[0]), now
+                self.heard += 1
+
+            def begin_texts(_: object, note: EmitText = note) -> EmitText:
+                return note
+
+            async for item in self._engine.generate(envelope, begin_texts):
+                note(item)
+                if self._is_over:
+                    await self._engine.abort(envelope.request_id)
+
+
+async def structures_that_hurt_are_refused_while_others_stream(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """In the time and memory that the runner allows; each is within what vLLM itself takes."""
+    victims = Victims(engine)
+    await eventually(lambda: victims.heard > 100, 30)
+    usual, victims.longest = victims.longest, 0.0
+    answers = await asyncio.gather(*(_follow(engine, fields) for fields in BOMBS.values()))
+    longest = victims.longest
+    await victims.close()
+    for name, answer in zip(BOMBS, answers, strict=True):
+        assert answer.result.outcome is Outcome.REFUSED, (name, answer.result)
+        assert answer.result.error is not None
+        assert (answer.result.error.status, answer.result.error.code) == (400, TOO_COSTLY), name
+        assert answer.result.usage.completion_tokens == 0
+    assert longest < MOST_GAP_SECONDS + usual, (longest, usual)
+
+
+async def structures_of_everyday_are_followed(
+    engine: Engine, description: EngineDescription
+) -> None:
+    answers = await asyncio.gather(*(_follow(engine, fields) for fields in USEFUL.values()))
+    for name, answer in zip(USEFUL, answers, strict=True):
+        assert answer.result.outcome is Outcome.COMPLETED, (name, answer.result)
+        if answer.result.finish_reason == "stop" and "response_format" in USEFUL[name]:
+            json.loads(answer.text())
+
+
+async def what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """An ambiguity behind a text that is longer than any trial: each step takes longer than the
+    last, and the request ends before that is a second."""
+    digits = "".join(Random(2).choices("0123456789", k=1_100))
+    fields = grammar(f'root ::= "{digits}" s\ns ::= s s s | s s | "a" | "b" | ""')
+    victims = Victims(engine)
+    await eventually(lambda: victims.heard > 100, 30)
+    usual, victims.longest = victims.longest, 0.0
+    answer = await _follow(engine, fields | {"ignore_eos": True}, tokens=1_900)
+    longest = victims.longest
+    await victims.close()
+    assert answer.result.outcome is Outcome.FAILED, answer.result
+    assert answer.result.error is not None
+    assert (answer.result.error.status, answer.result.error.code) == (400, TOO_COSTLY)
+    assert answer.result.usage.completion_tokens > 100  # on record, as they were generated
+    assert answer.text().startswith(digits)
+    assert longest < MOST_GAP_SECONDS + usual, (longest, usual)
+
+
+async def _follow(engine: Engine, fields: dict[str, Any], tokens: int = 200) -> Answer:
+    return await ask(engine, make_envelope(QUESTION | fields, max_output_tokens=tokens))
+
+
+STRUCTURE_CLAUSES: list[Clause] = [
+    structures_that_hurt_are_refused_while_others_stream,
+    structures_of_everyday_are_followed,
+    what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on,
+]
