@@ -15,7 +15,7 @@ from msgspec import structs
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import WorkerInfo
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.protocol.redis_url import connect
@@ -127,7 +127,7 @@ class Heartbeat:
         age_ms = int(loop_age_seconds * 1000)
         info = codec.encode(structs.replace(self._info, loop_age_ms=age_ms))
         try:
-            self._redis.fcall(keys.FUNCTION_BEAT, 1, self._pool, self._worker_id, info, age_ms)
+            self._redis.fcall(functions.BEAT, 1, self._pool, self._worker_id, info, age_ms)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may come through
             # A worker that Redis has lost or fenced hears so by its claims, which know what to do.
             problem = str(error) or type(error).__name__

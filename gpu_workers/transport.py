@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError
 
 from gpu_workers.finish import Accepted, FinishArguments, FinishBatches, Refused
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
 from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.codec import WireFormatError
@@ -93,7 +93,7 @@ class Transport:
         async def call() -> list[bytes]:
             await read_clock(self.redis)
             fenced: list[bytes] = await self._fcall(
-                keys.FUNCTION_REGISTER, self._worker_id, name, encoded
+                functions.REGISTER, self._worker_id, name, encoded
             )
             await self.redis.sadd(keys.known_pools(), self._pool_name)
             return fenced
@@ -116,9 +116,7 @@ class Transport:
             return set()
 
         async def call() -> list[bytes]:
-            stale: list[bytes] = await self._fcall(
-                keys.FUNCTION_ADOPT, self._worker_id, "", *arguments
-            )
+            stale: list[bytes] = await self._fcall(functions.ADOPT, self._worker_id, "", *arguments)
             return stale
 
         return {each.decode() for each in await self._retry(call)}
@@ -130,7 +128,7 @@ class Transport:
         comes back within a second anyway.
         """
         answer = await self._fcall(
-            keys.FUNCTION_CLAIM,
+            functions.CLAIM,
             self._worker_id,
             codec.encode(info),
             slots,
@@ -156,7 +154,7 @@ class Transport:
             for each in progress
         )
         await self._fcall(
-            keys.FUNCTION_REPORT_PROGRESS,
+            functions.REPORT_PROGRESS,
             self._worker_id,
             codec.encode(info),
             step_us,
@@ -169,7 +167,7 @@ class Transport:
         Raises a connection error if Redis is away."""
         if not self._may_have_lost_messages:
             return []
-        messages = list(_decoded(await self._fcall(keys.FUNCTION_HELD, self._worker_id)))
+        messages = list(_decoded(await self._fcall(functions.HELD, self._worker_id)))
         self._may_have_lost_messages = False
         return messages
 
@@ -215,7 +213,7 @@ class Transport:
         arguments = requeue_arguments(request_id, attempt, reason, envelope)
 
         async def call() -> list[Any]:
-            answer: list[Any] = await self._fcall(keys.FUNCTION_REQUEUE, *arguments)
+            answer: list[Any] = await self._fcall(functions.REQUEUE, *arguments)
             return answer
 
         return Requeued((await self._retry(call))[0].decode())
@@ -233,7 +231,7 @@ class Transport:
     async def deregister(self) -> None:
         """Leave the pool after a drain; a worker that just dies is removed when its lease expires.
         Raises a connection error if Redis is away."""
-        await self._fcall(keys.FUNCTION_LEAVE, self._worker_id)
+        await self._fcall(functions.LEAVE, self._worker_id)
 
     async def close(self) -> None:
         await self._finishes.close()
@@ -249,7 +247,7 @@ class Transport:
         async def call() -> None:
             pipeline = self.redis.pipeline(transaction=False)
             for index in left:
-                pipeline.fcall(keys.FUNCTION_FINISH, 1, self._pool, *batch[index])
+                pipeline.fcall(functions.FINISH, 1, self._pool, *batch[index])
             for index, answer in zip(
                 left, await pipeline.execute(raise_on_error=False), strict=True
             ):

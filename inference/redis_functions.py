@@ -14,7 +14,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions
 from gpu_workers.protocol.redis_errors import is_function_missing, is_transient
 from inference.lua_constants import ADMISSION_CONSTANTS, DISPATCH_CONSTANTS, LuaValue, prelude
 from inference.redis_batches import Command, CommandBatches
@@ -44,7 +44,7 @@ class LuaLibrary:
 
 
 ADMISSION: Final = LuaLibrary(
-    name=keys.ADMISSION_LIBRARY,
+    name=functions.ADMISSION_LIBRARY,
     constants=ADMISSION_CONSTANTS,
     files=(
         "admission/windows.lua",
@@ -55,7 +55,7 @@ ADMISSION: Final = LuaLibrary(
     ),
 )
 DISPATCH: Final = LuaLibrary(
-    name=keys.DISPATCH_LIBRARY,
+    name=functions.DISPATCH_LIBRARY,
     constants=DISPATCH_CONSTANTS,
     files=(
         "dispatch/shares.lua",

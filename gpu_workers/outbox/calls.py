@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.finish import Accepted, Refused, Undecided, UnknownRequest, read_finish
 from gpu_workers.outbox.outbox import OutboxEntry
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.calls import FinishMode, finish_arguments
 from gpu_workers.protocol.messages import UsageEntry
 
@@ -36,7 +36,7 @@ class UsageCalls:
         """Return the numbers of those rows, of (number, stream id), that are neither in the stream
         nor have a receipt."""
         arguments = [value for row in rows for value in row]
-        answer = await self._fcall(keys.FUNCTION_MISSING_USAGE, *arguments)
+        answer = await self._fcall(functions.MISSING_USAGE, *arguments)
         return [int(seq) for seq in answer]
 
     async def append(self, entries: Sequence[OutboxEntry]) -> list[tuple[int, str]]:
@@ -45,7 +45,7 @@ class UsageCalls:
         arguments: list[str | bytes | int] = []
         for entry in entries:
             arguments += [entry.seq, entry.stream_id, entry.field, entry.record]
-        ids = await self._fcall(keys.FUNCTION_APPEND_USAGE, *arguments)
+        ids = await self._fcall(functions.APPEND_USAGE, *arguments)
         return [(entry.seq, each.decode()) for entry, each in zip(entries, ids, strict=True)]
 
     async def offer(
@@ -56,7 +56,7 @@ class UsageCalls:
         pipeline = self._redis.pipeline(transaction=False)
         for entry, origin, mode in offers:
             arguments = finish_arguments(entry, origin=origin, mode=mode)
-            pipeline.fcall(keys.FUNCTION_FINISH, 1, self._prefix, *arguments)
+            pipeline.fcall(functions.FINISH, 1, self._prefix, *arguments)
         answers = await pipeline.execute(raise_on_error=False)
         return [_read(answer) for answer in answers]
 

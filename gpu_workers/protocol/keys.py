@@ -1,4 +1,4 @@
-"""Every Redis key and function name, each one a function or constant, and nowhere else.
+"""Every Redis key, each one a function, and nowhere else.
 
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
@@ -6,40 +6,6 @@ one gateway process, `{gateways}` which of them there are, `{policy}` the snapsh
 gateways report of keys. No function crosses two tags, and each role may use its own (`redis_acl`).
 Pipelines do, so that Redis Cluster is not supported (docs/adr/0024).
 """
-
-# Redis Function libraries, named with the wire's version so that old and new processes can live
-# side by side during an upgrade.
-ADMISSION_LIBRARY = "penstock_admission_1"
-DISPATCH_LIBRARY = "penstock_dispatch_1"
-
-FUNCTION_RESERVE = "penstock_reserve_1"
-FUNCTION_TRUE_DOWN = "penstock_true_down_1"
-FUNCTION_SETTLE = "penstock_settle_1"
-FUNCTION_LIMIT_STATUS = "penstock_limit_status_1"
-FUNCTION_PLACE_HOLD = "penstock_place_hold_1"
-FUNCTION_RELEASE_HOLD = "penstock_release_hold_1"
-FUNCTION_RAISE_SPEND = "penstock_raise_spend_1"
-FUNCTION_LOWER_SPEND = "penstock_lower_spend_1"
-
-FUNCTION_ENQUEUE = "penstock_enqueue_1"
-FUNCTION_REGISTER = "penstock_register_1"
-FUNCTION_BEAT = "penstock_beat_1"
-FUNCTION_LEAVE = "penstock_leave_1"
-FUNCTION_CLAIM = "penstock_claim_1"
-FUNCTION_REPORT_PROGRESS = "penstock_report_progress_1"
-FUNCTION_HELD = "penstock_held_1"
-FUNCTION_FINISH = "penstock_finish_1"
-FUNCTION_CANCEL = "penstock_cancel_1"
-FUNCTION_REAP = "penstock_reap_1"
-FUNCTION_REAP_GONE = "penstock_reap_gone_1"
-FUNCTION_REQUEUE = "penstock_requeue_1"
-FUNCTION_ADOPT = "penstock_adopt_1"
-FUNCTION_EPOCH = "penstock_epoch_1"
-FUNCTION_FORECAST = "penstock_forecast_1"
-FUNCTION_ACKNOWLEDGE_USAGE = "penstock_acknowledge_usage_1"
-FUNCTION_MISSING_USAGE = "penstock_missing_usage_1"
-FUNCTION_APPEND_USAGE = "penstock_append_usage_1"
-
 
 # policy snapshot ---------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ async def _probe_streams(serving: Probed) -> Part | None:
         verdicts = [
             await _compare(serving, api, endpoint.question | fields)
             for api, endpoint in ENDPOINTS.items()
-            if endpoint.streams_fast and endpoint.fast_path is not None
+            if endpoint.fast_path is not None
             for fields in _STREAMS
         ]
         verdict = min(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import vllm
+import vllm.envs
 from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
@@ -129,6 +130,7 @@ class VllmServing:
         guard_prompts(self._llm.renderer)
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
+        _cache_environment()
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
         config = self._llm.vllm_config
         cache = config.cache_config
@@ -237,9 +239,7 @@ class VllmServing:
 
     def missing(self) -> frozenset[Part]:
         """Return the parts that this vLLM has not even by name."""
-        has_fast_path = all(
-            endpoint.fast_path for endpoint in self._endpoints.values() if endpoint.streams_fast
-        )
+        has_fast_path = all(endpoint.fast_path for endpoint in self._endpoints.values())
         parts = {Part.CHAT_FAST_PATH: has_fast_path, Part.RESUMPTION: CAN_RESUME}
         return frozenset(part for part, is_there in parts.items() if not is_there)
 
@@ -293,6 +293,14 @@ class VllmServing:
         """Return an upper bound on a token's bytes: byte-level vocabularies double some."""
         vocabulary = self._llm.renderer.get_tokenizer().get_vocab()
         return max(len(token.encode()) for token in vocabulary)
+
+
+def _cache_environment() -> None:
+    """Have vLLM remember its settings, as its engine's own process does: else it reads one from the
+    environment for every token. A vLLM without this goes on reading."""
+    remember = getattr(vllm.envs, "enable_envs_cache", None)
+    if remember is not None:
+        remember()
 
 
 def _make_arg_parser() -> Callable[[FlexibleArgumentParser], FlexibleArgumentParser]:

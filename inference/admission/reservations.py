@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import Prices
 from inference.charges import NOTHING, Charge, actual
 from inference.redis_functions import ADMISSION, FunctionLibrary
@@ -118,7 +118,7 @@ class Reservations:
         """Check all limits, `packed`, then take all of them or none. Idempotent by request id."""
         await self._hint(tenant_id)
         answer = await self._functions.call(
-            keys.FUNCTION_RESERVE,
+            functions.RESERVE,
             keys.tenant_prefix(tenant_id),
             *self._arguments(request_id, request, limits, sequences),
         )
@@ -144,7 +144,7 @@ class Reservations:
         await self._hint(tenant_id)
         version, answer = await self._functions.call_with(
             keys.policy_version(),
-            keys.FUNCTION_RESERVE,
+            functions.RESERVE,
             keys.tenant_prefix(tenant_id),
             *self._arguments(request_id, request, limits, sequences),
         )
@@ -170,12 +170,12 @@ class Reservations:
 
     async def true_down(self, corrections: Iterable[Correction]) -> list[FailedCorrection]:
         """Shrink reservations that stay open; they never grow. Otherwise as `settle`."""
-        return await self._correct(keys.FUNCTION_TRUE_DOWN, corrections)
+        return await self._correct(functions.TRUE_DOWN, corrections)
 
     async def settle(self, corrections: Iterable[Correction]) -> list[FailedCorrection]:
         """End reservations; unknown ones are ignored. Return those that cannot be: they keep no
         other from its end."""
-        return await self._correct(keys.FUNCTION_SETTLE, corrections)
+        return await self._correct(functions.SETTLE, corrections)
 
     async def limit_usage(
         self, tenant_id: str, key_id: str, project_id: str, limits: bytes
@@ -183,7 +183,7 @@ class Reservations:
         """Return Redis TIME in ms; what is used of each of the `packed` limits, and in how many ms
         it is all free again (0: nothing is used, or nobody knows)."""
         now_ms, *numbers = await self._functions.call(
-            keys.FUNCTION_LIMIT_STATUS,
+            functions.LIMIT_STATUS,
             keys.tenant_prefix(tenant_id),
             key_id,
             project_id,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.calls import (
     UNBOUNDED_BYTES,
     enqueue_arguments,
@@ -88,7 +88,7 @@ class Dispatch:
         refused is who already fills it. `attempts`: how many the request had in a Redis that has
         lost it."""
         answer = await self._functions.call(
-            keys.FUNCTION_ENQUEUE,
+            functions.ENQUEUE,
             keys.pool_prefix(envelope.pool),
             *enqueue_arguments(
                 envelope,
@@ -102,7 +102,7 @@ class Dispatch:
     async def forecast(self, pool: str, service_class: str, tenant_id: str) -> QueueForecast:
         """Return what one more request of this tenant and class would find."""
         position, wait_ms, waiting, length = await self._functions.call(
-            keys.FUNCTION_FORECAST, keys.pool_prefix(pool), service_class, tenant_id
+            functions.FORECAST, keys.pool_prefix(pool), service_class, tenant_id
         )
         return QueueForecast(
             position=position, wait_ms=known_wait(wait_ms), waiting=waiting, queue_length=length
@@ -120,7 +120,7 @@ class Dispatch:
         """Give the request to another attempt, with this envelope if one is given. A worker that
         still holds it is told to stop."""
         answer = await self._functions.call(
-            keys.FUNCTION_REQUEUE,
+            functions.REQUEUE,
             keys.pool_prefix(pool),
             *requeue_arguments(request_id, attempt, reason, envelope),
         )
@@ -128,7 +128,7 @@ class Dispatch:
 
     async def epoch(self, pool: str, candidate: str) -> str:
         """Return what tells this Redis from one that has lost everything since."""
-        answer = await self._functions.call(keys.FUNCTION_EPOCH, keys.pool_prefix(pool), candidate)
+        answer = await self._functions.call(functions.EPOCH, keys.pool_prefix(pool), candidate)
         return str(answer.decode())
 
     async def has_resynced(self, gateway_id: str) -> bool:
@@ -146,9 +146,7 @@ class Dispatch:
     async def cancel(self, pool: str, request_id: str) -> RequestState:
         """Ask the worker to abort a running request; take a queued one out of the queue, which its
         caller then has to `finish`."""
-        answer = await self._functions.call(
-            keys.FUNCTION_CANCEL, keys.pool_prefix(pool), request_id
-        )
+        answer = await self._functions.call(functions.CANCEL, keys.pool_prefix(pool), request_id)
         return RequestState(answer.decode())
 
     async def finish(
@@ -158,7 +156,7 @@ class Dispatch:
         somebody else, has ended it, or Redis has lost the request; one that `may_be_lost` is put on
         record then. A dead letter is kept for operators, with its payload."""
         answer = await self._functions.call(
-            keys.FUNCTION_FINISH,
+            functions.FINISH,
             keys.pool_prefix(entry.pool),
             *finish_arguments(
                 entry, is_dead_letter=is_dead_letter, mode="lost" if may_be_lost else ""
@@ -184,7 +182,7 @@ class Dispatch:
         `limit`. For that gateway alone: it shows that it is there."""
         arguments = (lease_ms, grace_ms, limit, gateway_id)
         return _stranded(
-            await self._functions.call(keys.FUNCTION_REAP, keys.pool_prefix(pool), *arguments)
+            await self._functions.call(functions.REAP, keys.pool_prefix(pool), *arguments)
         )
 
     async def reap_gone(
@@ -200,7 +198,7 @@ class Dispatch:
         silent since."""
         arguments = (lease_ms, limit, gateway_id)
         return _stranded(
-            await self._functions.call(keys.FUNCTION_REAP_GONE, keys.pool_prefix(pool), *arguments)
+            await self._functions.call(functions.REAP_GONE, keys.pool_prefix(pool), *arguments)
         )
 
     async def gateways(self, pool: str) -> list[str]:

@@ -20,7 +20,7 @@ from django.db import connection
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_errors import is_function_missing
 from gpu_workers.protocol.redis_url import connect
@@ -202,13 +202,13 @@ class UsageCollector:
         for entry in entries:
             arguments += (entry.stream_id, entry.origin)
         try:
-            self._redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, *arguments)
+            self._redis.fcall(functions.ACKNOWLEDGE_USAGE, 1, *arguments)
         except ResponseError as error:
             if not is_function_missing(error):
                 raise
             # A Redis that came back empty; this process may load them.
             self._redis.function_load(library_text(DISPATCH), replace=True)
-            self._redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, *arguments)
+            self._redis.fcall(functions.ACKNOWLEDGE_USAGE, 1, *arguments)
 
     def _ensure_group(self, pool: str) -> None:
         if pool in self._groups:

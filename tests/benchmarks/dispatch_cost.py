@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import LimitScope, ScopedLimit, packed
@@ -206,7 +206,7 @@ class Cost:
         ]
 
     def _claim_call(self, worker: str, slots: int) -> tuple[Any, ...]:
-        return keys.FUNCTION_CLAIM, worker, b"info", slots, 0, 0, "", 1, self.pool.now_ms
+        return functions.CLAIM, worker, b"info", slots, 0, 0, "", 1, self.pool.now_ms
 
     def _let_time_pass(self) -> None:
         self.pool.now_ms += 500
@@ -271,7 +271,7 @@ def reserve_many(redis: "Redis", tenants: int, count: int | None = None) -> list
         for number in range(first, first + BATCH):
             prefix = keys.tenant_prefix(f"tenant-{number % tenants:026d}")
             pipeline.fcall(
-                keys.FUNCTION_RESERVE, 1, prefix, f"{number:032x}", *arguments,
+                functions.RESERVE, 1, prefix, f"{number:032x}", *arguments,
                 msgspec.msgpack.encode(request), limits,
             )  # fmt: skip
         found.append(taken_by(redis, BATCH, pipeline.execute))

@@ -21,7 +21,7 @@ from local_stack.redis_server import RedisServer, find_redis
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from tests.support.places import free_port
 
 POOL, OTHER = "pool-of-acme", "pool-of-globex"
@@ -87,7 +87,7 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     ("SADD", keys.pool_workers_resynced(OTHER), "w"),
     (
         "FCALL",
-        keys.FUNCTION_APPEND_USAGE,
+        functions.APPEND_USAGE,
         1,
         keys.pool_prefix(OTHER),
         "outbox",
@@ -96,16 +96,16 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
         "waste",
         b"",
     ),
-    ("FCALL", keys.FUNCTION_CLAIM, 1, keys.pool_prefix(OTHER), "w#1", b"", 1, 0, 0, "", 1),
-    ("FCALL", keys.FUNCTION_BEAT, 1, keys.pool_prefix(OTHER), "w#1", b"", 0),
-    ("FCALL", keys.FUNCTION_HELD, 2, keys.pool_prefix(POOL), keys.pool_prefix(OTHER), "w#1"),
+    ("FCALL", functions.CLAIM, 1, keys.pool_prefix(OTHER), "w#1", b"", 1, 0, 0, "", 1),
+    ("FCALL", functions.BEAT, 1, keys.pool_prefix(OTHER), "w#1", b"", 0),
+    ("FCALL", functions.HELD, 2, keys.pool_prefix(POOL), keys.pool_prefix(OTHER), "w#1"),
     ("COPY", keys.pool_request(OTHER, "request"), keys.pool_request(POOL, "request")),
     ("SUNIONSTORE", f"{keys.pool_prefix(POOL)}:stolen", keys.pool_worker_requests(OTHER, "w#1")),
     # the same, by a name that only begins alike
     ("GET", f"{{m:{POOL}-2}}:sequence"),
     # tenants and tickets
     ("HGETALL", keys.tenant_reservations("acme")),
-    ("FCALL", keys.FUNCTION_SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
+    ("FCALL", functions.SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
     ("SMEMBERS", keys.tenants_with_reservations()),
     ("GET", keys.stream_ticket("digest")),
     # gateways: frames are for leaving there, not for reading
@@ -160,9 +160,9 @@ def test_a_gateway_may_not(gateway: Any, command: Command) -> None:
         ("GET", keys.policy_version()),
         ("HSET", "{uses}:keys", "id", "1"),
         ("HINCRBY", "{uses}:digests", "id", 1),
-        ("FUNCTION", "LIST", "LIBRARYNAME", keys.DISPATCH_LIBRARY),
-        ("FCALL", keys.FUNCTION_SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
-        ("FCALL", keys.FUNCTION_CANCEL, 1, keys.pool_prefix(OTHER), "request"),
+        ("FUNCTION", "LIST", "LIBRARYNAME", functions.DISPATCH_LIBRARY),
+        ("FCALL", functions.SETTLE, 1, keys.tenant_prefix("acme"), "request", 0, 0),
+        ("FCALL", functions.CANCEL, 1, keys.pool_prefix(OTHER), "request"),
     ],
     ids=repr,
 )

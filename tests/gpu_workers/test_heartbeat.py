@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.heartbeat import LOOKS_OF_A_STUCK_LOOP, Heartbeat, LoopAge
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.messages import Outcome, WorkerState
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.worker import Exit
@@ -117,7 +117,7 @@ async def test_the_beats_follow_a_failover() -> None:
         infos = keys.pool_workers("sim")
         for library in LIBRARIES:
             await redis.function_load(library_text(library))
-        call = (keys.FUNCTION_REGISTER, 1, keys.pool_prefix("sim"), worker_id, "w", b"")
+        call = (functions.REGISTER, 1, keys.pool_prefix("sim"), worker_id, "w", b"")
         await redis.fcall(*call)
         heartbeat.publish(info)
         heartbeat.start(on_age=lambda _: None, on_stuck=lambda _: None)

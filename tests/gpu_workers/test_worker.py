@@ -6,7 +6,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from gpu_workers.engine import EngineDescription
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import Outcome, Resend, WorkerInfo, WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
@@ -154,7 +154,7 @@ async def test_an_attempt_that_somebody_else_ended_sends_no_terminal(
         await gateway.delta_of(request_id)
         pool = keys.pool_prefix("sim")
         accepted = await dispatch_redis.fcall(
-            keys.FUNCTION_FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1, 0, "", ""
+            functions.FINISH, 1, pool, request_id, 1, b"the gateway's entry", 0, 1, 0, "", ""
         )
         assert accepted[0] == 1
         steps.grant(10)

@@ -1,6 +1,7 @@
 """Commands that are asked for at the same time share a round trip, and nobody's fate."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from redis.asyncio import Redis
@@ -9,6 +10,12 @@ from redis.exceptions import ResponseError
 
 from gpu_workers.protocol.redis_url import connect_async
 from inference.redis_batches import LARGEST_SHARED_BYTES, MOST_OF_A_BATCH, CommandBatches
+
+
+@pytest.fixture(autouse=True)
+async def _nothing_is_left(dispatch_redis: Redis) -> AsyncIterator[None]:
+    yield
+    await dispatch_redis.flushdb()
 
 
 async def test_everybody_gets_the_answers_to_their_own_commands(dispatch_redis: Redis) -> None:

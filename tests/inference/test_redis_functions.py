@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions
 from inference.admission.reservations import ReservationRequest
 from inference.lua_constants import CLASS_CEILINGS, CLASS_WEIGHTS, Owner, RequestField, UseKind
 from inference.redis_functions import LIBRARIES, LuaLibrary, library_text
@@ -49,13 +49,13 @@ async def test_lua_has_room_for_more_names(library: LuaLibrary, dispatch_redis: 
 async def test_redis_has_the_functions_and_libraries_that_the_protocol_names(
     dispatch_redis: Redis,
 ) -> None:
-    named = {value for name, value in vars(keys).items() if name.startswith("FUNCTION_")}
+    named_libraries = {functions.ADMISSION_LIBRARY, functions.DISPATCH_LIBRARY}
+    named = {value for name, value in vars(functions).items() if name.isupper()} - named_libraries
     loaded = await dispatch_redis.function_list()
     libraries = [dict(zip(each[::2], each[1::2], strict=True)) for each in loaded]
-    functions = [entry[1] for library in libraries for entry in library[b"functions"]]
-    assert {name.decode() for name in functions} == named
-    names = {library[b"library_name"].decode() for library in libraries}
-    assert names == {keys.ADMISSION_LIBRARY, keys.DISPATCH_LIBRARY}
+    there = [entry[1] for library in libraries for entry in library[b"functions"]]
+    assert {name.decode() for name in there} == named
+    assert {library[b"library_name"].decode() for library in libraries} == named_libraries
 
 
 def test_each_service_class_that_a_tier_may_have_has_a_weight_and_a_ceiling() -> None:

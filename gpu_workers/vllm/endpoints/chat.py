@@ -38,7 +38,6 @@ class ChatEndpoint(Endpoint):
     begins_with_role = True
     needs_template = True
     fast_path: ClassVar[type[FastPath] | None] = _fast_path()
-    streams_fast = True
     question = {"messages": [{"role": "user", "content": "What is water?"}], "temperature": 0}
     kinds = {"logprobs": {"logprobs": True, "top_logprobs": 20}, "tools": {"tools": [_PROBE_TOOL]}}
 

@@ -1,65 +1,27 @@
 """POST /v1/completions."""
 
-from functools import partial
 from typing import Any, ClassVar
 
 from starlette.datastructures import State
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
-from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
-from vllm.outputs import RequestOutput
 
 from gpu_workers.vllm.endpoints.endpoint import Endpoint, FastPath, ParsedRequest
-from gpu_workers.vllm.endpoints.logprobs import completion_logprobs
 
 
-class PiecewiseCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLLM is not seen here
-    """Answers as `OpenAIServingCompletion` does; log probabilities are rendered in pieces."""
-
-    is_enabled: ClassVar[bool] = True
-
-    @classmethod
-    def over(cls, completion: OpenAIServingCompletion) -> "PiecewiseCompletion":
-        """Return the same object, set up by vLLM, under this class."""
-        piecewise = cls.__new__(cls)
-        piecewise.__dict__.update(completion.__dict__)
-        return piecewise
-
-    def request_output_to_completion_response(
-        self,
-        final_res_batch: list[RequestOutput],
-        request: CompletionRequest,
-        request_id: str,
-        *arguments: Any,
-    ) -> Any:
-        # Those of an echoed prompt are few, and mixed with the others.
-        if self.is_enabled and request.logprobs is not None and not request.echo:
-            self.engine_client.generation_of(request_id).logprobs = partial(
-                completion_logprobs,
-                [output for result in final_res_batch for output in result.outputs],
-                partial(self._render_logprobs, request),
-                1 + request.logprobs,
-            )
-            request = request.model_copy(update={"logprobs": None})
-        return super().request_output_to_completion_response(
-            final_res_batch, request, request_id, *arguments
-        )
-
-    def _render_logprobs(
-        self, request: CompletionRequest, output: Any, start: int, end: int
-    ) -> Any:
-        return self._create_completion_logprobs(
-            token_ids=output.token_ids[start:end],
-            top_logprobs=output.logprobs[start:end],
-            num_output_top_logprobs=request.logprobs,
-            tokenizer=self.renderer.tokenizer,
-            return_as_token_id=request.return_tokens_as_token_ids,
-        )
+def _fast_path() -> type[FastPath] | None:
+    """Return the short path; None where another vLLM has what it builds on elsewhere: the probes
+    report that."""
+    try:
+        from gpu_workers.vllm.endpoints.completions_fast_path import PlainTextCompletion
+    except ImportError:
+        return None
+    return PlainTextCompletion
 
 
 class CompletionsEndpoint(Endpoint):
     """Texts or token ids as they are, several prompts in one request if need be."""
 
-    fast_path: ClassVar[type[FastPath] | None] = PiecewiseCompletion
+    fast_path: ClassVar[type[FastPath] | None] = _fast_path()
     question = {"prompt": "Water", "temperature": 0}
     kinds = {"logprobs": {"logprobs": 5}, "prompt_logprobs": {"logprobs": 5, "echo": True}}
 

@@ -52,8 +52,6 @@ class Endpoint(ABC):
     begins_with_role: ClassVar[bool] = False
     needs_template: ClassVar[bool] = False
     fast_path: ClassVar[type[FastPath] | None] = None
-    # Whether that is faster for each token of a stream, past the queue of its outputs
-    streams_fast: ClassVar[bool] = False
     # The least that makes a request, and what it renders in its own way: for probes and warm-up
     question: ClassVar[dict[str, Any]]
     kinds: ClassVar[dict[str, dict[str, Any]]] = {}

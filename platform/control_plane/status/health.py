@@ -13,7 +13,7 @@ import psycopg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.codec import WireFormatError, decode_model
 from gpu_workers.protocol.policy import ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async
@@ -189,7 +189,7 @@ async def _policy_part(redis: Redis) -> Part:
 async def _functions_part(redis: Redis) -> Part:
     missing = [
         library
-        for library in (keys.ADMISSION_LIBRARY, keys.DISPATCH_LIBRARY)
+        for library in (functions.ADMISSION_LIBRARY, functions.DISPATCH_LIBRARY)
         if not await redis.function_list(library=library)
     ]
     detail = f"missing: {', '.join(missing)}" if missing else "loaded"

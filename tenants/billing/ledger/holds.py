@@ -5,7 +5,7 @@ from typing import cast
 
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from tenants.billing.ledger.balances import spendable
 from tenants.policy_redis import policy_redis
 
@@ -28,7 +28,7 @@ def place_hold(tenant_id: uuid.UUID, hold_id: str, nanos: int) -> int:
     with policy_redis().pipeline(transaction=False) as pipeline:
         pipeline.exists(keys.policy_version())
         pipeline.sadd(keys.tenants_with_reservations(), str(tenant_id))
-        pipeline.fcall(keys.FUNCTION_PLACE_HOLD, 1, prefix, hold_id, str(nanos), str(most))
+        pipeline.fcall(functions.PLACE_HOLD, 1, prefix, hold_id, str(nanos), str(most))
         has_policy, _, held = pipeline.execute()
     if not has_policy:
         release_hold(tenant_id, hold_id)
@@ -55,7 +55,7 @@ def release_hold(tenant_id: uuid.UUID, hold_id: str) -> None:
     """Release a hold: the credit was booked and is out of the tenant's limit, or the booking was
     given up."""
     prefix = keys.tenant_prefix(str(tenant_id))
-    policy_redis().fcall(keys.FUNCTION_RELEASE_HOLD, 1, prefix, hold_id)
+    policy_redis().fcall(functions.RELEASE_HOLD, 1, prefix, hold_id)
 
 
 def _now_ms() -> int:

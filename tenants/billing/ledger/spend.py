@@ -9,7 +9,7 @@ from typing import Final, cast
 import structlog
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from tenants.billing.ledger.balances import posted_usage, prepaid_tenants
 from tenants.isolation.scoping import operator_scope
 from tenants.policy_redis import policy_redis
@@ -30,7 +30,7 @@ def raise_spend(posted: Mapping[uuid.UUID, int]) -> None:
         with policy_redis().pipeline(transaction=False) as pipeline:
             for tenant_id, nanos in posted.items():
                 prefix = keys.tenant_prefix(str(tenant_id))
-                pipeline.fcall(keys.FUNCTION_RAISE_SPEND, 1, prefix, str(nanos))
+                pipeline.fcall(functions.RAISE_SPEND, 1, prefix, str(nanos))
             pipeline.execute()
     except RedisError as error:
         log.warning("spend_not_reconciled", error=str(error))
@@ -88,7 +88,7 @@ def _lower_spend(
         for tenant_id, nanos in settled.items():
             excess = max(0, nanos - posted.get(tenant_id, 0))
             prefix = keys.tenant_prefix(str(tenant_id))
-            pipeline.fcall(keys.FUNCTION_LOWER_SPEND, 1, prefix, str(excess), *time_for_tests)
+            pipeline.fcall(functions.LOWER_SPEND, 1, prefix, str(excess), *time_for_tests)
         lowered = cast(list[int], pipeline.execute())
     for tenant_id, nanos in zip(settled, lowered, strict=True):
         if nanos:

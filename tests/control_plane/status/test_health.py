@@ -8,7 +8,7 @@ from control_plane.status.endpoints import StatusEndpoints
 from control_plane.status.health import Health
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.messages import WorkerState
 from inference.lua_constants import STALE_LOOP_MS
 from tests.support.fleet import model_policy, write_policy, write_worker
@@ -87,7 +87,7 @@ async def test_every_reason_is_given_at_once(health: Health, empty_redis: Redis)
     assert answer.status == 503
     assert answer.reasons == [
         "Policy snapshot: not written yet",
-        f"Redis functions: missing: {keys.ADMISSION_LIBRARY}, {keys.DISPATCH_LIBRARY}",
+        f"Redis functions: missing: {functions.ADMISSION_LIBRARY}, {functions.DISPATCH_LIBRARY}",
         "Workers: no models in the catalogue",
     ]
 

@@ -13,7 +13,7 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.sim.engine import SimEngine
@@ -151,7 +151,7 @@ async def test_a_worker_that_is_killed_before_finish_is_finished_from_its_outbox
     async with a_sim_worker(dispatch_redis_url, outbox=tmp_path) as process:
         await gateway.send(request)
         await gateway.delta_of(request.request_id)
-        await dispatch_redis.function_delete(keys.DISPATCH_LIBRARY)
+        await dispatch_redis.function_delete(functions.DISPATCH_LIBRARY)
         await eventually(lambda: _provisional(tmp_path), timeout_seconds=10)
         process.kill()
         await process.wait()
@@ -262,7 +262,7 @@ async def test_a_worker_waits_for_the_control_plane_to_load_its_functions(
 ) -> None:
     await serve_one(sim_redis_url, gateway, tmp_path)
     await dispatch_redis.delete(keys.pool_usage("sim"))
-    await dispatch_redis.function_delete(keys.DISPATCH_LIBRARY)
+    await dispatch_redis.function_delete(functions.DISPATCH_LIBRARY)
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         with pytest.raises(ResponseError) as failed:
             await relay.tick()

@@ -8,7 +8,7 @@ from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from gpu_workers.outbox import relay
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import UsageEntry
 from gpu_workers.sim.engine import SimEngine
 from inference.lua_constants import MOST_USAGE_ENTRIES, UNSHARED_USAGE_ENTRIES
@@ -129,7 +129,7 @@ async def test_a_repeated_finish_that_was_withheld_is_accepted_and_recorded_once
         arguments = (entry.request_id, 1, row.record, 0, 2, 0, running.outbox.origin(seq), "")
         for _ in range(2):
             answer = await dispatch_redis.fcall(
-                keys.FUNCTION_FINISH, 1, keys.pool_prefix("sim"), *arguments
+                functions.FINISH, 1, keys.pool_prefix("sim"), *arguments
             )
             assert answer == [1, b""]
     assert await rows_of_stream(dispatch_redis) == []

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.calls import requeue_arguments
 from gpu_workers.protocol.messages import Envelope, Outcome
 from gpu_workers.sim.engine import SimEngine
@@ -98,7 +98,7 @@ async def test_a_cancellation_that_meets_a_preemption_wins(
         pipeline = dispatch_redis.pipeline(transaction=False)
         message = f"preempt {request_id} 1\n"
         pipeline.rpush(keys.pool_inbox("sim", running.worker_id), message)
-        pipeline.fcall(keys.FUNCTION_CANCEL, 1, keys.pool_prefix("sim"), request_id)
+        pipeline.fcall(functions.CANCEL, 1, keys.pool_prefix("sim"), request_id)
         await pipeline.execute()
         terminal = await gateway.terminal_of(request_id)
     assert terminal.outcome is Outcome.CANCELLED
@@ -146,7 +146,7 @@ async def test_a_worker_may_be_given_the_next_attempt_of_what_it_still_holds(
             envelope, resumed_token_ids=StreamReader(gateway, request_id).token_ids(1)
         )
         arguments = requeue_arguments(request_id, 1, "frames_lost", again)
-        await dispatch_redis.fcall(keys.FUNCTION_REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
+        await dispatch_redis.fcall(functions.REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
         steps.grant(100)
         terminal = await gateway.terminal_of(request_id)
     assert (terminal.attempt, terminal.outcome) == (2, Outcome.COMPLETED)

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 from redis.exceptions import ResponseError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import ATTEMPT_GAP
 from tests.support.dispatch.virtual_pool import Ask, Started, VirtualPool
 
@@ -68,7 +68,7 @@ def test_the_third_lost_attempt_is_the_last_and_is_kept_as_a_dead_letter(
         assert pool.claim(f"w{number}#1", 1) == [Started("a", number)]
         answer = pool.requeue("a", number)
         assert answer[0] == (b"exhausted" if number == 3 else b"requeued")
-    finish = (keys.FUNCTION_FINISH, "a", 3, b"record", 0, 0, 1, "", "", "", pool.now_ms)
+    finish = (functions.FINISH, "a", 3, b"record", 0, 0, 1, "", "", "", pool.now_ms)
     assert pool.call(*finish)[0] == 1
     [(_, letter)] = cast(Letters, pool.redis.xrange(keys.pool_dead_letters(pool.name)))
     assert letter == {b"request": b"a", b"envelope": b"envelope", b"record": b"record"}
@@ -264,10 +264,10 @@ def test_what_another_worker_has_by_now_is_not_adopted(pool: VirtualPool) -> Non
 
 
 def test_an_emptied_redis_has_another_epoch(pool: VirtualPool) -> None:
-    assert pool.call(keys.FUNCTION_EPOCH, "first") == b"first"
-    assert pool.call(keys.FUNCTION_EPOCH, "second") == b"first"
+    assert pool.call(functions.EPOCH, "first") == b"first"
+    assert pool.call(functions.EPOCH, "second") == b"first"
     pool.redis.delete(keys.pool_epoch(pool.name))
-    assert pool.call(keys.FUNCTION_EPOCH, "second") == b"second"
+    assert pool.call(functions.EPOCH, "second") == b"second"
 
 
 # the wait -----------------------------------------------------------------------------------------

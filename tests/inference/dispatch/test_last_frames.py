@@ -2,7 +2,7 @@
 
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.calls import FinishMode, finish_arguments
 from gpu_workers.protocol.messages import Outcome
 from inference.dispatch.queue import Dispatch, usage_entry
@@ -19,9 +19,7 @@ async def finish(
         an_envelope(request_id="a"), attempt=attempt, outcome=Outcome.COMPLETED, error_code=None
     )
     arguments = finish_arguments(entry, mode=mode, last_frames=last_frames)
-    answer: list[int] = await redis.fcall(
-        keys.FUNCTION_FINISH, 1, keys.pool_prefix(POOL), *arguments
-    )
+    answer: list[int] = await redis.fcall(functions.FINISH, 1, keys.pool_prefix(POOL), *arguments)
     return answer[0]
 
 

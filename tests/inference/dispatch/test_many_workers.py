@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
@@ -60,12 +60,12 @@ def commands_of_each_call(pool: VirtualPool, workers: int) -> dict[str, int]:
         "enqueue": pool.enqueue_call(Ask(request_id="new", tenant="t1")),
         "progress": pool.settle_call(one, [(held, 1, 60, 20)], STEP_US),
         "finish": pool.finish_call(held, 1, 60, 20),
-        "requeue": (keys.FUNCTION_REQUEUE, other, 1, "preempted", b"", 0, pool.now_ms),
+        "requeue": (functions.REQUEUE, other, 1, "preempted", b"", 0, pool.now_ms),
         "claim": (
-            keys.FUNCTION_CLAIM, one, b"info", SLOTS + 1, 10_000, 0, "", 1, pool.now_ms,
+            functions.CLAIM, one, b"info", SLOTS + 1, 10_000, 0, "", 1, pool.now_ms,
         ),
-        "forecast": (keys.FUNCTION_FORECAST, "interactive", "t1", pool.now_ms),
-        "reap": (keys.FUNCTION_REAP, WORKER_LEASE_MS, 0, 500, "", pool.now_ms),
+        "forecast": (functions.FORECAST, "interactive", "t1", pool.now_ms),
+        "reap": (functions.REAP, WORKER_LEASE_MS, 0, 500, "", pool.now_ms),
     }  # fmt: skip
     return {name: commands_of(pool, *call) for name, call in calls.items()}
 
@@ -84,7 +84,7 @@ def test_what_every_call_reads_does_not_grow_with_the_workers(pool: VirtualPool)
 
 
 def commands_of_a_claim(pool: VirtualPool, worker: str) -> int:
-    claim = (keys.FUNCTION_CLAIM, worker, b"info", SLOTS, 10_000, 0, "", 1, pool.now_ms)
+    claim = (functions.CLAIM, worker, b"info", SLOTS, 10_000, 0, "", 1, pool.now_ms)
     return commands_of(pool, *claim)
 
 
@@ -168,7 +168,7 @@ def test_of_a_worker_that_has_left_nothing_is_kept(pool: VirtualPool) -> None:
         for member in held:
             pool.finish(member.decode(), 1)
         pool.inbox(name)
-    pool.call(keys.FUNCTION_LEAVE, name, pool.now_ms)
+    pool.call(functions.LEAVE, name, pool.now_ms)
     left = [key.decode() for key in pool.redis.scan_iter() if name in key.decode()]
     assert left == []
     for adapter in "abc":

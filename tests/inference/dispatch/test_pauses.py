@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions
 from inference.lua_constants import WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 from tests.support.servers import TestServers
@@ -92,7 +92,7 @@ def test_what_died_with_its_gateways_is_found_by_a_sweeper_that_comes_rarely(
 
 def test_a_fenced_worker_holds_nothing_however_long_the_pause(pool: VirtualPool) -> None:
     under_its_name = ONE  # `VirtualPool.register` takes the id for the name
-    pool.call(keys.FUNCTION_REGISTER, "one#2", under_its_name, b"info", pool.now_ms)
+    pool.call(functions.REGISTER, "one#2", under_its_name, b"info", pool.now_ms)
     pool.now_ms += 30_000
     assert pool.reap() == [("a", 1)]
 
@@ -139,7 +139,7 @@ def test_a_sweeper_leaves_what_is_overdue_to_gateways_that_were_kept_from_callin
 
 
 def test_a_worker_that_leaves_requests_behind_is_found_at_once(pool: VirtualPool) -> None:
-    pool.call(keys.FUNCTION_LEAVE, ONE, pool.now_ms)
+    pool.call(functions.LEAVE, ONE, pool.now_ms)
     assert pool.reap() == [("a", 1)]
     assert pool.requeue("a", 1)[0] == b"requeued"
     assert [each.attempt for each in pool.inbox(TWO)] == [2]

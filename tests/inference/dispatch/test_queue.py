@@ -4,7 +4,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.calls import enqueue_arguments
 from gpu_workers.protocol.messages import Assignment, Cancellation, Outcome
 from inference.dispatch.answers import AlreadyKnown, Assigned, Queued, QueueFull, read_enqueued
@@ -46,9 +46,7 @@ async def test_a_gateway_of_an_earlier_version_enqueues_one_sequence_and_without
 ) -> None:
     envelope = an_envelope(request_id="a")
     arguments = enqueue_arguments(envelope, max_queue_length=10)[:-fewer]
-    answer = await dispatch_redis.fcall(
-        keys.FUNCTION_ENQUEUE, 1, keys.pool_prefix(POOL), *arguments
-    )
+    answer = await dispatch_redis.fcall(functions.ENQUEUE, 1, keys.pool_prefix(POOL), *arguments)
     assert read_enqueued(answer) == Queued(position=1)
     assert await dispatch_redis.hget(keys.pool_request(POOL, "a"), "sequences") == b"1"
 

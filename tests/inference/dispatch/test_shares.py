@@ -6,7 +6,7 @@ from collections import Counter, deque
 import pytest
 from redis.exceptions import ResponseError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import HEADROOM_MOST
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
@@ -318,7 +318,7 @@ def test_a_dead_workers_slots_count_for_nothing(pool: VirtualPool) -> None:
     assert pool.scheduler()["slots"] == 0
     pool.claim(WORKER, 64)
     assert pool.scheduler()["slots"] == 64
-    pool.call(keys.FUNCTION_LEAVE, WORKER)
+    pool.call(functions.LEAVE, WORKER)
     assert pool.scheduler()["slots"] == pool.scheduler()["free"] == 0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.protocol.policy import ModelPolicy
 from inference.dispatch.pool_view import UNKNOWN_OVERHEAD_TOKENS, PoolView
@@ -45,7 +45,7 @@ async def test_the_registry_tells_live_workers_from_dead_ones(
 async def test_a_starting_worker_is_live_and_not_ready(dispatch_redis: Redis) -> None:
     info = encoded_worker_info("w#1", state=WorkerState.STARTING, context_tokens=0)
     prefix = keys.pool_prefix(POOL)
-    await dispatch_redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, "w#1", "w", info)
+    await dispatch_redis.fcall(functions.REGISTER, 1, prefix, "w#1", "w", info)
     registry = WorkerRegistry(dispatch_redis)
     [starting] = await registry.workers(POOL)
     assert starting.is_live
@@ -58,7 +58,7 @@ async def registered(redis: Redis, count: int, **changes: Any) -> None:
         worker_id = f"w-{number}#1"
         info = encoded_worker_info(worker_id, **changes)
         prefix = keys.pool_prefix(POOL)
-        await redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, worker_id, f"w-{number}", info)
+        await redis.fcall(functions.REGISTER, 1, prefix, worker_id, f"w-{number}", info)
 
 
 async def reads(redis: Redis) -> int:
@@ -91,7 +91,7 @@ async def test_workers_that_are_alike_are_looked_at_as_one(dispatch_redis: Redis
     await registered(dispatch_redis, 20)
     info = encoded_worker_info("other#1", context_tokens=77)
     prefix = keys.pool_prefix(POOL)
-    await dispatch_redis.fcall(keys.FUNCTION_REGISTER, 1, prefix, "other#1", "other", info)
+    await dispatch_redis.fcall(functions.REGISTER, 1, prefix, "other#1", "other", info)
     registry = WorkerRegistry(dispatch_redis)
     assert len(await registry.workers(POOL)) == 21
     contexts = sorted(each.info.context_tokens for each in await registry.kinds(POOL))

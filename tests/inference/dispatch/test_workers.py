@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from redis.exceptions import ResponseError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import STALE_LOOP_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
@@ -226,8 +226,8 @@ def test_a_worker_whose_loop_is_only_late_keeps_its_credit(pool: VirtualPool) ->
 def test_a_beat_neither_registers_a_worker_nor_revives_a_fenced_one(pool: VirtualPool) -> None:
     with pytest.raises(ResponseError, match=r"^UNKNOWN"):
         pool.beat(ONE)
-    pool.call(keys.FUNCTION_REGISTER, ONE, "name", b"info", pool.now_ms)
-    pool.call(keys.FUNCTION_REGISTER, TWO, "name", b"info", pool.now_ms)
+    pool.call(functions.REGISTER, ONE, "name", b"info", pool.now_ms)
+    pool.call(functions.REGISTER, TWO, "name", b"info", pool.now_ms)
     with pytest.raises(ResponseError, match=r"^FENCED"):
         pool.beat(ONE)
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.calls import requeue_arguments
 from gpu_workers.protocol.messages import Outcome
 from tests.support.gateways.cast import MODEL, POOL
@@ -192,7 +192,7 @@ async def test_what_nobody_goes_on_from_is_wasted_where_it_was_not_delivered(
         again = structs.replace(run.envelope, resumed_token_ids=[0, 1])
         arguments = requeue_arguments(again.request_id, 1, "worker_lost", again)
         prefix = keys.pool_prefix(POOL)
-        answer = await dispatch_redis.fcall(keys.FUNCTION_REQUEUE, 1, prefix, *arguments)
+        answer = await dispatch_redis.fcall(functions.REQUEUE, 1, prefix, *arguments)
         assert answer[0] == b"requeued"
         asked.cancel()
         [record] = await eventually(worker.records)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import Frame, Outcome, Terminal, UsageEntry
 from inference.lifecycle import missed_ends
 from tests.support.gateways.cast import MODEL, POOL
@@ -59,7 +59,7 @@ def writes_last_tokens(command: Command) -> bool:
 
 
 def finishes(command: Command) -> bool:
-    return command[:2] == [b"FCALL", keys.FUNCTION_FINISH.encode()]
+    return command[:2] == [b"FCALL", functions.FINISH.encode()]
 
 
 def writes_an_end(command: Command) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import ATTEMPT_GAP, MOST_TRIES, WORKER_LEASE_MS
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.invariants import Invariants
@@ -123,9 +123,7 @@ class Actions(Invariants):
         return self.pool.ask(ask)
 
     def register(self, worker: Worker) -> None:
-        self.pool.call(
-            keys.FUNCTION_REGISTER, worker.worker_id, worker.name, b"info", self.pool.now_ms
-        )
+        self.pool.call(functions.REGISTER, worker.worker_id, worker.name, b"info", self.pool.now_ms)
         worker.heartbeat_ms, worker.is_known = self.pool.now_ms, True
 
     def post_slots(self, worker: Worker, slots: int, *, ready: bool = True) -> None:
@@ -280,7 +278,7 @@ class Actions(Invariants):
         entry = f"{name} {attempt} {prompt} {output}"
         return int(
             self.pool.call(
-                keys.FUNCTION_FINISH, name, attempt, entry, prompt, output, dead_letter, "", "", "",
+                functions.FINISH, name, attempt, entry, prompt, output, dead_letter, "", "", "",
                 self.pool.now_ms,
             )[0]
         )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
@@ -31,18 +31,18 @@ class Workers:
     async def register(self, worker_id: str = WORKER) -> list[bytes]:
         name = worker_id.partition("#")[0]
         info = encoded_worker_info(worker_id)
-        fenced: list[bytes] = await self._call(keys.FUNCTION_REGISTER, worker_id, name, info)
+        fenced: list[bytes] = await self._call(functions.REGISTER, worker_id, name, info)
         return fenced
 
     async def claim(
         self, worker_id: str = WORKER, *, slots: int = 4, ready: bool = True
     ) -> list[AboutRequest]:
         info = encoded_worker_info(worker_id)
-        answer = await self._call(keys.FUNCTION_CLAIM, worker_id, info, slots, 0, 0, "", int(ready))
+        answer = await self._call(functions.CLAIM, worker_id, info, slots, 0, 0, "", int(ready))
         return _decoded(answer)
 
     async def held(self, worker_id: str = WORKER) -> list[AboutRequest]:
-        answer = await self._call(keys.FUNCTION_HELD, worker_id)
+        answer = await self._call(functions.HELD, worker_id)
         return _decoded(answer)
 
     async def inbox(self, worker_id: str = WORKER) -> list[AboutRequest]:

@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import Owner, UseKind
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.virtual_pool import Ask
@@ -39,7 +39,7 @@ class Reserving:
     def settle(self, ask: Ask, output: int) -> None:
         was_open = ask.request_id in self.open[ask.tenant]
         prefix = keys.tenant_prefix(ask.tenant)
-        call = (keys.FUNCTION_SETTLE, 1, prefix, ask.request_id, output, output)
+        call = (functions.SETTLE, 1, prefix, ask.request_id, output, output)
         assert self._redis.fcall(*call) == was_open
         self.open[ask.tenant].pop(ask.request_id, None)
 
@@ -58,7 +58,7 @@ class Reserving:
         )
         prefix = keys.tenant_prefix(ask.tenant)
         given = (ask.request_id, ask.key, ask.project, tokens, tokens, claim, limits, ask.sequences)
-        call = (keys.FUNCTION_RESERVE, 1, prefix, *given, now_ms)
+        call = (functions.RESERVE, 1, prefix, *given, now_ms)
         _, refusing, _, used = self._redis.fcall(*call)
         assert used <= SEQUENCES_AT_ONCE
         return bool(refusing == 0)

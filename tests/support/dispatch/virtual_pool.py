@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.calls import UNBOUNDED_BYTES
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, library_text
@@ -69,7 +69,7 @@ class VirtualPool:
 
     def enqueue_call(self, ask: Ask, max_queue_length: int = 1_000_000) -> tuple[Any, ...]:
         return (
-            keys.FUNCTION_ENQUEUE,
+            functions.ENQUEUE,
             ask.request_id,
             ask.service_class,
             ask.tenant,
@@ -95,7 +95,7 @@ class VirtualPool:
         )
 
     def register(self, worker_id: str) -> None:
-        self.call(keys.FUNCTION_REGISTER, worker_id, worker_id, b"info", self.now_ms)
+        self.call(functions.REGISTER, worker_id, worker_id, b"info", self.now_ms)
 
     def claim(
         self,
@@ -108,11 +108,11 @@ class VirtualPool:
         ready: bool = True,
     ) -> list[Started]:
         posted = (slots, kv_tokens, adapter_slots, adapters, int(ready))
-        answer = self.call(keys.FUNCTION_CLAIM, worker_id, b"info", *posted, self.now_ms)
+        answer = self.call(functions.CLAIM, worker_id, b"info", *posted, self.now_ms)
         return [started(message) for message in answer]
 
     def beat(self, worker_id: str, loop_age_ms: int = 0) -> None:
-        self.call(keys.FUNCTION_BEAT, worker_id, b"info", loop_age_ms, self.now_ms)
+        self.call(functions.BEAT, worker_id, b"info", loop_age_ms, self.now_ms)
 
     def settle(
         self, worker_id: str, progress: list[tuple[str, int, int, int]], *, step_us: int = 0
@@ -124,7 +124,7 @@ class VirtualPool:
         self, worker_id: str, progress: list[tuple[str, int, int, int]], step_us: int = 0
     ) -> tuple[Any, ...]:
         lines = "".join(" ".join(map(str, each)) + "\n" for each in progress)
-        return keys.FUNCTION_REPORT_PROGRESS, worker_id, b"info", step_us, lines, self.now_ms
+        return functions.REPORT_PROGRESS, worker_id, b"info", step_us, lines, self.now_ms
 
     def finish(self, request_id: str, attempt: int, prompt: int = 0, output: int = 0) -> bool:
         return bool(self.call(*self.finish_call(request_id, attempt, prompt, output))[0] == 1)
@@ -135,7 +135,7 @@ class VirtualPool:
         entry = f"{request_id} {attempt} {prompt} {output}"
         now_ms, lost = self.now_ms, 0
         return (
-            keys.FUNCTION_FINISH,
+            functions.FINISH,
             request_id,
             attempt,
             entry,
@@ -154,7 +154,7 @@ class VirtualPool:
 
     def outlook(self, tenant: str, service_class: str = "interactive") -> list[int]:
         """Position, wait in ms (-1: unknown), waiting of this flow, length of the queue."""
-        return list(self.call(keys.FUNCTION_FORECAST, service_class, tenant, self.now_ms))
+        return list(self.call(functions.FORECAST, service_class, tenant, self.now_ms))
 
     def requeue(
         self,
@@ -165,14 +165,14 @@ class VirtualPool:
         resumed: int = 0,
     ) -> list[Any]:
         arguments = (request_id, attempt, reason, envelope, resumed, self.now_ms)
-        return list(self.call(keys.FUNCTION_REQUEUE, *arguments))
+        return list(self.call(functions.REQUEUE, *arguments))
 
     def adopt(self, worker_id: str, held: list[tuple[Ask, int]]) -> list[str]:
         """Requests and attempts that a worker holds; the ids of those it must let go."""
         arguments: list[Any] = []
         for ask, attempt in held:
             arguments += [adoption(ask, attempt, self.now_ms), envelope_of(ask)]
-        stale = self.call(keys.FUNCTION_ADOPT, worker_id, self.now_ms, *arguments)
+        stale = self.call(functions.ADOPT, worker_id, self.now_ms, *arguments)
         return [each.decode() for each in stale]
 
     def preemptions(self, worker_id: str) -> list[Started]:
@@ -190,18 +190,18 @@ class VirtualPool:
         return [(each.partition(b" ")[0].decode(), started(each)) for each in found]
 
     def cancel(self, request_id: str) -> str:
-        return str(self.call(keys.FUNCTION_CANCEL, request_id).decode())
+        return str(self.call(functions.CANCEL, request_id).decode())
 
     def reap(self, gateway: str = "gateway") -> list[tuple[str, int]]:
         """Request and attempt of what a gateway has to end; it shows that it is there."""
         return _found(self.call(*self.reap_call(gateway)))
 
     def reap_call(self, gateway: str = "gateway") -> tuple[Any, ...]:
-        return keys.FUNCTION_REAP, WORKER_LEASE_MS, 0, 10_000, gateway, self.now_ms
+        return functions.REAP, WORKER_LEASE_MS, 0, 10_000, gateway, self.now_ms
 
     def reap_gone(self, gateway: str = "gateway") -> list[tuple[str, int]]:
         """What a gateway has left behind, once it is gone."""
-        call = (keys.FUNCTION_REAP_GONE, WORKER_LEASE_MS, 10_000, gateway, self.now_ms)
+        call = (functions.REAP_GONE, WORKER_LEASE_MS, 10_000, gateway, self.now_ms)
         return _found(self.call(*call))
 
     def inbox(self, worker_id: str) -> list[Started]:

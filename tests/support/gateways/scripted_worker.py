@@ -9,7 +9,7 @@ from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.calls import finish_arguments
 from gpu_workers.protocol.messages import (
     Api,
@@ -107,7 +107,7 @@ class Run:
         )
         kept = codec.encode(self._batch(*last_frames)) if last_frames else b""
         accepted = await self.worker.call(
-            keys.FUNCTION_FINISH, *finish_arguments(entry, last_frames=kept)
+            functions.FINISH, *finish_arguments(entry, last_frames=kept)
         )
         return bool(accepted[0] == 1)
 
@@ -212,7 +212,7 @@ class ScriptedWorker:
     async def start(self, *, slots: int = 64, **info: Any) -> None:
         encoded = encoded_worker_info(self.worker_id, slots=slots, pool=self.pool, **info)
         await self.redis.sadd(keys.known_pools(), self.pool)
-        await self.call(keys.FUNCTION_REGISTER, self.worker_id, self.worker_id, encoded)
+        await self.call(functions.REGISTER, self.worker_id, self.worker_id, encoded)
         await self._handle(await self.claim(encoded, slots))
         self._tasks.append(asyncio.create_task(self._read()))
 
@@ -224,7 +224,7 @@ class ScriptedWorker:
             await asyncio.sleep(1)
 
     async def claim(self, info: bytes, slots: int) -> Any:
-        return await self.call(keys.FUNCTION_CLAIM, self.worker_id, info, slots, 0, 0, "", 1)
+        return await self.call(functions.CLAIM, self.worker_id, info, slots, 0, 0, "", 1)
 
     async def die(self) -> None:
         """As by kill -9, long enough ago for the lease to have run out."""

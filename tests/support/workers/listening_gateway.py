@@ -4,7 +4,7 @@ from typing import cast
 
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.calls import enqueue_arguments
 from gpu_workers.protocol.messages import (
     Confirmation,
@@ -41,7 +41,7 @@ class FakeGateway:
 
     async def send(self, envelope: Envelope) -> str:
         await self._redis.fcall(
-            keys.FUNCTION_ENQUEUE,
+            functions.ENQUEUE,
             1,
             keys.pool_prefix(self._pool),
             *enqueue_arguments(envelope, max_queue_length=1000),
@@ -50,7 +50,7 @@ class FakeGateway:
 
     async def cancel(self, request_id: str) -> bytes:
         answer: bytes = await self._redis.fcall(
-            keys.FUNCTION_CANCEL, 1, keys.pool_prefix(self._pool), request_id
+            functions.CANCEL, 1, keys.pool_prefix(self._pool), request_id
         )
         return answer
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar, cast
 from redis.asyncio import Redis
 
 from gpu_workers.engine import Result
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import (
     EngineTokenCounter,
     Outcome,
@@ -41,7 +41,7 @@ async def acknowledge(redis: Redis) -> int:
     arguments: list[Any] = ["nobody", 600]
     for stream_id, fields in await rows_of_stream(redis):
         arguments += [stream_id, fields.get(keys.OUTBOX_FIELD.encode(), b"")]
-    call = redis.fcall(keys.FUNCTION_ACKNOWLEDGE_USAGE, 1, keys.pool_prefix("sim"), *arguments)
+    call = redis.fcall(functions.ACKNOWLEDGE_USAGE, 1, keys.pool_prefix("sim"), *arguments)
     return int(await call)
 
 
@@ -49,7 +49,7 @@ async def requeue(redis: Redis, request_id: str, *, resumed: int) -> None:
     """As a gateway does for which the worker is dead."""
     envelope = make_envelope(request_id=request_id, resumed_token_ids=range(resumed))
     arguments = (request_id, 1, "worker_lost", codec.encode(envelope), resumed)
-    answer = await redis.fcall(keys.FUNCTION_REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
+    answer = await redis.fcall(functions.REQUEUE, 1, keys.pool_prefix("sim"), *arguments)
     assert answer[0] == b"requeued"
 
 

@@ -231,8 +231,6 @@ async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
     # Only where vLLM is: this module is imported without it, for the names of its clauses.
     from gpu_workers.vllm.endpoints.registry import ENDPOINTS
 
-    fast_path = ENDPOINTS[Api.CHAT_COMPLETIONS].fast_path
-    assert fast_path is not None
     variants: list[dict[str, Any]] = [
         {},
         {"stream_options": {"include_usage": True}},
@@ -243,10 +241,19 @@ async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
         {"tools": [TOOL], "tool_choice": "none"},
         {"messages": [{"role": "user", "content": 'Öl, "Wasser" \\ 水\n\t\u0001'}]},
     ]
-    for fields in variants:
+    asked = [(Api.CHAT_COMPLETIONS, QUESTION | fields) for fields in variants]
+    prompts: list[dict[str, Any]] = [
+        {"prompt": "Water"},
+        {"prompt": 'Öl, "Wasser" \\ 水\n\t\u0001'},
+    ]
+    prompts += [{"prompt": "Water"} | fields for fields in variants[1:6]]
+    asked += [(Api.COMPLETIONS, {"temperature": 0} | fields) for fields in prompts]
+    for api, fields in asked:
+        fast_path = ENDPOINTS[api].fast_path
+        assert fast_path is not None
         streams = []
         for fast_path.is_enabled in (False, True):
-            envelope = make_envelope(QUESTION | fields, max_output_tokens=40)
+            envelope = make_envelope(fields, api=api, max_output_tokens=40)
             answer = await ask(engine, envelope)
             assert answer.result.outcome is Outcome.COMPLETED, answer.result
             chunks = [chunk for output in answer.outputs for chunk in output.chunks]
@@ -337,8 +344,8 @@ def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes
     forms: list[bytes] = []
     for chunk in chunks:
         for choice in msgspec.json.decode(chunk)["choices"]:
-            text += choice["delta"].get("content") or ""
-        form = re.sub(rb'"content":"(?:[^"\\\\]|\\\\.)*"', b'"content":"some"', chunk)
+            text += choice["text"] if "text" in choice else choice["delta"].get("content") or ""
+        form = re.sub(rb'"(?:content|text)":"(?:[^"\\\\]|\\\\.)*"', b'"content":"some"', chunk)
         form = re.sub(rb'"created":\d+', b'"created":0', form)
         form = form.replace(request_id.encode(), b"id")
         if not forms or forms[-1] != form:

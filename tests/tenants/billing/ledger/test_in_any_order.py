@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import Owner, UseKind
 from inference.redis_functions import ADMISSION, library_text
 from tenants.access.default_tiers import ensure_default_tiers
@@ -124,7 +124,7 @@ class Money(RuleBasedStateMachine):
     def true_down(self, request: Request | None, share: int) -> None:
         if request is not None:
             nanos = request.nanos * share // 100
-            self.call(keys.FUNCTION_TRUE_DOWN, request.request_id, nanos, nanos)
+            self.call(functions.TRUE_DOWN, request.request_id, nanos, nanos)
             if request.is_open:
                 request.nanos = min(nanos, request.nanos)
 
@@ -132,7 +132,7 @@ class Money(RuleBasedStateMachine):
     def settle(self, request: Request | None, share: int) -> None:
         if request is not None:
             nanos = request.nanos * share // 100
-            was_open = self.call(keys.FUNCTION_SETTLE, request.request_id, nanos, nanos)
+            was_open = self.call(functions.SETTLE, request.request_id, nanos, nanos)
             assert bool(was_open) == request.is_open
             if request.is_open and nanos:
                 self.uncollected.append(nanos)
@@ -190,7 +190,7 @@ class Money(RuleBasedStateMachine):
         claim = msgspec.msgpack.encode(["k", "p", request.nanos, request.nanos, "pool", []])
         limits = msgspec.msgpack.encode([UseKind.BALANCE + Owner.TENANT, most, 1])
         given = (request.request_id, "k", "p", request.nanos, request.nanos, claim, limits)
-        return bool(self.call(keys.FUNCTION_RESERVE, *given)[1] == 0)
+        return bool(self.call(functions.RESERVE, *given)[1] == 0)
 
     def call(self, function: str, *arguments: Any) -> Any:
         return self.redis.fcall(function, 1, self.prefix, *arguments)

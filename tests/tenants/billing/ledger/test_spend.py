@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from inference.admission.limits import packed
 from inference.usage.collector import is_all_usage_posted
 from tenants.billing.ledger import credit, holds, spend
@@ -27,12 +27,10 @@ def test_usage_that_is_on_record_before_its_request_is_settled_counts_once(
     prefix = keys.tenant_prefix(str(tenant_id))
     credit.top_up(tenant_id, 100, reference="payment 1")
     claim = msgspec.msgpack.encode(["key", "project", 9, 40])
-    redis.fcall(
-        keys.FUNCTION_RESERVE, 1, prefix, "r1", "key", "project", "9", "40", claim, packed([])
-    )
+    redis.fcall(functions.RESERVE, 1, prefix, "r1", "key", "project", "9", "40", claim, packed([]))
     use(tenant_id, 30)
     assert counted(redis, tenant_id) == {"reserved": 40}
-    redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "30")
+    redis.fcall(functions.SETTLE, 1, prefix, "r1", "9", "30")
     assert counted(redis, tenant_id) == {"reserved": 0, "settled": 30}
 
 
@@ -120,11 +118,11 @@ def test_what_was_counted_twice_is_forgotten_while_a_request_is_open(
 ) -> None:
     count_twice(redis, tenant_id)
     prefix, claim = keys.tenant_prefix(str(tenant_id)), msgspec.msgpack.encode(["k", "p", 9, 40])
-    redis.fcall(keys.FUNCTION_RESERVE, 1, prefix, "r1", "k", "p", "9", "40", claim, packed([]))
+    redis.fcall(functions.RESERVE, 1, prefix, "r1", "k", "p", "9", "40", claim, packed([]))
     spend.reconcile_spend(now_ms=0)
     spend.reconcile_spend(now_ms=MINUTE_MS)
     assert counted(redis, tenant_id) == {"settled": 30, "reserved": 40}
-    redis.fcall(keys.FUNCTION_SETTLE, 1, prefix, "r1", "9", "20")
+    redis.fcall(functions.SETTLE, 1, prefix, "r1", "9", "20")
     assert counted(redis, tenant_id) == {"settled": 50, "reserved": 0}
 
 
