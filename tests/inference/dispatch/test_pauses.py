@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from gpu_workers.protocol import functions
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 from tests.support.servers import TestServers
