@@ -179,7 +179,8 @@ def test_the_living_lose_nothing_and_the_dead_leave_whatever_the_clock_does(
         assert pool.reap_gone("dead") == []
     pool.now_ms += step_ms
     call_first(pool, first)
-    back_ms, gone = pool.now_ms, []
+    back_ms = pool.now_ms
+    gone: list[tuple[str, int]] = []
     while not gone:
         assert let_pass(pool, SWEEP_MS) == []
         gone = pool.reap_gone("dead")
