@@ -145,9 +145,9 @@ def pool_scheduler(pool: str) -> str:
     """Name the hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of
     the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
     payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
-    the last heartbeat and the end of the last pause); headroom, if an operator has set it; kv
-    (tokens of all KV caches). Of each class `<class>:counter`, `:floor`, `:waiting`, `:running`,
-    `:served`."""
+    the last heartbeat and the end of the last pause), skipped (ms by which the clock was set);
+    headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
+    `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`."""
     return f"{pool_prefix(pool)}:scheduler"
 
 

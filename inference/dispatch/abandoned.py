@@ -1,6 +1,6 @@
 """Requests that dead gateways left behind: the sweeper ends them, so that nobody waits for them."""
 
-from typing import cast
+from typing import Final, cast
 
 import structlog
 from redis.asyncio import Redis
@@ -10,8 +10,13 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.redis_errors import is_transient
 from inference.dispatch.queue import REAP_LIMIT, Dispatch, Stranded
+from inference.lua_constants import GATEWAY_LEASE_MS
 
 _log = structlog.get_logger(__name__)
+
+_NO_KEY: Final = -2  # PTTL's answer
+# No heartbeat is given as long, unless the clock was set back.
+_LONGEST_HEARTBEAT_MS: Final = 60_000
 
 
 async def end_abandoned(redis: Redis, *, page: int = REAP_LIMIT) -> int:
@@ -28,11 +33,17 @@ async def end_abandoned(redis: Redis, *, page: int = REAP_LIMIT) -> int:
 
 
 async def _without_heartbeat(redis: Redis, gateway_ids: list[str]) -> list[str]:
+    """Return the gateways whose heartbeat has ended. One that would last longer than any does is
+    from before the clock was set back: it is given the time that a heartbeat has."""
     pipeline = redis.pipeline(transaction=False)
     for gateway_id in gateway_ids:
-        pipeline.exists(keys.gateway_heartbeat(gateway_id))
-    alive = await pipeline.execute()
-    return [each for each, is_alive in zip(gateway_ids, alive, strict=True) if not is_alive]
+        pipeline.pttl(keys.gateway_heartbeat(gateway_id))
+    left_ms = dict(zip(gateway_ids, await pipeline.execute(), strict=True))
+    for gateway_id, milliseconds in left_ms.items():
+        if milliseconds > _LONGEST_HEARTBEAT_MS:
+            pipeline.pexpire(keys.gateway_heartbeat(gateway_id), GATEWAY_LEASE_MS)
+    await pipeline.execute()
+    return [each for each, milliseconds in left_ms.items() if milliseconds == _NO_KEY]
 
 
 async def _end_all_of(dispatch: Dispatch, pool: str, gateway_id: str, page: int) -> int:

@@ -19,7 +19,7 @@ end
 -- Queue a request again, for as long as it might wait at first, and start what is next where a
 -- worker has room for its tokens and its adapter.
 local function wait_again(pool, path, request_id, gateway, wait_ms, deadline_ms, tokens, adapter)
-  local expires_ms = pool.now + wait_ms
+  local expires_ms = pool.waiting_now + wait_ms
   redis.call('HSET', request_key(pool.prefix, request_id), 'state', 'queued', 'worker', '',
     'expires_ms', expires_ms)
   redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
@@ -131,8 +131,9 @@ local function adopt_one(pool, worker_id, line, envelope)
   keep_flow(pool, flow)
   redis.call('HSET', key, 'path', path.text, 'gateway', gateway, 'prompt', prompt_bound, 'output',
     output_bound, 'resumable', resumable, 'resumed', resumed, 'sequences', sequences,
-    'adapter', adapter, 'deadline_ms', tonumber(arrived_at_ms) + tonumber(ttft_target_ms),
-    'expires_ms', tonumber(arrived_at_ms) + tonumber(max_wait_ms), 'wait_ms', max_wait_ms)
+    'adapter', adapter, 'wait_ms', max_wait_ms,
+    'deadline_ms', tonumber(arrived_at_ms) - pool.skipped + tonumber(ttft_target_ms),
+    'expires_ms', tonumber(arrived_at_ms) - pool.skipped + tonumber(max_wait_ms))
   redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
   -- The worker has posted no credit yet that this could take of.
   start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1, envelope = envelope,

@@ -122,7 +122,8 @@ local function enqueue(keys, args)
     return refusal
   end
   add_payload(pool, flow, #envelope)
-  local deadline_ms, expires_ms = pool.now + target_ms, pool.now + tonumber(max_wait_ms)
+  local deadline_ms = pool.waiting_now + target_ms
+  local expires_ms = pool.waiting_now + tonumber(max_wait_ms)
   redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
     'gateway', gateway, 'deadline_ms', deadline_ms, 'expires_ms', expires_ms,
     'wait_ms', max_wait_ms, 'prompt', prompt_bound, 'output', output_bound,

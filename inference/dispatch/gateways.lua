@@ -80,7 +80,7 @@ local function bring_back(pool, gateway)
   for _, request_id in ipairs(set_aside_ids or {}) do
     local state, path_text, deadline_ms, expires_ms, cancelled = unpack(redis.call('HMGET',
       request_key(prefix, request_id), 'state', 'path', 'deadline_ms', 'expires_ms', 'cancelled'))
-    local may_wait = state == 'queued' and not cancelled and tonumber(expires_ms) > pool.now
+    local may_wait = state == 'queued' and not cancelled and tonumber(expires_ms) > pool.waiting_now
     if may_wait and redis.call('ZADD', prefix .. ':queue', 'NX', expires_ms, request_id) == 1 then
       local path = parse_path(path_text)
       local flow = open_flow(pool, path)

@@ -14,6 +14,7 @@ local FLOW_TTL_MS = 86400000       -- how long an absent tenant's debt and histo
 local FIRST_OUTPUT_ESTIMATE = 256  -- tokens, in a pool that has finished nothing yet
 local OWN_HISTORY = 0.2            -- weight of the newest request in a flow's averages
 local POOL_HISTORY = 0.05          -- and in those of the pool
+local LONGEST_PAUSE_MS = 60000     -- between calls that are made each second, of a Redis that waited
 
 -- Return a time in ms: the override, which only tests give, or else Redis TIME.
 local function now_ms(override)
@@ -87,11 +88,24 @@ local function read_numbers(key)
   return numbers_of(key, values)
 end
 
+-- Return whether the clock was set since the last call that `note_call` has noted, and by how much
+-- it and the pause were.
+local function clock_step(pool)
+  local last = get(pool, 'tick')
+  local since = pool.now - last
+  return last > 0 and math.abs(since) > LONGEST_PAUSE_MS, since
+end
+
 -- Read the scheduler's numbers of one pool, for one call. They are as many in a large pool as in a
--- small one: what is kept of a worker is read where a call looks at that worker.
+-- small one: what is kept of a worker is read where a call looks at that worker. `waiting_now` is
+-- the time by which requests wait, that of before where the clock was set: nobody has waited longer
+-- for that, or is to wait longer.
 local function open_pool(prefix, now)
   local pool = read_numbers(prefix .. ':scheduler')
   pool.prefix, pool.now, pool.workers = prefix, now, {}
+  local is_set, step = clock_step(pool)
+  pool.skipped = get(pool, 'skipped') + (is_set and step or 0)
+  pool.waiting_now = now - pool.skipped
   return pool
 end
 

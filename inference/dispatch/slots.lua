@@ -131,7 +131,7 @@ local function pop_waiting(pool, class, tenant)
       'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
       'sequences', 'gateway'))
   expires_ms = tonumber(expires_ms) or 0
-  local may_wait = state == 'queued' and expires_ms > pool.now
+  local may_wait = state == 'queued' and expires_ms > pool.waiting_now
   if may_wait and is_silent(pool, gateway) then
     set_aside(pool, gateway, request_id)
     may_wait = false

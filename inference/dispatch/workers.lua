@@ -147,13 +147,16 @@ end
 -- Pauses ----------------------------------------------------------------------------------------
 
 -- Date signs of life from before the clock was set back from now on, so that they do not last until
--- it is as late again.
+-- it is as late again, and since when somebody is missed.
 local function turn_back(pool)
-  for _, name in ipairs{ 'heartbeats', 'gateways' } do
+  local now = string.format('%.0f', pool.now)
+  for _, name in ipairs{ 'heartbeats', 'gateways', 'active' } do
     local key = pool.prefix .. ':' .. name
-    local ahead = redis.call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', pool.now), '+inf')
-    for _, id in ipairs(ahead) do
-      redis.call('ZADD', key, pool.now, id)
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. now, '+inf')) do
+      redis.call('ZADD', key, now, id)
+    end
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', '(-' .. now)) do
+      redis.call('ZADD', key, '-' .. now, id)
     end
   end
 end
@@ -163,14 +166,14 @@ end
 -- worker is lost for another lease. Once, until a worker was heard of again: of workers and
 -- gateways that died together only a sweeper is left, which calls more rarely.
 local function note_call(pool, is_heartbeat)
-  local last, heard = get(pool, 'tick'), get(pool, 'heard')
-  local since = pool.now - last
+  local since, heard = pool.now - get(pool, 'tick'), get(pool, 'heard')
   if since < -PAUSE_MS then
     turn_back(pool)
     set(pool, 'resumed', pool.now)
   elseif since > PAUSE_MS and heard > get(pool, 'resumed') then
     set(pool, 'resumed', pool.now)
   end
+  set(pool, 'skipped', pool.skipped)
   if math.abs(since) > TICK_MS then
     set(pool, 'tick', pool.now)
   end
@@ -369,13 +372,12 @@ end
 -- Reply: {request_id, attempt, state, gateway, worker_id, envelope} of each, at most `limit`.
 local function reap(keys, args)
   local prefix, lease_ms, grace_ms, limit, gateway, now = keys[1], unpack(args)
-  local pool, found = open_pool(prefix, now_ms(now)), {}
-  limit = tonumber(limit)
+  local pool, found, most = open_pool(prefix, now_ms(now)), {}, tonumber(limit)
   note_gateway(pool, gateway)
   bring_back(pool, gateway)
   note_call(pool, false)
-  find_lost(pool, found, tonumber(lease_ms), limit, gateway)
-  find_waiting(pool, found, gateway, string.format('(%.0f', pool.now - tonumber(grace_ms)), limit)
+  find_lost(pool, found, tonumber(lease_ms), most, gateway)
+  find_waiting(pool, found, gateway, string.format('(%.0f', pool.waiting_now - grace_ms), most)
   save(pool)
   return found
 end

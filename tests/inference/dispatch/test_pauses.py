@@ -2,11 +2,12 @@
 its clock that was set. Only then does a lease last longer, and once."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis import Redis
 
-from gpu_workers.protocol import functions
+from gpu_workers.protocol import functions, keys
 from inference.lua_constants import WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 from tests.support.servers import TestServers
@@ -142,3 +143,67 @@ def test_a_worker_that_leaves_requests_behind_is_found_at_once(pool: VirtualPool
     assert pool.reap() == [("a", 1)]
     assert pool.requeue("a", 1)[0] == b"requeued"
     assert [each.attempt for each in pool.inbox(TWO)] == [2]
+
+
+STEPS_MS = {"pause": 30_000, "forward": 6 * HOURS_MS, "back": -6 * HOURS_MS}
+SWEEP_MS = 5_000
+stepped = pytest.mark.parametrize("step_ms", STEPS_MS.values(), ids=STEPS_MS)
+
+
+def call_first(pool: VirtualPool, caller: str) -> None:
+    """Who is the first to be back, before anybody has noted what happened."""
+    match caller:
+        case "worker":
+            pool.claim(TWO, 1)
+        case "end":
+            pool.finish("b", 1)
+        case "newcomer":
+            pool.enqueue(Ask(request_id="newcomer", tenant="globex", seconds=600))
+        case "sweeper":
+            pool.reap_gone("dead")
+        case _:
+            pool.reap()
+
+
+@stepped
+@pytest.mark.parametrize("first", ["worker", "end", "newcomer", "sweeper", "gateway"])
+@pytest.mark.parametrize("is_missed", [False, True])
+def test_the_living_lose_nothing_and_the_dead_leave_whatever_the_clock_does(
+    pool: VirtualPool, step_ms: int, first: str, is_missed: bool
+) -> None:
+    """Both workers are full; of each gateway a request waits, and one gateway is dead."""
+    for name, gateway in (("b", "gateway"), ("hers", "gateway"), ("theirs", "dead")):
+        pool.enqueue(Ask(request_id=name, tenant="acme", gateway=gateway, seconds=600))
+    if is_missed:
+        let_pass(pool, 8_000)
+        assert pool.reap_gone("dead") == []
+    pool.now_ms += step_ms
+    call_first(pool, first)
+    back_ms = pool.now_ms
+    gone: list[tuple[str, int]] = []
+    while not gone:
+        assert let_pass(pool, SWEEP_MS) == []
+        gone = pool.reap_gone("dead")
+        assert pool.now_ms - back_ms <= 20_000
+    assert gone == [("theirs", 0)]
+    assert pool.finish("theirs", 0)
+    assert pool.reap_gone("gateway") == []
+    pool.finish("a", 1)
+    pool.finish("b", 1)
+    let_pass(pool, LOOK_MS)
+    state: Any = pool.redis.hget(keys.pool_request(pool.name, "hers"), "state")
+    assert state == b"running"
+
+
+@pytest.mark.parametrize("step_ms", [6 * HOURS_MS, -6 * HOURS_MS], ids=["forward", "back"])
+def test_what_waits_waits_as_long_as_ever_while_the_clock_is_set(
+    pool: VirtualPool, step_ms: int
+) -> None:
+    pool.enqueue(Ask(request_id="b", tenant="acme", seconds=600))
+    pool.enqueue(Ask(request_id="c", tenant="acme", seconds=20))
+    assert let_pass(pool, 10_000) == []
+    pool.now_ms += step_ms
+    set_ms = pool.now_ms
+    found = let_pass(pool, 15_000)
+    assert {request_id for _, request_id in found} == {"c"}
+    assert 9_000 <= found[0][0] - set_ms <= 11_000

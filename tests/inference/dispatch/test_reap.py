@@ -10,6 +10,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, UsageEntry
 from inference.dispatch.abandoned import end_abandoned
 from inference.dispatch.queue import Dispatch, RequestState
+from inference.lua_constants import GATEWAY_LEASE_MS
 from tests.support.dispatch.bare_calls import Workers, enqueue, finish
 from tests.support.gateways.cast import POOL, an_envelope
 
@@ -121,6 +122,17 @@ async def test_the_sweeper_ends_only_what_no_living_gateway_will(
     wasted = {name: each.wasted_tokens for name, each in ended.items()}
     assert wasted == {"nobodys": 0, "waiting": 3}, "earlier attempts' that nobody goes on from"
     assert await end_abandoned(dispatch_redis) == 0
+
+
+async def test_a_heartbeat_from_before_the_clock_was_set_back_does_not_last_for_hours(
+    dispatch: Dispatch, dispatch_redis: Redis
+) -> None:
+    await dispatch_redis.sadd(keys.known_pools(), POOL)
+    await enqueue(dispatch, "a", gateway_id="gone")
+    heartbeat = keys.gateway_heartbeat("gone")
+    await dispatch_redis.set(heartbeat, "1", ex=6 * 3_600)
+    assert await end_abandoned(dispatch_redis) == 0
+    assert 0 < await dispatch_redis.pttl(heartbeat) <= GATEWAY_LEASE_MS
 
 
 async def test_the_overdue_of_one_gateway_hide_nobody_elses(

@@ -86,7 +86,10 @@ class Actions(Invariants):
                 self.is_there(worker)
         for gateway in self.model.gateways:
             if not gateway.is_silent:
-                self.show_life(gateway)
+                gateway.seen_ms = self.pool.now_ms
+                self.pool.note_gateway(gateway.gateway_id)
+        # Where nobody is there, a sweeper still is: no call for a minute is a clock that was set.
+        assert self.pool.reap_gone("nobody") == []
 
     def begin(self, ask: Ask, parts: tuple[float, float]) -> bool:
         """Reserves and enqueues a request that really takes these parts of its bounds."""

@@ -63,7 +63,7 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request that has waited too long is started",
-        right="may_wait = state == 'queued' and expires_ms > pool.now",
+        right="may_wait = state == 'queued' and expires_ms > pool.waiting_now",
         wrong="may_wait = state == 'queued'",
     ),
     PlantedBug(

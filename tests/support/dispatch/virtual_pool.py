@@ -199,6 +199,10 @@ class VirtualPool:
     def reap_call(self, gateway: str = "gateway") -> tuple[Any, ...]:
         return functions.REAP, WORKER_LEASE_MS, 0, 10_000, gateway, self.now_ms
 
+    def note_gateway(self, gateway: str) -> None:
+        """Have a gateway seen, as any call of its does, without one that would change more."""
+        self.redis.zadd(keys.pool_gateways(self.name), {gateway: self.now_ms})
+
     def reap_gone(self, gateway: str = "gateway") -> list[tuple[str, int]]:
         """What a gateway has left behind, once it is gone."""
         call = (functions.REAP_GONE, WORKER_LEASE_MS, 10_000, gateway, self.now_ms)
