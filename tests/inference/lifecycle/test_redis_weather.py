@@ -153,7 +153,6 @@ async def test_a_client_that_leaves_in_bad_weather_leaves_nothing_behind(
     monkeypatch.setattr(cancellation, "MAX_PAUSE_SECONDS", 0.1)
     for call in AT_AN_EARLY_END:
         weather.strike(call, how, times=times)
-
     async with exposed.client() as client:
         with pytest.raises(httpx.ReadTimeout):
             await client.post("/v1/chat/completions", json=ASK, timeout=0.3)
