@@ -51,6 +51,11 @@ _CUT_SHORT: Final = WireError(
     code="generation_cut_short",
 )
 
+# What vLLM names for hosts without a GPU, and what is run there.
+_OUR_WORKERS: Final = {
+    "vllm.v1.worker.cpu_worker.CPUWorker": "gpu_workers.vllm.cpu_worker.SeededCPUWorker"
+}
+
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
 _BACKSTOP: Final = 16
@@ -89,6 +94,7 @@ class VllmServing:
         engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
         vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
         _set_backstops(vllm_config)
+        _choose_worker(vllm_config)
         stats: list[StepStats] = []
 
         guard = StepGuard(most_seconds=config.structure_step_ms / 1000)
@@ -317,6 +323,12 @@ def _set_backstops(vllm_config: Any) -> None:
     scheduler, context = vllm_config.scheduler_config, vllm_config.model_config.max_model_len
     scheduler.max_num_queued_reqs = _BACKSTOP * scheduler.max_num_seqs
     scheduler.max_num_queued_tokens = _BACKSTOP * scheduler.max_num_seqs * context
+
+
+def _choose_worker(vllm_config: Any) -> None:
+    """Have the engine's processes run our version of vLLM's worker where we have one."""
+    parallel = vllm_config.parallel_config
+    parallel.worker_cls = _OUR_WORKERS.get(parallel.worker_cls, parallel.worker_cls)
 
 
 def _result_of_stream(generation: Generation) -> Result:
