@@ -171,7 +171,8 @@ class VllmServing:
                 is_role_event = generation.has_one_choice and endpoint.begins_with_role
                 async for event in answer:
                     if event.startswith(_ERROR):
-                        generation.error = generation.error or RuntimeError("error in the stream")
+                        if generation.ended_for is None:
+                            generation.error = generation.error or RuntimeError("in the stream")
                         continue
                     if event == _DONE:
                         continue
@@ -342,7 +343,7 @@ def _result_of_stream(generation: Generation) -> Result:
 
 async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
     if isinstance(answer, ErrorResponse):
-        if generation.is_aborted and not generation.is_whole:
+        if (generation.is_aborted or generation.ended_for) and not generation.is_whole:
             return _cut_short(generation)
         return result_of_response(answer.error, generation.usage())
     if not generation.is_whole:
@@ -355,7 +356,7 @@ async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: 
 
 
 def _result_of_exception(generation: Generation, error: Exception) -> Result:
-    if generation.is_aborted and generation.error is None:
+    if (generation.is_aborted or generation.ended_for) and generation.error is None:
         return _cut_short(generation)
     return result_of_error(generation.error or error, generation.usage())
 
