@@ -1,5 +1,6 @@
 """vLLM's own serving objects around an engine held in process. Importing this takes seconds."""
 
+import asyncio
 import importlib.util
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -167,6 +168,9 @@ class VllmServing:
         try:
             endpoint = self._endpoints[envelope.api]
             answer = await self._ask(endpoint, generation)
+            if _is_asked_to_end():
+                # vLLM has answered that its client left
+                generation.is_aborted = True
             if isinstance(answer, AsyncGenerator):
                 is_role_event = generation.has_one_choice and endpoint.begins_with_role
                 async for event in answer:
@@ -330,6 +334,12 @@ def _choose_worker(vllm_config: Any) -> None:
     """Have the engine's processes run our version of vLLM's worker where we have one."""
     parallel = vllm_config.parallel_config
     parallel.worker_cls = _OUR_WORKERS.get(parallel.worker_cls, parallel.worker_cls)
+
+
+def _is_asked_to_end() -> bool:
+    """Tell whether the running task was cancelled, if vLLM has caught that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _result_of_stream(generation: Generation) -> Result:
