@@ -42,6 +42,8 @@ class OpenRequest:
     cached_tokens: int = 0
     completion_tokens: int = 0
     inter_token_latency: InterTokenLatency = field(default_factory=InterTokenLatency)
+    # Its end is on record, or another attempt follows
+    is_ended: bool = False
     # The engine has been asked to end it, for whatever reason
     is_aborted: bool = False
     # Its client has left or cancelled, or its gateway is gone

@@ -169,12 +169,15 @@ class OpenRequests:
             until_set.cancel()
 
     async def give_up(self) -> None:
-        """End what the dead engine itself did not end."""
+        """End what the dead engine itself did not end. An engine may take the cancellation for one
+        by the client; it then ends the request here, for what is noted before."""
         left = list(self._open.values())
-        await cancel_and_wait(self._tasks())
         for request in left:
             request.stopped_by_worker = ENGINE_FAILED
-            await self._finisher.end(request, request.failed(ENGINE_FAILED))
+        await cancel_and_wait(self._tasks())
+        for request in left:
+            if not request.is_ended:
+                await self._finisher.end(request, request.failed(ENGINE_FAILED))
 
     async def flush(self, seconds: float) -> None:
         """Wait until the gateways' frames are written. Raises `TimeoutError` after `seconds`."""
@@ -248,6 +251,7 @@ class OpenRequests:
         try:
             result = await self._generate(request)
             await self._finisher.end(request, result)
+            request.is_ended = True
         except Exception:  # noqa: BLE001 - one request must not end the others
             _log.exception("request_not_finished", request_id=request.envelope.request_id)
         finally:

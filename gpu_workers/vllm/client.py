@@ -78,6 +78,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             if refusal := prompt_refusal(envelope, generation.rendered_tokens):
                 raise RequestRefused(refusal)
             await self._check_structure(generation, sampling_params)
+            generation.is_doubly_bound = _is_doubly_bound(sampling_params)
             if generation.is_aborted:
                 return
             is_long = _prepare_logprobs(sampling_params, generation.rendered_tokens)
@@ -200,6 +201,12 @@ def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
     # The engine checks them again as it decodes them; what it refuses there ends its input thread,
     # and with that the engine, silently.
     sampling_params._verify_args()
+
+
+def _is_doubly_bound(sampling_params: SamplingParams) -> bool:
+    """Tell whether an answer that has to follow a structure may not use every token for that."""
+    is_bound = sampling_params.allowed_token_ids or sampling_params.bad_words
+    return bool(is_bound) and sampling_params.structured_outputs is not None
 
 
 def _prepare_logprobs(sampling_params: SamplingParams, prompt_tokens: int) -> bool:

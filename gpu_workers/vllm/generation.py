@@ -9,9 +9,18 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 
 from gpu_workers.engine import BeginTexts
 from gpu_workers.protocol.messages import Envelope, TokenUsage, WireError
+from gpu_workers.requests.refusal import invalid_request
 from gpu_workers.vllm.parts import Part
 
 _ABORT: Final = "abort"
+_ERROR: Final = "error"
+
+_NO_TOKEN_LEFT: Final = invalid_request(
+    "The answer cannot go on: of what its schema, pattern or grammar allows next, allowed_token_ids"
+    " and bad_words leave nothing. What was generated is charged. Allow the tokens that the answer "
+    "needs, or leave one of the two out.",
+    code="structure_impossible",
+)
 
 
 class Generation:
@@ -34,6 +43,7 @@ class Generation:
         "has_one_prompt",
         "hides_usage",
         "is_aborted",
+        "is_doubly_bound",
         "logprobs",
         "new_token_ids",
         "prompt_tokens",
@@ -73,7 +83,9 @@ class Generation:
         self.ending: asyncio.Task[None] | None = None  # the abort, if not by its client
         self.error: Exception | None = None
         self.is_aborted = False
-        self.ended_for: WireError | None = None  # why it is aborted, if not by its client
+        self.ended_for: WireError | None = None  # why it has ended early, if not by its client
+        # It has to follow a structure with some of all tokens only
+        self.is_doubly_bound = False
         self.choices = 1  # over all prompts
         self.ended_choices = 0  # by a finish reason of their own
         self.has_one_prompt = True
@@ -157,7 +169,9 @@ class Generation:
         self.cached_tokens += output.num_cached_tokens or 0
 
     def _ended(self, finish_reason: str, output: RequestOutput) -> None:
-        if finish_reason != _ABORT:
+        if finish_reason == _ERROR and self.is_doubly_bound:
+            self.ended_for = _NO_TOKEN_LEFT  # whatever was sampled did not follow the structure
+        elif finish_reason != _ABORT:
             self.ended_choices += 1
             self.finish_reason = finish_reason
         metrics: Any = output.metrics

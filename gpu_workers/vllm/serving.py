@@ -1,5 +1,6 @@
 """vLLM's own serving objects around an engine held in process. Importing this takes seconds."""
 
+import asyncio
 import importlib.util
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -51,6 +52,11 @@ _CUT_SHORT: Final = WireError(
     code="generation_cut_short",
 )
 
+# What vLLM names for hosts without a GPU, and what is run there.
+_OUR_WORKERS: Final = {
+    "vllm.v1.worker.cpu_worker.CPUWorker": "gpu_workers.vllm.cpu_worker.SeededCPUWorker"
+}
+
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
 _BACKSTOP: Final = 16
@@ -89,6 +95,7 @@ class VllmServing:
         engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
         vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
         _set_backstops(vllm_config)
+        _choose_worker(vllm_config)
         stats: list[StepStats] = []
 
         guard = StepGuard(most_seconds=config.structure_step_ms / 1000)
@@ -161,11 +168,15 @@ class VllmServing:
         try:
             endpoint = self._endpoints[envelope.api]
             answer = await self._ask(endpoint, generation)
+            if _is_asked_to_end():
+                # vLLM has answered that its client left
+                generation.is_aborted = True
             if isinstance(answer, AsyncGenerator):
                 is_role_event = generation.has_one_choice and endpoint.begins_with_role
                 async for event in answer:
                     if event.startswith(_ERROR):
-                        generation.error = generation.error or RuntimeError("error in the stream")
+                        if generation.ended_for is None:
+                            generation.error = generation.error or RuntimeError("in the stream")
                         continue
                     if event == _DONE:
                         continue
@@ -319,6 +330,18 @@ def _set_backstops(vllm_config: Any) -> None:
     scheduler.max_num_queued_tokens = _BACKSTOP * scheduler.max_num_seqs * context
 
 
+def _choose_worker(vllm_config: Any) -> None:
+    """Have the engine's processes run our version of vLLM's worker where we have one."""
+    parallel = vllm_config.parallel_config
+    parallel.worker_cls = _OUR_WORKERS.get(parallel.worker_cls, parallel.worker_cls)
+
+
+def _is_asked_to_end() -> bool:
+    """Tell whether the running task was cancelled, if vLLM has caught that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _result_of_stream(generation: Generation) -> Result:
     if generation.error is not None:
         return result_of_error(generation.error, generation.usage())
@@ -330,7 +353,7 @@ def _result_of_stream(generation: Generation) -> Result:
 
 async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
     if isinstance(answer, ErrorResponse):
-        if generation.is_aborted and not generation.is_whole:
+        if (generation.is_aborted or generation.ended_for) and not generation.is_whole:
             return _cut_short(generation)
         return result_of_response(answer.error, generation.usage())
     if not generation.is_whole:
@@ -343,7 +366,7 @@ async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: 
 
 
 def _result_of_exception(generation: Generation, error: Exception) -> Result:
-    if generation.is_aborted and generation.error is None:
+    if (generation.is_aborted or generation.ended_for) and generation.error is None:
         return _cut_short(generation)
     return result_of_error(generation.error or error, generation.usage())
 

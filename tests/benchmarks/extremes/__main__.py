@@ -4,7 +4,8 @@
 
 Another tenant keeps three streams open meanwhile. The bar: none of them stands still for a second
 or breaks, and every request gets an answer or a typed refusal. What ran when a stream stood still
-is printed, and `--only NUMBER` sends one of them alone.
+is printed, with how long of that the machine and this program stood still by themselves, and
+`--only NUMBER` sends one of them alone.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import httpx
 from websockets.asyncio.client import connect
 
 from tests.benchmarks.extremes.legal import CHAT, LegalRequest, draw
+from tests.benchmarks.extremes.standstill import Standstill, seconds_within
 from tests.benchmarks.extremes.victims import Gap, Victims
 from tests.support.live_stack import run_live_stack
 from tests.support.polling import eventually
@@ -55,6 +57,7 @@ class Fuzz:
     numbers: list[int]
     at_once: int
     ended: list[Ended] = field(default_factory=list)
+    standstill: Standstill = field(default_factory=Standstill)
 
     async def run(self) -> Victims:
         """Send all requests while the victims stream; return the victims."""
@@ -64,9 +67,10 @@ class Fuzz:
         victims.gaps.clear()
         waiting = list(reversed(self.numbers))
         headers = {"Authorization": f"Bearer {self.stack.acme_key}"}
-        async with httpx.AsyncClient(
-            base_url=self.stack.url, headers=headers, timeout=_SECONDS
-        ) as client:
+        async with (
+            self.standstill,
+            httpx.AsyncClient(base_url=self.stack.url, headers=headers, timeout=_SECONDS) as client,
+        ):
             attacks = [
                 asyncio.create_task(self._attack(client, waiting)) for _ in range(self.at_once)
             ]
@@ -83,13 +87,15 @@ class Fuzz:
 
     async def _attack(self, client: httpx.AsyncClient, waiting: list[int]) -> None:
         while waiting:
-            request = draw(self.seed, waiting.pop(), self.stack.model)
+            # In a thread, as megabytes are drawn for seconds and the victims are heard in this one.
+            request = await asyncio.to_thread(draw, self.seed, waiting.pop(), self.stack.model)
+            body = await asyncio.to_thread(json.dumps, request.body)
             began = time.perf_counter()
             send = self._over_websocket if request.over_websocket else self._over_http
             outcome = "under way at the end"
             try:
                 async with asyncio.timeout(request.patience):
-                    outcome = await send(client, request)
+                    outcome = await send(client, request, body)
             except TimeoutError:
                 outcome = _LEFT
             except (httpx.HTTPError, OSError) as error:
@@ -101,8 +107,11 @@ class Fuzz:
             if len(self.ended) % 100 == 0:
                 print(f"{len(self.ended)} sent", file=sys.stderr, flush=True)
 
-    async def _over_http(self, client: httpx.AsyncClient, request: LegalRequest) -> str:
-        async with client.stream("POST", request.path, json=request.body) as response:
+    async def _over_http(self, client: httpx.AsyncClient, request: LegalRequest, body: str) -> str:
+        headers = {"Content-Type": "application/json"}
+        async with client.stream(
+            "POST", request.path, content=body.encode(), headers=headers
+        ) as response:
             if response.status_code != 200:
                 return f"{response.status_code} {_code_of(await response.aread())}"
             last = b""
@@ -112,13 +121,14 @@ class Fuzz:
             _, _, event = last.rpartition(b"data: ")
             return "200" if is_whole else f"200, then {_code_of(event)}"
 
-    async def _over_websocket(self, client: httpx.AsyncClient, request: LegalRequest) -> str:
+    async def _over_websocket(
+        self, client: httpx.AsyncClient, request: LegalRequest, body: str
+    ) -> str:
         address = f"{self.stack.url.replace('http', 'ws', 1)}/ws/v1/stream"
         api = "chat.completions" if request.path == CHAT else "completions"
         authorization = {"Authorization": client.headers["authorization"]}
         async with connect(address, additional_headers=authorization, max_size=None) as socket:
-            frame = {"type": "request", "id": "a", "api": api, "body": request.body}
-            await socket.send(json.dumps(frame))
+            await socket.send(f'{{"type":"request","id":"a","api":"{api}","body":{body}}}')
             while True:
                 answer: dict[str, Any] = json.loads(await socket.recv())
                 if answer["type"] == "done":
@@ -162,8 +172,12 @@ def _report(fuzz: Fuzz, victims: Victims) -> bool:
         f"longest {1000 * max(gaps):.0f} ms (bar {1000 * GAP_BAR_SECONDS:.0f} ms); "
         f"first token at most {max(victims.first_tokens):.1f} s"
     )
+    of_machine = [end - begin for begin, end in fuzz.standstill.of_machine]
+    print(
+        f"the machine stood still {len(of_machine)} times, {max(of_machine, default=0):.1f} s most"
+    )
     for gap in victims.longest[:_SHOWN]:
-        print(f"  {1000 * gap.seconds:6.0f} ms, meanwhile:")
+        print(f"  {1000 * gap.seconds:6.0f} ms{_standstill_within(fuzz, gap)}, meanwhile:")
         for each in fuzz.running_at(gap)[:_SHOWN]:
             print(f"      {_describe(each)}")
     for error in victims.broken[:_SHOWN]:
@@ -177,6 +191,13 @@ def _report(fuzz: Fuzz, victims: Victims) -> bool:
     for each in faults[:_SHOWN]:
         print(f"  fault: {_describe(each)}")
     return not faults and not victims.broken and max(gaps) < GAP_BAR_SECONDS
+
+
+def _standstill_within(fuzz: Fuzz, gap: Gap) -> str:
+    begin, still = gap.at - gap.seconds, fuzz.standstill
+    of_machine = seconds_within(still.of_machine, begin, gap.at)
+    of_program = seconds_within(still.of_program, begin, gap.at)
+    return f" (machine {1000 * of_machine:.0f}, this program {1000 * of_program:.0f})"
 
 
 def _describe(ended: Ended) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ async def test_a_stopped_engine_process_is_found_and_leaves_nothing_behind(
         info = await published(dispatch_redis)
         return info is not None and info.state is WorkerState.READY
 
-    async def is_requeued() -> bool:
-        request_key = keys.pool_request("sim", goes_on)
+    async def is_requeued(request_id: str) -> bool:
+        request_key = keys.pool_request("sim", request_id)
         return await dispatch_redis.hget(request_key, "state") == b"queued"
 
     settings = {"hung_seconds": "5", "compile_cache": str(ROOT / "var" / "compile-cache")}
@@ -61,17 +62,19 @@ async def test_a_stopped_engine_process_is_found_and_leaves_nothing_behind(
             )
             for is_resumable in (True, False)
         ]
+        whole = await gateway.send(make_envelope(ENDLESS, max_output_tokens=1500, stream=False))
         for request_id in (goes_on, ends):
             await gateway.delta_of(request_id)
         tree = tree_of(worker.pid)
         os.kill(next(pid for pid in tree if "EngineCore" in title_of(pid)), signal.SIGSTOP)
         terminal = await gateway.terminal_of(ends, seconds=60)
-        await eventually(is_requeued, 10)
+        for request_id in (goes_on, whole):
+            await eventually(partial(is_requeued, request_id), 10)
         async with asyncio.timeout(60):
             assert await worker.wait() == Exit.ENGINE_HUNG
     assert terminal.outcome is Outcome.FAILED
     assert terminal.error is not None
     assert terminal.error.code == "engine_failed"
     assert terminal.usage.completion_tokens > 0
-    assert goes_on not in gateway.terminals
+    assert not gateway.terminals.keys() & {goes_on, whole}
     await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in tree), 20)

@@ -6,7 +6,7 @@ Plain functions and asserts: this also runs in the engine's environment, which h
 import asyncio
 
 from gpu_workers.engine import Engine, EngineDescription, Output, Result
-from gpu_workers.protocol.messages import Api, Outcome, TokenUsage
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
@@ -267,6 +267,28 @@ async def many_requests_at_once_all_end(engine: Engine, description: EngineDescr
     assert {answer.result.usage.completion_tokens for answer in answers} == {12}
 
 
+async def seeds_hold_for_prompts_that_one_step_cannot_take_together(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Some of them come into the engine in pieces."""
+    words = ("water gate turbine penstock " * description.context_tokens).encode()
+    length = description.context_tokens * 3 // 4
+
+    def seeded(seed: int, salt: str) -> Envelope:
+        prompt = list(words[seed : seed + length])  # any vocabulary has as many tokens
+        fields = {"prompt": prompt, "temperature": 2, "seed": seed, "max_tokens": 2}
+        return make_envelope(
+            fields | {"ignore_eos": True}, api=Api.COMPLETIONS, cache_salt=f"c2FsdC{salt}{seed}"
+        )
+
+    together = await asyncio.gather(*(ask(engine, seeded(seed, "A")) for seed in range(6)))
+    alone = [await ask(engine, seeded(seed, "B")) for seed in range(6)]
+    for answer in (*together, *alone):
+        assert answer.result.outcome is Outcome.COMPLETED, answer.result
+    assert [each.text() for each in together] == [each.text() for each in alone]
+    await engine.check_health()
+
+
 CLAUSES: list[Clause] = [
     it_describes_itself,
     a_stream_begins_with_the_role_and_ends_with_one_result,
@@ -287,4 +309,5 @@ CLAUSES: list[Clause] = [
     more_least_tokens_than_the_bound_are_refused,
     the_load_shows_what_runs,
     many_requests_at_once_all_end,
+    seeds_hold_for_prompts_that_one_step_cannot_take_together,
 ]

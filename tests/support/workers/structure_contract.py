@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from gpu_workers.engine import EmitText, Engine, EngineDescription
-from gpu_workers.protocol.messages import Outcome
+from gpu_workers.protocol.messages import Api, Outcome
 from tests.support.polling import eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
 from tests.support.workers.envelopes import make_envelope
@@ -225,6 +225,30 @@ async def what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on(
     assert longest < MOST_GAP_SECONDS + usual, (longest, usual)
 
 
+async def what_other_fields_leave_no_token_for_is_told_to_the_client(
+    engine: Engine, description: EngineDescription
+) -> None:
+    spelled = {"prompt": "water", "max_tokens": 1, "return_token_ids": True}
+    water = await ask(engine, make_envelope(spelled, api=Api.COMPLETIONS, stream=False))
+    ids = water.body["choices"][0]["prompt_token_ids"]
+    json_object: dict[str, Any] = {"response_format": {"type": "json_object"}}
+    impossible: tuple[dict[str, Any], ...] = (
+        json_object | {"allowed_token_ids": ids},
+        json_object | {"allowed_token_ids": ids, "n": 2, "temperature": 1},
+        json_object | {"allowed_token_ids": ids, "logprobs": True, "top_logprobs": 2},
+        {"structured_outputs": {"regex": "[ab]{3}"}, "bad_words": ["a", "b"]},
+    )
+    for fields in impossible:
+        for stream in (True, False):
+            envelope = make_envelope(QUESTION | fields, stream=stream, max_output_tokens=40)
+            result = (await ask(engine, envelope)).result
+            assert result.outcome is Outcome.FAILED, (fields, result)
+            assert result.error is not None
+            assert (result.error.status, result.error.code) == (400, "structure_impossible")
+            assert result.body is None
+            assert result.usage.completion_tokens < 8  # on record, as they were generated
+
+
 async def _follow(engine: Engine, fields: dict[str, Any], tokens: int = 200) -> Answer:
     return await ask(engine, make_envelope(QUESTION | fields, max_output_tokens=tokens))
 
@@ -233,4 +257,5 @@ STRUCTURE_CLAUSES: list[Clause] = [
     structures_that_hurt_are_refused_while_others_stream,
     structures_of_everyday_are_followed,
     what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on,
+    what_other_fields_leave_no_token_for_is_told_to_the_client,
 ]

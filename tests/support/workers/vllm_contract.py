@@ -12,7 +12,7 @@ from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
 from tests.support.polling import as_soon_as, eventually
-from tests.support.workers.asking import ENDLESS, QUESTION, Clause, ask
+from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
 from tests.support.workers.envelopes import make_envelope
 
 TOOL = {"type": "function", "function": {"name": "gate", "parameters": {"type": "object"}}}
@@ -337,6 +337,25 @@ async def a_character_of_several_tokens_may_be_cut_anywhere(
     assert resumed.text().strip() == text
 
 
+async def a_cancelled_task_answers_no_client(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """vLLM's serving objects take a cancellation for a client that has left, and say so."""
+    asked = {"ignore_eos": True, "max_tokens": 1000}
+    for api, fields in (
+        (Api.CHAT_COMPLETIONS, QUESTION),
+        (Api.COMPLETIONS, {"prompt": "Water", "temperature": 0}),
+    ):
+        envelope = make_envelope(fields | asked, api=api, stream=False, max_output_tokens=1000)
+        answer, before = Answer(), engine.load().generated_tokens
+        asking = asyncio.create_task(gather(engine.generate(envelope), answer))
+        await as_soon_as(lambda: engine.load().generated_tokens - before >= 4)  # noqa: B023
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert [each.outcome for each in answer.results] in ([], [Outcome.CANCELLED])
+        await eventually(lambda: not engine.load().held)
+
+
 def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes]]:
     """A stream's text and the forms of its chunks. How many tokens share a chunk, and whether the
     last has any, depends on how busy the machine is, so forms that repeat count once."""
@@ -368,5 +387,6 @@ VLLM_CLAUSES: list[Clause] = [
     an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation,
     more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
+    a_cancelled_task_answers_no_client,
     a_character_of_several_tokens_may_be_cut_anywhere,
 ]
