@@ -164,13 +164,13 @@ async def test_last_tokens_that_were_not_written_when_their_request_was_finished
     end: signal.Signals, client: httpx.AsyncClient, proxy: RedisProxy, dispatch_redis: Redis
 ) -> None:
     async with a_sim_worker(proxy.url, PENSTOCK_SIM_STEP_MS="5") as process:
+        # They go no further than this, or still wait in the worker for the pace of its writes.
         held = Interruption(is_it=writes_last_tokens, when="before", at_it=lambda: None)
         stop = partial(os.killpg, process.pid, end)
         stopped = Interruption(is_it=finishes, when="after", at_it=stop)
         proxy.interrupt(held, stopped)
         asked = asyncio.create_task(ask(client, ALONE))
         await asyncio.wait_for(stopped.has_come.wait(), 20)
-        assert held.has_come.is_set()
         answer = await asked
     assert_nothing_is_short([answer], await records(dispatch_redis))
 
