@@ -96,7 +96,7 @@ bench-fairness:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.benchmarks.fairness $(ARGS)
 
-# What breaks is broken under load: workers, gateways, Redis. About seven minutes.
+# What breaks is broken under load: workers, gateways, Redis, clocks. About a quarter of an hour.
 chaos:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.chaos $(ARGS)
