@@ -204,9 +204,11 @@ def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
 
 
 def _is_doubly_bound(sampling_params: SamplingParams) -> bool:
-    """Tell whether an answer that has to follow a structure may not use every token for that."""
-    is_bound = sampling_params.allowed_token_ids or sampling_params.bad_words
-    return bool(is_bound) and sampling_params.structured_outputs is not None
+    """Tell whether an answer that has to follow a structure may not use every token for that: vLLM
+    takes what would stop the answer from what the structure allows."""
+    params = sampling_params
+    is_bound = params.allowed_token_ids or params.bad_words or params.stop_token_ids
+    return bool(is_bound) and params.structured_outputs is not None
 
 
 def _prepare_logprobs(sampling_params: SamplingParams, prompt_tokens: int) -> bool:

@@ -16,9 +16,9 @@ _ABORT: Final = "abort"
 _ERROR: Final = "error"
 
 _NO_TOKEN_LEFT: Final = invalid_request(
-    "The answer cannot go on: of what its schema, pattern or grammar allows next, allowed_token_ids"
-    " and bad_words leave nothing. What was generated is charged. Allow the tokens that the answer "
-    "needs, or leave one of the two out.",
+    "The answer cannot go on: of what its schema, pattern or grammar allows next, nothing is left "
+    "by allowed_token_ids, bad_words and stop_token_ids. What was generated is charged. Allow the "
+    "tokens that the answer needs, or leave these fields out.",
     code="structure_impossible",
 )
 

@@ -228,15 +228,14 @@ async def what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on(
 async def what_other_fields_leave_no_token_for_is_told_to_the_client(
     engine: Engine, description: EngineDescription
 ) -> None:
-    spelled = {"prompt": "water", "max_tokens": 1, "return_token_ids": True}
-    water = await ask(engine, make_envelope(spelled, api=Api.COMPLETIONS, stream=False))
-    ids = water.body["choices"][0]["prompt_token_ids"]
+    ids, (a, b) = await _spelled(engine, "water"), [await _spelled(engine, text) for text in "ab"]
     json_object: dict[str, Any] = {"response_format": {"type": "json_object"}}
     impossible: tuple[dict[str, Any], ...] = (
         json_object | {"allowed_token_ids": ids},
         json_object | {"allowed_token_ids": ids, "n": 2, "temperature": 1},
         json_object | {"allowed_token_ids": ids, "logprobs": True, "top_logprobs": 2},
         {"structured_outputs": {"regex": "[ab]{3}"}, "bad_words": ["a", "b"]},
+        {"structured_outputs": {"regex": "[ab]"}, "stop_token_ids": [*a, *b]},
     )
     for fields in impossible:
         for stream in (True, False):
@@ -247,6 +246,13 @@ async def what_other_fields_leave_no_token_for_is_told_to_the_client(
             assert (result.error.status, result.error.code) == (400, "structure_impossible")
             assert result.body is None
             assert result.usage.completion_tokens < 8  # on record, as they were generated
+
+
+async def _spelled(engine: Engine, text: str) -> list[int]:
+    fields = {"prompt": text, "max_tokens": 1, "return_token_ids": True}
+    answer = await ask(engine, make_envelope(fields, api=Api.COMPLETIONS, stream=False))
+    token_ids: list[int] = answer.body["choices"][0]["prompt_token_ids"]
+    return token_ids
 
 
 async def _follow(engine: Engine, fields: dict[str, Any], tokens: int = 200) -> Answer:
