@@ -29,6 +29,7 @@ from gpu_workers.engine import (
     Result,
 )
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
+from gpu_workers.vllm import cpu_host
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
@@ -51,11 +52,6 @@ _CUT_SHORT: Final = WireError(
     type="server_error",
     code="generation_cut_short",
 )
-
-# What vLLM names for hosts without a GPU, and what is run there.
-_OUR_WORKERS: Final = {
-    "vllm.v1.worker.cpu_worker.CPUWorker": "gpu_workers.vllm.cpu_worker.SeededCPUWorker"
-}
 
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
@@ -95,7 +91,6 @@ class VllmServing:
         engine_arguments = AsyncEngineArgs.from_cli_args(arguments)
         vllm_config = engine_arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
         _set_backstops(vllm_config)
-        _choose_worker(vllm_config)
         stats: list[StepStats] = []
 
         guard = StepGuard(most_seconds=config.structure_step_ms / 1000)
@@ -104,14 +99,15 @@ class VllmServing:
             stats.append(StepStats(vllm_config, guard))
             return stats[-1]
 
-        llm = CountingLLM(
-            vllm_config=vllm_config,
-            executor_class=Executor.get_class(vllm_config),
-            log_stats=True,
-            log_requests=False,
-            usage_context=UsageContext.OPENAI_API_SERVER,
-            stat_loggers=[make_stats],
-        )
+        with cpu_host.arranged(vllm_config):
+            llm = CountingLLM(
+                vllm_config=vllm_config,
+                executor_class=Executor.get_class(vllm_config),
+                log_stats=True,
+                log_requests=False,
+                usage_context=UsageContext.OPENAI_API_SERVER,
+                stat_loggers=[make_stats],
+            )
         llm.generations = {}
         llm.guard = guard
         # Their tracebacks repeat what a result says, and may quote a request.
@@ -328,12 +324,6 @@ def _set_backstops(vllm_config: Any) -> None:
     scheduler, context = vllm_config.scheduler_config, vllm_config.model_config.max_model_len
     scheduler.max_num_queued_reqs = _BACKSTOP * scheduler.max_num_seqs
     scheduler.max_num_queued_tokens = _BACKSTOP * scheduler.max_num_seqs * context
-
-
-def _choose_worker(vllm_config: Any) -> None:
-    """Have the engine's processes run our version of vLLM's worker where we have one."""
-    parallel = vllm_config.parallel_config
-    parallel.worker_cls = _OUR_WORKERS.get(parallel.worker_cls, parallel.worker_cls)
 
 
 def _is_asked_to_end() -> bool:

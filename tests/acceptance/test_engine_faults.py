@@ -22,19 +22,14 @@ def _engine_core(tree: list[int]) -> int:
     return next(pid for pid in tree if "EngineCore" in _title(pid))
 
 
-def _engine_worker(tree: list[int]) -> int:
-    return children_of(_engine_core(tree))[0]
+def test_an_engine_of_one_device_is_one_process(live_stack: LiveStack) -> None:
+    """A second one for the model would spin beside it while requests run."""
+    core = _engine_core(live_stack.worker_process_tree())
+    assert not any("Worker" in _title(pid) for pid in children_of(core))
 
 
 # Each costs the start of another engine.
-@pytest.mark.parametrize(
-    "victim",
-    [
-        _main,
-        pytest.param(_engine_core, marks=pytest.mark.rare),
-        pytest.param(_engine_worker, marks=pytest.mark.rare),
-    ],
-)
+@pytest.mark.parametrize("victim", [_main, pytest.param(_engine_core, marks=pytest.mark.rare)])
 def test_a_killed_process_ends_what_cannot_go_on_typed_and_leaves_no_orphan(
     live_stack: LiveStack, victim: Callable[[list[int]], int]
 ) -> None:
