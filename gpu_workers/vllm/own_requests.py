@@ -19,8 +19,14 @@ from gpu_workers.protocol.text_event import text_event
 from gpu_workers.vllm.parts import Part
 
 NOBODY: Final = "penstock"
-_TEXT: Final = re.compile(rb'"(?:content|text)":"(?:[^"\\]|\\.)*"')
-_TIME: Final = re.compile(rb'"created":\d+')
+# What may differ between two answers to one question: the time, how a text was cut, a call's random
+# id, and log probabilities by the last digits.
+_TEXT: Final = re.compile(rb'"(content|text|arguments)":"(?:[^"\\]|\\.)*"')
+_OTHERS: Final = (
+    (re.compile(rb'"created":\d+'), b'"created":0'),
+    (re.compile(rb'"tool_calls":\[\{"id":"[^"]*"'), b'"tool_calls":[{"id":"some"'),
+    (re.compile(rb"-?\d+(?:\.\d+(?:e-?\d+)?|e-?\d+)(?=[,}\]])"), b"0.0"),
+)
 
 
 class Serving(Protocol):
@@ -68,8 +74,9 @@ class Answer:
         for chunk in (chunk for output in self.outputs for chunk in output.chunks):
             for choice in msgspec.json.decode(chunk)["choices"]:
                 text += choice.get("text") or choice.get("delta", {}).get("content") or ""
-            form = _TIME.sub(b'"created":0', _TEXT.sub(b'"text":"some"', chunk))
-            form = form.replace(self.request_id.encode(), b"id")
+            form = _TEXT.sub(rb'"\1":"some"', chunk).replace(self.request_id.encode(), b"id")
+            for pattern, replacement in _OTHERS:
+                form = pattern.sub(replacement, form)
             if not forms or forms[-1] != form:
                 forms.append(form)
         return text, forms

@@ -61,13 +61,14 @@ async def probe(serving: Probed) -> frozenset[Part]:
     """Probe every part; have `serving` do without those that differ, and return them. Raises
     `EngineDied` if the engine dies of it."""
     probes: tuple[Callable[[Probed], Awaitable[Part | None]], ...] = (
-        _probe_streams,
         _probe_resumption,
         _probe_abort,
         _probe_queue_limits,
         _probe_stats,
     )
     differing = serving.missing()
+    serving.serve_without(differing)
+    differing |= await _probe_streams(serving)
     serving.serve_without(differing)
     for each in probes:
         part = await each(serving)
@@ -79,41 +80,45 @@ async def probe(serving: Probed) -> frozenset[Part]:
     return differing
 
 
-async def _probe_streams(serving: Probed) -> Part | None:
-    """Compare what the short paths stream with what vLLM itself does."""
-    verdict: Part | None = None
+async def _probe_streams(serving: Probed) -> frozenset[Part]:
+    """Compare what the short paths stream with what vLLM itself does; return what differed each
+    time."""
+    differing = _ALL
     for _ in range(TRIES):
-        verdicts = [
-            await _compare(serving, api, endpoint.question | fields)
+        found = [
+            await _compare(serving, api, fields, is_plain=is_plain)
             for api, endpoint in ENDPOINTS.items()
             if endpoint.fast_path is not None
-            for fields in _STREAMS
+            for streams, is_plain in ((_STREAMS, True), (endpoint.streams, False))
+            for fields in streams
         ]
-        verdict = min(
-            (each for each in verdicts if each is not None), key=list(Part).index, default=None
-        )
-        if verdict is None:
-            return None
-    return verdict
+        differing &= frozenset(part for part in found if part is not None)
+        if not differing:
+            break
+    return differing
 
 
-async def _compare(serving: Probed, api: Api, body: dict[str, Any]) -> Part | None:
-    without = (
-        _ALL,
-        frozenset({Part.OUTPUT_DIVERSION}),
-        frozenset[Part](),
-    )
-    own, rendered, diverted = await asyncio.gather(
-        *(_stream(serving, api, body, without=each) for each in without)
+async def _compare(
+    serving: Probed, api: Api, fields: dict[str, Any], *, is_plain: bool
+) -> Part | None:
+    """Return what a stream differs by, if anything; only a plain one can be diverted."""
+    without = [_ALL, frozenset({Part.OUTPUT_DIVERSION})]
+    if is_plain:
+        without.append(frozenset())
+    endpoint = ENDPOINTS[api]
+    own, rendered, *diverted = await asyncio.gather(
+        *(_stream(serving, api, endpoint.question | fields, without=each) for each in without)
     )
     if not own.is_completed:
-        return None  # a model without a template: its chats are refused, whatever the path
+        return None  # a model without a template, or tools: it is refused, whatever the path
     if not rendered.is_completed or rendered.shape() != own.shape():
-        return Part.CHAT_FAST_PATH
-    if not diverted.is_completed or diverted.shape() != own.shape():
-        return Part.OUTPUT_DIVERSION
-    is_long = len(own.token_ids) >= STREAMED_TOKENS
-    return Part.OUTPUT_DIVERSION if is_long and not diverted.emitted else None
+        return endpoint.fast_path_part
+    for each in diverted:
+        is_long = len(own.token_ids) >= STREAMED_TOKENS
+        is_same = each.is_completed and each.shape() == own.shape()
+        if not is_same or (is_long and not each.emitted):
+            return Part.OUTPUT_DIVERSION
+    return None
 
 
 async def _probe_resumption(serving: Probed) -> Part | None:

@@ -246,9 +246,9 @@ class VllmServing:
 
     def missing(self) -> frozenset[Part]:
         """Return the parts that this vLLM has not even by name."""
-        has_fast_path = all(endpoint.fast_path for endpoint in self._endpoints.values())
-        parts = {Part.CHAT_FAST_PATH: has_fast_path, Part.RESUMPTION: CAN_RESUME}
-        return frozenset(part for part, is_there in parts.items() if not is_there)
+        endpoints = self._endpoints.values()
+        parts = {each.fast_path_part for each in endpoints if each.fast_path is None}
+        return frozenset(parts if CAN_RESUME else parts | {Part.RESUMPTION})
 
     def close_queue(self) -> Callable[[], None]:
         """Have vLLM take no request by its own limits; return what opens it again."""

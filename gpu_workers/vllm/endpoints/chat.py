@@ -17,6 +17,7 @@ from gpu_workers.vllm.endpoints.endpoint import (
     event_json,
 )
 from gpu_workers.vllm.generation import Generation
+from gpu_workers.vllm.parts import Part
 
 _PROBE_TOOL: Final = {"type": "function", "function": {"name": "f", "parameters": {}}}
 _decode_event: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -26,10 +27,10 @@ def _fast_path() -> type[FastPath] | None:
     """Return the short path; None where another vLLM has what it builds on elsewhere: the probes
     report that."""
     try:
-        from gpu_workers.vllm.endpoints.chat_fast_path import PlainTextChat
+        from gpu_workers.vllm.endpoints.chat_fast_path import ShorterChat
     except ImportError:
         return None
-    return PlainTextChat
+    return ShorterChat
 
 
 class ChatEndpoint(Endpoint):
@@ -38,8 +39,10 @@ class ChatEndpoint(Endpoint):
     begins_with_role = True
     needs_template = True
     fast_path: ClassVar[type[FastPath] | None] = _fast_path()
+    fast_path_part = Part.CHAT_FAST_PATH
     question = {"messages": [{"role": "user", "content": "What is water?"}], "temperature": 0}
     kinds = {"logprobs": {"logprobs": True, "top_logprobs": 20}, "tools": {"tools": [_PROBE_TOOL]}}
+    streams = ({"logprobs": True, "top_logprobs": 1}, {"tools": [_PROBE_TOOL]})
 
     def __init__(self, state: State) -> None:
         super().__init__(state)

@@ -6,24 +6,27 @@ from starlette.datastructures import State
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 
 from gpu_workers.vllm.endpoints.endpoint import Endpoint, FastPath, ParsedRequest
+from gpu_workers.vllm.parts import Part
 
 
 def _fast_path() -> type[FastPath] | None:
     """Return the short path; None where another vLLM has what it builds on elsewhere: the probes
     report that."""
     try:
-        from gpu_workers.vllm.endpoints.completions_fast_path import PlainTextCompletion
+        from gpu_workers.vllm.endpoints.completions_fast_path import ShorterCompletion
     except ImportError:
         return None
-    return PlainTextCompletion
+    return ShorterCompletion
 
 
 class CompletionsEndpoint(Endpoint):
     """Texts or token ids as they are, several prompts in one request if need be."""
 
     fast_path: ClassVar[type[FastPath] | None] = _fast_path()
+    fast_path_part = Part.COMPLETIONS_FAST_PATH
     question = {"prompt": "Water", "temperature": 0}
     kinds = {"logprobs": {"logprobs": 5}, "prompt_logprobs": {"logprobs": 5, "echo": True}}
+    streams = ({"logprobs": 1},)
 
     def __init__(self, state: State) -> None:
         super().__init__(state)

@@ -1,12 +1,13 @@
-"""vLLM's completions object with a fast path for plain text, as `chat_fast_path` is for chat.
+"""vLLM's completions object with a shorter path for the streams of one choice, as `chat_fast_path`
+is for chat.
 
-Where neither logprobs, echo nor several choices or prompts are in play, all events of a stream but
-the last differ in their text alone. Errors make no event: `Generation` has them.
+Without echo and other choices or prompts, all events of a stream but the last differ in their text
+and its log probabilities alone. Errors make no event: `Generation` has them.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any
 
 from vllm.entrypoints.openai.completion.protocol import (
     CompletionRequest,
@@ -14,29 +15,18 @@ from vllm.entrypoints.openai.completion.protocol import (
     CompletionStreamResponse,
 )
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
-from vllm.entrypoints.serve.engine.protocol import PromptTokenUsageInfo, UsageInfo
+from vllm.entrypoints.serve.engine.protocol import PromptTokenUsageInfo
 from vllm.entrypoints.serve.utils.api_utils import should_include_usage
 from vllm.outputs import RequestOutput
 
-from gpu_workers.protocol.text_event import text_event
+from gpu_workers.vllm.endpoints.endpoint import FastPath
 from gpu_workers.vllm.endpoints.logprobs import completion_logprobs
-from gpu_workers.vllm.parts import Part
-
-_PLACE: Final = "\x00"
+from gpu_workers.vllm.endpoints.prepared import PLACE, PreparedEvent, usage_info
 
 
-class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLLM is not seen here
+class ShorterCompletion(FastPath, OpenAIServingCompletion):  # type: ignore[misc]  # as for chat
     """Answers as `OpenAIServingCompletion` does, with less work for each token; log probabilities
-    are rendered in pieces."""
-
-    is_enabled: ClassVar[bool] = True
-
-    @classmethod
-    def over(cls, completion: OpenAIServingCompletion) -> "PlainTextCompletion":
-        """Return the same object, set up by vLLM, under this class."""
-        plain = cls.__new__(cls)
-        plain.__dict__.update(completion.__dict__)
-        return plain
+    of whole answers are rendered in pieces."""
 
     def completion_stream_generator(
         self,
@@ -49,16 +39,15 @@ class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLL
         num_prompts: int,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        generation = self.engine_client.generation_of(request_id)
-        is_relied_on = Part.CHAT_FAST_PATH not in generation.without
-        if self.is_enabled and is_relied_on and num_prompts == 1 and self._is_plain(request):
+        is_relied_on = self.is_relied_on(self.generation_of(request_id))
+        if is_relied_on and num_prompts == 1 and self._is_short(request):
             head = {
                 "id": request_id,
                 "object": "text_completion",
                 "created": created_time,
                 "model": model_name,
             }
-            return self._stream_plain_text(request, result_generator, request_id, head)
+            return self._stream(request, result_generator, request_id, head)
         own: AsyncGenerator[str, None] = super().completion_stream_generator(
             request,
             engine_inputs,
@@ -78,9 +67,10 @@ class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLL
         request_id: str,
         *arguments: Any,
     ) -> Any:
+        generation = self.generation_of(request_id)
         # Those of an echoed prompt are few, and mixed with the others.
-        if self.is_enabled and request.logprobs is not None and not request.echo:
-            self.engine_client.generation_of(request_id).logprobs = partial(
+        if self.is_relied_on(generation) and request.logprobs is not None and not request.echo:
+            generation.logprobs = partial(
                 completion_logprobs,
                 [output for result in final_res_batch for output in result.outputs],
                 partial(self._render_logprobs, request),
@@ -94,19 +84,27 @@ class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLL
     def _render_logprobs(
         self, request: CompletionRequest, output: Any, start: int, end: int
     ) -> Any:
+        return self._logprobs_of(
+            request, output.token_ids[start:end], output.logprobs[start:end], 0
+        )
+
+    def _logprobs_of(
+        self, request: CompletionRequest, token_ids: Any, logprobs: Any, text_offset: int
+    ) -> Any:
         return self._create_completion_logprobs(
-            token_ids=output.token_ids[start:end],
-            top_logprobs=output.logprobs[start:end],
+            token_ids=token_ids,
+            top_logprobs=logprobs,
             num_output_top_logprobs=request.logprobs,
             tokenizer=self.renderer.tokenizer,
+            logprob_token_ids=request.logprob_token_ids,
+            initial_text_offset=text_offset,
             return_as_token_id=request.return_tokens_as_token_ids,
         )
 
-    def _is_plain(self, request: CompletionRequest) -> bool:
+    def _is_short(self, request: CompletionRequest) -> bool:
         options = request.stream_options
         return (
             request.n in (None, 1)
-            and request.logprobs is None
             and not request.echo
             and not request.return_token_ids
             and not (options and options.continuous_usage_stats)
@@ -115,7 +113,7 @@ class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLL
             and self.engine_client.vllm_config.speculative_config is None
         )
 
-    async def _stream_plain_text(
+    async def _stream(
         self,
         request: CompletionRequest,
         results: AsyncIterator[tuple[int, RequestOutput]],
@@ -123,40 +121,45 @@ class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLL
         head: dict[str, Any],
     ) -> AsyncGenerator[str, None]:
         """Yield `data: ` events like vLLM's."""
-        before, after = _chunk(head, _PLACE).model_dump_json(exclude_unset=True).split('"\\u0000"')
-        form = before.encode(), after.encode()
+        prepared = PreparedEvent(_chunk(head, PLACE))
         include_usage, _ = should_include_usage(request.stream_options, False)
-        generation = self.engine_client.generation_of(request_id)
-        prompt_tokens, cached_tokens = 0, None
-        is_first, is_diverted = True, False
+        generation = self.generation_of(request_id)
+        prompt_tokens, cached_tokens, text_offset = 0, None, 0
+        is_first, is_diverted = True, request.logprobs is not None
         async for _, result in results:
             if is_first:
                 is_first = False
                 prompt_tokens = len(result.prompt_token_ids or ())
                 cached_tokens = result.num_cached_tokens
             (output,) = result.outputs
-            if output.finish_reason is not None:
+            is_last = output.finish_reason is not None
+            if is_last:
                 self._raise_if_error(output.finish_reason, request_id)
-                chunk = _chunk(head, output.text, output.finish_reason, output.stop_reason)
+            logprobs = None
+            if request.logprobs is not None:
+                logprobs = self._logprobs_of(
+                    request, output.token_ids, output.logprobs, text_offset
+                )
+                if logprobs.tokens:
+                    text_offset = logprobs.text_offset[-1] + len(logprobs.tokens[-1])
+            if is_last:
+                chunk = _chunk(
+                    head, output.text, logprobs, output.finish_reason, output.stop_reason
+                )
                 if self.system_fingerprint is not None and not include_usage:
                     chunk.system_fingerprint = self.system_fingerprint
                 yield f"data: {chunk.model_dump_json(exclude_unset=True)}\n\n"
             elif generation.completion_tokens:
-                yield f"data: {text_event(form, output.text).decode()}\n\n"
-            is_diverted = is_diverted or generation.divert(form, skips_empty=False)
+                yield prepared.event(output.text, logprobs)
+            is_diverted = is_diverted or generation.divert(prepared.form, skips_empty=False)
         if include_usage:
-            completion_tokens = generation.completion_tokens
-            usage = UsageInfo(
-                prompt_tokens=prompt_tokens,
-                completion_tokens=completion_tokens,
-                total_tokens=prompt_tokens + completion_tokens,
-            )
+            details = None
             if self.enable_prompt_tokens_details and cached_tokens is not None:
-                usage.prompt_tokens_details = PromptTokenUsageInfo(cached_tokens=cached_tokens)
+                details = PromptTokenUsageInfo(cached_tokens=cached_tokens)
             last = CompletionStreamResponse(
                 **head,
                 choices=[],
-                usage=usage,
+                usage=usage_info(prompt_tokens, generation.completion_tokens, details),
                 system_fingerprint=self.system_fingerprint,
                 metrics=None,
             )
@@ -166,13 +169,14 @@ class PlainTextCompletion(OpenAIServingCompletion):  # type: ignore[misc]  # vLL
 def _chunk(
     head: dict[str, Any],
     text: str,
+    logprobs: Any = None,
     finish_reason: str | None = None,
     stop_reason: int | str | None = None,
 ) -> CompletionStreamResponse:
     choice = CompletionResponseStreamChoice(
         index=0,
         text=text,
-        logprobs=None,
+        logprobs=logprobs,
         finish_reason=finish_reason,
         stop_reason=stop_reason,
         prompt_token_ids=None,

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from starlette.datastructures import State
 
 from gpu_workers.vllm.endpoints.logprobs import put_in_place
 from gpu_workers.vllm.generation import Generation
+from gpu_workers.vllm.parts import Part
 
 _FRAMING_BEFORE: Final = len("data: ")
 _FRAMING_AFTER: Final = -len("\n\n")
@@ -33,15 +34,29 @@ class RenderedAnswer:
     reasoning_tokens: int = 0
 
 
-class FastPath(Protocol):
-    """A class that answers as vLLM's serving object does, byte for byte, with less work at a time.
-    The engine contract compares the answers of both, and switches `is_enabled` for that."""
+class FastPath:
+    """What a class has that answers as vLLM's serving object does, byte for byte, with less work at
+    a time. The engine contract compares the answers of both, and switches `is_enabled` for that."""
 
-    is_enabled: ClassVar[bool]
+    is_enabled: ClassVar[bool] = True
+    _part: Part
+    engine_client: Any  # vLLM's serving object sets it
 
     @classmethod
-    def over(cls, serving_object: Any) -> Any:
-        """Return the same object, set up by vLLM, under this class."""
+    def over(cls, serving_object: Any, part: Part) -> Any:
+        """Return the same object, set up by vLLM, under this class; without `part` it is passed
+        by."""
+        shorter = cls.__new__(cls)
+        shorter.__dict__.update(serving_object.__dict__)
+        shorter._part = part
+        return shorter
+
+    def is_relied_on(self, generation: Generation) -> bool:
+        return self.is_enabled and self._part not in generation.without
+
+    def generation_of(self, request_id: str) -> Generation:
+        generation: Generation = self.engine_client.generation_of(request_id)
+        return generation
 
 
 class Endpoint(ABC):
@@ -52,13 +67,17 @@ class Endpoint(ABC):
     begins_with_role: ClassVar[bool] = False
     needs_template: ClassVar[bool] = False
     fast_path: ClassVar[type[FastPath] | None] = None
+    fast_path_part: ClassVar[Part]  # what is reported where it is not relied on
     # The least that makes a request, and what it renders in its own way: for probes and warm-up
     question: ClassVar[dict[str, Any]]
     kinds: ClassVar[dict[str, dict[str, Any]]] = {}
+    # What its fast path streams in a way of its own: for probes
+    streams: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def __init__(self, state: State) -> None:
         own = self.serving_object(state)
-        self._serving_object = self.fast_path.over(own) if self.fast_path else own
+        path = self.fast_path
+        self._serving_object = path.over(own, self.fast_path_part) if path else own
 
     @abstractmethod
     def serving_object(self, state: State) -> Any:

@@ -21,6 +21,7 @@ from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
 from tests.support.workers.probe_clauses import PROBE_CLAUSES, ProbeClause
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.short_paths.streams_contract import STREAM_CLAUSES
 from tests.support.workers.structure_contract import STRUCTURE_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
@@ -81,7 +82,14 @@ def vllm_outcomes() -> dict[str, str | None]:
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "clause",
-    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STRUCTURE_CLAUSES, *PROBE_CLAUSES],
+    [
+        FIRST_CLAUSE,
+        *SHARED_CLAUSES,
+        *VLLM_CLAUSES,
+        *STREAM_CLAUSES,
+        *STRUCTURE_CLAUSES,
+        *PROBE_CLAUSES,
+    ],
     ids=lambda clause: clause.__name__,
 )
 def test_vllm_keeps(clause: Clause | ProbeClause, vllm_outcomes: dict[str, str | None]) -> None:
@@ -101,7 +109,7 @@ def newest_outcomes() -> dict[str, str | None]:
 @pytest.mark.rare
 @pytest.mark.parametrize(
     "clause",
-    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STRUCTURE_CLAUSES],
+    [FIRST_CLAUSE, *SHARED_CLAUSES, *VLLM_CLAUSES, *STREAM_CLAUSES, *STRUCTURE_CLAUSES],
     ids=lambda clause: clause.__name__,
 )
 def test_the_newest_vllm_keeps(clause: Clause, newest_outcomes: dict[str, str | None]) -> None:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from gpu_workers.engine import EngineDescription
-from gpu_workers.protocol.messages import Outcome
+from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.vllm.parts import Part
-from tests.support.workers.asking import ENDLESS, ask
+from tests.support.workers.asking import ENDLESS, QUESTION, ask
 from tests.support.workers.envelopes import make_envelope
 
 ProbeClause = Callable[[Any], Awaitable[None]]
@@ -53,22 +53,117 @@ async def outputs_that_cannot_be_diverted_wake_the_task_that_asked(engine: Any) 
     assert answer.text()
 
 
+def _with_a_new_field(generator: Any, *, only: str = "") -> Any:
+    """A stream generator of vLLM's whose events have a field more, `only` those with this text."""
+
+    async def generate(*arguments: Any, **options: Any) -> AsyncIterator[str]:
+        async for event in generator(*arguments, **options):
+            yield event.replace('data: {"id"', 'data: {"new":1,"id"') if only in event else event
+
+    return generate
+
+
 async def a_stream_that_vllm_renders_otherwise_is_left_to_vllm(engine: Any) -> None:
     from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+    from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 
-    own = OpenAIServingChat.chat_completion_stream_generator
+    prompt = {"prompt": "Water", "ignore_eos": True, "max_tokens": 20}
+    for owner, name, part, api, body in (
+        (
+            OpenAIServingChat,
+            "chat_completion_stream_generator",
+            Part.CHAT_FAST_PATH,
+            Api.CHAT_COMPLETIONS,
+            ENDLESS,
+        ),
+        (
+            OpenAIServingCompletion,
+            "completion_stream_generator",
+            Part.COMPLETIONS_FAST_PATH,
+            Api.COMPLETIONS,
+            prompt,
+        ),
+    ):
+        changed = _with_a_new_field(owner.__dict__[name])
+        async with broken(engine, owner, name, changed) as description:
+            assert description.degraded == (part,)
+            answer = await ask(engine, make_envelope(body, api=api, max_output_tokens=20))
+        assert answer.result.usage.completion_tokens == 20
+        assert all(event["new"] == 1 for event in answer.events)
 
-    async def with_a_new_field(*arguments: Any, **options: Any) -> AsyncIterator[str]:
-        async for event in own(*arguments, **options):
-            yield event.replace('data: {"id"', 'data: {"new":1,"id"')
 
-    async with broken(
-        engine, OpenAIServingChat, "chat_completion_stream_generator", with_a_new_field
-    ) as description:
+async def two_paths_that_vllm_renders_otherwise_are_both_reported(engine: Any) -> None:
+    from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+    from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+
+    chat, completion = "chat_completion_stream_generator", "completion_stream_generator"
+    changed = _with_a_new_field(OpenAIServingCompletion.__dict__[completion])
+    with replaced(OpenAIServingCompletion, completion, changed):
+        changed = _with_a_new_field(OpenAIServingChat.__dict__[chat])
+        async with broken(engine, OpenAIServingChat, chat, changed) as description:
+            assert set(description.degraded) == {Part.CHAT_FAST_PATH, Part.COMPLETIONS_FAST_PATH}
+
+
+async def log_probabilities_that_vllm_streams_otherwise_are_left_to_vllm(engine: Any) -> None:
+    """In whole answers too."""
+    from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+    from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+
+    from gpu_workers.vllm.endpoints import chat_fast_path, completions_fast_path
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("rendered by us")
+
+    chat = (OpenAIServingChat, "chat_completion_stream_generator", Part.CHAT_FAST_PATH)
+    completion = (
+        OpenAIServingCompletion,
+        "completion_stream_generator",
+        Part.COMPLETIONS_FAST_PATH,
+    )
+    for (owner, name, part), module, renderer, api, body in (
+        (chat, chat_fast_path, "chat_logprobs", Api.CHAT_COMPLETIONS, QUESTION),
+        (
+            completion,
+            completions_fast_path,
+            "completion_logprobs",
+            Api.COMPLETIONS,
+            {"prompt": "Water"},
+        ),
+    ):
+        changed = _with_a_new_field(owner.__dict__[name], only='"logprobs":{')
+        async with broken(engine, owner, name, changed) as description:
+            assert description.degraded == (part,)
+            with replaced(module, renderer, fail):
+                whole = make_envelope(body | {"logprobs": 1}, api=api, stream=False)
+                answer = await ask(engine, whole)
+        assert answer.result.outcome is Outcome.COMPLETED, answer.result
+        assert answer.body["choices"][0]["logprobs"] is not None
+
+
+async def streams_with_tools_that_vllm_renders_otherwise_are_left_to_vllm(engine: Any) -> None:
+    from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+
+    name = "chat_completion_stream_generator"
+    own = OpenAIServingChat.__dict__[name]
+    changed = _with_a_new_field(own)
+
+    def of_tools(chat: Any, request: Any, *arguments: Any, **options: Any) -> Any:
+        generate = changed if request.tools else own
+        return generate(chat, request, *arguments, **options)
+
+    async with broken(engine, OpenAIServingChat, name, of_tools) as description:
         assert description.degraded == (Part.CHAT_FAST_PATH,)
+
+
+async def a_vllm_without_a_tool_parser_is_served_in_full(engine: Any) -> None:
+    """Where no parser looks at them, deltas without text are sent too."""
+    from vllm.parser import ParserManager
+
+    none = classmethod(lambda *_, **__: None)
+    async with broken(engine, ParserManager, "get_parser", none) as description:
+        assert description.degraded == ()
         answer = await ask(engine, make_envelope(ENDLESS, max_output_tokens=20))
     assert answer.result.usage.completion_tokens == 20
-    assert all(event["new"] == 1 for event in answer.events)
 
 
 async def a_vllm_that_adds_requests_by_another_way_resumes_none(engine: Any) -> None:
@@ -143,6 +238,10 @@ async def steps_that_are_not_reported_leave_the_count_to_the_results(engine: Any
 PROBE_CLAUSES: list[ProbeClause] = [
     outputs_that_cannot_be_diverted_wake_the_task_that_asked,
     a_stream_that_vllm_renders_otherwise_is_left_to_vllm,
+    two_paths_that_vllm_renders_otherwise_are_both_reported,
+    log_probabilities_that_vllm_streams_otherwise_are_left_to_vllm,
+    streams_with_tools_that_vllm_renders_otherwise_are_left_to_vllm,
+    a_vllm_without_a_tool_parser_is_served_in_full,
     a_vllm_that_adds_requests_by_another_way_resumes_none,
     request_states_that_are_not_as_we_know_them_resume_nothing,
     queue_limits_that_bound_nothing_are_reported,

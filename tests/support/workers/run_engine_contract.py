@@ -24,6 +24,7 @@ from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
 from tests.support.workers.probe_clauses import PROBE_CLAUSES
 from tests.support.workers.resumption_contract import RESUMPTION_CLAUSES
+from tests.support.workers.short_paths.streams_contract import STREAM_CLAUSES
 from tests.support.workers.structure_contract import STRUCTURE_CLAUSES
 from tests.support.workers.vllm_contract import VLLM_CLAUSES
 
@@ -38,6 +39,7 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
             "PENSTOCK_MAX_NUM_SEQS": "16",
             "PENSTOCK_STRUCTURE_SECONDS": "1",
+            "PENSTOCK_TOOL_CALL_PARSER": "hermes",
             **dict(setting.split("=", 1) for setting in settings),
         }
     )
@@ -55,6 +57,7 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             *LIVENESS_CLAUSES,
             *RESUMPTION_CLAUSES,
             *VLLM_CLAUSES,
+            *STREAM_CLAUSES,
             *STRUCTURE_CLAUSES,
         ]:
             if may_be_degraded and clause in RESUMPTION_CLAUSES and not description.can_resume:

@@ -6,16 +6,12 @@ import string
 from random import Random
 from typing import Any
 
-import msgspec
-
 from gpu_workers.config import DEMO_MODEL_PATH
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
 from tests.support.polling import as_soon_as, eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
 from tests.support.workers.envelopes import make_envelope
-
-TOOL = {"type": "function", "function": {"name": "gate", "parameters": {"type": "object"}}}
 
 LONG_QUESTION = {
     "messages": [{"role": "user", "content": "What does a penstock carry to the turbine? " * 60}],
@@ -225,42 +221,6 @@ async def the_echo_of_a_prompt_has_only_so_many_log_probabilities(
                 assert result.usage.completion_tokens == 0
 
 
-async def the_fast_path_of_plain_text_streams_what_vllms_own_path_does(
-    engine: Engine, description: EngineDescription
-) -> None:
-    # Only where vLLM is: this module is imported without it, for the names of its clauses.
-    from gpu_workers.vllm.endpoints.registry import ENDPOINTS
-
-    variants: list[dict[str, Any]] = [
-        {},
-        {"stream_options": {"include_usage": True}},
-        {"stop": ["e"]},
-        {"max_tokens": 1},
-        {"ignore_eos": True},
-        {"temperature": 1, "seed": 7, "ignore_eos": True},
-        {"tools": [TOOL], "tool_choice": "none"},
-        {"messages": [{"role": "user", "content": 'Öl, "Wasser" \\ 水\n\t\u0001'}]},
-    ]
-    asked = [(Api.CHAT_COMPLETIONS, QUESTION | fields) for fields in variants]
-    prompts: list[dict[str, Any]] = [
-        {"prompt": "Water"},
-        {"prompt": 'Öl, "Wasser" \\ 水\n\t\u0001'},
-    ]
-    prompts += [{"prompt": "Water"} | fields for fields in variants[1:6]]
-    asked += [(Api.COMPLETIONS, {"temperature": 0} | fields) for fields in prompts]
-    for api, fields in asked:
-        fast_path = ENDPOINTS[api].fast_path
-        assert fast_path is not None
-        streams = []
-        for fast_path.is_enabled in (False, True):
-            envelope = make_envelope(fields, api=api, max_output_tokens=40)
-            answer = await ask(engine, envelope)
-            assert answer.result.outcome is Outcome.COMPLETED, answer.result
-            chunks = [chunk for output in answer.outputs for chunk in output.chunks]
-            streams.append(_without_pace(chunks, envelope.request_id))
-        assert streams[0] == streams[1], (fields, streams)
-
-
 async def the_load_tells_what_the_engine_has_no_room_for(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -356,24 +316,7 @@ async def a_cancelled_task_answers_no_client(
         await eventually(lambda: not engine.load().held)
 
 
-def _without_pace(chunks: list[bytes], request_id: str) -> tuple[str, list[bytes]]:
-    """A stream's text and the forms of its chunks. How many tokens share a chunk, and whether the
-    last has any, depends on how busy the machine is, so forms that repeat count once."""
-    text = ""
-    forms: list[bytes] = []
-    for chunk in chunks:
-        for choice in msgspec.json.decode(chunk)["choices"]:
-            text += choice["text"] if "text" in choice else choice["delta"].get("content") or ""
-        form = re.sub(rb'"(?:content|text)":"(?:[^"\\\\]|\\\\.)*"', b'"content":"some"', chunk)
-        form = re.sub(rb'"created":\d+', b'"created":0', form)
-        form = form.replace(request_id.encode(), b"id")
-        if not forms or forms[-1] != form:
-            forms.append(form)
-    return text, forms
-
-
 VLLM_CLAUSES: list[Clause] = [
-    the_fast_path_of_plain_text_streams_what_vllms_own_path_does,
     log_probabilities_in_pieces_are_what_vllms_own_path_gives,
     an_echo_without_generation_leaves_the_engine_serving,
     the_echo_of_a_prompt_has_only_so_many_log_probabilities,

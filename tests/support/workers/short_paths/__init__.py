@@ -1,0 +1,1 @@
+"""What the short paths of vLLM's serving objects stream, beside what vLLM's own do."""
