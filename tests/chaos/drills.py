@@ -67,13 +67,10 @@ async def pause_a_worker(stack: Stack, report: Report) -> None:
     drill = "SIGSTOP of a worker"
     load = await _steady_load(stack)
     worker = stack.workers[0]
-    worker.signal(signal.SIGSTOP)
-    await asyncio.sleep(PAUSE_SECONDS)
-    worker.signal(signal.SIGCONT)
+    await worker.pause(PAUSE_SECONDS)
     await asyncio.sleep(6)
     await _end(stack, load, drill, report)
-    name = "penstock_gateway_stale_frames_total"
-    dropped = sum([await metric(gateway.url, name) for gateway in stack.gateways])
+    dropped = await _of_gateways(stack, "penstock_gateway_stale_frames_total")
     report.add(drill, "stale frames that came and were dropped", dropped)
     serving = await metric(worker.url, "penstock_worker_engine_up")
     report.add(drill, "workers that did not come back", 1 - serving, most=0)
@@ -85,14 +82,10 @@ async def pause_workers_often(stack: Stack, report: Report) -> None:
     drill = "SIGSTOP of workers, again and again"
     load = await _steady_load(stack)
     for turn in range(PAUSES):
-        worker = stack.workers[turn % len(stack.workers)]
-        worker.signal(signal.SIGSTOP)
-        await asyncio.sleep(SHORT_PAUSE_SECONDS)
-        worker.signal(signal.SIGCONT)
+        await stack.workers[turn % len(stack.workers)].pause(SHORT_PAUSE_SECONDS)
         await asyncio.sleep(2)
     await _end(stack, load, drill, report)
-    name = "penstock_gateway_fetched_ends_total"
-    fetched = sum([await metric(gateway.url, name) for gateway in stack.gateways])
+    fetched = await _of_gateways(stack, "penstock_gateway_fetched_ends_total")
     report.add(drill, "ends that did not come and were read from Redis", fetched)
 
 
@@ -208,6 +201,11 @@ async def _end(stack: Stack, load: Load, drill: str, report: Report) -> None:
     report.add(drill, "answers shorter than their record", len(short), most=0)
     what = "answers with anything stale, twice or missing"
     report.add(drill, what, len(load.wrong()), most=0)
+
+
+async def _of_gateways(stack: Stack, name: str) -> float:
+    """A metric's sum over all gateways."""
+    return sum([await metric(gateway.url, name) for gateway in stack.gateways])
 
 
 async def _completes(load: Load, since: float) -> bool:

@@ -94,6 +94,11 @@ class SimWorker:
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 
+    async def pause(self, seconds: float) -> None:
+        self.signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self.signal(signal.SIGCONT)
+
 
 class Gateway:
     def __init__(self, process: Process, url: str) -> None:

@@ -24,19 +24,21 @@ from gpu_workers.vllm.structures.trial import (
     Verdict,
     Vocabulary,
 )
-from gpu_workers.vllm.structures.trials import StructureTrials, TrialsFailed
+from gpu_workers.vllm.structures.trials import MOST_OWN_SECONDS, StructureTrials, TrialsFailed
+from gpu_workers.vllm.structures.turns import OwnTrialsAhead
 
 # Of CPU, for all choices of a request: what a step of the engine may take longer for it.
 MOST_STEP_SECONDS: Final = 0.1
 XGRAMMAR: Final = "xgrammar"
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
+_RETRY_SECONDS: Final = 2
 
 _UNAVAILABLE: Final = WireError(
     status=503,
     message="JSON schemas and grammars cannot be checked at the moment; ask again.",
     type="server_error",
     code="structures_unavailable",
-    retry_after_seconds=2,
+    retry_after_seconds=_RETRY_SECONDS,
 )
 
 FOLLOWED_TOO_SLOWLY: Final = invalid_request(
@@ -101,6 +103,8 @@ class StructureGate:
             verdict = await self._trials.verdict(envelope.tenant_id, structure)
         except TrialsFailed:
             raise RequestRefused(_UNAVAILABLE) from None
+        except OwnTrialsAhead as error:
+            raise RequestRefused(_waiting(error.ahead)) from None
         if refusal := self._refusal(verdict, params):
             raise RequestRefused(refusal)
         return verdict
@@ -141,6 +145,23 @@ class StructureGate:
             cpu_seconds=self._cpu_seconds,
             memory_bytes=MEMORY_BYTES,
         )
+
+
+def _waiting(ahead: int) -> WireError:
+    """Return the refusal of a request that so many of its own tenant's were ahead of."""
+    return WireError(
+        status=429,
+        message=(
+            "A worker tries each schema, pattern or grammar that it does not know yet, one after "
+            f"another. {ahead} of your own were ahead of this request's, and after "
+            f"{MOST_OWN_SECONDS:g} s of them its turn had not come. Nothing was generated or "
+            f"charged. Ask again in {_RETRY_SECONDS} s, and send fewer new ones at once: what has "
+            "been tried is known from then on."
+        ),
+        type="rate_limit_error",
+        code="structures_waiting",
+        retry_after_seconds=_RETRY_SECONDS,
+    )
 
 
 def _structure_of(params: SamplingParams) -> Structure | None:

@@ -1,14 +1,15 @@
 """Has structures tried in a process of their own, one after another, each text once.
 
-Tenants take turns, so that who sends a thousand expensive ones waits for those himself. The process
-is started with the engine and started anew when it has died.
+Tenants take turns (`turns`), so that nobody waits because another sends a thousand expensive ones.
+The process is started with the engine and started anew when it has died.
 """
 
 import asyncio
 import hashlib
 import os
 import sys
-from collections import OrderedDict, deque
+import time
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
@@ -17,16 +18,18 @@ import structlog
 from gpu_workers.process_tree import PARENT_VARIABLE
 from gpu_workers.vllm.structures import trial
 from gpu_workers.vllm.structures.trial import Structure, Verdict, Vocabulary
+from gpu_workers.vllm.structures.turns import Clock, Turns
 
 _VERDICTS_KEPT: Final = 4096
+# What a request waits for other trials of its tenant before it is refused: as long as an answer may
+# take beyond its own work.
+MOST_OWN_SECONDS: Final = 2.0
 # The process ends a trial after six times its CPU seconds; what takes longer hangs.
 _WALL_TIMES_CPU: Final = 8
 _STARTING_SECONDS: Final = 60.0
 _MODULE: Final = "gpu_workers.vllm.structures.trial_process"
 
 _log = structlog.get_logger(__name__)
-
-Tried = asyncio.Future[Verdict]
 
 
 class TrialsFailed(RuntimeError):
@@ -36,14 +39,19 @@ class TrialsFailed(RuntimeError):
 class StructureTrials:
     """The trials of one worker."""
 
-    def __init__(self, *, module: str = _MODULE) -> None:
+    def __init__(
+        self,
+        *,
+        module: str = _MODULE,
+        most_own_seconds: float = MOST_OWN_SECONDS,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._module = module
         self._vocabulary: Vocabulary | None = None
         self._seconds = 0.0
         self._process: asyncio.subprocess.Process | None = None
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
-        self._under_way: dict[bytes, Tried] = {}
-        self._waiting: OrderedDict[str, deque[tuple[bytes, Structure]]] = OrderedDict()
+        self._turns = Turns(clock, most_own_seconds=most_own_seconds)
         self._runner: asyncio.Task[None] | None = None
 
     async def start(self, vocabulary: Vocabulary) -> None:
@@ -58,41 +66,34 @@ class StructureTrials:
         await self._end_process()
 
     async def verdict(self, tenant_id: str, structure: Structure) -> Verdict:
-        """Return what became of it, now or when it was first tried. Raises `TrialsFailed`."""
+        """Return what became of it, now or when it was first tried. Raises `TrialsFailed`, and
+        `OwnTrialsAhead` where it has not been tried after so many seconds of others of its
+        tenant."""
         digest = hashlib.sha256(f"{structure.kind}:{structure.text}".encode()).digest()
         if (known := self._verdicts.get(digest)) is not None:
             self._verdicts.move_to_end(digest)
             return known
-        tried = self._under_way.get(digest)
-        if tried is None:
-            tried = self._under_way[digest] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(tenant_id, deque()).append((digest, structure))
-            if self._runner is None or self._runner.done():
-                self._runner = asyncio.create_task(self._run(), name="structure-trials")
-        # Whoever gives up leaves the trial to the others.
-        return await asyncio.shield(tried)
+        waiter = self._turns.join(tenant_id, digest, structure)
+        if self._runner is None or self._runner.done():
+            self._runner = asyncio.create_task(self._run(), name="structure-trials")
+        try:
+            return await waiter.verdict
+        finally:
+            self._turns.leave(waiter)
 
     async def _run(self) -> None:
-        while self._waiting:
-            tenant_id, structures = self._waiting.popitem(last=False)
-            digest, structure = structures.popleft()
-            if structures:
-                self._waiting[tenant_id] = structures  # behind the others
-            tried = self._under_way[digest]
+        while trial := self._turns.begin():
             try:
-                verdict = await self._ask(structure)
+                verdict = await self._ask(trial.structure)
             except (OSError, EOFError, msgspec.MsgspecError) as error:
                 _log.error("structure_trial_failed", reason=repr(error))
                 await self._end_process()
-                tried.set_exception(TrialsFailed("structures cannot be tried now"))
-                tried.exception()  # seen, even if nobody waits for it any more
+                self._turns.end(TrialsFailed("structures cannot be tried now"))
             else:
-                self._verdicts[digest] = verdict
+                self._verdicts[trial.digest] = verdict
                 if len(self._verdicts) > _VERDICTS_KEPT:
                     self._verdicts.popitem(last=False)
-                tried.set_result(verdict)
-            finally:
-                del self._under_way[digest]
+                self._turns.end(verdict)
 
     async def _ask(self, structure: Structure) -> Verdict:
         process = self._process or await self._start_process()

@@ -1,7 +1,9 @@
 """Structures are tried one after another, each once, and tenants take turns."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,33 +17,87 @@ from gpu_workers.vllm.structures.trial import (
     Walk,
 )
 from gpu_workers.vllm.structures.trials import StructureTrials, TrialsFailed
+from gpu_workers.vllm.structures.turns import OwnTrialsAhead
+from tests.support.polling import eventually
+from tests.support.workers.scripted_trials import gate_of
+
+MOST_OWN_SECONDS = 600.0
 
 
 class Journal:
-    """What has been tried, in order."""
+    """What has been tried, in order, and the gate that some of it waits for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        os.mkfifo(gate_of(path))
+        self._gate = os.open(gate_of(path), os.O_RDWR)
 
     @property
     def lines(self) -> list[str]:
-        return self.path.read_text().splitlines()
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+    @property
+    def names(self) -> list[str]:
+        return [line.split()[-1] for line in self.lines]
+
+    def release(self) -> None:
+        """Let one trial end that is held now, or the next that will be."""
+        os.write(self._gate, b".")
+
+    def close(self) -> None:
+        os.close(self._gate)
+
+
+class Clock:
+    """Goes on by a millisecond whenever it is read, and by more where it is set forward."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "tried")
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    journal = Journal(tmp_path / "tried")
+    yield journal
+    journal.close()
 
 
 @pytest.fixture
-async def trials(journal: Journal) -> AsyncIterator[StructureTrials]:
-    trials = StructureTrials(module="tests.support.workers.scripted_trials")
-    vocabulary = Vocabulary(
-        tokenizer=str(journal.path), any_whitespace=True, cpu_seconds=1, memory_bytes=1
-    )
-    await trials.start(vocabulary)
-    yield trials
-    await trials.stop()
+def clock() -> Clock:
+    return Clock()
+
+
+Start = Callable[[float], Awaitable[StructureTrials]]
+
+
+@pytest.fixture
+async def start(journal: Journal, clock: Clock) -> AsyncIterator[Start]:
+    """Trials by how many seconds a request waits for others of its tenant."""
+    async with AsyncExitStack() as stack:
+
+        async def start(most_own_seconds: float) -> StructureTrials:
+            trials = StructureTrials(
+                module="tests.support.workers.scripted_trials",
+                most_own_seconds=most_own_seconds,
+                clock=clock,
+            )
+            vocabulary = Vocabulary(
+                tokenizer=str(journal.path), any_whitespace=True, cpu_seconds=1, memory_bytes=1
+            )
+            await trials.start(vocabulary)
+            stack.push_async_callback(trials.stop)
+            return trials
+
+        yield start
+
+
+@pytest.fixture
+async def trials(start: Start) -> StructureTrials:
+    return await start(MOST_OWN_SECONDS)
 
 
 def a(text: str, kind: StructureKind = StructureKind.JSON) -> Structure:
@@ -72,6 +128,157 @@ async def test_tenants_take_turns(trials: StructureTrials, journal: Journal) -> 
         group.create_task(trials.verdict("globex", a("compiled globex-0")))
     tried = [line.split()[1] for line in journal.lines]
     assert tried == ["acme-0", "globex-0", "acme-1", "acme-2"]
+
+
+class Asking:
+    """The requests of a test, by what it calls their structures."""
+
+    def __init__(self, trials: StructureTrials, journal: Journal) -> None:
+        self._trials = trials
+        self._journal = journal
+
+    async def ask(self, tenant_id: str, text: str) -> asyncio.Task[Verdict]:
+        """Return a request that waits for its structure to be tried."""
+        asking = asyncio.create_task(self._trials.verdict(tenant_id, a(text)))
+        await asyncio.sleep(0)
+        return asking
+
+    async def until_begun(self, name: str) -> None:
+        await eventually(lambda: name in self._journal.names)
+
+
+async def test_an_expensive_trial_holds_up_another_tenant_once(
+    trials: StructureTrials, journal: Journal, clock: Clock
+) -> None:
+    asking = Asking(trials, journal)
+    flood = [await asking.ask("acme", "compiled held acme-0")]
+    flood += [await asking.ask("acme", f"compiled acme-{number}") for number in (1, 2)]
+    await asking.until_begun("acme-0")
+    victims = [await asking.ask("globex", f"compiled globex-{number}") for number in range(3)]
+    clock.now += 10
+    journal.release()
+    await asyncio.gather(*flood, *victims)
+    assert journal.names == ["acme-0", "globex-0", "globex-1", "globex-2", "acme-1", "acme-2"]
+
+
+async def test_who_asks_one_after_another_has_no_more_turns_than_who_asks_at_once(
+    trials: StructureTrials, journal: Journal, clock: Clock
+) -> None:
+    asking = Asking(trials, journal)
+    first = await asking.ask("acme", "compiled held acme-0")
+    await asking.until_begun("acme-0")
+    victims = [await asking.ask("globex", "compiled held globex-0")]
+    victims += [await asking.ask("globex", "compiled globex-1")]
+    clock.now += 10
+    journal.release()
+    await first
+    await asking.until_begun("globex-0")
+    second = await asking.ask("acme", "compiled acme-1")
+    clock.now += 1
+    journal.release()
+    await asyncio.gather(second, *victims)
+    assert journal.names == ["acme-0", "globex-0", "globex-1", "acme-1"]
+
+
+async def test_who_waits_too_long_for_trials_of_its_own_tenant_is_refused(
+    start: Start, journal: Journal
+) -> None:
+    asking = Asking(await start(0.0), journal)
+    first = await asking.ask("acme", "compiled held acme-0")
+    await asking.until_begun("acme-0")
+    others = [await asking.ask("acme", f"compiled acme-{number}") for number in (1, 2)]
+    for number, other in enumerate(others, 1):
+        with pytest.raises(OwnTrialsAhead) as refused:
+            await other
+        assert 1 <= refused.value.ahead <= number
+    journal.release()
+    assert (await first).finding is Finding.COMPILED
+    again = await asking.ask("acme", "compiled acme-1")
+    assert (await again).finding is Finding.COMPILED
+    assert journal.names == ["acme-0", "acme-1"]
+
+
+async def test_time_that_others_take_refuses_nobody(
+    trials: StructureTrials, journal: Journal, clock: Clock
+) -> None:
+    asking = Asking(trials, journal)
+    first = await asking.ask("globex", "compiled held globex-0")
+    await asking.until_begun("globex-0")
+    one, two, three = [
+        await asking.ask("acme", f"compiled held acme-{number}") for number in range(3)
+    ]
+    clock.now += 10 * MOST_OWN_SECONDS
+    journal.release()
+    await first
+    await asking.until_begun("acme-0")
+    assert not any(each.done() for each in (one, two, three))
+    clock.now += MOST_OWN_SECONDS
+    journal.release()
+    await one
+    with pytest.raises(OwnTrialsAhead) as refused:
+        await three
+    assert refused.value.ahead == 2
+    journal.release()
+    assert (await two).finding is Finding.COMPILED
+
+
+async def test_a_tenant_with_nothing_of_its_own_ahead_waits_for_its_turn(
+    start: Start, journal: Journal
+) -> None:
+    asking = Asking(await start(0.0), journal)
+    first = await asking.ask("acme", "compiled held acme-0")
+    await asking.until_begun("acme-0")
+    victim = await asking.ask("globex", "compiled globex-0")
+    same = await asking.ask("globex", "compiled globex-0")
+    with pytest.raises(OwnTrialsAhead):
+        await (await asking.ask("acme", "compiled acme-1"))
+    journal.release()
+    await asyncio.gather(first, victim, same)
+    assert journal.names == ["acme-0", "globex-0"]
+
+
+async def test_what_another_tenant_asks_too_comes_when_its_turn_comes(
+    trials: StructureTrials, journal: Journal
+) -> None:
+    asking = Asking(trials, journal)
+    flood = [await asking.ask("acme", "compiled held acme-0")]
+    await asking.until_begun("acme-0")
+    flood += [await asking.ask("acme", f"compiled {name}") for name in ("acme-1", "popular")]
+    victim = await asking.ask("globex", "compiled popular")
+    journal.release()
+    await asyncio.gather(*flood, victim)
+    assert journal.names == ["acme-0", "popular", "acme-1"]
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun(
+    trials: StructureTrials, journal: Journal
+) -> None:
+    asking = Asking(trials, journal)
+    first = await asking.ask("acme", "compiled held acme-0")
+    await asking.until_begun("acme-0")
+    left = [await asking.ask("acme", f"compiled {name}") for name in ("acme-1", "shared", "twice")]
+    stay = [await asking.ask("globex", "compiled shared")]
+    stay += [await asking.ask("acme", "compiled twice")]
+    for each in left:
+        each.cancel()
+    await asyncio.wait(left)
+    journal.release()
+    await asyncio.gather(first, *stay)
+    assert sorted(journal.names) == ["acme-0", "shared", "twice"]
+
+
+async def test_the_verdict_of_what_has_begun_is_kept(
+    trials: StructureTrials, journal: Journal
+) -> None:
+    asking = Asking(trials, journal)
+    left = await asking.ask("acme", "compiled held acme-0")
+    await asking.until_begun("acme-0")
+    left.cancel()
+    await asyncio.wait([left])
+    journal.release()
+    await trials.verdict("globex", a("compiled globex-0"))
+    await trials.verdict("globex", a("compiled held acme-0"))
+    assert journal.names == ["acme-0", "globex-0"]
 
 
 async def test_who_gives_up_leaves_the_trial_to_the_others(trials: StructureTrials) -> None:

@@ -225,16 +225,21 @@ def flood(pool: VirtualPool, count: int, slots: int = 64) -> list[str]:
     return [each.request_id for each in taken]
 
 
+def flood_beside_globex(pool: VirtualPool) -> list[str]:
+    """A worker has Globex' request, g1; then Acme asks a hundred times. Answers what runs."""
+    pool.register(WORKER)
+    pool.claim(WORKER, 64)
+    pool.enqueue(ask("g1", tenant="globex"))
+    return flood(pool, 100)
+
+
 def test_a_tenant_that_is_alone_has_every_slot(pool: VirtualPool) -> None:
     pool.register(WORKER)
     assert len(flood(pool, 100)) == 64
 
 
 def test_headroom_is_kept_from_a_flood_and_given_to_a_newcomer_at_once(pool: VirtualPool) -> None:
-    pool.register(WORKER)
-    pool.claim(WORKER, 64)
-    pool.enqueue(ask("g1", tenant="globex"))
-    running = flood(pool, 100)
+    running = flood_beside_globex(pool)
     kept = 64 - len(running)
     assert 1 <= kept <= 8
     assert pool.waiting() > 0
@@ -245,10 +250,7 @@ def test_headroom_is_kept_from_a_flood_and_given_to_a_newcomer_at_once(pool: Vir
 
 def test_a_flood_takes_the_slots_beyond_the_headroom(pool: VirtualPool) -> None:
     pool.redis.hset(keys.pool_scheduler(pool.name), "headroom", "4")
-    pool.register(WORKER)
-    pool.claim(WORKER, 64)
-    pool.enqueue(ask("g1", tenant="globex"))
-    running = [each for each in flood(pool, 100) if each != "g1"]
+    running = [each for each in flood_beside_globex(pool) if each != "g1"]
     assert len(running) == 64 - 4 - 1
     pool.finish(running[0], 1, 100, 100)
     assert len(pool.inbox(WORKER)) == 1
@@ -258,10 +260,7 @@ def test_a_flood_takes_the_slots_beyond_the_headroom(pool: VirtualPool) -> None:
 def test_the_headroom_goes_to_the_flood_when_the_others_have_long_been_gone(
     pool: VirtualPool,
 ) -> None:
-    pool.register(WORKER)
-    pool.claim(WORKER, 64)
-    pool.enqueue(ask("g1", tenant="globex"))
-    flood(pool, 100)
+    flood_beside_globex(pool)
     pool.finish("g1", 1, 100, 100)
     pool.now_ms += 31_000
     pool.reap()
@@ -273,10 +272,7 @@ def test_the_headroom_goes_to_the_flood_when_the_others_have_long_been_gone(
 def test_headroom_shrinks_while_newcomers_find_it_and_grows_again_when_they_do_not(
     pool: VirtualPool,
 ) -> None:
-    pool.register(WORKER)
-    pool.claim(WORKER, 64)
-    pool.enqueue(ask("g1", tenant="globex"))
-    flood(pool, 100)
+    flood_beside_globex(pool)
     most = pool.scheduler()["free"]
     assert most == 64 * HEADROOM_MOST
     for number in range(int(most)):

@@ -186,6 +186,30 @@ async def test_a_refusal_of_the_worker_keeps_its_status(
             assert response.headers["x-request-id"]
 
 
+async def test_a_refusal_of_the_worker_says_when_to_ask_again(
+    service: Service, worker: ScriptedWorker, dispatch_redis: Redis
+) -> None:
+    async def refuse(run: Run) -> None:
+        error = WireError(
+            status=429,
+            message="Your other schemas are ahead.",
+            type="rate_limit_error",
+            code="structures_waiting",
+            retry_after_seconds=2,
+        )
+        await run.end(Outcome.REFUSED, error=error)
+
+    worker.script = refuse
+    await worker.start()
+    async with service.client() as client:
+        for body in (ALICE_ASKS, ALICE_STREAMS):
+            response = await client.post(CHAT, json=body)
+            assert response.status_code == 429
+            assert response.json()["error"]["code"] == "structures_waiting"
+            assert response.headers["retry-after"] == "2"
+    await eventually(lambda: no_reservations(dispatch_redis))
+
+
 async def test_a_client_that_leaves_cancels_its_request(
     service: Service, worker: ScriptedWorker, dispatch_redis: Redis
 ) -> None:

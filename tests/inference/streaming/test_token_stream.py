@@ -15,7 +15,7 @@ from gpu_workers.protocol.messages import (
 )
 from inference.errors import SlowReader, StreamBroken
 from inference.streaming import reorder_buffer
-from inference.streaming.token_stream import MAX_UNREAD_BYTES, TokenStream
+from inference.streaming.token_stream import MAX_UNREAD_BYTES, Progress, TokenStream
 from tests.support.polling import eventually
 
 
@@ -120,9 +120,10 @@ async def test_a_reader_is_woken(stream: TokenStream) -> None:
     assert (await reading).chunks == [b"one"]
 
 
-async def test_output_is_written_in_one_piece_without_waking_its_reader(
-    stream: TokenStream, ends: list[Terminal]
-) -> None:
+async def read_past_the_reader(
+    stream: TokenStream,
+) -> tuple[list[list[bytes]], asyncio.Task[Progress]]:
+    """Return what will be written while a reader waits, and that reader."""
     written: list[list[bytes]] = []
 
     def write(chunks: list[bytes]) -> bool:
@@ -131,6 +132,13 @@ async def test_output_is_written_in_one_piece_without_waking_its_reader(
 
     reading = asyncio.create_task(stream.next(write))
     await asyncio.sleep(0)
+    return written, reading
+
+
+async def test_output_is_written_in_one_piece_without_waking_its_reader(
+    stream: TokenStream, ends: list[Terminal]
+) -> None:
+    written, reading = await read_past_the_reader(stream)
     feed(stream, a_delta(0, b"one"), "w")
     feed(stream, a_delta(1, b"two"), "w")
     assert await eventually(lambda: written) == [[b"one", b"two"]]
@@ -155,14 +163,7 @@ async def test_what_cannot_be_written_at_once_waits_for_its_reader(stream: Token
 async def test_what_comes_while_the_reader_is_busy_is_not_written_past_it(
     stream: TokenStream,
 ) -> None:
-    written: list[list[bytes]] = []
-
-    def write(chunks: list[bytes]) -> bool:
-        written.append(chunks)
-        return True
-
-    reading = asyncio.create_task(stream.next(write))
-    await asyncio.sleep(0)
+    written, reading = await read_past_the_reader(stream)
     stream.note_silence()
     feed(stream, a_delta(0, b"one"), "w")
     assert (await reading).chunks == [b"one"]

@@ -20,6 +20,7 @@ def make_envelope(
     max_output_tokens: int = 32,
     max_context_tokens: int | None = None,
     request_id: str | None = None,
+    tenant_id: str = ACME,
     gateway_id: str = "gateway-1",
     pool: str = "sim",
     model: str = "sim",
@@ -39,7 +40,7 @@ def make_envelope(
     now_ms = time.time_ns() // 1_000_000
     return Envelope(
         request_id=request_id or new_request_id(),
-        tenant_id=ACME,
+        tenant_id=tenant_id,
         project_id="project-1",
         api_key_id="key-1",
         tier="standard",

@@ -1,5 +1,6 @@
-"""A process that tries structures by what their texts say: `die`, or a finding. Writes down what it
-has tried in the file that its vocabulary names.
+"""A process that tries structures by what their texts say: `die`, or a finding, for which one that
+is `held` waits for a byte from the pipe beside the journal. Writes down what it tries in the
+journal, the file that its vocabulary names.
 
     python -m tests.support.workers.scripted_trials
 """
@@ -22,7 +23,14 @@ def main() -> None:
             lines.write(f"{text}\n")
         if text.startswith("die"):
             sys.exit(1)
+        if "held" in text.split():
+            with gate_of(journal).open("rb", buffering=0) as gate:
+                gate.read(1)
         trial.write(verdicts, Verdict(Finding(text.split()[0])))
+
+
+def gate_of(journal: Path) -> Path:
+    return journal.with_suffix(".gate")
 
 
 if __name__ == "__main__":

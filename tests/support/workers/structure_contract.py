@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from gpu_workers.engine import EmitText, Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
+from gpu_workers.vllm.structures.trials import MOST_OWN_SECONDS
 from tests.support.polling import eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
-from tests.support.workers.envelopes import make_envelope
+from tests.support.workers.envelopes import ACME, make_envelope
 
 # The bar; on a machine whose victims stand still by themselves, that is added.
 MOST_GAP_SECONDS: Final = 1.0
 TOO_COSTLY: Final = "structure_too_costly"
+WAITING: Final = "structures_waiting"
 
 
 def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +185,7 @@ async def structures_that_hurt_are_refused_while_others_stream(
     victims = Victims(engine)
     await eventually(lambda: victims.heard > 100, 30)
     usual, victims.longest = victims.longest, 0.0
-    answers = await asyncio.gather(*(_follow(engine, fields) for fields in BOMBS.values()))
+    answers = await _each_by_a_tenant_of_its_own(engine, BOMBS)
     longest = victims.longest
     await victims.close()
     for name, answer in zip(BOMBS, answers, strict=True):
@@ -197,11 +199,38 @@ async def structures_that_hurt_are_refused_while_others_stream(
 async def structures_of_everyday_are_followed(
     engine: Engine, description: EngineDescription
 ) -> None:
-    answers = await asyncio.gather(*(_follow(engine, fields) for fields in USEFUL.values()))
+    answers = await _each_by_a_tenant_of_its_own(engine, USEFUL)
     for name, answer in zip(USEFUL, answers, strict=True):
         assert answer.result.outcome is Outcome.COMPLETED, (name, answer.result)
         if answer.result.finish_reason == "stop" and "response_format" in USEFUL[name]:
             json.loads(answer.text())
+
+
+async def who_sends_many_expensive_structures_is_answered_soon_and_holds_up_nobody(
+    engine: Engine, description: EngineDescription
+) -> None:
+    loop, waited = asyncio.get_running_loop(), []
+
+    async def flood(size: int) -> str:
+        asked_at = loop.time()
+        fields = grammar("root ::= " + ' ("c" | "d")?' * size)
+        result = (await _follow(engine, fields)).result
+        assert result.outcome is Outcome.REFUSED, result
+        assert result.error is not None
+        assert result.usage.completion_tokens == 0
+        if result.error.code == WAITING:
+            assert result.error.status == 429
+            assert result.error.retry_after_seconds is not None
+            waited.append(loop.time() - asked_at)
+        return str(result.error.code)
+
+    flooding = [asyncio.create_task(flood(300 + each)) for each in range(10)]
+    unknown = json_schema(_object({"depth_of_the_penstock": {"type": "integer"}}))
+    victim = await _follow(engine, unknown, tenant_id="tenant-globex")
+    assert victim.result.outcome is Outcome.COMPLETED, victim.result
+    assert set(await asyncio.gather(*flooding)) == {TOO_COSTLY, WAITING}
+    assert max(waited) < MOST_OWN_SECONDS + MOST_GAP_SECONDS, waited
+    assert await flood(300) == TOO_COSTLY
 
 
 async def what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on(
@@ -255,13 +284,29 @@ async def _spelled(engine: Engine, text: str) -> list[int]:
     return token_ids
 
 
-async def _follow(engine: Engine, fields: dict[str, Any], tokens: int = 200) -> Answer:
-    return await ask(engine, make_envelope(QUESTION | fields, max_output_tokens=tokens))
+async def _each_by_a_tenant_of_its_own(
+    engine: Engine, structures: dict[str, dict[str, Any]]
+) -> list[Answer]:
+    """So that none of them is refused for the time that the others take."""
+    return await asyncio.gather(
+        *(
+            _follow(engine, fields, tenant_id=f"tenant-{number}")
+            for number, fields in enumerate(structures.values())
+        )
+    )
+
+
+async def _follow(
+    engine: Engine, fields: dict[str, Any], tokens: int = 200, tenant_id: str = ACME
+) -> Answer:
+    envelope = make_envelope(QUESTION | fields, max_output_tokens=tokens, tenant_id=tenant_id)
+    return await ask(engine, envelope)
 
 
 STRUCTURE_CLAUSES: list[Clause] = [
     structures_that_hurt_are_refused_while_others_stream,
     structures_of_everyday_are_followed,
+    who_sends_many_expensive_structures_is_answered_soon_and_holds_up_nobody,
     what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on,
     what_other_fields_leave_no_token_for_is_told_to_the_client,
 ]
