@@ -57,6 +57,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     ) -> AsyncGenerator[RequestOutput, None]:
         """Count a prompt, then generate. vLLM calls this for all prompts before it begins one."""
         generation = self.generation_of(request_id)
+        generation.end_rendering()
         generation.rendered_tokens += len(prompt["prompt_token_ids"])
         return self._generate(generation, prompt, sampling_params, request_id, **options)
 

@@ -27,6 +27,7 @@ class Generation:
     """What the engine has done for one request so far. Times are of `time.monotonic_ns`."""
 
     __slots__ = (
+        "_render_turn",
         "begin_texts",
         "cached_tokens",
         "checking",
@@ -81,6 +82,7 @@ class Generation:
         self.logprobs: Callable[[], Awaitable[list[bytes]]] | None = None
         self.checking: asyncio.Task[None] | None = None  # what the answer has to follow
         self.ending: asyncio.Task[None] | None = None  # the abort, if not by its client
+        self._render_turn: asyncio.Semaphore | None = None
         self.error: Exception | None = None
         self.is_aborted = False
         self.ended_for: WireError | None = None  # why it has ended early, if not by its client
@@ -99,6 +101,15 @@ class Generation:
     def is_whole(self) -> bool:
         """Return whether every choice of every prompt has ended by itself."""
         return self.ended_choices == self.choices
+
+    def begin_rendering(self, turn: asyncio.Semaphore) -> None:
+        self._render_turn = turn
+
+    def end_rendering(self) -> None:
+        """Let the next prompt of this tenant be rendered; a repeated call does nothing."""
+        turn, self._render_turn = self._render_turn, None
+        if turn is not None:
+            turn.release()
 
     def usage(self) -> TokenUsage:
         return TokenUsage(

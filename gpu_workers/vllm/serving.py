@@ -29,6 +29,7 @@ from gpu_workers.engine import (
     Result,
 )
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
+from gpu_workers.requests.render_turns import RenderTurns
 from gpu_workers.vllm import cpu_host
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
@@ -78,6 +79,7 @@ class VllmServing:
         llm.structures = StructureGate(llm, cpu_seconds=structure_seconds)
         self._stats = stats  # of each engine, once it has started
         self._arguments = arguments
+        self._turns = RenderTurns()
         self._endpoints: dict[Api, Endpoint] = {}
         self._slots: int = llm.vllm_config.scheduler_config.max_num_seqs
         self._generated_tokens = 0  # as results report them
@@ -163,7 +165,9 @@ class VllmServing:
         self._llm.generations[envelope.request_id] = generation
         try:
             endpoint = self._endpoints[envelope.api]
+            generation.begin_rendering(await self._turns.begin(envelope.tenant_id))
             answer = await self._ask(endpoint, generation)
+            generation.end_rendering()
             if _is_asked_to_end():
                 # vLLM has answered that its client left
                 generation.is_aborted = True
@@ -195,6 +199,7 @@ class VllmServing:
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
             result = _result_of_exception(generation, error)
         finally:
+            generation.end_rendering()
             del self._llm.generations[envelope.request_id]
             self._llm.guard.ends(envelope.request_id)
             self._generated_tokens += generation.generated_tokens

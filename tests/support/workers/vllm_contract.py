@@ -13,6 +13,7 @@ from tests.support.polling import as_soon_as, eventually
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask, gather
 from tests.support.workers.envelopes import make_envelope
 
+WAVE = 64
 LONG_QUESTION = {
     "messages": [{"role": "user", "content": "What does a penstock carry to the turbine? " * 60}],
     "temperature": 0,
@@ -235,6 +236,26 @@ async def the_load_tells_what_the_engine_has_no_room_for(
     assert (load.running, load.waiting) == (0, 0)
 
 
+async def a_wave_of_one_tenant_is_not_rendered_before_anothers_prompt(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Of requests that come together; half of the wave is a wide margin."""
+    order = list[str]()  # of the first outputs
+
+    async def ask_as(tenant_id: str) -> None:
+        envelope = make_envelope(QUESTION, tenant_id=tenant_id, max_output_tokens=1)
+        outputs = engine.generate(envelope)
+        await anext(outputs)
+        order.append(tenant_id)
+        async for _ in outputs:
+            pass
+
+    wave = [ask_as("tenant-acme") for _ in range(WAVE)]
+    await asyncio.gather(*wave, ask_as("tenant-globex"))
+    assert len(order) == WAVE + 1
+    assert order.index("tenant-globex") < WAVE / 2, order.index("tenant-globex")
+
+
 async def an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -327,6 +348,7 @@ VLLM_CLAUSES: list[Clause] = [
     a_grammar_shapes_the_answer,
     a_prefix_is_cached_for_the_same_salt_only,
     the_load_tells_what_the_engine_has_no_room_for,
+    a_wave_of_one_tenant_is_not_rendered_before_anothers_prompt,
     an_abort_after_the_first_of_two_choices_has_ended_is_a_cancellation,
     more_than_the_backstop_is_refused_as_overload,
     logprobs_are_vllms_own,
