@@ -68,8 +68,9 @@ async def test_a_loop_that_is_blocked_beyond_the_lease_loses_nothing_and_is_give
         await eventually(is_back, timeout_seconds=30)
         for request_id in (held, late):
             assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
-    deltas = gateway.deltas[held]
-    assert [delta.seq for delta in deltas] == list(range(len(deltas)))
+    # A write whose answer came while the loop stood is repeated; gateways drop what they have.
+    taken = list(dict.fromkeys(delta.seq for delta in gateway.deltas[held]))
+    assert taken == list(range(len(taken)))
     entries = {entry.request_id: entry for entry in await gateway.usage_entries()}
     assert {name: entry.attempt for name, entry in entries.items()} == {held: 1, late: 1}
     assert entries[held].usage.completion_tokens == 40

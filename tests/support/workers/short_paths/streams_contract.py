@@ -36,6 +36,7 @@ _GATE: Final = {
 }
 TOOLS: Final[dict[str, Any]] = {"tools": [{"type": "function", "function": _GATE}]}
 NAMED: Final = {"type": "function", "function": {"name": "gate"}}
+_SOME_TEXT: Final = b'"content":"some"'
 _CALL: Final = '<tool_call>\n{"name": "gate", "arguments": {"at": "Ö\\"水 }"}}\n</tool_call>'
 
 
@@ -155,7 +156,8 @@ def _without_pace(chunks: list[bytes]) -> tuple[str, dict[int, dict[str, str]], 
                     known[name] = known.get(name, "") + (part or "")
         if b'"tool_calls":[' in chunk:
             continue
-        form = re.sub(rb'"(?:content|text)":"(?:[^"\\]|\\.)*"', b'"content":"some"', chunk)
+        form = re.sub(rb'"(?:content|text)":"(?:[^"\\]|\\.)*"', _SOME_TEXT, chunk)
+        form = form.replace(b'"delta":{}', b'"delta":{%b}' % _SOME_TEXT)
         if not forms or forms[-1] != form:
             forms.append(form)
     return text, calls, forms
