@@ -167,7 +167,6 @@ class VllmServing:
             endpoint = self._endpoints[envelope.api]
             generation.begin_rendering(await self._turns.begin(envelope.tenant_id))
             answer = await self._ask(endpoint, generation)
-            generation.end_rendering()
             if _is_asked_to_end():
                 # vLLM has answered that its client left
                 generation.is_aborted = True
@@ -199,7 +198,7 @@ class VllmServing:
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
             result = _result_of_exception(generation, error)
         finally:
-            generation.end_rendering()
+            generation.end_rendering()  # where it was refused before there was a prompt
             del self._llm.generations[envelope.request_id]
             self._llm.guard.ends(envelope.request_id)
             self._generated_tokens += generation.generated_tokens

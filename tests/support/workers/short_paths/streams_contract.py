@@ -157,7 +157,8 @@ def _without_pace(chunks: list[bytes]) -> tuple[str, dict[int, dict[str, str]], 
         if b'"tool_calls":[' in chunk:
             continue
         form = re.sub(rb'"(?:content|text)":"(?:[^"\\]|\\.)*"', _SOME_TEXT, chunk)
-        form = form.replace(b'"delta":{}', b'"delta":{%b}' % _SOME_TEXT)
+        if b'"finish_reason":null' not in chunk:
+            form = form.replace(b'"delta":{}', b'"delta":{%b}' % _SOME_TEXT)
         if not forms or forms[-1] != form:
             forms.append(form)
     return text, calls, forms
