@@ -39,8 +39,17 @@ class Actions(Invariants):
                 self.finish_by_gateway(request)
             else:
                 self.end(request, request.attempt)
+        self.model.gone.append(gateway.gateway_id)
         gateway.incarnation += 1
         gateway.is_silent, gateway.seen_ms = False, self.pool.now_ms
+
+    def sweep(self) -> None:
+        """The sweeper goes on looking: what a worker handed back of one that was gone already is
+        forgotten too. At its third look, each has been missed for long enough."""
+        for _ in range(3):
+            for gateway_id in self.model.gone:
+                assert self.pool.reap_gone(gateway_id) == []
+            self.pool.now_ms += 6_000
 
     def found(self, rows: list[tuple[str, int]], gateway_id: str) -> list[Request]:
         found = [self.model.requests[request_id] for request_id, _ in rows]
@@ -78,16 +87,17 @@ class Actions(Invariants):
         self.reserving.reserve_again(open_requests, self.pool.now_ms)
 
     def time_passes(self, milliseconds: int) -> None:
-        """Whoever is there lets it be known."""
+        """Whoever is there lets it be known: gateways, which were heard all the while, before a
+        worker's call starts something in which theirs would be set aside."""
         self.pool.now_ms += milliseconds
-        for worker in self.model.workers:
-            if worker.is_known and not worker.is_silent:
-                self.pool.settle(worker.worker_id, [])
-                self.is_there(worker)
         for gateway in self.model.gateways:
             if not gateway.is_silent:
                 gateway.seen_ms = self.pool.now_ms
                 self.pool.note_gateway(gateway.gateway_id)
+        for worker in self.model.workers:
+            if worker.is_known and not worker.is_silent:
+                self.pool.settle(worker.worker_id, [])
+                self.is_there(worker)
         # Where nobody is there, a sweeper still is: no call for a minute is a clock that was set.
         assert self.pool.reap_gone("nobody") == []
 

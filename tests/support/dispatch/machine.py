@@ -65,6 +65,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                     self.finish_by_gateway(request)
             while running := self.model.all("running"):
                 self.end(running[0], running[0].attempt)
+            self.sweep()
             self.nothing_is_left()
         finally:
             self.redis.close()

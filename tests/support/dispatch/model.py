@@ -80,9 +80,12 @@ class Gateway:
 
 @dataclass
 class Model:
+    """`gone`: the ids of gateways that the sweeper has found gone."""
+
     requests: dict[str, Request] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
     gateways: list[Gateway] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
     served: dict[tuple[str, str], float] = field(default_factory=dict)
     since: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     records: int = 0
