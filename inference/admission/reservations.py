@@ -23,7 +23,8 @@ _log = structlog.get_logger(__name__)
 
 # How old a reservation must be before the sweeper asks whether its request still exists.
 SWEEP_AGE_MS: Final = 30_000
-_HINT_SECONDS: Final = 30.0
+# How often the sweeper is told that a tenant has reservations.
+HINT_SECONDS: Final = 30.0
 _TENANTS_HINTED: Final = 100_000
 
 Clock = Callable[[], int]
@@ -217,7 +218,7 @@ class Reservations:
     async def _hint(self, tenant_id: str) -> None:
         """Record for the sweeper where to look."""
         now = time.monotonic()
-        if now - self._hinted_at.get(tenant_id, -_HINT_SECONDS) < _HINT_SECONDS:
+        if now - self._hinted_at.get(tenant_id, -HINT_SECONDS) < HINT_SECONDS:
             return
         await self._redis.sadd(keys.tenants_with_reservations(), tenant_id)
         if len(self._hinted_at) >= _TENANTS_HINTED:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers import worker
+from gpu_workers import transport, worker
 from gpu_workers.outbox import relay
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome, Resend
@@ -48,7 +48,9 @@ ALL_WEATHER = [
 async def weather(
     sim_redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RedisWeather]:
-    """What comes every few seconds comes often, so that it meets the weather soon."""
+    """What comes every few seconds comes often, so that it meets the weather soon; and what is
+    refused again and again is soon tried again."""
+    monkeypatch.setattr(transport, "MAX_RETRY_SECONDS", 0.2)
     monkeypatch.setattr(worker, "CHECK_GATEWAYS_EVERY_SECONDS", 0.1)
     monkeypatch.setattr(relay, "TICK_SECONDS", 0.1)
     async with redis_weather(sim_redis_url) as weather:

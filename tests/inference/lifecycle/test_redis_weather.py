@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import Outcome
+from inference.admission import reservations
 from inference.lifecycle import cancellation
 from inference.lifecycle.completions import GatewaySettings
 from tests.support.gateways.cast import MODEL, POOL
@@ -59,7 +60,11 @@ AT_AN_EARLY_END = ("cancel", "finish", "HGET request")
 
 
 @pytest.fixture
-async def weather(gateway_redis_url: str) -> AsyncIterator[RedisWeather]:
+async def weather(
+    gateway_redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RedisWeather]:
+    """What comes every half minute comes each second, so that it meets the weather soon."""
+    monkeypatch.setattr(reservations, "HINT_SECONDS", 1.0)
     async with redis_weather(gateway_redis_url) as weather:
         yield weather
 
