@@ -93,10 +93,10 @@ async def streams_with_tools_are_vllms_own(engine: Engine, description: EngineDe
     ]
     forced: list[dict[str, Any]] = [{"structured_outputs": {"choice": [text]}} for text in texts]
     bodies: list[dict[str, Any]] = [
-        *({"tool_choice": "auto"} | ending for ending in ENDINGS),
+        *({"tool_choice": "auto", "max_tokens": MOST_TOKENS} | ending for ending in ENDINGS),
         *(each | USAGE for each in forced),
         forced[1] | {"parallel_tool_calls": False},
-        *({"tool_choice": choice} | USAGE for choice in ("required", NAMED)),
+        *({"tool_choice": choice, "max_tokens": 80} | USAGE for choice in ("required", NAMED)),
         {"tool_choice": "required", "max_tokens": 5},
         {"tool_choice": NAMED, "max_tokens": 1},
     ]
