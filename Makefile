@@ -38,8 +38,8 @@ bench: environments
 bench-front: environments
 	@$(PY) -m tests.benchmarks.front $(ARGS)
 
-# Requests, events, idle websockets and memory of one gateway process; four minutes, and with
-# ARGS="--requests 200000" a quarter of an hour more.
+# Requests, events, idle websockets and memory of one gateway process; two minutes, and with
+# ARGS="--requests 200000" three more.
 bench-gateway: environments
 	@$(PY) -m tests.benchmarks.gateway $(ARGS)
 

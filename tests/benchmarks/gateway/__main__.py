@@ -1,6 +1,6 @@
 """`make bench-gateway`: requests, events, idle websockets and memory of one gateway process.
 
-It takes about four minutes on two cores; --requests 200000 sends so many more in a row and reports
+It takes about two minutes on two cores; --requests 200000 sends so many more in a row and reports
 the gateway's memory meanwhile. Prints Markdown, and writes it where --out says.
 """
 
