@@ -11,7 +11,12 @@ def configure_logging(log_format: str, level: str) -> None:
     render: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # The one that structlog takes where rich is installed, as beside vLLM, shows the values
+            # of every frame, prompts too, and takes the event loop a second.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
     )
     structlog.configure(
         processors=[

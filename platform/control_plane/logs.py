@@ -16,7 +16,9 @@ def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=False)
+        else structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        )
     )
     return {
         "version": 1,
