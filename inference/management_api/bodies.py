@@ -30,7 +30,7 @@ def check_content_type(request: Request) -> None:
     if not _has_body(request):
         return
     if request._request.content_type != "application/json":
-        raise UnsupportedMediaType("Send the body as application/json.")
+        raise UnsupportedMediaType
     if not request.META.get("CONTENT_LENGTH"):
         raise LengthRequired("Send the body's length in the header Content-Length.")
 

@@ -1,6 +1,7 @@
 """Everything that can go wrong on the management API, as one error of OpenAI's envelope."""
 
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 from django.core.exceptions import (
     NON_FIELD_ERRORS,
@@ -12,6 +13,7 @@ from django.core.exceptions import (
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions as drf
+from rest_framework.settings import api_settings
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.errors import (
@@ -22,6 +24,7 @@ from inference.errors import (
     LimitReached,
     MethodNotAllowed,
     NotFound,
+    Unauthenticated,
     Unavailable,
     as_inference_error,
 )
@@ -54,6 +57,9 @@ class UnsupportedMediaType(InferenceError):
     type = "invalid_request_error"
     code = "unsupported_media_type"
 
+    def __init__(self) -> None:
+        super().__init__("Send the body as application/json.")
+
 
 class LengthRequired(InferenceError):
     status = 411
@@ -65,17 +71,18 @@ class TooManyAttempts(LimitReached):
     code = "too_many_attempts"
 
 
+def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResponse:
+    """Answer whatever was raised in a view: REST framework's `EXCEPTION_HANDLER`."""
+    return answer(api_error(error))
+
+
 def api_error(error: Exception) -> InferenceError:
     """Return the error that the caller gets; what is not its business is logged instead."""
     match error:
-        case Http404() | drf.NotFound() | ObjectDoesNotExist():
+        case Http404() | ObjectDoesNotExist():
             return NotFound(NOTHING_HERE)
-        case drf.MethodNotAllowed():
-            return MethodNotAllowed(str(error.detail))
-        case drf.NotAcceptable():
-            return NotAcceptable("This API answers in application/json; accept that.")
-        case drf.PermissionDenied():
-            return Forbidden(str(error.detail), code="csrf_failed")
+        case drf.APIException():
+            return _of_framework(error)
         case NotPermitted():
             return Forbidden(error.message, param=error.param)
         case Conflict():
@@ -96,7 +103,7 @@ def api_error(error: Exception) -> InferenceError:
             return as_inference_error(error)
 
 
-def answer(error: InferenceError, *, allow: str = "") -> HttpResponse:
+def answer(error: InferenceError) -> HttpResponse:
     """Render the error as an answer, without the headers that every answer of the API has."""
     wire = error.to_wire()
     response = HttpResponse(error_json(wire), status=wire.status, content_type="application/json")
@@ -104,8 +111,6 @@ def answer(error: InferenceError, *, allow: str = "") -> HttpResponse:
         response["Retry-After"] = str(wire.retry_after_seconds)
     if wire.status == 401:
         response["WWW-Authenticate"] = "Bearer"
-    if wire.status == 405:
-        response["Allow"] = allow
     return response
 
 
@@ -120,6 +125,57 @@ def finish(response: _Answer) -> _Answer:
 def bad_request(_request: HttpRequest, error: Exception) -> HttpResponse:
     """Convert what Django refused before a view was called, such as a foreign Host."""
     return finish(answer(InvalidRequest("The request's headers or address are not acceptable.")))
+
+
+def _of_framework(error: drf.APIException) -> InferenceError:
+    """Convert what REST framework refuses by itself."""
+    match error:
+        case drf.NotFound():
+            return NotFound(NOTHING_HERE)
+        case drf.NotAuthenticated():
+            return Unauthenticated(
+                "Sign in, or send the header `Authorization: Bearer <key>`.", code="not_signed_in"
+            )
+        case drf.NotAcceptable():
+            return NotAcceptable("This API answers in application/json; accept that.")
+        case drf.UnsupportedMediaType():
+            return UnsupportedMediaType()
+        case drf.MethodNotAllowed():
+            return MethodNotAllowed(str(error.detail))
+        case drf.PermissionDenied():
+            is_named = error.get_codes() != error.default_code
+            return Forbidden(str(error.detail), code=str(error.get_codes()) if is_named else None)
+        case drf.ValidationError():
+            return _of_fields(error.detail)
+        case _:
+            return as_inference_error(error)
+
+
+def _of_fields(detail: Any) -> InvalidRequest:
+    """Convert the first thing that a serializer found."""
+    path, problem = _first(detail)
+    match problem.code:
+        case "unknown_field":
+            return InvalidRequest(str(problem), param=path, code="unknown_field")
+        case "required":
+            return InvalidRequest(f"{path!r} is required.", param=path, code="missing_field")
+        case _:
+            text = f"{path!r}: {problem}" if path else str(problem)
+            return InvalidRequest(text, param=path or None)
+
+
+def _first(detail: Any, path: str = "") -> tuple[str, drf.ErrorDetail]:
+    """Return the first problem and where it is: `scopes[0]`, `place.city`."""
+    if isinstance(detail, list):
+        return _first(detail[0], path)
+    if not isinstance(detail, dict):
+        return path, detail
+    step, inner = next(iter(detail.items()))
+    if step == api_settings.NON_FIELD_ERRORS_KEY:
+        return _first(inner, path)
+    if isinstance(step, int):
+        return _first(inner, f"{path}[{step}]")
+    return _first(inner, f"{path}.{step}" if path else step)
 
 
 def _of_validation(error: ValidationError) -> InferenceError:

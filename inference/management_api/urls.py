@@ -2,6 +2,7 @@
 whatever is no address answers as an id that does not exist."""
 
 from django.urls import path, re_path
+from rest_framework.routers import SimpleRouter
 
 from inference.management_api.resources.api_keys import (
     ApiKeysView,
@@ -27,7 +28,7 @@ from inference.management_api.resources.ledger import (
 from inference.management_api.resources.me import MeView
 from inference.management_api.resources.members import MembersView, OneMemberView
 from inference.management_api.resources.payment_events import StripeEventsView
-from inference.management_api.resources.projects import OneProjectView, ProjectsView
+from inference.management_api.resources.projects import ProjectViewSet
 from inference.management_api.resources.quotas import OneQuotaView, QuotaAlertsView, QuotasView
 from inference.management_api.resources.served_models import ModelsView
 from inference.management_api.resources.session import SessionView
@@ -55,15 +56,17 @@ _ENDPOINT = f"{_TENANT}/webhooks/<uuid:endpoint_id>"
 _DELIVERY = f"{_ENDPOINT}/deliveries/<uuid:delivery_id>"
 _INVOICE = f"{_TENANT}/invoices/<uuid:invoice_id>"
 
+router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register(f"{_TENANT}/projects", ProjectViewSet, basename="project")
+
 urlpatterns = [
+    *router.urls,
     path("session", SessionView.as_view()),
     path("me", MeView.as_view()),
     path("usage", AnyTenantsUsageView.as_view()),
     path("costs", AnyTenantsCostsView.as_view()),
     path("tenants", TenantsView.as_view()),
     path(_TENANT, OneTenantView.as_view()),
-    path(f"{_TENANT}/projects", ProjectsView.as_view()),
-    path(f"{_TENANT}/projects/<uuid:project_id>", OneProjectView.as_view()),
     path(f"{_TENANT}/keys", ApiKeysView.as_view()),
     path(f"{_TENANT}/keys/<uuid:key_id>", OneApiKeyView.as_view()),
     path(f"{_TENANT}/keys/<uuid:key_id>/rotate", RotateView.as_view()),

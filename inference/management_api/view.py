@@ -51,7 +51,9 @@ class ManagementView(APIView):
         try:
             answer = self.answer(self._handler(), **ids)
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
-            refusal = errors.answer(errors.api_error(error), allow=self._allow())
+            refusal = errors.answer(errors.api_error(error))
+            if refusal.status_code == 405:
+                refusal["Allow"] = self._allow()
             return errors.finish(refusal)
         return errors.finish(self.finalize_response(self.request, answer, *args, **ids))
 

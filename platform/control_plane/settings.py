@@ -220,8 +220,15 @@ LOGGING = logging_config(ENV.log_format, ENV.log_level)
 configure_structlog()
 
 REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "inference.management_api.authentication.ApiKeyAuthentication",
+        "inference.management_api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["inference.management_api.permissions.IsKnown"],
+    "DEFAULT_PARSER_CLASSES": ["inference.management_api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAdminUser"],
+    "DEFAULT_PAGINATION_CLASS": "inference.management_api.pagination.ListPagination",
+    "EXCEPTION_HANDLER": "inference.management_api.errors.exception_handler",
     # The Accept header alone says what is accepted.
     "URL_FORMAT_OVERRIDE": None,
 }

@@ -1,0 +1,21 @@
+"""Files to keep. What renders them gets their bytes and passes them on."""
+
+from typing import Any
+
+from rest_framework.renderers import BaseRenderer
+
+
+class PdfRenderer(BaseRenderer):
+    media_type = "application/pdf"
+    format = "pdf"
+    charset: str | None = None
+    render_style = "binary"
+
+    def render(self, data: Any, *_: Any, **__: Any) -> bytes:
+        return bytes(data)
+
+
+class CsvRenderer(PdfRenderer):
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
