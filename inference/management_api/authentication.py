@@ -86,25 +86,3 @@ def _check(request: Request, authorization: str, address: str | None) -> ApiKey:
     except Unauthenticated:
         count_wrong_key(request._request)
         raise
-
-
-# Of the views that are not moved yet ------------------------------------------------------------
-
-
-def authenticate(request: Request) -> KeyBearer | Person:
-    found = ApiKeyAuthentication().authenticate(request) or SessionAuthentication().authenticate(
-        request
-    )
-    if found is None:
-        raise Unauthenticated(
-            "Sign in, or send the header `Authorization: Bearer <key>`.", code="not_signed_in"
-        )
-    return found[1]
-
-
-def signed_in(request: Request) -> User | None:
-    return _signed_in(request)
-
-
-def check_csrf(request: Request) -> None:
-    SessionAuthentication().enforce_csrf(request)

@@ -12,6 +12,7 @@ from django.core.exceptions import (
 )
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions as drf
 from rest_framework.settings import api_settings
 
@@ -120,6 +121,12 @@ def finish(response: _Answer) -> _Answer:
     response["X-Content-Type-Options"] = "nosniff"
     response["X-Request-Id"] = new_request_id()
     return response
+
+
+@csrf_exempt
+def nothing_here(_request: HttpRequest) -> HttpResponse:
+    """Answer what is no address, for everybody and with every method."""
+    return finish(answer(NotFound(NOTHING_HERE)))
 
 
 def bad_request(_request: HttpRequest, error: Exception) -> HttpResponse:

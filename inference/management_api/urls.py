@@ -1,103 +1,80 @@
 """The addresses of the management API, below /api/v1/. The same without and with what is not there:
 whatever is no address answers as an id that does not exist."""
 
+from typing import Any
+
 from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
-from inference.management_api.resources.api_keys import (
-    ApiKeysView,
-    OneApiKeyView,
-    RevokeView,
-    RotateView,
-)
-from inference.management_api.resources.audit_events import AuditEventsView
-from inference.management_api.resources.balance_alert import BalanceAlertView
-from inference.management_api.resources.invoices import (
-    InvoiceCsvView,
-    InvoicePdfView,
-    InvoicesView,
-    LineUsageCsvView,
-    LineUsageView,
-    OneInvoiceView,
-)
-from inference.management_api.resources.ledger import (
-    BalanceView,
-    OneTransactionView,
-    TransactionsView,
-)
-from inference.management_api.resources.me import MeView
-from inference.management_api.resources.members import MembersView, OneMemberView
-from inference.management_api.resources.payment_events import StripeEventsView
+from inference.management_api.errors import nothing_here
+from inference.management_api.renderers import CsvRenderer, PdfRenderer
+from inference.management_api.resources.api_keys import ApiKeyViewSet
+from inference.management_api.resources.audit_events import AuditEventViewSet
+from inference.management_api.resources.balance_alert import BalanceAlertViewSet
+from inference.management_api.resources.invoices import InvoiceViewSet, LineUsageViewSet
+from inference.management_api.resources.ledger import BalanceViewSet, TransactionViewSet
+from inference.management_api.resources.me import MeViewSet
+from inference.management_api.resources.members import MemberViewSet
+from inference.management_api.resources.payment_events import StripeEventViewSet
 from inference.management_api.resources.projects import ProjectViewSet
-from inference.management_api.resources.quotas import OneQuotaView, QuotaAlertsView, QuotasView
-from inference.management_api.resources.served_models import ModelsView
-from inference.management_api.resources.session import SessionView
-from inference.management_api.resources.tenants import OneTenantView, TenantsView
-from inference.management_api.resources.tier import TierView
+from inference.management_api.resources.quotas import QuotaAlertViewSet, QuotaViewSet
+from inference.management_api.resources.served_models import ServedModelViewSet
+from inference.management_api.resources.session import SessionViewSet
+from inference.management_api.resources.tenants import OneTenantViewSet, TenantsViewSet
+from inference.management_api.resources.tier import TierViewSet
 from inference.management_api.resources.usage import (
-    AnyTenantsCostsView,
-    AnyTenantsUsageView,
-    CostsView,
-    UsageView,
+    AnyTenantsCostsViewSet,
+    AnyTenantsUsageViewSet,
+    CostsViewSet,
+    UsageViewSet,
 )
-from inference.management_api.resources.webhooks import (
-    DeliveriesView,
-    EndpointsView,
-    OneDeliveryView,
-    OneEndpointView,
-    RedeliverView,
-    RotateSecretView,
-    SendTestView,
-)
-from inference.management_api.view import Unknown
+from inference.management_api.resources.webhooks import DeliveryViewSet, EndpointViewSet
 
 _TENANT = "tenants/<uuid:tenant_id>"
-_ENDPOINT = f"{_TENANT}/webhooks/<uuid:endpoint_id>"
-_DELIVERY = f"{_ENDPOINT}/deliveries/<uuid:delivery_id>"
+_DELIVERIES = f"{_TENANT}/webhooks/<uuid:endpoint_id>/deliveries"
 _INVOICE = f"{_TENANT}/invoices/<uuid:invoice_id>"
+_LINE_USAGE = f"{_INVOICE}/lines/<uuid:line_id>/usage"
 
+# Things of which there are many.
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("tenants", TenantsViewSet, basename="tenant")
 router.register(f"{_TENANT}/projects", ProjectViewSet, basename="project")
+router.register(f"{_TENANT}/keys", ApiKeyViewSet, basename="key")
+router.register(f"{_TENANT}/members", MemberViewSet, basename="member")
+router.register(f"{_TENANT}/quotas", QuotaViewSet, basename="quota")
+router.register(f"{_TENANT}/quota-alerts", QuotaAlertViewSet, basename="quota-alert")
+router.register(f"{_TENANT}/usage", UsageViewSet, basename="tenant-usage")
+router.register(f"{_TENANT}/costs", CostsViewSet, basename="tenant-cost")
+router.register("usage", AnyTenantsUsageViewSet, basename="usage")
+router.register("costs", AnyTenantsCostsViewSet, basename="cost")
+router.register(f"{_TENANT}/transactions", TransactionViewSet, basename="transaction")
+router.register(f"{_TENANT}/invoices", InvoiceViewSet, basename="invoice")
+router.register(_LINE_USAGE, LineUsageViewSet, basename="line-usage")
+router.register(f"{_TENANT}/models", ServedModelViewSet, basename="model")
+router.register(f"{_TENANT}/audit", AuditEventViewSet, basename="audit-event")
+router.register(f"{_TENANT}/webhooks", EndpointViewSet, basename="webhook")
+router.register(_DELIVERIES, DeliveryViewSet, basename="delivery")
+
+# Things of which there is one.
+_Actions = dict[str, Any]
+_one: _Actions = {"get": "retrieve"}
+_one_to_change: _Actions = {"get": "retrieve", "patch": "partial_update"}
+_session: _Actions = {"get": "retrieve", "post": "create", "delete": "destroy"}
+_pdf = InvoiceViewSet.as_view({"get": "pdf"}, renderer_classes=[PdfRenderer])
+_csv = InvoiceViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRenderer])
+_usage_csv = LineUsageViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRenderer])
 
 urlpatterns = [
+    path("session", SessionViewSet.as_view(_session)),
+    path("me", MeViewSet.as_view(_one)),
+    path(_TENANT, OneTenantViewSet.as_view(_one_to_change)),
+    path(f"{_TENANT}/tier", TierViewSet.as_view(_one)),
+    path(f"{_TENANT}/balance", BalanceViewSet.as_view(_one)),
+    path(f"{_TENANT}/balance-alert", BalanceAlertViewSet.as_view(_one_to_change)),
+    path(f"{_INVOICE}.pdf", _pdf),
+    path(f"{_INVOICE}.csv", _csv),
+    path(f"{_LINE_USAGE}.csv", _usage_csv),
+    path("payments/stripe", StripeEventViewSet.as_view({"post": "create"})),
     *router.urls,
-    path("session", SessionView.as_view()),
-    path("me", MeView.as_view()),
-    path("usage", AnyTenantsUsageView.as_view()),
-    path("costs", AnyTenantsCostsView.as_view()),
-    path("tenants", TenantsView.as_view()),
-    path(_TENANT, OneTenantView.as_view()),
-    path(f"{_TENANT}/keys", ApiKeysView.as_view()),
-    path(f"{_TENANT}/keys/<uuid:key_id>", OneApiKeyView.as_view()),
-    path(f"{_TENANT}/keys/<uuid:key_id>/rotate", RotateView.as_view()),
-    path(f"{_TENANT}/keys/<uuid:key_id>/revoke", RevokeView.as_view()),
-    path(f"{_TENANT}/members", MembersView.as_view()),
-    path(f"{_TENANT}/members/<uuid:member_id>", OneMemberView.as_view()),
-    path(f"{_TENANT}/quotas", QuotasView.as_view()),
-    path(f"{_TENANT}/quotas/<uuid:quota_id>", OneQuotaView.as_view()),
-    path(f"{_TENANT}/quota-alerts", QuotaAlertsView.as_view()),
-    path(f"{_TENANT}/usage", UsageView.as_view()),
-    path(f"{_TENANT}/costs", CostsView.as_view()),
-    path(f"{_TENANT}/balance", BalanceView.as_view()),
-    path(f"{_TENANT}/transactions", TransactionsView.as_view()),
-    path(f"{_TENANT}/transactions/<uuid:transaction_id>", OneTransactionView.as_view()),
-    path(f"{_TENANT}/invoices", InvoicesView.as_view()),
-    path(_INVOICE, OneInvoiceView.as_view()),
-    path(f"{_INVOICE}.pdf", InvoicePdfView.as_view()),
-    path(f"{_INVOICE}.csv", InvoiceCsvView.as_view()),
-    path(f"{_INVOICE}/lines/<uuid:line_id>/usage", LineUsageView.as_view()),
-    path(f"{_INVOICE}/lines/<uuid:line_id>/usage.csv", LineUsageCsvView.as_view()),
-    path(f"{_TENANT}/tier", TierView.as_view()),
-    path(f"{_TENANT}/models", ModelsView.as_view()),
-    path(f"{_TENANT}/audit", AuditEventsView.as_view()),
-    path(f"{_TENANT}/balance-alert", BalanceAlertView.as_view()),
-    path(f"{_TENANT}/webhooks", EndpointsView.as_view()),
-    path(_ENDPOINT, OneEndpointView.as_view()),
-    path(f"{_ENDPOINT}/rotate", RotateSecretView.as_view()),
-    path(f"{_ENDPOINT}/test", SendTestView.as_view()),
-    path(f"{_ENDPOINT}/deliveries", DeliveriesView.as_view()),
-    path(_DELIVERY, OneDeliveryView.as_view()),
-    path(f"{_DELIVERY}/redeliver", RedeliverView.as_view()),
-    path("payments/stripe", StripeEventsView.as_view()),
-    re_path(r"", Unknown.as_view()),
+    re_path(r"", nothing_here),
 ]

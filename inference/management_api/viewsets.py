@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.decorators import classonlymethod
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from inference.errors import Forbidden, MethodNotAllowed, NotFound
@@ -35,7 +36,7 @@ class ManagementViewSet(GenericViewSet[Any]):
 
     http_method_names = ["get", "head", "post", "patch", "delete"]
     # Of the actions that take others than `serializer_class` says.
-    serializer_classes: ClassVar[Mapping[str, type[StrictSerializer]]] = {}
+    serializer_classes: ClassVar[Mapping[str, type[Serializer[Any]]]] = {}
     # What may stand behind the question mark, by action.
     query_serializers: ClassVar[Mapping[str, type[StrictSerializer]]] = {"list": ListQuery}
     # How lists are ordered.

@@ -5,128 +5,141 @@ tenants/access/api_keys.py alone.
 """
 
 import uuid
-from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Final
+from datetime import timedelta
+from typing import Any, ClassVar, Final
 
-from django.core.exceptions import ValidationError
-from msgspec import UNSET, Meta, UnsetType
+from django.db.models import QuerySet
+from rest_framework import mixins
+from rest_framework.decorators import action
+from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer, ValidationError
 
 from gpu_workers.protocol.policy import Scope
-from inference.errors import InvalidRequest
-from inference.management_api.bodies import Fields, Nothing, given_fields
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
-from tenants.access.api_keys import change_api_key, issue_api_key, rotate_api_key
+from inference.management_api import fields
+from inference.management_api.serializers import Nothing, StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.access.api_keys import (
+    LONGEST_OVERLAP,
+    change_api_key,
+    issue_api_key,
+    rotate_api_key,
+)
 from tenants.models import ApiKey, Project
-from tenants.pagination import NEWEST_FIRST, Order, page
+from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="api keys", fields=NEWEST_FIRST, is_descending=True)
-_LONGEST_OVERLAP_SECONDS: Final = 30 * 24 * 3600
-
-_Name = Annotated[str, Meta(max_length=200)]
-_Moment = Annotated[datetime, Meta(tz=True)]
-_Texts = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=100)]
-_Scopes = Annotated[list[Scope], Meta(min_length=1, max_length=len(Scope))]
 
 
-class KeyChange(Fields):
-    """None takes a bound away; what is left out stays, or is inherited by a new key."""
-
-    name: _Name | UnsetType = UNSET
-    scopes: _Scopes | UnsetType = UNSET
-    expires_at: _Moment | UnsetType | None = UNSET
-    allowed_networks: _Texts | UnsetType | None = UNSET
-    allowed_models: _Texts | UnsetType | None = UNSET
-    allowed_adapters: _Texts | UnsetType | None = UNSET
+def _names() -> fields.ListField:
+    return fields.ListField(
+        child=fields.CharField(max_length=200), max_length=100, allow_null=True, required=False
+    )
 
 
-class NewKey(KeyChange, kw_only=True):
-    project_id: uuid.UUID
+class ApiKeySerializer(StrictSerializer):
+    """None takes a bound away."""
+
+    object = fields.ConstantField("api_key")
+    id = fields.UUIDField(read_only=True)
+    masked = fields.CharField(read_only=True)
+    name = fields.CharField(max_length=200, allow_blank=True, required=False)
+    project_id = fields.UUIDField(read_only=True)
+    scopes = fields.ListField(
+        child=fields.ChoiceField(list(Scope)), min_length=1, max_length=len(Scope), required=False
+    )
+    expires_at = fields.DateTimeField(allow_null=True, required=False)
+    allowed_networks = _names()
+    allowed_models = _names()
+    allowed_adapters = _names()
+    created_at = fields.DateTimeField(read_only=True)
+    rotated_at = fields.DateTimeField(read_only=True)
+    previous_expires_at = fields.DateTimeField(read_only=True)
+    last_used_at = fields.DateTimeField(read_only=True)
+    revoked_at = fields.DateTimeField(read_only=True)
+
+    def validate_scopes(self, scopes: list[Scope]) -> list[Scope]:
+        added = set(scopes) - set(self.instance.scopes if self.instance else scopes)
+        if added:
+            raise ValidationError(
+                "Scopes can be taken from a key and not added; make a new key with "
+                f"{', '.join(sorted(added))}."
+            )
+        return scopes
+
+    def update(self, instance: ApiKey, validated_data: dict[str, Any]) -> ApiKey:
+        change_api_key(instance, **validated_data)
+        return instance
 
 
-class Rotation(Fields):
+class NewApiKeySerializer(ApiKeySerializer):
+    """What is left out is inherited from the key that makes it, if one does."""
+
+    project_id = fields.UUIDField()
+    key = fields.CharField(source="shown_once", read_only=True)
+
+    def validate_project_id(self, project_id: uuid.UUID) -> Project:
+        project = Project.objects.filter(id=project_id).first()
+        if project is None:
+            raise ValidationError("There is no such project.")
+        return project
+
+    def create(self, validated_data: dict[str, Any]) -> ApiKey:
+        issued = issue_api_key(validated_data.pop("project_id"), **validated_data)
+        issued.record.shown_once = issued.key
+        return issued.record
+
+
+class RotationSerializer(StrictSerializer):
     """For how long the key before goes on working."""
 
-    overlap_seconds: Annotated[int, Meta(ge=0, le=_LONGEST_OVERLAP_SECONDS)] = 0
+    overlap_seconds = fields.IntegerField(
+        min_value=0, max_value=int(LONGEST_OVERLAP.total_seconds()), default=0
+    )
 
 
-class ApiKeysView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW, "POST": Permission.WRITE_KEYS}
-    parameters: ClassVar = {"GET": ListQuery}
-
-    def get(self) -> Response:
-        rows = ApiKey.objects.all()
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered)
-
-    def post(self) -> Response:
-        fields = given_fields(self.body(NewKey))
-        project = Project.objects.filter(id=fields.pop("project_id")).first()
-        if project is None:
-            raise ValidationError({"project_id": "There is no such project."})
-        issued = issue_api_key(project, by=self.access.principal, **fields)
-        return Response(_rendered(issued.record) | {"key": issued.key}, status=201)
-
-
-class OneApiKeyView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW, "PATCH": Permission.WRITE_KEYS}
-
-    def get(self, key_id: uuid.UUID) -> Response:
-        return Response(_rendered(ApiKey.objects.get(id=key_id)))
-
-    def patch(self, key_id: uuid.UUID) -> Response:
-        key = ApiKey.objects.get(id=key_id)
-        fields = given_fields(self.body(KeyChange))
-        added = set(fields.get("scopes", ())) - set(key.scopes)
-        if added:
-            raise InvalidRequest(
-                "Scopes can be taken from a key and not added; make a new key with "
-                f"{', '.join(sorted(added))}.",
-                param="scopes",
-            )
-        change_api_key(key, by=self.access.principal, **fields)
-        return Response(_rendered(key))
-
-
-class RotateView(TenantView):
-    permissions: ClassVar = {"POST": Permission.WRITE_KEYS}
-
-    def post(self, key_id: uuid.UUID) -> Response:
-        key = ApiKey.objects.get(id=key_id)
-        overlap = timedelta(seconds=self.body(Rotation).overlap_seconds)
-        secret = rotate_api_key(key, overlap=overlap, by=self.access.principal)
-        return Response(_rendered(key) | {"key": secret})
-
-
-class RevokeView(TenantView):
-    permissions: ClassVar = {"POST": Permission.WRITE_KEYS}
-    # Also then a leaked key can be stopped for good.
-    while_suspended: ClassVar = frozenset({"POST"})
-
-    def post(self, key_id: uuid.UUID) -> Response:
-        key = ApiKey.objects.get(id=key_id)
-        self.body(Nothing)
-        key.revoke()
-        return Response(_rendered(key))
-
-
-def _rendered(key: ApiKey) -> dict[str, Any]:
-    return {
-        "object": "api_key",
-        "id": key.id,
-        "masked": key.masked,
-        "name": key.name,
-        "project_id": key.project_id,
-        "scopes": key.scopes,
-        "expires_at": key.expires_at,
-        "allowed_networks": key.allowed_networks,
-        "allowed_models": key.allowed_models,
-        "allowed_adapters": key.allowed_adapters,
-        "created_at": key.created_at,
-        "rotated_at": key.rotated_at,
-        "previous_expires_at": key.previous_expires_at,
-        "last_used_at": key.last_used_at,
-        "revoked_at": key.revoked_at,
+class ApiKeyViewSet(
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.UpdateModelMixin,
+    TenantScopedViewSet,
+):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW,
+        "create": Permission.WRITE_KEYS,
+        "retrieve": Permission.VIEW,
+        "partial_update": Permission.WRITE_KEYS,
+        "rotate": Permission.WRITE_KEYS,
+        "revoke": Permission.WRITE_KEYS,
     }
+    # Also then a leaked key can be stopped for good.
+    while_suspended: ClassVar = frozenset({"revoke"})
+    serializer_class = ApiKeySerializer
+    serializer_classes: ClassVar = {"create": NewApiKeySerializer}
+    order = _ORDER
+    lookup_url_kwarg = "key_id"
+
+    def get_queryset(self) -> QuerySet[ApiKey]:
+        return ApiKey.objects.all()
+
+    def perform_create(self, serializer: BaseSerializer[Any]) -> None:
+        serializer.save(by=self.access.principal)
+
+    def perform_update(self, serializer: BaseSerializer[Any]) -> None:
+        serializer.save(by=self.access.principal)
+
+    @action(detail=True, methods=["post"], serializer_class=RotationSerializer)
+    def rotate(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        key = self.get_object()
+        overlap = timedelta(seconds=self.body()["overlap_seconds"])
+        key.shown_once = rotate_api_key(key, overlap=overlap, by=self.access.principal)
+        return Response(NewApiKeySerializer(key).data)
+
+    @action(detail=True, methods=["post"], serializer_class=Nothing)
+    def revoke(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        key = self.get_object()
+        self.body()
+        key.revoke()
+        return Response(ApiKeySerializer(key).data)

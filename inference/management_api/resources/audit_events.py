@@ -2,47 +2,54 @@
 
 from typing import Any, ClassVar, Final
 
-from rest_framework.response import Response
+from django.db.models import QuerySet
+from rest_framework import mixins, serializers
 
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
+from inference.management_api import fields
+from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.models import AuditEvent
-from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order, page
+from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order
 from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="audit events", fields=NEWEST_SEQUENCE_FIRST, is_descending=True)
 
 
-class AuditEventsView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_AUDIT}
-    parameters: ClassVar = {"GET": ListQuery}
+class _PersonalField(fields.CharField):
+    """Something that names a person; empty once it was erased."""
 
-    def get(self) -> Response:
-        rows = AuditEvent.objects.select_related("personal")
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered)
+    def get_attribute(self, instance: AuditEvent) -> str:
+        return super().get_attribute(instance) or ""
 
 
-def _rendered(event: AuditEvent) -> dict[str, Any]:
-    """Render an event. Fields that named a person are empty once it was erased."""
-    personal = getattr(event, "personal", None)
-    return {
-        "object": "audit.event",
-        "id": event.id,
-        "sequence": event.sequence,
-        "at": event.at,
-        "verb": event.verb,
-        "actor": {
-            "kind": event.actor_kind,
-            "id": event.actor_id,
-            "name": personal.actor_name if personal else "",
-            "address": personal.address if personal else "",
-        },
-        "record": {
-            "kind": event.record_kind,
-            "id": event.record_id,
-            "name": personal.record_name if personal else "",
-        },
-        "changes": event.changed_fields,
-        "hash": bytes(event.hash).hex(),
-    }
+class ActorSerializer(serializers.Serializer[Any]):
+    kind = fields.CharField(source="actor_kind", read_only=True)
+    id = fields.CharField(source="actor_id", read_only=True)
+    name = _PersonalField(source="personal.actor_name", read_only=True)
+    address = _PersonalField(source="personal.address", read_only=True)
+
+
+class RecordSerializer(serializers.Serializer[Any]):
+    kind = fields.CharField(source="record_kind", read_only=True)
+    id = fields.CharField(source="record_id", read_only=True)
+    name = _PersonalField(source="personal.record_name", read_only=True)
+
+
+class AuditEventSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("audit.event")
+    id = fields.UUIDField(read_only=True)
+    sequence = fields.IntegerField(read_only=True)
+    at = fields.DateTimeField(read_only=True)
+    verb = fields.CharField(read_only=True)
+    actor = ActorSerializer(source="*", read_only=True)
+    record = RecordSerializer(source="*", read_only=True)
+    changes = serializers.DictField(source="changed_fields", read_only=True)
+    hash = fields.HexField(read_only=True)
+
+
+class AuditEventViewSet(mixins.ListModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {"list": Permission.VIEW_AUDIT}
+    serializer_class = AuditEventSerializer
+    order = _ORDER
+
+    def get_queryset(self) -> QuerySet[AuditEvent]:
+        return AuditEvent.objects.select_related("personal")

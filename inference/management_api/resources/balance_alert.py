@@ -1,33 +1,43 @@
 """At which balance a prepaid tenant is told that it is low."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from msgspec import Meta
+from rest_framework import mixins
+from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
 
-from inference.management_api.bodies import Fields
-from inference.management_api.view import TenantView
+from inference.management_api import fields
+from inference.management_api.serializers import StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.alerts.balances import set_threshold, threshold_of
 from tenants.permissions import Permission
 from tenants.webhooks.models import BalanceAlert
 
 
-class Threshold(Fields):
-    """None: never."""
+class BalanceAlertSerializer(StrictSerializer):
+    """`threshold_nanos` None: never."""
 
-    threshold_nanos: Annotated[int, Meta(ge=0, le=2**62)] | None
+    object = fields.ConstantField("balance_alert")
+    threshold_nanos = fields.IntegerField(min_value=0, max_value=2**62, allow_null=True)
 
-
-class BalanceAlertView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE, "PATCH": Permission.WRITE_WEBHOOKS}
-
-    def get(self) -> Response:
-        return Response(_rendered(threshold_of(self.tenant)))
-
-    def patch(self) -> Response:
-        nanos = self.body(Threshold).threshold_nanos
-        return Response(_rendered(set_threshold(self.tenant, nanos)))
+    def update(self, _instance: BalanceAlert, validated_data: dict[str, Any]) -> BalanceAlert:
+        return set_threshold(validated_data["tenant"], validated_data["threshold_nanos"])
 
 
-def _rendered(alert: BalanceAlert) -> dict[str, Any]:
-    return {"object": "balance_alert", "threshold_nanos": alert.threshold_nanos}
+class BalanceAlertViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {
+        "retrieve": Permission.VIEW_BALANCE,
+        "partial_update": Permission.WRITE_WEBHOOKS,
+    }
+    serializer_class = BalanceAlertSerializer
+
+    def get_object(self) -> BalanceAlert:
+        return threshold_of(self.tenant)
+
+    def perform_update(self, serializer: BaseSerializer[Any]) -> None:
+        serializer.save(tenant=self.tenant)
+
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Change the one field, which may not be left out."""
+        return self.update(request, *args, **kwargs)

@@ -6,16 +6,19 @@ import io
 import uuid
 from collections.abc import Iterable
 from datetime import date
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
-from rest_framework.renderers import BaseRenderer
+from django.shortcuts import get_object_or_404
+from rest_framework import mixins, serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from inference.errors import NotFound
+from inference.management_api import fields
 from inference.management_api.errors import NOTHING_HERE
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
+from inference.management_api.viewsets import TenantScopedViewSet
 from inference.models import UsageRecord
 from inference.usage.invoice_source import records_behind
 from tenants.billing.invoicing.contents import lines_of
@@ -23,7 +26,7 @@ from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.money import decimal_dollars
-from tenants.pagination import Order, page
+from tenants.pagination import Order
 from tenants.permissions import Permission
 from tenants.spreadsheet import spreadsheet_cell
 
@@ -33,190 +36,189 @@ _ORDER: Final = Order(
     is_descending=True,
 )
 _RECORDS: Final = Order(name="invoiced usage", fields={"request_id": uuid.UUID})
-_SHOWN: Final = (
-    "request_id",
-    "api_key_id",
-    "api",
-    "outcome",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "cost_nanos",
-    "arrived_at",
-    "recorded_at",
+_OF_USAGE: Final = frozenset(
+    {
+        "project_id",
+        "project_name",
+        "model",
+        "tier",
+        "adapter",
+        "requests",
+        "prompt_tokens",
+        "cached_tokens",
+        "completion_tokens",
+    }
+)
+_OF_SLA_CREDITS: Final = frozenset(
+    {
+        "tier",
+        "promise",
+        "promised_percent",
+        "measured_percent",
+        "credit_percent",
+        "granted_nanos",
+    }
 )
 
 
-class PdfRenderer(BaseRenderer):
-    """Passes bytes on as they are."""
+class InvoiceSerializer(serializers.Serializer[Any]):
+    """Amounts are nano-dollars; `amount_due` is dollars to the cent."""
 
-    media_type = "application/pdf"
-    format = "pdf"
-    charset: str | None = None
-    render_style = "binary"
+    object = fields.ConstantField("invoice")
+    id = fields.UUIDField(read_only=True)
+    number = fields.CharField(read_only=True)
+    period = serializers.DateField(format="%Y-%m", read_only=True)
+    state = fields.CharField(read_only=True)
+    currency = fields.ConstantField("usd")
+    charges_nanos = fields.IntegerField(read_only=True)
+    credits_nanos = fields.IntegerField(read_only=True)
+    due_nanos = fields.IntegerField(read_only=True)
+    brought_forward_nanos = fields.IntegerField(read_only=True)
+    carried_nanos = fields.IntegerField(read_only=True)
+    payable_nanos = fields.IntegerField(read_only=True)
+    amount_due = serializers.SerializerMethodField()
+    issued_at = fields.DateTimeField(read_only=True)
+    due_on = serializers.DateField(read_only=True)
+    paid_at = fields.DateTimeField(read_only=True)
+    voided_at = fields.DateTimeField(read_only=True)
+    void_reason = fields.CharField(read_only=True)
+    payment_url = fields.NullableCharField(read_only=True)
 
-    def render(self, data: Any, *_: Any, **__: Any) -> bytes:
-        return bytes(data)
-
-
-class CsvRenderer(PdfRenderer):
-    media_type = "text/csv"
-    format = "csv"
-    charset = "utf-8"
-
-
-class InvoicesView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_INVOICES}
-    parameters: ClassVar = {"GET": ListQuery}
-
-    def get(self) -> Response:
-        rows = Invoice.objects.for_tenants()
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered)
-
-
-class OneInvoiceView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_INVOICES}
-
-    def get(self, invoice_id: uuid.UUID) -> Response:
-        invoice = _issued(invoice_id)
-        lines = [_rendered_line(line) for line in lines_of(invoice)]
-        return Response(_rendered(invoice) | {"seller": invoice.seller_details, "lines": lines})
+    def get_amount_due(self, invoice: Invoice) -> str:
+        return decimal_dollars(invoice.payable_nanos)
 
 
-class _FileView(TenantView):
-    """A file to keep, named after the invoice's number."""
+class LineSerializer(serializers.Serializer[Any]):
+    """A line has the fields of its kind."""
 
-    permissions: ClassVar = {"GET": Permission.VIEW_INVOICES}
-    suffix: ClassVar[str]
+    object = fields.ConstantField("invoice.line")
+    id = fields.UUIDField(read_only=True)
+    kind = serializers.ChoiceField(LineKind.values, read_only=True)
+    period = serializers.DateField(format="%Y-%m", read_only=True)
+    description = fields.CharField(read_only=True)
+    amount_nanos = fields.IntegerField(read_only=True)
+    project_id = fields.UUIDField(read_only=True)
+    project_name = fields.CharField(read_only=True)
+    model = fields.CharField(read_only=True)
+    tier = fields.CharField(read_only=True)
+    adapter = fields.CharField(read_only=True)
+    requests = fields.IntegerField(read_only=True)
+    prompt_tokens = fields.IntegerField(read_only=True)
+    cached_tokens = fields.IntegerField(read_only=True)
+    completion_tokens = fields.IntegerField(read_only=True)
+    promise = fields.CharField(read_only=True)
+    promised_percent = serializers.FloatField(read_only=True)
+    measured_percent = serializers.FloatField(read_only=True)
+    credit_percent = fields.IntegerField(read_only=True)
+    granted_nanos = fields.IntegerField(read_only=True)
 
-    def answer_with(self, content: bytes, name: str) -> Response:
-        headers = {"Content-Disposition": f'attachment; filename="{name}.{self.suffix}"'}
-        return Response(content, headers=headers)
+    def to_representation(self, instance: InvoiceLine) -> dict[str, Any]:
+        own: frozenset[str] = frozenset()
+        if instance.is_usage:
+            own = _OF_USAGE
+        elif instance.kind == LineKind.SLA_CREDIT:
+            own = _OF_SLA_CREDITS
+        hidden = (_OF_USAGE | _OF_SLA_CREDITS) - own
+        shown = super().to_representation(instance)
+        return {name: value for name, value in shown.items() if name not in hidden}
 
 
-class InvoicePdfView(_FileView):
-    renderer_classes = [PdfRenderer]
-    suffix = "pdf"
+class OneInvoiceSerializer(InvoiceSerializer):
+    seller = serializers.DictField(source="seller_details", read_only=True)
+    lines = serializers.SerializerMethodField()
 
-    def get(self, invoice_id: uuid.UUID) -> Response:
-        invoice = _issued(invoice_id)
-        return self.answer_with(pdf_bytes(invoice), str(invoice))
-
-
-class InvoiceCsvView(_FileView):
-    renderer_classes = [CsvRenderer]
-    suffix = "csv"
-
-    def get(self, invoice_id: uuid.UUID) -> Response:
-        invoice = _issued(invoice_id)
-        return self.answer_with(csv_text(invoice).encode(), str(invoice))
+    def get_lines(self, invoice: Invoice) -> list[dict[str, Any]]:
+        return list(LineSerializer(lines_of(invoice), many=True).data)
 
 
-class LineUsageView(TenantView):
+class UsageRecordSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("usage.record")
+    request_id = fields.UUIDField(read_only=True)
+    api_key_id = fields.UUIDField(read_only=True)
+    api = fields.CharField(read_only=True)
+    outcome = fields.CharField(read_only=True)
+    prompt_tokens = fields.IntegerField(read_only=True)
+    cached_tokens = fields.IntegerField(read_only=True)
+    completion_tokens = fields.IntegerField(read_only=True)
+    cost_nanos = fields.IntegerField(read_only=True)
+    arrived_at = fields.DateTimeField(read_only=True)
+    recorded_at = fields.DateTimeField(read_only=True)
+
+
+_COLUMNS: Final = tuple(name for name in UsageRecordSerializer().get_fields() if name != "object")
+
+
+class InvoiceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_INVOICES,
+        "retrieve": Permission.VIEW_INVOICES,
+        "pdf": Permission.VIEW_INVOICES,
+        "csv": Permission.VIEW_INVOICES,
+    }
+    serializer_class = InvoiceSerializer
+    serializer_classes: ClassVar = {"retrieve": OneInvoiceSerializer}
+    order = _ORDER
+    lookup_url_kwarg = "invoice_id"
+
+    def get_queryset(self) -> QuerySet[Invoice]:
+        return Invoice.objects.for_tenants()
+
+    def pdf(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        invoice = self.get_object()
+        return _to_keep(pdf_bytes(invoice), f"{invoice}.pdf")
+
+    def csv(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        invoice = self.get_object()
+        return _to_keep(csv_text(invoice).encode(), f"{invoice}.csv")
+
+
+class LineUsageViewSet(mixins.ListModelMixin, TenantScopedViewSet):
     """The records behind one line; the sum of their `cost_nanos` is the line's amount."""
 
-    permissions: ClassVar = {"GET": Permission.VIEW_INVOICES}
-    parameters: ClassVar = {"GET": ListQuery}
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_INVOICES,
+        "csv": Permission.VIEW_INVOICES,
+    }
+    serializer_class = UsageRecordSerializer
+    order = _RECORDS
 
-    def get(self, invoice_id: uuid.UUID, line_id: uuid.UUID) -> Response:
-        line, records = _behind(invoice_id, line_id)
-        found = page(records, _RECORDS, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered_record, line=_rendered_line(line))
+    @cached_property
+    def line(self) -> InvoiceLine:
+        """Return the line, with its invoice."""
+        invoice = get_object_or_404(Invoice.objects.for_tenants(), id=self.kwargs["invoice_id"])
+        line = get_object_or_404(
+            InvoiceLine.objects.filter(invoice=invoice), id=self.kwargs["line_id"]
+        )
+        line.invoice = invoice
+        return line
+
+    def get_queryset(self) -> QuerySet[UsageRecord]:
+        wanted = self.line.usage_filter
+        if wanted is None:
+            raise NotFound(NOTHING_HERE)
+        return records_behind(wanted)
+
+    def get_paginated_response(self, data: Any) -> Response:
+        response = super().get_paginated_response(data)
+        response.data["line"] = LineSerializer(self.line).data
+        return response
+
+    def csv(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        """Answer all of them in one file."""
+        records = self.get_queryset().order_by("request_id").values_list(*_COLUMNS)
+        line = self.line
+        content = _table(records.iterator(chunk_size=5000))
+        return _to_keep(content, f"{line.invoice}-line-{line.position}.csv")
 
 
-class LineUsageCsvView(_FileView):
-    """All of them in one file."""
-
-    renderer_classes = [CsvRenderer]
-    suffix = "csv"
-
-    def get(self, invoice_id: uuid.UUID, line_id: uuid.UUID) -> Response:
-        line, records = _behind(invoice_id, line_id)
-        rows = records.order_by("request_id").values_list(*_SHOWN).iterator(chunk_size=5000)
-        return self.answer_with(_table(rows), f"{line.invoice}-line-{line.position}")
-
-
-def _issued(invoice_id: uuid.UUID) -> Invoice:
-    return Invoice.objects.for_tenants().get(id=invoice_id)
-
-
-def _behind(invoice_id: uuid.UUID, line_id: uuid.UUID) -> tuple[InvoiceLine, QuerySet[UsageRecord]]:
-    invoice = _issued(invoice_id)
-    line = InvoiceLine.objects.get(id=line_id, invoice=invoice)
-    line.invoice = invoice
-    wanted = line.usage_filter
-    if wanted is None:
-        raise NotFound(NOTHING_HERE)
-    return line, records_behind(wanted)
+def _to_keep(content: bytes, name: str) -> Response:
+    return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def _table(rows: Iterable[tuple[Any, ...]]) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(_SHOWN)
+    writer.writerow(_COLUMNS)
     for row in rows:
         writer.writerow([spreadsheet_cell(value) for value in row])
     return out.getvalue().encode()
-
-
-def _rendered(invoice: Invoice) -> dict[str, Any]:
-    """Render an invoice. Amounts are nano-dollars; `amount_due` is dollars to the cent."""
-    return {
-        "object": "invoice",
-        "id": invoice.id,
-        "number": invoice.number,
-        "period": invoice.month,
-        "state": invoice.state,
-        "currency": "usd",
-        "charges_nanos": invoice.charges_nanos,
-        "credits_nanos": invoice.credits_nanos,
-        "due_nanos": invoice.due_nanos,
-        "brought_forward_nanos": invoice.brought_forward_nanos,
-        "carried_nanos": invoice.carried_nanos,
-        "payable_nanos": invoice.payable_nanos,
-        "amount_due": decimal_dollars(invoice.payable_nanos),
-        "issued_at": invoice.issued_at,
-        "due_on": invoice.due_on,
-        "paid_at": invoice.paid_at,
-        "voided_at": invoice.voided_at,
-        "void_reason": invoice.void_reason,
-        "payment_url": invoice.payment_url or None,
-    }
-
-
-def _rendered_line(line: InvoiceLine) -> dict[str, Any]:
-    rendered: dict[str, Any] = {
-        "object": "invoice.line",
-        "id": line.id,
-        "kind": line.kind,
-        "period": f"{line.period:%Y-%m}",
-        "description": line.description,
-        "amount_nanos": line.amount_nanos,
-    }
-    if line.is_usage:
-        rendered |= {
-            "project_id": line.project_id,
-            "project_name": line.project_name,
-            "model": line.model,
-            "tier": line.tier,
-            "adapter": line.adapter,
-            "requests": line.requests,
-            "prompt_tokens": line.prompt_tokens,
-            "cached_tokens": line.cached_tokens,
-            "completion_tokens": line.completion_tokens,
-        }
-    if line.kind == LineKind.SLA_CREDIT:
-        rendered |= {
-            "tier": line.tier,
-            "promise": line.promise,
-            "promised_percent": line.promised_percent,
-            "measured_percent": line.measured_percent,
-            "credit_percent": line.credit_percent,
-            "granted_nanos": line.granted_nanos,
-        }
-    return rendered
-
-
-def _rendered_record(record: UsageRecord) -> dict[str, Any]:
-    return {"object": "usage.record", **{name: getattr(record, name) for name in _SHOWN}}

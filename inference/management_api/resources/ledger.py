@@ -1,77 +1,81 @@
 """The tenant's money: what it has and owes, and the transactions behind it."""
 
-import uuid
 from typing import Any, ClassVar, Final
 
-from rest_framework.response import Response
+from django.db.models import Prefetch, QuerySet
+from rest_framework import mixins, serializers
 
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
-from tenants.billing.ledger.balances import balance_of
-from tenants.billing.models import LedgerTransaction
-from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order, page
+from inference.management_api import fields
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.billing.ledger.balances import Balance, balance_of
+from tenants.billing.models import LedgerEntry, LedgerTransaction
+from tenants.models.tenant import BillingMode
+from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order
 from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="transactions", fields=NEWEST_SEQUENCE_FIRST, is_descending=True)
 
 
-class BalanceView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE}
-
-    def get(self) -> Response:
-        held = balance_of(self.tenant.id)
-        return Response(
-            {
-                "object": "balance",
-                "billing_mode": self.tenant.billing_mode,
-                "credit_nanos": held.credit_nanos,
-                "promotional_credit_nanos": held.promotional_nanos,
-                "sla_credit_nanos": held.sla_nanos,
-                "prepaid_credit_nanos": held.prepaid_nanos,
-                "owed_nanos": held.owed_nanos,
-            }
-        )
+class BalanceSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("balance")
+    billing_mode = serializers.ChoiceField(
+        BillingMode.values, source="tenant.billing_mode", read_only=True
+    )
+    credit_nanos = fields.IntegerField(source="held.credit_nanos", read_only=True)
+    promotional_credit_nanos = fields.IntegerField(source="held.promotional_nanos", read_only=True)
+    sla_credit_nanos = fields.IntegerField(source="held.sla_nanos", read_only=True)
+    prepaid_credit_nanos = fields.IntegerField(source="held.prepaid_nanos", read_only=True)
+    owed_nanos = fields.IntegerField(source="held.owed_nanos", read_only=True)
 
 
-class TransactionsView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE}
-    parameters: ClassVar = {"GET": ListQuery}
+class BalanceViewSet(mixins.RetrieveModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {"retrieve": Permission.VIEW_BALANCE}
+    serializer_class = BalanceSerializer
 
-    def get(self) -> Response:
-        rows = LedgerTransaction.objects.prefetch_related("entries")
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered)
-
-
-class OneTransactionView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_BALANCE}
-
-    def get(self, transaction_id: uuid.UUID) -> Response:
-        rows = LedgerTransaction.objects.prefetch_related("entries")
-        return Response(_rendered(rows.get(id=transaction_id)))
+    def get_object(self) -> dict[str, Any]:
+        held: Balance = balance_of(self.tenant.id)
+        return {"tenant": self.tenant, "held": held}
 
 
-def _rendered(transaction: LedgerTransaction) -> dict[str, Any]:
-    """Render a transaction; who booked it is left out."""
-    return {
-        "object": "transaction",
-        "id": transaction.id,
-        "sequence": transaction.sequence,
-        "at": transaction.at,
-        "kind": transaction.kind,
-        "reference": transaction.reference,
-        "memo": transaction.memo,
-        "expires_at": transaction.expires_at,
-        "hash": bytes(transaction.hash).hex(),
-        "entries": [
-            {
-                "account": entry.account,
-                "debit_nanos": max(entry.nanos, 0),
-                "credit_nanos": max(-entry.nanos, 0),
-                "model": entry.model,
-                "day": entry.day,
-                "requests": entry.requests,
-            }
-            for entry in sorted(transaction.entries.all(), key=lambda each: each.position)
-        ],
+class EntrySerializer(serializers.Serializer[Any]):
+    account = fields.CharField(read_only=True)
+    debit_nanos = serializers.SerializerMethodField()
+    credit_nanos = serializers.SerializerMethodField()
+    model = fields.CharField(read_only=True)
+    day = serializers.DateField(read_only=True)
+    requests = fields.IntegerField(read_only=True)
+
+    def get_debit_nanos(self, entry: LedgerEntry) -> int:
+        return max(entry.nanos, 0)
+
+    def get_credit_nanos(self, entry: LedgerEntry) -> int:
+        return max(-entry.nanos, 0)
+
+
+class TransactionSerializer(serializers.Serializer[Any]):
+    """Who booked it is left out."""
+
+    object = fields.ConstantField("transaction")
+    id = fields.UUIDField(read_only=True)
+    sequence = fields.IntegerField(read_only=True)
+    at = fields.DateTimeField(read_only=True)
+    kind = fields.CharField(read_only=True)
+    reference = fields.CharField(read_only=True)
+    memo = fields.CharField(read_only=True)
+    expires_at = fields.DateTimeField(read_only=True)
+    hash = fields.HexField(read_only=True)
+    entries = EntrySerializer(many=True, read_only=True)
+
+
+class TransactionViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_BALANCE,
+        "retrieve": Permission.VIEW_BALANCE,
     }
+    serializer_class = TransactionSerializer
+    order = _ORDER
+    lookup_url_kwarg = "transaction_id"
+
+    def get_queryset(self) -> QuerySet[LedgerTransaction]:
+        entries = Prefetch("entries", LedgerEntry.objects.order_by("position"))
+        return LedgerTransaction.objects.prefetch_related(entries)

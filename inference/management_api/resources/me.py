@@ -2,59 +2,73 @@
 
 from typing import Any
 
+from rest_framework import serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from inference.management_api.callers import KeyBearer, Person
-from inference.management_api.lists import MAX_ROWS
-from inference.management_api.view import ManagementView
-from tenants.access.people import tenants_of
+from inference.management_api import fields
+from inference.management_api.callers import KeyBearer
+from inference.management_api.serializers import MAX_ROWS
+from inference.management_api.viewsets import ManagementViewSet
+from tenants.access.people import TenantRole, tenants_of
 from tenants.isolation.scoping import tenant_scope
-from tenants.permissions import ROLE_PERMISSIONS, Role, permissions_of
+from tenants.permissions import ROLE_PERMISSIONS, Permission, Role, permissions_of
 
 
-class MeView(ManagementView):
-    def get(self) -> Response:
-        match self.caller:
-            case Person():
-                return Response(_of_person(self.caller))
-            case KeyBearer():
-                return Response(_of_key(self.caller))
+class PersonsTenantSerializer(serializers.Serializer[Any]):
+    id = fields.UUIDField(source="tenant.id", read_only=True)
+    name = fields.CharField(source="tenant.name", read_only=True)
+    role = serializers.ChoiceField(list(Role), read_only=True)
+    permissions = serializers.SerializerMethodField()
+
+    def get_permissions(self, place: TenantRole) -> list[Permission]:
+        return sorted(ROLE_PERMISSIONS[place.role])
 
 
-def _of_person(caller: Person) -> dict[str, Any]:
-    """Render a person with the first of their tenants; GET /tenants lists all."""
-    page = tenants_of(caller.user, limit=MAX_ROWS)
-    return {
-        "object": "person",
-        "email": caller.user.email,
-        "name": caller.user.name,
-        "tenants": [
-            {
-                "id": place.tenant.id,
-                "name": place.tenant.name,
-                "role": place.role,
-                "permissions": sorted(ROLE_PERMISSIONS[Role(place.role)]),
-            }
-            for place in page.rows
-        ],
-    }
+class PersonSerializer(serializers.Serializer[Any]):
+    """A person with the first of their tenants; GET /tenants lists all."""
+
+    object = fields.ConstantField("person")
+    email = fields.CharField(read_only=True)
+    name = fields.CharField(read_only=True)
+    tenants = serializers.SerializerMethodField()
+
+    def get_tenants(self, user: Any) -> list[dict[str, Any]]:
+        places = tenants_of(user, limit=MAX_ROWS).rows
+        return list(PersonsTenantSerializer(places, many=True).data)
 
 
-def _of_key(caller: KeyBearer) -> dict[str, Any]:
-    key = caller.key
-    with tenant_scope(key.tenant_id):
-        return {
-            "object": "api_key",
-            "id": key.id,
-            "name": key.name,
-            "masked": key.masked,
-            "project": {"id": key.project_id, "name": key.project.name},
-            "tenants": [
-                {
-                    "id": key.tenant_id,
-                    "name": key.tenant.name,
-                    "scopes": caller.scopes,
-                    "permissions": sorted(permissions_of(caller.scopes)),
-                }
-            ],
-        }
+class KeysTenantSerializer(serializers.Serializer[Any]):
+    id = fields.UUIDField(source="key.tenant_id", read_only=True)
+    name = fields.CharField(source="key.tenant.name", read_only=True)
+    scopes = serializers.ListField(read_only=True)
+    permissions = serializers.SerializerMethodField()
+
+    def get_permissions(self, caller: KeyBearer) -> list[Permission]:
+        return sorted(permissions_of(caller.scopes))
+
+
+class NamedSerializer(serializers.Serializer[Any]):
+    id = fields.UUIDField(read_only=True)
+    name = fields.CharField(read_only=True)
+
+
+class KeyBearerSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("api_key")
+    id = fields.UUIDField(source="key.id", read_only=True)
+    name = fields.CharField(source="key.name", read_only=True)
+    masked = fields.CharField(source="key.masked", read_only=True)
+    project = NamedSerializer(source="key.project", read_only=True)
+    tenants = serializers.SerializerMethodField()
+
+    def get_tenants(self, caller: KeyBearer) -> list[dict[str, Any]]:
+        return [KeysTenantSerializer(caller).data]
+
+
+class MeViewSet(ManagementViewSet):
+    def retrieve(self, request: Request) -> Response:
+        caller = self.caller
+        if isinstance(caller, KeyBearer):
+            with tenant_scope(caller.key.tenant_id):
+                return Response(KeyBearerSerializer(caller).data)
+        return Response(PersonSerializer(caller.user).data)

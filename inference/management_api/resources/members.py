@@ -1,89 +1,80 @@
 """Members of a tenant: who belongs to it, in which role."""
 
-import uuid
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from msgspec import UNSET, Meta, UnsetType
-from rest_framework.response import Response
+from django.db.models import QuerySet
+from rest_framework import mixins
+from rest_framework.serializers import BaseSerializer
 
-from inference.management_api.bodies import Fields, Nothing
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
+from inference.management_api import fields
+from inference.management_api.serializers import StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.people import change_role, invite, remove, set_alerts
 from tenants.models import Membership
-from tenants.pagination import NEWEST_FIRST, Order, page
+from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission, Role
 
 _ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 
 
-class Invitation(Fields):
-    email: Annotated[str, Meta(max_length=254)]
-    role: Role = Role.VIEWER
+class MemberSerializer(StrictSerializer):
+    """Without the user's name, which is theirs to disclose."""
+
+    object = fields.ConstantField("member")
+    id = fields.UUIDField(read_only=True)
+    email = fields.CharField(source="user.email", read_only=True)
+    role = fields.ChoiceField(list(Role))
+    gets_alerts = fields.BooleanField(required=False)
+    created_at = fields.DateTimeField(read_only=True)
+
+    def update(self, instance: Membership, validated_data: dict[str, Any]) -> Membership:
+        by, member = validated_data["by"], instance
+        if "role" in validated_data:
+            member = change_role(member, validated_data["role"], by=by)
+        if "gets_alerts" in validated_data:
+            member = set_alerts(member, validated_data["gets_alerts"], by=by)
+        return member
 
 
-class MemberChange(Fields):
-    """What is left out stays."""
+class NewMemberSerializer(StrictSerializer):
+    email = fields.CharField(max_length=254, allow_blank=True)
+    role = fields.ChoiceField(list(Role), default=Role.VIEWER)
 
-    role: Role | UnsetType = UNSET
-    gets_alerts: bool | UnsetType = UNSET
+    def create(self, validated_data: dict[str, Any]) -> Membership:
+        return invite(**validated_data)
 
-
-class MembersView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_PEOPLE, "POST": Permission.WRITE_PEOPLE}
-    parameters: ClassVar = {"GET": ListQuery}
-
-    def get(self) -> Response:
-        rows = Membership.objects.select_related("user")
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered)
-
-    def post(self) -> Response:
-        invitation = self.body(Invitation)
-        membership = invite(
-            self.tenant.id,
-            email=invitation.email,
-            role=invitation.role,
-            by=self.access.permissions,
-        )
-        return Response(_rendered(membership), status=201)
+    def to_representation(self, instance: Membership) -> dict[str, Any]:
+        return MemberSerializer(instance).data
 
 
-class OneMemberView(TenantView):
-    permissions: ClassVar = {
-        "GET": Permission.VIEW_PEOPLE,
-        "PATCH": Permission.WRITE_PEOPLE,
-        "DELETE": Permission.WRITE_PEOPLE,
+class MemberViewSet(
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.UpdateModelMixin,
+    mixins.DestroyModelMixin,
+    TenantScopedViewSet,
+):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_PEOPLE,
+        "create": Permission.WRITE_PEOPLE,
+        "retrieve": Permission.VIEW_PEOPLE,
+        "partial_update": Permission.WRITE_PEOPLE,
+        "destroy": Permission.WRITE_PEOPLE,
     }
+    serializer_class = MemberSerializer
+    serializer_classes: ClassVar = {"create": NewMemberSerializer}
+    order = _ORDER
+    lookup_url_kwarg = "member_id"
 
-    def get(self, member_id: uuid.UUID) -> Response:
-        return Response(_rendered(self._member(member_id)))
+    def get_queryset(self) -> QuerySet[Membership]:
+        return Membership.objects.select_related("user")
 
-    def patch(self, member_id: uuid.UUID) -> Response:
-        change, member = self.body(MemberChange), self._member(member_id)
-        by = self.access.permissions
-        if change.role is not UNSET:
-            member = change_role(member, change.role, by=by)
-        if change.gets_alerts is not UNSET:
-            member = set_alerts(member, change.gets_alerts, by=by)
-        return Response(_rendered(member))
+    def perform_create(self, serializer: BaseSerializer[Any]) -> None:
+        serializer.save(tenant_id=self.tenant_id, by=self.access.permissions)
 
-    def delete(self, member_id: uuid.UUID) -> Response:
-        self.body(Nothing)
-        remove(self._member(member_id), by=self.access.permissions)
-        return Response(status=204)
+    def perform_update(self, serializer: BaseSerializer[Any]) -> None:
+        serializer.save(by=self.access.permissions)
 
-    def _member(self, member_id: uuid.UUID) -> Membership:
-        return Membership.objects.select_related("user").get(id=member_id)
-
-
-def _rendered(membership: Membership) -> dict[str, Any]:
-    """Render a member without the user's name, which is theirs to disclose."""
-    return {
-        "object": "member",
-        "id": membership.id,
-        "email": membership.user.email,
-        "role": membership.role,
-        "gets_alerts": membership.gets_alerts,
-        "created_at": membership.created_at,
-    }
+    def perform_destroy(self, instance: Membership) -> None:
+        remove(instance, by=self.access.permissions)

@@ -1,37 +1,54 @@
 """POST payments/stripe: where Stripe tells that something was paid. No credential of ours: what it
 sends is signed, and what is not signed by Stripe is refused and kept for an operator to see."""
 
-from typing import Final
+from typing import Any, Final
 
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from inference.errors import BodyTooLarge, InvalidRequest, NotFound
+from inference.management_api import fields
 from inference.management_api.authentication import address_of
-from inference.management_api.bodies import Nothing, read_query
 from inference.management_api.errors import NOTHING_HERE
-from inference.management_api.view import ManagementView
+from inference.management_api.viewsets import ManagementViewSet
 from tenants.billing.payments.events import is_stripe_expected, receive_stripe_event
 
 _MAX_BYTES: Final = 256 * 1024
 
 
-class StripeEventsView(ManagementView):
-    def identify(self) -> None:
-        """Trust the signature: whoever can sign is Stripe."""
-        self.query = read_query(self.request, Nothing)
+class PaymentEventSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("payment_event")
+    verdict = fields.CharField(read_only=True)
 
-    def post(self) -> Response:
+
+class StripeEventViewSet(ManagementViewSet):
+    """Trusts the signature, whatever the headers say: whoever can sign is Stripe."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    def perform_content_negotiation(
+        self, request: Request, force: bool = False
+    ) -> tuple[BaseRenderer, str]:
+        return super().perform_content_negotiation(request, force=True)
+
+    def perform_authentication(self, request: Request) -> None:
+        """Ask for nothing."""
+
+    def create(self, request: Request) -> Response:
         if not is_stripe_expected():
             raise NotFound(NOTHING_HERE)
-        request = self.request._request
-        body = request.read(_MAX_BYTES + 1)
+        body = request._request.read(_MAX_BYTES + 1)
         if len(body) > _MAX_BYTES:
             raise BodyTooLarge(f"An event may have at most {_MAX_BYTES} bytes.")
         signature = request.META.get("HTTP_STRIPE_SIGNATURE", "")
-        received = receive_stripe_event(body, signature, address_of(self.request))
+        received = receive_stripe_event(body, signature, address_of(request))
         if not received.is_accepted:
             raise InvalidRequest(
                 "This is not signed by Stripe for us, or was signed too long ago.",
                 code="bad_signature",
             )
-        return Response({"object": "payment_event", "verdict": received.verdict.value})
+        return Response(PaymentEventSerializer(received).data)

@@ -1,139 +1,123 @@
 """Quotas: limits of the tenant, its projects and its keys, and the alerts that they raised."""
 
-import uuid
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from msgspec import UNSET, Meta, UnsetType
+from django.db.models import QuerySet
+from rest_framework import mixins, serializers
 from rest_framework.response import Response
 
-from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
-from inference.errors import InvalidRequest
-from inference.management_api.bodies import Fields, Nothing, given_fields
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
+from gpu_workers.protocol.policy import QUOTA_NAMES
+from inference.management_api import fields
+from inference.management_api.serializers import StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.quotas import add_quota, change_quota, remove_quota
-from tenants.models import Quota, QuotaAlert, Tier
+from tenants.models import Quota, QuotaAlert
 from tenants.models.quota import MAX_ALERT_PERCENTS
-from tenants.pagination import BY_ID, Order, page
+from tenants.pagination import BY_ID, Order
 from tenants.permissions import Permission
 
 _ORDER: Final = Order(name="quotas", fields=BY_ID)
 _ALERTS: Final = Order(name="quota alerts", fields=BY_ID)
 
-Value = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-_Percents = Annotated[
-    list[Annotated[int, Meta(ge=1, le=1000)]], Meta(max_length=MAX_ALERT_PERCENTS)
-]
+
+def _percents(**options: Any) -> fields.ListField:
+    share = fields.IntegerField(min_value=1, max_value=1000)
+    return fields.ListField(child=share, max_length=MAX_ALERT_PERCENTS, required=False, **options)
 
 
-class NewQuota(Fields):
-    """At a project or at a key; tokens, requests or, of spend, nano-dollars."""
+class QuotaSerializer(StrictSerializer):
+    """`value` is tokens, requests or, of spend, nano-dollars."""
 
-    limit: LimitName
-    value: Value
-    is_hard: bool = True
-    project_id: uuid.UUID | None = None
-    api_key_id: uuid.UUID | None = None
-    alert_percents: _Percents | None = None
+    object = fields.ConstantField("quota")
+    id = fields.UUIDField(read_only=True)
+    scope = fields.CharField(read_only=True)
+    project_id = fields.UUIDField(read_only=True)
+    api_key_id = fields.UUIDField(read_only=True)
+    limit = fields.ChoiceField(QUOTA_NAMES, read_only=True)
+    value = fields.IntegerField(min_value=1, max_value=2**63 - 1)
+    is_hard = fields.BooleanField(default=True)
+    alert_percents = _percents()
 
-
-class QuotaChange(Fields):
-    value: Value | UnsetType = UNSET
-    is_hard: bool | UnsetType = UNSET
-    alert_percents: _Percents | UnsetType = UNSET
-
-
-class QuotasView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW, "POST": Permission.WRITE_QUOTAS}
-    parameters: ClassVar = {"GET": ListQuery}
-
-    def get(self) -> Response:
-        rows = Quota.objects.all()
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered, tier=_tier(self.tenant.tier))
-
-    def post(self) -> Response:
-        new = self.body(NewQuota)
-        if new.limit not in QUOTA_NAMES:
-            raise InvalidRequest(
-                f"{new.limit.value} is no quota: it is what the tenant has paid.", param="limit"
-            )
-        quota = add_quota(
-            self.tenant,
-            limit=new.limit,
-            value=new.value,
-            is_hard=new.is_hard,
-            project_id=new.project_id,
-            api_key_id=new.api_key_id,
-            alert_percents=new.alert_percents,
-        )
-        return Response(_rendered(quota), status=201)
+    def update(self, instance: Quota, validated_data: dict[str, Any]) -> Quota:
+        return change_quota(instance, **validated_data)
 
 
-class OneQuotaView(TenantView):
-    permissions: ClassVar = {
-        "GET": Permission.VIEW,
-        "PATCH": Permission.WRITE_QUOTAS,
-        "DELETE": Permission.WRITE_QUOTAS,
+class NewQuotaSerializer(QuotaSerializer):
+    """At a project or at a key."""
+
+    limit = fields.ChoiceField(QUOTA_NAMES)
+    project_id = fields.UUIDField(allow_null=True, required=False)
+    api_key_id = fields.UUIDField(allow_null=True, required=False)
+    alert_percents = _percents(allow_null=True)
+
+    def create(self, validated_data: dict[str, Any]) -> Quota:
+        return add_quota(**validated_data)
+
+
+class LimitsSerializer(serializers.Serializer[Any]):
+    """None is no limit."""
+
+    requests_per_minute = fields.IntegerField(read_only=True)
+    tokens_per_minute = fields.IntegerField(read_only=True)
+    concurrent_requests = fields.IntegerField(source="max_concurrent_requests", read_only=True)
+
+
+class TierLimitsSerializer(serializers.Serializer[Any]):
+    """The tier's limits, which hold for the whole tenant."""
+
+    name = fields.CharField(read_only=True)
+    limits = LimitsSerializer(source="*", read_only=True)
+
+
+class QuotaViewSet(
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.UpdateModelMixin,
+    mixins.DestroyModelMixin,
+    TenantScopedViewSet,
+):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW,
+        "create": Permission.WRITE_QUOTAS,
+        "retrieve": Permission.VIEW,
+        "partial_update": Permission.WRITE_QUOTAS,
+        "destroy": Permission.WRITE_QUOTAS,
     }
+    serializer_class = QuotaSerializer
+    serializer_classes: ClassVar = {"create": NewQuotaSerializer}
+    order = _ORDER
+    lookup_url_kwarg = "quota_id"
 
-    def get(self, quota_id: uuid.UUID) -> Response:
-        return Response(_rendered(Quota.objects.get(id=quota_id)))
+    def get_queryset(self) -> QuerySet[Quota]:
+        return Quota.objects.all()
 
-    def patch(self, quota_id: uuid.UUID) -> Response:
-        change = self.body(QuotaChange)
-        quota = change_quota(Quota.objects.get(id=quota_id), **given_fields(change))
-        return Response(_rendered(quota))
+    def get_paginated_response(self, data: Any) -> Response:
+        response = super().get_paginated_response(data)
+        response.data["tier"] = TierLimitsSerializer(self.tenant.tier).data
+        return response
 
-    def delete(self, quota_id: uuid.UUID) -> Response:
-        self.body(Nothing)
-        remove_quota(Quota.objects.get(id=quota_id))
-        return Response(status=204)
+    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(tenant=self.tenant)
 
-
-class QuotaAlertsView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW}
-    parameters: ClassVar = {"GET": ListQuery}
-
-    def get(self) -> Response:
-        rows = QuotaAlert.objects.all()
-        found = page(rows, _ALERTS, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered_alert)
+    def perform_destroy(self, instance: Quota) -> None:
+        remove_quota(instance)
 
 
-def _rendered(quota: Quota) -> dict[str, Any]:
-    return {
-        "object": "quota",
-        "id": quota.id,
-        "scope": quota.scope,
-        "project_id": quota.project_id,
-        "api_key_id": quota.api_key_id,
-        "limit": quota.limit,
-        "value": quota.value,
-        "is_hard": quota.is_hard,
-        "alert_percents": quota.alert_percents,
-    }
+class QuotaAlertSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("quota.alert")
+    id = fields.UUIDField(read_only=True)
+    quota_id = fields.UUIDField(read_only=True)
+    period = fields.CharField(read_only=True)
+    percent = fields.IntegerField(read_only=True)
+    used = fields.IntegerField(read_only=True)
+    raised_at = fields.DateTimeField(read_only=True)
 
 
-def _tier(tier: Tier) -> dict[str, Any]:
-    """Render the tier's limits, which hold for the whole tenant; None is no limit."""
-    return {
-        "name": tier.name,
-        "limits": {
-            LimitName.REQUESTS_PER_MINUTE: tier.requests_per_minute,
-            LimitName.TOKENS_PER_MINUTE: tier.tokens_per_minute,
-            LimitName.CONCURRENT_REQUESTS: tier.max_concurrent_requests,
-        },
-    }
+class QuotaAlertViewSet(mixins.ListModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {"list": Permission.VIEW}
+    serializer_class = QuotaAlertSerializer
+    order = _ALERTS
 
-
-def _rendered_alert(alert: QuotaAlert) -> dict[str, Any]:
-    return {
-        "object": "quota.alert",
-        "id": alert.id,
-        "quota_id": alert.quota_id,
-        "period": alert.period,
-        "percent": alert.percent,
-        "used": alert.used,
-        "raised_at": alert.raised_at,
-    }
+    def get_queryset(self) -> QuerySet[QuotaAlert]:
+        return QuotaAlert.objects.all()

@@ -3,44 +3,60 @@
 import time
 from typing import Any, ClassVar
 
+from rest_framework import serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gpu_workers.protocol.policy import WHOLE, ModelPolicy, TierPolicy
+from gpu_workers.protocol.policy import WHOLE, ModelPolicy
 from inference.charges import half_even, prices_of
+from inference.management_api import fields
 from inference.management_api.callers import KeyBearer
-from inference.management_api.lists import listed
-from inference.management_api.view import TenantView
+from inference.management_api.viewsets import TenantScopedViewSet
 from inference.models.catalog import models_visible_to
-from tenants.pagination import Page
 from tenants.permissions import Permission
 from tenants.policy.wire import tier_policy
 
 
-class ModelsView(TenantView):
+class PricesSerializer(serializers.Serializer[Any]):
+    """The current prices of the tenant's tier, without an adapter."""
+
+    prompt = fields.IntegerField(read_only=True)
+    cached = fields.IntegerField(read_only=True)
+    completion = fields.IntegerField(read_only=True)
+
+    def to_representation(self, instance: ModelPolicy) -> dict[str, Any]:
+        prices = prices_of(instance, self.context["tier"], at_ms=time.time_ns() // 1_000_000)
+        return {
+            name: half_even(price * prices.permille, WHOLE)
+            for name, price in (
+                ("prompt", prices.prompt),
+                ("cached", prices.cached),
+                ("completion", prices.completion),
+            )
+        }
+
+
+class ServedModelSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("model")
+    id = fields.CharField(source="name", read_only=True)
+    owned_by = fields.CharField(read_only=True)
+    context_tokens = fields.IntegerField(read_only=True)
+    capabilities = serializers.ListField(child=fields.CharField(), read_only=True)
+    price_micros_per_million_tokens = PricesSerializer(source="*", read_only=True)
+
+
+class ServedModelViewSet(TenantScopedViewSet):
     """The catalogue is an operator's, and short: one page."""
 
-    permissions: ClassVar = {"GET": Permission.VIEW}
+    permission_map: ClassVar = {"list": Permission.VIEW}
+    query_serializers: ClassVar = {}
+    serializer_class = ServedModelSerializer
 
-    def get(self) -> Response:
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "tier": tier_policy(self.tenant.tier)}
+
+    def list(self, request: Request, **_ids: Any) -> Response:
         models = models_visible_to(self.tenant.id)
         if isinstance(self.caller, KeyBearer) and self.caller.key.allowed_models is not None:
             models = [model for model in models if model.name in self.caller.key.allowed_models]
-        tier = tier_policy(self.tenant.tier)
-        return listed(Page(rows=models, next_cursor=None), lambda model: _rendered(model, tier))
-
-
-def _rendered(model: ModelPolicy, tier: TierPolicy) -> dict[str, Any]:
-    """Render a model with the current prices of the tenant's tier, without an adapter."""
-    prices = prices_of(model, tier, at_ms=time.time_ns() // 1_000_000)
-    return {
-        "object": "model",
-        "id": model.name,
-        "owned_by": model.owned_by,
-        "context_tokens": model.context_tokens,
-        "capabilities": model.capabilities,
-        "price_micros_per_million_tokens": {
-            "prompt": half_even(prices.prompt * prices.permille, WHOLE),
-            "cached": half_even(prices.cached * prices.permille, WHOLE),
-            "completion": half_even(prices.completion * prices.permille, WHOLE),
-        },
-    }
+        return self.get_paginated_response(self.get_serializer(models, many=True).data)

@@ -5,62 +5,68 @@ POST    /session    sign in with email address and password
 DELETE  /session    sign out
 """
 
-from typing import Annotated
+from typing import Any
 
 from django.contrib.auth import login, logout
 from django.middleware.csrf import get_token
-from msgspec import Meta
+from rest_framework import serializers, status
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from inference.errors import Unauthenticated
-from inference.management_api.authentication import check_csrf, signed_in
-from inference.management_api.bodies import Fields, Nothing, check_content_type, read_query
+from inference.management_api import fields
+from inference.management_api.authentication import SignInAuthentication
 from inference.management_api.errors import TooManyAttempts
-from inference.management_api.view import ManagementView
+from inference.management_api.serializers import StrictSerializer
+from inference.management_api.viewsets import ManagementViewSet
 from tenants.access.sign_in import RETRY_SECONDS, is_guessing, sign_in
 from tenants.models import User
 
 
-class Credentials(Fields):
-    email: Annotated[str, Meta(max_length=254)]
-    password: Annotated[str, Meta(max_length=4096)]
+class CredentialsSerializer(StrictSerializer):
+    email = fields.CharField(max_length=254, allow_blank=True)
+    password = fields.CharField(max_length=4096, allow_blank=True)
 
 
-class SessionView(ManagementView):
-    def identify(self) -> None:
-        """Require no caller, but a CSRF token: another site may not sign anybody in."""
-        self.perform_content_negotiation(self.request)
-        check_content_type(self.request)
-        check_csrf(self.request)
-        self.query = read_query(self.request, Nothing)
+class SessionUserSerializer(serializers.Serializer[Any]):
+    email = fields.CharField(read_only=True)
+    name = fields.CharField(read_only=True)
 
-    def get(self) -> Response:
-        return self._session(signed_in(self.request))
 
-    def post(self) -> Response:
-        credentials = self.body(Credentials)
-        request = self.request._request
-        if is_guessing(request, credentials.email):
+class SessionSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("session")
+    user = SessionUserSerializer(read_only=True, allow_null=True)
+    csrf_token = fields.CharField(read_only=True)
+
+
+class SessionViewSet(ManagementViewSet):
+    authentication_classes = [SignInAuthentication]
+    permission_classes = [AllowAny]
+    serializer_class = CredentialsSerializer
+
+    def retrieve(self, request: Request) -> Response:
+        user = request.user
+        return _session(request, user if isinstance(user, User) else None)
+
+    def create(self, request: Request) -> Response:
+        credentials = self.body()
+        if is_guessing(request._request, credentials["email"]):
             raise TooManyAttempts(
                 f"Too many attempts to sign in; try again in {RETRY_SECONDS} s.",
                 retry_after_seconds=RETRY_SECONDS,
             )
-        user = sign_in(request, credentials.email, credentials.password)
+        user = sign_in(request._request, credentials["email"], credentials["password"])
         if user is None:
             raise Unauthenticated("Email address or password is wrong.", code="invalid_credentials")
-        login(request, user)
-        return self._session(user)
+        login(request._request, user)
+        return _session(request, user)
 
-    def delete(self) -> Response:
-        self.body(Nothing)
-        logout(self.request._request)
-        return Response(status=204)
+    def destroy(self, request: Request) -> Response:
+        logout(request._request)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
-    def _session(self, user: User | None) -> Response:
-        return Response(
-            {
-                "object": "session",
-                "user": None if user is None else {"email": user.email, "name": user.name},
-                "csrf_token": get_token(self.request._request),
-            }
-        )
+
+def _session(request: Request, user: User | None) -> Response:
+    session = {"user": user, "csrf_token": get_token(request._request)}
+    return Response(SessionSerializer(session).data)

@@ -1,61 +1,88 @@
 """Tenants: those that the caller belongs to, and one of them."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+from rest_framework import mixins, serializers
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from inference.management_api.bodies import Fields
-from inference.management_api.callers import KeyBearer, Person
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import ManagementView, TenantView
+from inference.management_api import fields
+from inference.management_api.callers import KeyBearer
+from inference.management_api.pagination import ListPagination
+from inference.management_api.serializers import StrictSerializer
+from inference.management_api.viewsets import ManagementViewSet, TenantScopedViewSet
 from tenants.access.people import tenants_of
 from tenants.models import Tenant
 from tenants.pagination import Page
-from tenants.permissions import Permission
+from tenants.permissions import Permission, Role
 
 
-class TenantsView(ManagementView):
-    parameters = {"GET": ListQuery}
+class PlaceSerializer(serializers.Serializer[Any]):
+    """A tenant, and for a person their role in it."""
 
-    def get(self) -> Response:
-        match self.caller:
-            case Person():
-                places = tenants_of(
-                    self.caller.user, limit=self.query.limit, cursor=self.query.cursor
-                )
-                return listed(places, lambda place: _brief(place.tenant) | {"role": place.role})
-            case KeyBearer():
-                access = self.caller.access_to(self.caller.key.tenant_id)
-                if Permission.VIEW not in access.permissions:
-                    raise self.caller.refusal(Permission.VIEW, access)
-                return listed(Page(rows=[self.caller.key.tenant], next_cursor=None), _brief)
+    object = fields.ConstantField("tenant")
+    id = fields.UUIDField(source="tenant.id", read_only=True)
+    name = fields.CharField(source="tenant.name", read_only=True)
+    role = serializers.ChoiceField(list(Role), read_only=True)
 
 
-class TenantChange(Fields):
-    """All else about a tenant is the operator's."""
+class TenantsViewSet(ManagementViewSet):
+    serializer_class = PlaceSerializer
 
-    name: str
-
-
-class OneTenantView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW, "PATCH": Permission.WRITE_PROJECTS}
-
-    def get(self) -> Response:
-        return Response(self._rendered())
-
-    def patch(self) -> Response:
-        self.tenant.rename(self.body(TenantChange).name)
-        return Response(self._rendered())
-
-    def _rendered(self) -> dict[str, Any]:
-        return _brief(self.tenant) | {
-            "role": self.access.role,
-            "permissions": sorted(self.access.permissions),
-            "tier": self.tenant.tier.name,
-            "is_suspended": self.tenant.is_suspended,
-            "created_at": self.tenant.created_at,
-        }
+    def list(self, request: Request) -> Response:
+        places: Page[Any]
+        if isinstance(self.caller, KeyBearer):
+            places = Page(rows=[_place_of(self.caller)], next_cursor=None)
+        else:
+            places = tenants_of(
+                self.caller.user, limit=self.query["limit"], cursor=self.query["cursor"]
+            )
+        cast(ListPagination, self.paginator).next_cursor = places.next_cursor
+        return self.get_paginated_response(self.get_serializer(places.rows, many=True).data)
 
 
-def _brief(tenant: Tenant) -> dict[str, Any]:
-    return {"object": "tenant", "id": tenant.id, "name": tenant.name}
+class TenantSerializer(StrictSerializer):
+    """All but the name is the operator's."""
+
+    object = fields.ConstantField("tenant")
+    id = fields.UUIDField(read_only=True)
+    name = fields.NameField()
+    role = serializers.SerializerMethodField()
+    permissions = serializers.SerializerMethodField()
+    tier = fields.CharField(source="tier.name", read_only=True)
+    is_suspended = fields.BooleanField(read_only=True)
+    created_at = fields.DateTimeField(read_only=True)
+
+    def get_role(self, _tenant: Tenant) -> Role | None:
+        role: Role | None = self.context["view"].access.role
+        return role
+
+    def get_permissions(self, _tenant: Tenant) -> list[Permission]:
+        return sorted(self.context["view"].access.permissions)
+
+    def update(self, instance: Tenant, validated_data: dict[str, Any]) -> Tenant:
+        instance.rename(validated_data["name"])
+        return instance
+
+
+class OneTenantViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {
+        "retrieve": Permission.VIEW,
+        "partial_update": Permission.WRITE_PROJECTS,
+    }
+    serializer_class = TenantSerializer
+
+    def get_object(self) -> Tenant:
+        return self.tenant
+
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Change the one field, which may not be left out."""
+        return self.update(request, *args, **kwargs)
+
+
+def _place_of(caller: KeyBearer) -> dict[str, Any]:
+    """Return the key's tenant. Raises `Forbidden` where the key may not look at it."""
+    access = caller.access_to(caller.key.tenant_id)
+    if Permission.VIEW not in access.permissions:
+        raise caller.refusal(Permission.VIEW, access)
+    return {"tenant": caller.key.tenant}

@@ -1,34 +1,37 @@
 """GET tier: what the tenant has bought. Changing it is the operator's."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from rest_framework.response import Response
+from rest_framework import mixins, serializers
 
-from inference.management_api.view import TenantView
+from inference.management_api import fields
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.models import Tier
+from tenants.models.tier import ServiceClass
 from tenants.permissions import Permission
 
 
-class TierView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW}
+class TierSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("tier")
+    name = fields.CharField(read_only=True)
+    service_class = serializers.ChoiceField(ServiceClass.values, read_only=True)
+    weight = fields.IntegerField(read_only=True)
+    ttft_target_ms = fields.IntegerField(read_only=True)
+    inter_token_target_ms = fields.IntegerField(read_only=True)
+    uptime_percent = serializers.FloatField(read_only=True)
+    max_queue_seconds = fields.IntegerField(read_only=True)
+    requests_per_minute = fields.IntegerField(read_only=True)
+    tokens_per_minute = fields.IntegerField(read_only=True)
+    max_concurrent_requests = fields.IntegerField(read_only=True)
+    max_context_tokens = fields.IntegerField(read_only=True)
+    default_max_output_tokens = fields.IntegerField(read_only=True)
+    max_output_tokens = fields.IntegerField(read_only=True)
+    price_multiplier = serializers.FloatField(read_only=True)
 
-    def get(self) -> Response:
-        tier = self.tenant.tier
-        return Response(
-            {
-                "object": "tier",
-                "name": tier.name,
-                "service_class": tier.service_class,
-                "weight": tier.weight,
-                "ttft_target_ms": tier.ttft_target_ms,
-                "inter_token_target_ms": tier.inter_token_target_ms,
-                "uptime_percent": tier.uptime_percent,
-                "max_queue_seconds": tier.max_queue_seconds,
-                "requests_per_minute": tier.requests_per_minute,
-                "tokens_per_minute": tier.tokens_per_minute,
-                "max_concurrent_requests": tier.max_concurrent_requests,
-                "max_context_tokens": tier.max_context_tokens,
-                "default_max_output_tokens": tier.default_max_output_tokens,
-                "max_output_tokens": tier.max_output_tokens,
-                "price_multiplier": tier.price_multiplier,
-            }
-        )
+
+class TierViewSet(mixins.RetrieveModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {"retrieve": Permission.VIEW}
+    serializer_class = TierSerializer
+
+    def get_object(self) -> Tier:
+        return self.tenant.tier

@@ -4,30 +4,34 @@ tier; of one tenant, or for operators of all."""
 import csv
 import io
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Final, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Final
 
-from django.http import HttpResponse
-from msgspec import Meta, field
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from django.db.models import QuerySet
+from rest_framework import mixins, serializers
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from inference.errors import InvalidRequest
+from inference.histograms import Histogram
+from inference.management_api import fields
 from inference.management_api.callers import KeyBearer, Person
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import Handler, TenantView
+from inference.management_api.permissions import MayInTenant
+from inference.management_api.renderers import CsvRenderer
+from inference.management_api.serializers import ListQuery
+from inference.management_api.viewsets import TenantScopedViewSet
 from inference.usage.reports import (
     Dimension,
     UsageQuery,
     aggregate,
-    counts,
     quantiles,
     total_cost_nanos,
 )
-from inference.usage.rollups import COUNTERS
 from tenants.access.people import tenants_of
-from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import current_scope, operator_scope
 from tenants.money import decimal_dollars
 from tenants.pagination import Order, page
@@ -37,208 +41,241 @@ from tenants.spreadsheet import spreadsheet_cell
 _DEFAULT_DAYS: Final = 30
 _MAX_DAYS: Final = 366
 _MAX_CSV_ROWS: Final = 100_000
-_DEFAULT_GROUPS: Final = "day,project"
-_USAGE: Final = tuple(name for name in COUNTERS if name != "cost_nanos")
-_COSTS: Final = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
-_LATENCIES: Final = {
-    "ttft_ms": "ttft_histogram",
-    "inter_token_ms": "itl_histogram",
-    "duration_ms": "duration_histogram",
-}
-
-Name = Annotated[str, Meta(max_length=200)]
+_FILTERS: Final = ("tenant_id", "project_id", "api_key_id", "model", "adapter", "tier")
 
 
 class ReportQuery(ListQuery):
     """Days in UTC, both included; by default the last 30. `group_by` names what to group by, with
     commas between; a CSV file has all rows, without pages."""
 
-    from_: date | None = field(name="from", default=None)
-    to: date | None = None
-    group_by: Annotated[str, Meta(max_length=100)] = _DEFAULT_GROUPS
-    project_id: uuid.UUID | None = None
-    api_key_id: uuid.UUID | None = None
-    model: Name | None = None
-    adapter: Name | None = None
-    tier: Name | None = None
-    format: Literal["json", "csv"] | None = None
+    to = serializers.DateField(default=None)
+    group_by = serializers.CharField(max_length=100, allow_blank=True, default="day,project")
+    project_id = fields.UUIDField(default=None)
+    api_key_id = fields.UUIDField(default=None)
+    model = serializers.CharField(max_length=200, allow_blank=True, default=None)
+    adapter = serializers.CharField(max_length=200, allow_blank=True, default=None)
+    tier = serializers.CharField(max_length=200, allow_blank=True, default=None)
+    format = fields.ChoiceField(["json", "csv"], default=None)
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        # A word of Python's cannot be declared.
+        return {"from": serializers.DateField(default=None), **super().get_fields()}
 
 
 class AnyTenantsReportQuery(ReportQuery):
     """`tenant_id` left out: the caller's one tenant; for operators, all."""
 
-    tenant_id: uuid.UUID | None = None
+    tenant_id = fields.UUIDField(default=None)
 
 
-class CsvRenderer(BaseRenderer):
-    """What may be accepted besides JSON; `_csv` writes it."""
+class ReportSerializer(serializers.Serializer[Any]):
+    """What stands beside the rows."""
 
-    media_type = "text/csv"
-    format = "csv"
-    charset = "utf-8"
+    to = serializers.DateField(source="last", read_only=True)
+    group_by = serializers.ListField(read_only=True)
 
-    def render(self, data: Any, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError("a report writes its own CSV")
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        first = serializers.DateField(source="first", read_only=True)
+        return {"from": first, **super().get_fields()}
 
 
-class _ReportView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_USAGE}
-    parameters: ClassVar = {"GET": ReportQuery}
+class CostReportSerializer(ReportSerializer):
+    total_cost_nanos = serializers.SerializerMethodField()
+    total_cost_dollars = serializers.SerializerMethodField()
+
+    def get_total_cost_nanos(self, _query: UsageQuery) -> int:
+        nanos: int = self.context["view"].total_nanos
+        return nanos
+
+    def get_total_cost_dollars(self, _query: UsageQuery) -> str:
+        return decimal_dollars(self.context["view"].total_nanos, digits=9)
+
+
+class GroupsSerializer(serializers.Serializer[Any]):
+    """What a row is the sum of: the groups that were asked for, and no other."""
+
+    date = serializers.DateField(source="day", read_only=True)
+    tenant_id = fields.UUIDField(read_only=True)
+    project_id = fields.UUIDField(read_only=True)
+    api_key_id = fields.UUIDField(read_only=True)
+    model = fields.CharField(read_only=True)
+    adapter = fields.CharField(read_only=True)
+    tier = fields.CharField(read_only=True)
+
+
+class QuantilesSerializer(serializers.Serializer[Any]):
+    """In ms; None where nothing was measured."""
+
+    p50 = serializers.FloatField(read_only=True)
+    p95 = serializers.FloatField(read_only=True)
+    p99 = serializers.FloatField(read_only=True)
+
+    def to_representation(self, instance: Histogram) -> dict[str, Any]:
+        return quantiles(instance)
+
+
+class UsageTotalSerializer(GroupsSerializer):
+    object = fields.ConstantField("usage.total")
+    requests = fields.IntegerField(read_only=True)
+    completed = fields.IntegerField(read_only=True)
+    cancelled = fields.IntegerField(read_only=True)
+    refused = fields.IntegerField(read_only=True)
+    expired = fields.IntegerField(read_only=True)
+    failed = fields.IntegerField(read_only=True)
+    prompt_tokens = fields.IntegerField(read_only=True)
+    cached_tokens = fields.IntegerField(read_only=True)
+    completion_tokens = fields.IntegerField(read_only=True)
+    reasoning_tokens = fields.IntegerField(read_only=True)
+    wasted_tokens = fields.IntegerField(read_only=True)
+    ttft_ms = QuantilesSerializer(source="ttft_histogram", read_only=True)
+    inter_token_ms = QuantilesSerializer(source="itl_histogram", read_only=True)
+    duration_ms = QuantilesSerializer(source="duration_histogram", read_only=True)
+
+
+class CostTotalSerializer(GroupsSerializer):
+    object = fields.ConstantField("cost.total")
+    requests = fields.IntegerField(read_only=True)
+    prompt_tokens = fields.IntegerField(read_only=True)
+    cached_tokens = fields.IntegerField(read_only=True)
+    completion_tokens = fields.IntegerField(read_only=True)
+    cost_nanos = fields.IntegerField(read_only=True)
+    cost_dollars = serializers.SerializerMethodField()
+
+    def get_cost_dollars(self, row: Mapping[str, Any]) -> str:
+        return decimal_dollars(int(row["cost_nanos"]), digits=9)
+
+
+class _ReportViewSet(mixins.ListModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {"list": Permission.VIEW_USAGE}
+    query_serializers: ClassVar = {"list": ReportQuery}
     renderer_classes = [JSONRenderer, CsvRenderer]
+    report_serializer: ClassVar[type[ReportSerializer]] = ReportSerializer
     # What the report is of, whether it tells latencies.
-    name: ClassVar[str]
+    report: ClassVar[str]
     with_latencies: ClassVar[bool]
 
-    def get(self) -> HttpResponse:
-        query = _usage_query(self.query, datetime.now(UTC).date())
-        rows = aggregate(query, with_latencies=self.with_latencies)
-        if self._wants_csv():
-            return self._csv(query, rows)
-        found = page(rows, self._order(query), limit=self.query.limit, cursor=self.query.cursor)
-        self.request.accepted_renderer = JSONRenderer()
-        self.request.accepted_media_type = JSONRenderer.media_type
-        return listed(
-            found,
-            lambda row: {
-                "object": f"{self.name}.total",
-                **_groups(query, row),
-                **self.rendered(row),
-            },
-            **{"from": query.first, "to": query.last, "group_by": query.group_by},
-            **self.of_all(query),
-        )
+    @cached_property
+    def asked(self) -> UsageQuery:
+        return _usage_query(self.query, datetime.now(UTC).date())
 
-    def rendered(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+    def get_queryset(self) -> QuerySet[Any, Any]:
+        return aggregate(self.asked, with_latencies=self.with_latencies)
 
-    def of_all(self, query: UsageQuery) -> dict[str, Any]:
-        """Return the totals of all rows."""
-        return {}
-
-    def _order(self, query: UsageQuery) -> Order:
-        fields = {
+    def get_order(self) -> Order:
+        columns = {
             each.column: date.fromisoformat
             if each is Dimension.DAY
             else uuid.UUID
             if each.column.endswith("_id")
             else str
-            for each in query.group_by
+            for each in self.asked.group_by
         }
-        return Order(name=f"{self.name} by {' '.join(fields)}", fields=fields, is_descending=True)
+        return Order(
+            name=f"{self.report} by {' '.join(columns)}", fields=columns, is_descending=True
+        )
 
-    def _wants_csv(self) -> bool:
-        if self.query.format is not None:
-            return bool(self.query.format == "csv")
-        renderer, _ = self.perform_content_negotiation(self.request)
-        return renderer.format == "csv"
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        wanted = self.query["format"] or request.accepted_renderer.format
+        renderer = CsvRenderer() if wanted == "csv" else JSONRenderer()
+        request.accepted_renderer, request.accepted_media_type = renderer, renderer.media_type
+        return self._csv() if wanted == "csv" else super().list(request, *args, **kwargs)
 
-    def _csv(self, query: UsageQuery, rows: Any) -> HttpResponse:
-        found = page(rows, self._order(query), limit=_MAX_CSV_ROWS)
+    def get_paginated_response(self, data: Any) -> Response:
+        response = super().get_paginated_response(data)
+        context = self.get_serializer_context()
+        response.data |= self.report_serializer(self.asked, context=context).data
+        return response
+
+    def _csv(self) -> Response:
+        found = page(self.get_queryset(), self.get_order(), limit=_MAX_CSV_ROWS)
         if found.next_cursor is not None:
             raise InvalidRequest(
                 f"This has more than {_MAX_CSV_ROWS} rows; ask for fewer days or groups.",
                 param="group_by",
             )
-        lines = [_flat({**_groups(query, row), **self.rendered(row)}) for row in found.rows]
-        text = io.StringIO()
-        writer = csv.writer(text)
-        if lines:
-            writer.writerow(lines[0])
-            writer.writerows(map(spreadsheet_cell, line.values()) for line in lines)
-        return HttpResponse(
-            text.getvalue(),
-            content_type="text/csv; charset=utf-8",
-            headers={
-                "Content-Disposition": f'attachment; filename="{self.name}-{query.first}'
-                f'-{query.last}.csv"'
-            },
-        )
+        rows = self.get_serializer(found.rows, many=True).data
+        content = _table(rows, [_shown(each) for each in self.asked.group_by])
+        name = f"{self.report}-{self.asked.first}-{self.asked.last}.csv"
+        return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-class _AnyTenantsReport(_ReportView):
+class UsageViewSet(_ReportViewSet):
+    serializer_class = UsageTotalSerializer
+    report = "usage"
+    with_latencies = True
+
+
+class CostsViewSet(_ReportViewSet):
+    serializer_class = CostTotalSerializer
+    report_serializer = CostReportSerializer
+    report = "cost"
+    with_latencies = False
+
+    @cached_property
+    def total_nanos(self) -> int:
+        """Return the cost of all rows, those of other pages too."""
+        return total_cost_nanos(self.asked)
+
+
+class _IsOperatorOrMay(MayInTenant):
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return view.is_operators() or super().has_permission(request, view)
+
+
+class _AnyTenants(_ReportViewSet):
     """The same without a tenant in the address."""
 
-    parameters: ClassVar = {"GET": AnyTenantsReportQuery}
+    permission_classes = [_IsOperatorOrMay]
+    query_serializers: ClassVar = {"list": AnyTenantsReportQuery}
 
-    def answer(self, handler: Handler, **ids: Any) -> Response:
-        self.identify()
-        if self._is_operators():
-            actor = self.caller.as_actor()
-            with audit_actor(actor, self.caller.address), operator_scope(f"{self.name} report"):
-                return handler(**ids)
-        return self.answer_within(self._tenant_id(), handler, **ids)
-
-    def _is_operators(self) -> bool:
+    def is_operators(self) -> bool:
         if not isinstance(self.caller, Person):
             return False
         user = self.caller.user
         return user.is_staff and user.has_perm("inference.view_usagerecord")
 
-    def _tenant_id(self) -> uuid.UUID:
-        given: uuid.UUID | None = self.query.tenant_id
+    @property
+    def tenant_id(self) -> uuid.UUID:
+        given: uuid.UUID | None = self.query["tenant_id"]
         if given is not None:
             return given
-        if isinstance(self.caller, KeyBearer):
-            return self.caller.key.tenant_id
-        places = tenants_of(self.caller.user, limit=2).rows
+        caller = self.caller
+        if isinstance(caller, KeyBearer):
+            return caller.key.tenant_id
+        places = tenants_of(caller.user, limit=2).rows
         if len(places) != 1:
             raise InvalidRequest(
                 "You belong to no tenant or to several: say which with 'tenant_id'.",
                 param="tenant_id",
             )
-        return uuid.UUID(str(places[0].tenant.id))
+        return places[0].tenant.id
+
+    @contextmanager
+    def walls(self) -> Iterator[None]:
+        with operator_scope(f"{self.report} report") if self.is_operators() else super().walls():
+            yield
 
 
-class UsageView(_ReportView):
-    name = "usage"
-    with_latencies = True
-
-    def rendered(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        latencies = {name: quantiles(row[column]) for name, column in _LATENCIES.items()}
-        return {**counts(row, _USAGE), **latencies}
-
-
-class CostsView(_ReportView):
-    name = "cost"
-    with_latencies = False
-
-    def rendered(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            **counts(row, _COSTS),
-            "cost_dollars": decimal_dollars(int(row["cost_nanos"]), digits=9),
-        }
-
-    def of_all(self, query: UsageQuery) -> dict[str, Any]:
-        nanos = total_cost_nanos(query)
-        return {"total_cost_nanos": nanos, "total_cost_dollars": decimal_dollars(nanos, digits=9)}
-
-
-class AnyTenantsUsageView(_AnyTenantsReport, UsageView):
+class AnyTenantsUsageViewSet(_AnyTenants, UsageViewSet):
     """GET /api/v1/usage."""
 
 
-class AnyTenantsCostsView(_AnyTenantsReport, CostsView):
+class AnyTenantsCostsViewSet(_AnyTenants, CostsViewSet):
     """GET /api/v1/costs."""
 
 
-def _usage_query(query: ReportQuery, today: date) -> UsageQuery:
-    first, last = _days(query, today)
+def _usage_query(query: Mapping[str, Any], today: date) -> UsageQuery:
+    first, last = _days(query["from"], query["to"] or today)
     return UsageQuery(
         first=first,
         last=last,
-        group_by=_dimensions(query.group_by),
-        tenant_id=getattr(query, "tenant_id", None),
-        project_id=query.project_id,
-        api_key_id=query.api_key_id,
-        model=query.model,
-        adapter=query.adapter,
-        tier=query.tier,
+        group_by=_dimensions(query["group_by"]),
+        **{name: query.get(name) for name in _FILTERS},
     )
 
 
-def _days(query: ReportQuery, today: date) -> tuple[date, date]:
-    last = query.to or today
-    first = query.from_ or max(date.min, last - min(timedelta(_DEFAULT_DAYS - 1), last - date.min))
+def _days(first: date | None, last: date) -> tuple[date, date]:
+    first = first or max(date.min, last - min(timedelta(_DEFAULT_DAYS - 1), last - date.min))
     if first > last:
         raise InvalidRequest("'from' must not be after 'to'.", param="from")
     if (last - first).days >= _MAX_DAYS:
@@ -248,7 +285,8 @@ def _days(query: ReportQuery, today: date) -> tuple[date, date]:
 
 def _dimensions(text: str) -> tuple[Dimension, ...]:
     scope = current_scope()
-    known = [each for each in Dimension if each is not Dimension.TENANT or _sees_all(scope)]
+    sees_all = scope is not None and scope.is_operator
+    known = [each for each in Dimension if each is not Dimension.TENANT or sees_all]
     names = text.split(",")
     if len(set(names)) < len(names) or not set(names) <= set(known):
         raise InvalidRequest(
@@ -258,20 +296,26 @@ def _dimensions(text: str) -> tuple[Dimension, ...]:
     return tuple(map(Dimension, names))
 
 
-def _sees_all(scope: Any) -> bool:
-    return scope is not None and scope.is_operator
+def _shown(dimension: Dimension) -> str:
+    return "date" if dimension is Dimension.DAY else dimension.column
 
 
-def _groups(query: UsageQuery, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "date" if each is Dimension.DAY else each.column: row[each.column]
-        for each in query.group_by
-    }
+def _table(rows: list[Mapping[str, Any]], groups: list[str]) -> bytes:
+    """Return the rows as CSV, what they are grouped by first. No rows have no heading."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for number, row in enumerate(rows):
+        fields_of_row = _flat({name: row[name] for name in groups} | dict(row))
+        del fields_of_row["object"]
+        if number == 0:
+            writer.writerow(fields_of_row)
+        writer.writerow(map(spreadsheet_cell, fields_of_row.values()))
+    return text.getvalue().encode()
 
 
-def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(fields_of_row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for name, value in fields.items():
+    for name, value in fields_of_row.items():
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{name}_")
         else:

@@ -3,18 +3,23 @@ shown in the one answer that makes it, and never again."""
 
 import uuid
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from msgspec import UNSET, Meta, UnsetType
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
 from rest_framework.response import Response
 
-from inference.management_api.bodies import Fields, Nothing, given_fields
-from inference.management_api.lists import ListQuery, listed
-from inference.management_api.view import TenantView
-from tenants.pagination import NEWEST_FIRST, Order, page
+from inference.management_api import fields
+from inference.management_api.serializers import Nothing, StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission
 from tenants.webhooks.endpoints import (
     LONGEST_OVERLAP,
+    NewSecret,
     add_endpoint,
     change_endpoint,
     redeliver,
@@ -22,184 +27,174 @@ from tenants.webhooks.endpoints import (
     rotate_secret,
     send_test,
 )
-from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint
+from tenants.webhooks.models import Delivery, Endpoint
 from tenants.webhooks.models.endpoint import MAX_URL_CHARACTERS
 from tenants.webhooks.problems import SENTENCES, Problem
 
 _ORDER: Final = Order(name="webhook endpoints", fields=NEWEST_FIRST, is_descending=True)
 _DELIVERIES: Final = Order(name="webhook deliveries", fields=NEWEST_FIRST, is_descending=True)
 
-_Url = Annotated[str, Meta(min_length=1, max_length=MAX_URL_CHARACTERS)]
-_Types = Annotated[list[Annotated[str, Meta(max_length=60)]], Meta(max_length=50)]
-_Description = Annotated[str, Meta(max_length=200)]
-_Overlap = Annotated[int, Meta(ge=0, le=int(LONGEST_OVERLAP.total_seconds()))]
 
-
-class NewEndpoint(Fields):
+class EndpointSerializer(StrictSerializer):
     """`event_types` None is all, those to come too."""
 
-    url: _Url
-    event_types: _Types | None = None
-    description: _Description = ""
+    object = fields.ConstantField("webhook_endpoint")
+    id = fields.UUIDField(read_only=True)
+    url = fields.CharField(max_length=MAX_URL_CHARACTERS)
+    event_types = fields.ListField(
+        child=fields.CharField(max_length=60, allow_blank=True),
+        max_length=50,
+        allow_null=True,
+        required=False,
+    )
+    description = fields.CharField(max_length=200, allow_blank=True, required=False)
+    is_enabled = fields.BooleanField(required=False)
+    disabled_reason = fields.NullableCharField(read_only=True)
+    disabled_at = fields.DateTimeField(read_only=True)
+    failing_since = fields.DateTimeField(read_only=True)
+    created_at = fields.DateTimeField(read_only=True)
+    rotated_at = fields.DateTimeField(read_only=True)
+    previous_secret_expires_at = fields.DateTimeField(source="previous_expires_at", read_only=True)
+
+    def update(self, instance: Endpoint, validated_data: dict[str, Any]) -> Endpoint:
+        return change_endpoint(instance, **validated_data)
 
 
-class EndpointChange(Fields):
-    """What is left out stays."""
+class NewEndpointSerializer(EndpointSerializer):
+    """With the secret. Shows a `NewSecret`."""
 
-    url: _Url | UnsetType = UNSET
-    event_types: _Types | UnsetType | None = UNSET
-    description: _Description | UnsetType = UNSET
-    is_enabled: bool | UnsetType = UNSET
+    is_enabled = fields.BooleanField(read_only=True)
+    secret = fields.CharField(read_only=True)
+
+    def create(self, validated_data: dict[str, Any]) -> NewSecret:
+        return add_endpoint(**validated_data)
+
+    def to_representation(self, instance: NewSecret) -> dict[str, Any]:
+        shown = EndpointSerializer(instance.endpoint).data
+        return {**shown, "secret": instance.secret.text}
 
 
-class Rotation(Fields):
+class RotationSerializer(StrictSerializer):
     """For how long deliveries are signed with the secret before it as well."""
 
-    overlap_seconds: _Overlap = 24 * 3600
+    overlap_seconds = fields.IntegerField(
+        min_value=0, max_value=int(LONGEST_OVERLAP.total_seconds()), default=24 * 3600
+    )
 
 
-class EndpointsView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_WEBHOOKS, "POST": Permission.WRITE_WEBHOOKS}
-    parameters: ClassVar = {"GET": ListQuery}
+class ProblemSerializer(serializers.Serializer[Any]):
+    """Why it was not taken; None where nothing is wrong."""
 
-    def get(self) -> Response:
-        rows = Endpoint.objects.all()
-        found = page(rows, _ORDER, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered)
+    code = fields.CharField(read_only=True)
+    message = fields.CharField(read_only=True)
 
-    def post(self) -> Response:
-        new = add_endpoint(self.tenant, **given_fields(self.body(NewEndpoint)))
-        return Response(_rendered(new.endpoint) | {"secret": new.secret.text}, status=201)
+    def to_representation(self, instance: str) -> Any:
+        return {"code": instance, "message": SENTENCES[Problem(instance)]} if instance else None
 
 
-class OneEndpointView(TenantView):
-    permissions: ClassVar = {
-        "GET": Permission.VIEW_WEBHOOKS,
-        "PATCH": Permission.WRITE_WEBHOOKS,
-        "DELETE": Permission.WRITE_WEBHOOKS,
-    }
-
-    def get(self, endpoint_id: uuid.UUID) -> Response:
-        return Response(_rendered(Endpoint.objects.get(id=endpoint_id)))
-
-    def patch(self, endpoint_id: uuid.UUID) -> Response:
-        endpoint = Endpoint.objects.get(id=endpoint_id)
-        changed = change_endpoint(endpoint, **given_fields(self.body(EndpointChange)))
-        return Response(_rendered(changed))
-
-    def delete(self, endpoint_id: uuid.UUID) -> Response:
-        endpoint = Endpoint.objects.get(id=endpoint_id)
-        self.body(Nothing)
-        remove_endpoint(endpoint)
-        return Response(status=204)
+class DeliverySerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("webhook_delivery")
+    id = fields.UUIDField(read_only=True)
+    endpoint_id = fields.UUIDField(read_only=True)
+    webhook_id = fields.CharField(source="event.message_id", read_only=True)
+    type = fields.CharField(source="event.type", read_only=True)
+    state = fields.CharField(read_only=True)
+    attempts = fields.IntegerField(read_only=True)
+    next_attempt_at = fields.DateTimeField(read_only=True)
+    last_status_code = fields.IntegerField(read_only=True)
+    last_problem = ProblemSerializer(read_only=True, allow_null=True)
+    created_at = fields.DateTimeField(read_only=True)
+    finished_at = fields.DateTimeField(read_only=True)
 
 
-class RotateSecretView(TenantView):
-    permissions: ClassVar = {"POST": Permission.WRITE_WEBHOOKS}
-
-    def post(self, endpoint_id: uuid.UUID) -> Response:
-        endpoint = Endpoint.objects.get(id=endpoint_id)
-        overlap = timedelta(seconds=self.body(Rotation).overlap_seconds)
-        new = rotate_secret(endpoint, overlap=overlap)
-        return Response(_rendered(new.endpoint) | {"secret": new.secret.text})
-
-
-class SendTestView(TenantView):
-    permissions: ClassVar = {"POST": Permission.WRITE_WEBHOOKS}
-
-    def post(self, endpoint_id: uuid.UUID) -> Response:
-        endpoint = Endpoint.objects.get(id=endpoint_id)
-        self.body(Nothing)
-        return Response(_rendered_delivery(send_test(endpoint)), status=201)
+class AttemptSerializer(serializers.Serializer[Any]):
+    number = fields.IntegerField(read_only=True)
+    started_at = fields.DateTimeField(read_only=True)
+    duration_ms = fields.IntegerField(read_only=True)
+    status_code = fields.IntegerField(read_only=True)
+    problem = ProblemSerializer(read_only=True, allow_null=True)
+    detail = fields.NullableCharField(read_only=True)
+    response_excerpt = fields.CharField(read_only=True)
 
 
-class DeliveriesView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_WEBHOOKS}
-    parameters: ClassVar = {"GET": ListQuery}
+class OneDeliverySerializer(DeliverySerializer):
+    """With what was sent, and each attempt."""
 
-    def get(self, endpoint_id: uuid.UUID) -> Response:
-        endpoint = Endpoint.objects.get(id=endpoint_id)
-        rows = Delivery.objects.filter(endpoint=endpoint).select_related("event")
-        found = page(rows, _DELIVERIES, limit=self.query.limit, cursor=self.query.cursor)
-        return listed(found, _rendered_delivery)
+    data = serializers.SerializerMethodField()  # type: ignore[assignment]  # DRF takes it out
+    log = AttemptSerializer(many=True, read_only=True)
 
-
-class OneDeliveryView(TenantView):
-    permissions: ClassVar = {"GET": Permission.VIEW_WEBHOOKS}
-
-    def get(self, endpoint_id: uuid.UUID, delivery_id: uuid.UUID) -> Response:
-        delivery = _delivery(endpoint_id, delivery_id)
-        log = DeliveryAttempt.objects.filter(delivery=delivery)
+    def get_data(self, delivery: Delivery) -> dict[str, Any] | None:
         # Balances and invoices are not for all who may look at webhooks.
-        may_read = Permission.VIEW_BALANCE in self.access.permissions
-        return Response(
-            _rendered_delivery(delivery)
-            | {
-                "data": delivery.event.data if may_read else None,
-                "log": [_rendered_attempt(attempt) for attempt in log.order_by("number")],
-            }
-        )
+        may_read = Permission.VIEW_BALANCE in self.context["view"].access.permissions
+        return delivery.event.data if may_read else None
 
 
-class RedeliverView(TenantView):
-    permissions: ClassVar = {"POST": Permission.WRITE_WEBHOOKS}
-
-    def post(self, endpoint_id: uuid.UUID, delivery_id: uuid.UUID) -> Response:
-        delivery = _delivery(endpoint_id, delivery_id)
-        self.body(Nothing)
-        return Response(_rendered_delivery(redeliver(delivery)))
-
-
-def _delivery(endpoint_id: uuid.UUID, delivery_id: uuid.UUID) -> Delivery:
-    deliveries = Delivery.objects.select_related("event", "endpoint")
-    return deliveries.get(id=delivery_id, endpoint_id=endpoint_id)
-
-
-def _rendered(endpoint: Endpoint) -> dict[str, Any]:
-    return {
-        "object": "webhook_endpoint",
-        "id": endpoint.id,
-        "url": endpoint.url,
-        "event_types": endpoint.event_types,
-        "description": endpoint.description,
-        "is_enabled": endpoint.is_enabled,
-        "disabled_reason": endpoint.disabled_reason or None,
-        "disabled_at": endpoint.disabled_at,
-        "failing_since": endpoint.failing_since,
-        "created_at": endpoint.created_at,
-        "rotated_at": endpoint.rotated_at,
-        "previous_secret_expires_at": endpoint.previous_expires_at,
+class EndpointViewSet(
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.UpdateModelMixin,
+    mixins.DestroyModelMixin,
+    TenantScopedViewSet,
+):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_WEBHOOKS,
+        "create": Permission.WRITE_WEBHOOKS,
+        "retrieve": Permission.VIEW_WEBHOOKS,
+        "partial_update": Permission.WRITE_WEBHOOKS,
+        "destroy": Permission.WRITE_WEBHOOKS,
+        "rotate": Permission.WRITE_WEBHOOKS,
+        "send_test": Permission.WRITE_WEBHOOKS,
     }
+    serializer_class = EndpointSerializer
+    serializer_classes: ClassVar = {"create": NewEndpointSerializer}
+    order = _ORDER
+    lookup_url_kwarg = "endpoint_id"
+
+    def get_queryset(self) -> QuerySet[Endpoint]:
+        return Endpoint.objects.all()
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(tenant=self.tenant)
+
+    def get_success_headers(self, data: Any) -> dict[str, str]:
+        """Return none: DRF would take the endpoint's `url` for its own."""
+        return {}
+
+    def perform_destroy(self, instance: Endpoint) -> None:
+        remove_endpoint(instance)
+
+    @action(detail=True, methods=["post"], serializer_class=RotationSerializer)
+    def rotate(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        endpoint = self.get_object()
+        overlap = timedelta(seconds=self.body()["overlap_seconds"])
+        return Response(NewEndpointSerializer(rotate_secret(endpoint, overlap=overlap)).data)
+
+    @action(detail=True, methods=["post"], url_path="test", serializer_class=Nothing)
+    def send_test(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        endpoint = self.get_object()
+        self.body()
+        sent = DeliverySerializer(send_test(endpoint))
+        return Response(sent.data, status=status.HTTP_201_CREATED)
 
 
-def _rendered_delivery(delivery: Delivery) -> dict[str, Any]:
-    return {
-        "object": "webhook_delivery",
-        "id": delivery.id,
-        "endpoint_id": delivery.endpoint_id,
-        "webhook_id": delivery.event.message_id,
-        "type": delivery.event.type,
-        "state": delivery.state,
-        "attempts": delivery.attempts,
-        "next_attempt_at": delivery.next_attempt_at,
-        "last_status_code": delivery.last_status_code,
-        "last_problem": _problem(delivery.last_problem),
-        "created_at": delivery.created_at,
-        "finished_at": delivery.finished_at,
+class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantScopedViewSet):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_WEBHOOKS,
+        "retrieve": Permission.VIEW_WEBHOOKS,
+        "redeliver": Permission.WRITE_WEBHOOKS,
     }
+    serializer_class = DeliverySerializer
+    serializer_classes: ClassVar = {"retrieve": OneDeliverySerializer}
+    order = _DELIVERIES
+    lookup_url_kwarg = "delivery_id"
 
+    def get_queryset(self) -> QuerySet[Delivery]:
+        endpoint = get_object_or_404(Endpoint.objects.all(), id=self.kwargs["endpoint_id"])
+        return Delivery.objects.filter(endpoint=endpoint).select_related("event", "endpoint")
 
-def _rendered_attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "started_at": attempt.started_at,
-        "duration_ms": attempt.duration_ms,
-        "status_code": attempt.status_code,
-        "problem": _problem(attempt.problem),
-        "detail": attempt.detail or None,
-        "response_excerpt": attempt.response_excerpt,
-    }
-
-
-def _problem(word: str) -> dict[str, str] | None:
-    return {"code": word, "message": SENTENCES[Problem(word)]} if word else None
+    @action(detail=True, methods=["post"], serializer_class=Nothing)
+    def redeliver(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        delivery = self.get_object()
+        self.body()
+        return Response(DeliverySerializer(redeliver(delivery)).data)
