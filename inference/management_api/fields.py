@@ -2,14 +2,17 @@
 own take "yes" for true and 1 for "1", for the sake of forms; they are right for what is only shown
 and for parameters of an address, which are text."""
 
+import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NoReturn
 
 from rest_framework import serializers
 from rest_framework.fields import empty
 
 MAX_NAME_CHARACTERS: Final = 200
 
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_NUMBER: Final = re.compile(r"[0-9]+(\.0+)?")
 _WORDS: Final = {dict: "object", list: "array", type(None): "null"}
 
 
@@ -17,13 +20,16 @@ class _Strict(serializers.Field[Any, Any, Any, Any]):
     json_type: ClassVar[type]
     default_error_messages = {
         "type": "expected {expected}, got {got}.",
-        "null": "null is not allowed here.",
+        "null": "expected {expected}, got null.",
     }
 
     def to_internal_value(self, data: Any) -> Any:
         if type(data) is not self.json_type:
-            self.fail("type", expected=_word(self.json_type), got=_word(type(data)))
+            self.fail("type", got=_word(type(data)))
         return super().to_internal_value(data)
+
+    def fail(self, key: str, **facts: Any) -> NoReturn:
+        super().fail(key, expected=_word(self.json_type), **facts)
 
 
 class BooleanField(_Strict, serializers.BooleanField):
@@ -54,7 +60,10 @@ class CharField(_Strict, serializers.CharField):
 class NameField(CharField):
     """What people call something: trimmed, and not empty."""
 
-    default_error_messages = {"max_length": "expected at most {max_length} characters."}
+    default_error_messages = {
+        "blank": "a name may not be empty.",
+        "max_length": "expected at most {max_length} characters.",
+    }
 
     def __init__(self, **options: Any) -> None:
         super().__init__(trim_whitespace=True, max_length=MAX_NAME_CHARACTERS, **options)
@@ -100,6 +109,27 @@ class DateTimeField(_Strict, serializers.DateTimeField):
         return super().enforce_timezone(value)
 
 
+class DateField(_Strict, serializers.DateField):
+    """A day as 2030-01-31; Python reads more forms of ISO 8601."""
+
+    json_type = str
+    default_error_messages = {"invalid": "expected a day as 2030-01-31."}
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, str) and not _DAY.fullmatch(data):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class NumberParameter(serializers.IntegerField):
+    """A whole number in an address, in digits; Python takes spaces and underscores, too."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not _NUMBER.fullmatch(data):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class ListField(_Strict, serializers.ListField):
     json_type = list
     default_error_messages = {
@@ -123,7 +153,7 @@ class ChoiceField(_Strict, serializers.ChoiceField):
     def __init__(self, choices: Sequence[str], **options: Any) -> None:
         super().__init__(choices=choices, **options)
 
-    def fail(self, key: str, **facts: Any) -> Any:
+    def fail(self, key: str, **facts: Any) -> NoReturn:
         shown = str(facts.get("input"))[:80]
         known = ", ".join(map(str, self.choices))
         super().fail(key, **(facts | {"input": shown, "choices": known}))

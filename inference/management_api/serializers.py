@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
+from inference.management_api.fields import NumberParameter
+
 MAX_ROWS: Final = 200
 _SHOWN_CHARACTERS: Final = 80
 
@@ -34,5 +36,5 @@ class ListQuery(StrictSerializer):
     """What may stand behind the question mark of a list; `cursor` is the `next_cursor` of the page
     before."""
 
-    limit = serializers.IntegerField(min_value=1, max_value=MAX_ROWS, default=50)
+    limit = NumberParameter(min_value=1, max_value=MAX_ROWS, default=50)
     cursor = serializers.CharField(max_length=1000, allow_blank=True, default=None)

@@ -48,7 +48,7 @@ class ReportQuery(ListQuery):
     """Days in UTC, both included; by default the last 30. `group_by` names what to group by, with
     commas between; a CSV file has all rows, without pages."""
 
-    to = serializers.DateField(default=None)
+    to = fields.DateField(default=None)
     group_by = serializers.CharField(max_length=100, allow_blank=True, default="day,project")
     project_id = fields.UUIDField(default=None)
     api_key_id = fields.UUIDField(default=None)
@@ -59,7 +59,7 @@ class ReportQuery(ListQuery):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A word of Python's cannot be declared.
-        return {"from": serializers.DateField(default=None), **super().get_fields()}
+        return {"from": fields.DateField(default=None), **super().get_fields()}
 
 
 class AnyTenantsReportQuery(ReportQuery):

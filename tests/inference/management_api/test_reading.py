@@ -67,6 +67,10 @@ def test_usage_is_summed_by_day_and_project(as_role: AsRole, acme: House) -> Non
         ({"cursor": "nonsense"}, "cursor"),
         ({"limit": "201"}, "limit"),
         ({"limit": "9" * 5000}, "limit"),
+        ({"limit": " 1"}, "limit"),
+        ({"limit": "1_0"}, "limit"),
+        ({"from": "2026-1-1"}, "from"),
+        ({"to": "20260101"}, "to"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused_by_name(
