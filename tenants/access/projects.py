@@ -2,12 +2,21 @@
 may answer instead of one that is saturated."""
 
 import uuid
+from typing import Final
 
 from django.core.exceptions import ValidationError
 
 from gpu_workers.protocol.policy import OnSaturation
 from tenants.models import Project, Tenant
+from tenants.pagination import NEWEST_FIRST, Order, Page, page
 from tenants.policy.rows import unavailable_models
+
+_ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
+
+
+def list_projects(*, limit: int, cursor: str | None = None) -> Page[Project]:
+    """Return a page of the open scope's projects, the newest first. Raises `BadCursor`."""
+    return page(Project.objects.all(), _ORDER, limit=limit, cursor=cursor)
 
 
 def add_project(tenant: Tenant, **fields: str) -> Project:
