@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos planted-bugs down status shell lock demo-model environments newest-engine
+.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos screenshots planted-bugs down status shell lock demo-model environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -100,6 +100,12 @@ bench-fairness:
 chaos:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.chaos $(ARGS)
+
+# Every page as a picture, light and dark, at three widths, in var/screenshots; on servers of its own.
+# ARGS="projects" takes those whose name begins so.
+screenshots:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.screenshots $(ARGS)
 
 down:
 	@if [ -x $(PY) ]; then $(STACK) down; else echo "Penstock is not installed here; nothing runs."; fi

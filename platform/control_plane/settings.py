@@ -47,6 +47,9 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
+    # For the templates of its widgets, which forms of the pages render beside our own.
+    "django.forms",
+    "template_partials",
     "rest_framework",
     "channels",
     "django_ratelimit",
@@ -59,6 +62,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "control_plane.dashboard.content_security.ContentSecurityMiddleware",
     "control_plane.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -82,6 +86,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
+            "libraries": {"dashboard": "control_plane.dashboard.tags"},
         },
     },
 ]

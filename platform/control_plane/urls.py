@@ -10,6 +10,7 @@ urlpatterns = [
     path("", front_page, name="front-page"),
     path("admin/login/", operator_login),
     path("admin/", admin.site.urls),
+    path("", include("control_plane.dashboard.urls")),
     path("api/v1/", include("inference.management_api.urls")),
 ]
 handler400 = "control_plane.bad_request.bad_request"

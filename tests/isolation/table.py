@@ -33,11 +33,25 @@ _D: Final = f"{_E}/deliveries/<delivery_id>"
 
 _L: Final = f"{_T}/invoices/<invoice_id>/lines/<line_id>"
 
+_P: Final = "/t/<tenant_id>/"
+
 _DJANGO: Final = f"""
 /                                 GET    every 200
 /admin/login/                     GET    every 200
 /admin/login/                     POST   every 200
 /admin/*                          ANY    every 302
+
+# Pages take sessions alone: 302 is the way to sign in. 422 is an empty form that got past the gate.
+#                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
+/t/                               GET    every 302
+{_P}                              GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}projects                      GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}projects/new                  GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}projects/new                  POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}projects/<project_id>         GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}projects/<project_id>         POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}members                       GET    302  403  200  302  302  302  302  302  302  302  404  302
+/operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302
 
 #                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
 /api/v1/session                   GET    every 200

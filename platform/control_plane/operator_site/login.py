@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
+from control_plane.dashboard.content_security import restrict
 from tenants.access.sign_in import RETRY_SECONDS, is_guessing
 
 
@@ -13,5 +14,6 @@ def operator_login(request: HttpRequest) -> HttpResponseBase:
         context = {"retry_seconds": RETRY_SECONDS}
         response = render(request, "too_many_attempts.html", context, status=429)
         response["Retry-After"] = str(RETRY_SECONDS)
+        restrict(response)
         return response
     return admin.site.login(request)

@@ -1,0 +1,53 @@
+"""Forms of the pages: fields as our components show them, and refusals of the verbs beside the
+field they are about."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django import forms
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.db import IntegrityError, transaction
+from django.forms.renderers import TemplatesSetting
+
+from tenants.errors import TenantsError
+
+_Result = TypeVar("_Result")
+
+
+class Renderer(TemplatesSetting):
+    form_template_name = "dashboard/components/form.html"
+    field_template_name = "dashboard/components/field.html"
+
+
+class PageForm(forms.Form):
+    """A form of a page. `{{ form }}` is a summary of what is wrong, then the fields."""
+
+    default_renderer = Renderer
+    # Where an error belongs that names no field, e.g. a name that is taken already.
+    unique_field = ""
+
+    def perform(self, verb: Callable[[], _Result]) -> _Result | None:
+        """Call a verb of the domain and return what it returns; None if it refused: then the form
+        says why, and nothing was changed."""
+        try:
+            with transaction.atomic():
+                return verb()
+        except ValidationError as error:
+            self._add_all(error)
+        except TenantsError as error:
+            self._add(error.param, error.message)
+        except IntegrityError:
+            self._add(self.unique_field, "This conflicts with what is there already.")
+        return None
+
+    def _add_all(self, error: ValidationError) -> None:
+        by_field: dict[str, Any] = (
+            error.error_dict if hasattr(error, "error_dict") else {NON_FIELD_ERRORS: [error]}
+        )
+        for field, errors in by_field.items():
+            at = self.unique_field if field == NON_FIELD_ERRORS else field
+            for each in errors:
+                self._add(at, each)
+
+    def _add(self, field: str | None, error: ValidationError | str) -> None:
+        self.add_error(field if field in self.fields else None, error)

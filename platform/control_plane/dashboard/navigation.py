@@ -1,0 +1,54 @@
+"""The rail: a tenant's pages, in order. The first four stand in a phone's bottom bar, the rest
+behind "More"."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.urls import reverse
+
+from tenants.access.member_access import MemberAccess
+from tenants.permissions import Permission
+
+IN_BOTTOM_BAR: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A page of the rail. `page` is the name of its address below `dashboard:`."""
+
+    page: str
+    word: str
+    icon: str
+    permission: Permission
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    section: Section
+    address: str
+    is_current: bool
+    # Without it the page says who may see it.
+    is_allowed: bool
+    is_in_bottom_bar: bool
+
+
+SECTIONS: Final = (
+    Section(page="overview", word="Overview", icon="home", permission=Permission.VIEW),
+    Section(page="projects", word="Projects", icon="folder", permission=Permission.VIEW),
+    Section(page="members", word="Members", icon="people", permission=Permission.VIEW_PEOPLE),
+)
+
+
+def navigation(access: MemberAccess, current: str) -> list[Link]:
+    """Return the links of the rail; `current` is the page of the section that one is in."""
+    has_room = len(SECTIONS) <= IN_BOTTOM_BAR + 1
+    return [
+        Link(
+            section=section,
+            address=reverse(f"dashboard:{section.page}", args=[access.tenant.id]),
+            is_current=section.page == current,
+            is_allowed=access.may(section.permission),
+            is_in_bottom_bar=has_room or place < IN_BOTTOM_BAR,
+        )
+        for place, section in enumerate(SECTIONS)
+    ]

@@ -1,0 +1,121 @@
+"""What all pages of a tenant have in common: who is signed in, the tenant's walls around all that a
+page does, and the shell."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import DataError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views import View
+
+from control_plane.dashboard.navigation import navigation
+from tenants.access.member_access import MemberAccess, member_access
+from tenants.errors import NotPermitted
+from tenants.models import Tenant, User
+from tenants.permissions import Permission, roles_with
+
+
+class TenantPage(View):
+    """A page about one tenant: `get` and `post` run inside that tenant's walls, in one transaction.
+
+    `permissions` says what each method takes, as a `TenantView` of the API does; `section` is the
+    page of the rail that it belongs to.
+    """
+
+    http_method_names = ["get", "head", "post"]
+    permissions: ClassVar[Mapping[str, Permission]] = {}
+    template_name: ClassVar[str]
+    section: ClassVar[str]
+
+    access: MemberAccess
+
+    @property
+    def tenant(self) -> Tenant:
+        return self.access.tenant
+
+    def dispatch(self, request: HttpRequest, *args: Any, **ids: Any) -> HttpResponseBase:
+        method = (request.method or "").lower()
+        if method not in self.http_method_names or not hasattr(self, method):
+            return self.http_method_not_allowed(request)
+        user = signed_in(request)
+        if user is None:
+            return sign_in_first(request)
+        tenant_id: uuid.UUID = ids.pop("tenant_id")
+        address = request.META.get("REMOTE_ADDR") or None
+        try:
+            with member_access(user, tenant_id, address=address) as self.access:
+                return self._within(request, *args, **ids)
+        except (ObjectDoesNotExist, DataError):
+            raise Http404 from None
+
+    def _within(self, request: HttpRequest, *args: Any, **ids: Any) -> HttpResponseBase:
+        is_change = request.method == "POST"
+        permission = self.permissions["POST" if is_change else "GET"]
+        try:
+            self.access.check(permission, is_change=is_change)
+        except NotPermitted as refusal:
+            return self._refused(permission, refusal)
+        return super().dispatch(request, *args, **ids)
+
+    def show(
+        self, context: Mapping[str, Any], *, fragment: str = "", status: int = 200
+    ) -> HttpResponse:
+        """Render the page, or where htmx asks for it that fragment of it, while the tenant's scope
+        is open."""
+        name = self.template_name
+        if fragment and wants_fragment(self.request):
+            name = f"{name}#{fragment}"
+        return self._rendered(name, context, status=status)
+
+    def go_to(self, address: str) -> HttpResponse:
+        """Go on to another page once a form was taken."""
+        if self.request.headers.get("HX-Request"):
+            return HttpResponse(status=204, headers={"HX-Redirect": address})
+        return HttpResponseRedirect(address)
+
+    def _refused(self, permission: Permission, refusal: NotPermitted) -> HttpResponse:
+        context = {"refusal": refusal, "able": roles_with(permission)}
+        return self._rendered("dashboard/refused.html", context, status=403)
+
+    def _rendered(self, name: str, context: Mapping[str, Any], *, status: int) -> HttpResponse:
+        shell = {"access": self.access, "navigation": navigation(self.access, self.section)}
+        return private(render(self.request, name, shell | dict(context), status=status))
+
+
+def private(response: HttpResponse) -> HttpResponse:
+    """Keep a page out of every cache: it is one person's, and whole or a fragment."""
+    response["Cache-Control"] = "no-store"
+    patch_vary_headers(response, ["Cookie", "HX-Request"])
+    return response
+
+
+def signed_in(request: HttpRequest) -> User | None:
+    """Return the session's user. A cookie that cannot be one is no session."""
+    try:
+        user: object = request.user
+        # Asked for its class the session is read, and its user from the database.
+        return user if isinstance(user, User) and user.is_active else None
+    except (DataError, ValueError):
+        return None
+
+
+def sign_in_first(request: HttpRequest) -> HttpResponse:
+    """Send whoever is not signed in to do so, and back afterwards."""
+    if request.headers.get("HX-Request"):
+        # A fragment is no place for it: the page as a whole goes there.
+        here = urlsplit(request.headers.get("HX-Current-URL", "/t/"))
+        back = here._replace(scheme="", netloc="").geturl()
+        return HttpResponse(status=401, headers={"HX-Redirect": redirect_to_login(back).url})
+    return redirect_to_login(request.get_full_path())
+
+
+def wants_fragment(request: HttpRequest) -> bool:
+    """Return whether htmx asks for a part of the page; for one in the history it wants all."""
+    asked = request.headers
+    return "HX-Request" in asked and "HX-History-Restore-Request" not in asked

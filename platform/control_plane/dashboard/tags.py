@@ -1,0 +1,115 @@
+"""The template library `dashboard`: components that take values. Their looks are the templates in
+`templates/dashboard/components/`; a component without logic is an `include` of its template."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from django import template
+from django.template.loader import render_to_string
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from control_plane.dashboard import figures
+
+register = template.Library()
+_PARTS: Final = "dashboard/components"
+# Set by theme.js.
+THEME_COOKIE: Final = "penstock_theme"
+_THEMES: Final = frozenset({"light", "dark"})
+# Meaning is never colour alone: each has its icon.
+_ICON_OF_KIND: Final = {
+    "good": "check",
+    "warn": "alert",
+    "bad": "cross",
+    "info": "info",
+    "plain": "",
+}
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """Draw a symbol of `icons.svg`; what it means must stand beside it in words."""
+    sprite = static("dashboard/icons.svg")
+    return format_html(
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', sprite, name
+    )
+
+
+@register.simple_tag(takes_context=True)
+def theme_attribute(context: template.Context) -> str:
+    """Return the attribute of <html> for the chosen theme; none follows the system."""
+    request = context.get("request")
+    theme = "" if request is None else request.COOKIES.get(THEME_COOKIE, "")
+    return format_html(' data-theme="{}"', theme) if theme in _THEMES else ""
+
+
+@register.inclusion_tag(f"{_PARTS}/badge.html")
+def badge(kind: str, word: object) -> dict[str, Any]:
+    """Show a state. `kind` is one of good, warn, bad, info, plain."""
+    return {"kind": kind, "icon_name": _ICON_OF_KIND[kind], "word": word}
+
+
+@register.inclusion_tag(f"{_PARTS}/time.html")
+def when(moment: datetime) -> dict[str, Any]:
+    """Show a moment relative to now; the exact one is its title."""
+    return {
+        "moment": moment.isoformat(timespec="seconds"),
+        "relative": figures.relative(moment),
+        "exact": figures.exact(moment),
+    }
+
+
+@register.inclusion_tag(f"{_PARTS}/id.html")
+def copy_id(value: object) -> dict[str, Any]:
+    """Show an id shortened in the middle; a click copies all of it."""
+    return {"whole": str(value), "short": figures.short_id(str(value))}
+
+
+@register.inclusion_tag(f"{_PARTS}/figure.html")
+def figure(
+    label: str, *, amount: int, period: str, unit: str = "", before: int | None = None
+) -> dict[str, Any]:
+    """Show an amount of a period beside that of the period before. In the unit `$` amounts are
+    nano-dollars."""
+    is_money = unit == "$"
+    return {
+        "label": label,
+        "short": figures.short_dollars(amount) if is_money else figures.short_number(amount),
+        "exact": figures.short_dollars(amount) if is_money else f"{amount:,} {unit}",
+        "unit": "" if is_money else unit,
+        "period": period,
+        "comparison": "" if before is None else figures.comparison(amount, before),
+    }
+
+
+@register.simple_block_tag
+def menu(content: SafeString, *, id: str, label: str) -> SafeString:  # noqa: A002 - HTML's name
+    """Show a button that opens the links and buttons inside."""
+    context = {"content": content, "id": id, "label": label}
+    return render_to_string(f"{_PARTS}/menu.html", context)
+
+
+@register.filter
+def number(value: int) -> str:
+    """Group the digits of a whole number: 12,000."""
+    return f"{value:,}"
+
+
+@register.filter
+def decimal(value: Decimal) -> str:
+    """Drop the zeros that a column of the database adds: 99.500 is 99.5."""
+    return f"{value.normalize():f}"
+
+
+@register.filter
+def money(nanos: int) -> str:
+    return figures.short_dollars(nanos)
+
+
+@register.filter
+def either(words: list[object]) -> str:
+    """Join words as a choice: owner, admin or billing."""
+    *most, last = map(str, words)
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,8 @@
+// What the pages do beyond links and forms. Each module listens on the document, so that fragments
+// which come later need no start of their own.
+import "./copying.js";
+import "./dialogs.js";
+import "./focus.js";
+import "./notices.js";
+import "./theme.js";
+import "./times.js";

@@ -1,0 +1,94 @@
+"""Writes the pictures to var/screenshots and fails on what no page may do: scroll sideways, report
+an error to the console or to its policy, ask another host.
+
+    python -m tests.screenshots            # all pages
+    python -m tests.screenshots projects   # those whose name begins so
+
+It has servers of its own, so that it runs beside `make up`.
+"""
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from tests.support.places import LOOPBACK, ROOT, free_port
+from tests.support.servers import servers  # before Django's settings: it sets what they read
+
+FOLDER = ROOT / "var" / "screenshots"
+WIDTHS = {1440: 900, 768: 1024, 360: 740}
+SCHEMES = ("light", "dark")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+STARTING_SECONDS = 30
+
+
+def main(prefixes: list[str]) -> int:
+    """Take the pictures; return how many pages had a problem."""
+    port = free_port()
+    os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
+    os.environ["PENSTOCK_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
+    servers().start_postgres()
+
+    import django
+
+    django.setup()
+    from django.core.asgi import get_asgi_application
+    from django.core.management import call_command
+
+    from tests.screenshots.cast import make_cast
+    from tests.screenshots.pages import shots
+    from tests.screenshots.taking import take
+
+    call_command("migrate", verbosity=0)
+    wanted = [
+        shot for shot in shots(make_cast()) if not prefixes or shot.name.startswith(tuple(prefixes))
+    ]
+    if not prefixes:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with _serving(get_asgi_application(), port) as url:
+        problems = take(wanted, url, folder=FOLDER, widths=WIDTHS, schemes=SCHEMES, flags=FLAGS)
+    for problem in problems:
+        print(problem, file=sys.stderr)  # noqa: T201
+    print(f"{len(list(Path(FOLDER).glob('*.png')))} pictures in {FOLDER}")  # noqa: T201
+    return len(problems)
+
+
+@contextmanager
+def _serving(application: Any, port: int) -> Iterator[str]:
+    config = uvicorn.Config(
+        application, host=LOOPBACK, port=port, lifespan="off", log_level="error"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + STARTING_SECONDS
+    while not server.started:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the pages' server did not start within {STARTING_SECONDS} s")
+        time.sleep(0.05)
+    try:
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(sys.argv[1:]), 1))

@@ -1,0 +1,110 @@
+"""Whom the pictures show: organisations as they might be, with people, projects and cares."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from inference.models import Pool, ServedModel
+from tenants.access.api_keys import issue_api_key
+from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.projects import add_project
+from tenants.isolation.scoping import operator_scope
+from tenants.models import ApiKey, Membership, Project, Quota, QuotaAlert, Tenant, Tier, User
+from tenants.permissions import Role
+from tenants.webhooks.endpoints import add_endpoint
+from tenants.webhooks.models import DisabledReason, Endpoint
+
+_PROJECTS = (
+    ("web", {}),
+    ("mobile", {"on_saturation": "refuse"}),
+    ("nightly-jobs", {"on_saturation": "smaller_model", "smaller_model": "llama-3.1-8b"}),
+    ("support-assistant", {}),
+    ("document-search and summaries for the legal department", {}),
+)
+_PEOPLE = {
+    "alice@acme.example": Role.OWNER,
+    "olga.brandt@acme.example": Role.ADMIN,
+    "dev-team@acme.example": Role.DEVELOPER,
+    "accounting@acme.example": Role.BILLING,
+    "a.very.long.address.of.an.auditor@external-auditors.example": Role.VIEWER,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """`viewer` belongs to Acme, `alice` to all three, `nobody` to none; `ops` is an operator."""
+
+    acme: Tenant
+    suspended: Tenant
+    long_list: Tenant
+    project: Project
+    alice: User
+    viewer: User
+    nobody: User
+    ops: User
+
+
+def make_cast() -> Cast:
+    """Write it to the database of Django's settings."""
+    with operator_scope("screenshots"):
+        ensure_default_tiers()
+        for name in ("llama-3.1-8b", "llama-3.1-70b"):
+            pool = Pool.objects.create(name=name)
+            ServedModel.objects.create(name=name, pool=pool, context_tokens=131_072)
+        acme, suspended, long_list = (
+            Tenant.objects.create(name=name, tier=Tier.objects.get(name=tier))
+            for name, tier in (
+                ("Acme", "premium"),
+                ("Initech", "free"),
+                ("Globex International Research Cooperative", "standard"),
+            )
+        )
+        projects = [add_project(acme, name=name, **fields) for name, fields in _PROJECTS]
+        for number in range(40):
+            add_project(long_list, name=f"experiment-{number + 1}")
+        people = {email: User.objects.create_user(email) for email in _PEOPLE}
+        alice, *_, viewer = people.values()
+        for email, role in _PEOPLE.items():
+            Membership.objects.create(tenant=acme, user=people[email], role=role)
+        for tenant in (suspended, long_list):
+            Membership.objects.create(tenant=tenant, user=alice, role=Role.OWNER)
+        suspended.suspend()
+        _age(acme)
+        _trouble(acme, projects[0])
+        return Cast(
+            acme=acme,
+            suspended=suspended,
+            long_list=long_list,
+            project=projects[2],
+            alice=alice,
+            viewer=viewer,
+            nobody=User.objects.create_user("new@example.org"),
+            ops=User.objects.create_user("ops@example.org", is_staff=True),
+        )
+
+
+def _age(tenant: Tenant) -> None:
+    """Let it have grown over months."""
+    now = datetime.now(UTC)
+    Tenant.objects.filter(id=tenant.id).update(created_at=now - timedelta(days=310))
+    ages = (200, 90, 12, 2, 0.1)
+    for rows in (Project.objects, Membership.objects):
+        for row, days in zip(rows.filter(tenant=tenant).order_by("created_at"), ages, strict=True):
+            rows.filter(id=row.id).update(created_at=now - timedelta(days=days))
+
+
+def _trouble(tenant: Tenant, project: Project) -> None:
+    now = datetime.now(UTC)
+    quota = Quota.objects.create(
+        tenant=tenant, project=project, limit="tokens_per_month", value=10**9
+    )
+    QuotaAlert.objects.create(
+        tenant=tenant, quota=quota, period=f"{now:%Y-%m}", percent=100, used=10**9
+    )
+    key = issue_api_key(project, name="ci").record
+    ApiKey.objects.filter(id=key.id).update(expires_at=now + timedelta(days=3, hours=1))
+    hook = add_endpoint(tenant, url="https://93.184.216.34/hooks/penstock").endpoint
+    Endpoint.objects.filter(id=hook.id).update(
+        is_enabled=False,
+        disabled_reason=DisabledReason.FAILING,
+        disabled_at=now - timedelta(hours=7),
+    )

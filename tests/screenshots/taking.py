@@ -1,0 +1,90 @@
+"""Takes pictures of pages in Chromium, and notes what no page may do."""
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tenants.models import User
+from tests.screenshots.pages import Shot
+
+
+def take(
+    shots: Sequence[Shot],
+    url: str,
+    *,
+    folder: Path,
+    widths: Mapping[int, int],
+    schemes: Iterable[str],
+    flags: Sequence[str],
+) -> list[str]:
+    """Write a picture of each, by widths (with their heights) and schemes. Return the problems."""
+    cookies = {shot.user.pk: _session(shot.user) for shot in shots if shot.user is not None}
+    problems: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=list(flags)
+        )
+        for scheme in schemes:
+            for width, height in widths.items():
+                for shot in shots:
+                    context = _context(browser, scheme, width, height)
+                    if shot.user is not None:
+                        for name, value in cookies[shot.user.pk].items():
+                            context.add_cookies([{"name": name, "value": value, "url": url}])
+                    name = f"{shot.name}-{width}-{scheme}"
+                    found = _one(context, shot, url, folder / f"{name}.png")
+                    problems += [f"{name}: {problem}" for problem in found]
+                    context.close()
+        browser.close()
+    return problems
+
+
+def _one(context: BrowserContext, shot: Shot, url: str, file: Path) -> list[str]:
+    problems: list[str] = []
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(f"console: {message.text}")
+            if message.type in {"error", "warning"} and not _is_expected(message.text)
+            else None)  # fmt: skip
+    page.on("pageerror", lambda error: problems.append(f"script: {error}"))
+    page.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith(url) else problems.append(f"asked {request.url}")
+        ),
+    )
+    page.goto(url + shot.address, wait_until="networkidle")
+    if shot.first is not None:
+        shot.first(page)
+    problems += _sideways(page)
+    page.screenshot(path=file, full_page=shot.first is None or "wrong" in shot.name)
+    return problems
+
+
+def _is_expected(text: str) -> bool:
+    """Return whether it is Chromium's note of a status that the picture is about."""
+    return text.startswith("Failed to load resource") and "status of 4" in text
+
+
+def _sideways(page: Page) -> list[str]:
+    width, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    return [f"is {width} px wide in {room}"] if width > room else []
+
+
+def _context(browser: Browser, scheme: str, width: int, height: int) -> BrowserContext:
+    return browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=cast(Literal["light", "dark"], scheme),
+        reduced_motion="reduce",
+        device_scale_factor=1 if width > 400 else 2,
+        timezone_id="Europe/Berlin",
+    )
+
+
+def _session(user: User) -> dict[str, str]:
+    client = Client()
+    client.force_login(user)
+    return {name: morsel.value for name, morsel in client.cookies.items()}
