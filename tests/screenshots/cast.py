@@ -13,7 +13,7 @@ from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import DisabledReason, Endpoint
 
-_PROJECTS = (
+_PROJECTS: tuple[tuple[str, dict[str, str]], ...] = (
     ("web", {}),
     ("mobile", {"on_saturation": "refuse"}),
     ("nightly-jobs", {"on_saturation": "smaller_model", "smaller_model": "llama-3.1-8b"}),

@@ -31,8 +31,8 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="overview", user=alice, address=acme),
         Shot(name="overview-quiet", user=alice, address=quiet),
         Shot(name="overview-suspended", user=alice, address=suspended),
-        Shot(name="switcher", user=alice, address=acme, first=_open("organisations")),
-        Shot(name="account-menu", user=alice, address=acme, first=_open("account-menu")),
+        Shot(name="switcher", user=alice, address=acme, first=_switcher),
+        Shot(name="account-menu", user=alice, address=acme, first=_account),
         Shot(name="projects", user=alice, address=f"{acme}projects"),
         Shot(name="projects-long", user=alice, address=f"{quiet}projects"),
         Shot(name="projects-empty", user=alice, address=f"{suspended}projects"),
@@ -41,7 +41,7 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="project-new-wrong", user=alice, address=f"{acme}projects/new", first=_wrong),
         Shot(name="project", user=alice, address=f"{acme}projects/{cast.project.id}"),
         Shot(name="project-viewer", user=cast.viewer, address=f"{acme}projects/{cast.project.id}"),
-        Shot(name="project-created", user=alice, address=f"{acme}projects/new", first=_create),
+        Shot(name="project-created", user=alice, address=f"{quiet}projects/new", first=_create),
         Shot(name="members", user=alice, address=f"{acme}members"),
         Shot(name="members-refused", user=cast.viewer, address=f"{acme}members"),
         Shot(name="components", user=cast.ops, address="/operators/components"),
@@ -49,12 +49,13 @@ def shots(cast: Cast) -> list[Shot]:
     ]
 
 
-def _open(popover: str) -> Callable[[Page], None]:
-    def click(page: Page) -> None:
-        page.locator(f"[popovertarget={popover}]").click()
-        page.wait_for_load_state("networkidle")
+def _switcher(page: Page) -> None:
+    page.locator("[popovertarget=organisations]").click()
+    page.locator("#organisations li").first.wait_for()
 
-    return click
+
+def _account(page: Page) -> None:
+    page.locator("[popovertarget=account-menu]").click()
 
 
 def _wrong(page: Page) -> None:

@@ -22,7 +22,9 @@ def take(
     flags: Sequence[str],
 ) -> list[str]:
     """Write a picture of each, by widths (with their heights) and schemes. Return the problems."""
-    cookies = {shot.user.pk: _session(shot.user) for shot in shots if shot.user is not None}
+    cookies: dict[object, dict[str, str]] = {
+        shot.user.pk: _session(shot.user) for shot in shots if shot.user is not None
+    }
     problems: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -30,14 +32,18 @@ def take(
         )
         for scheme in schemes:
             for width, height in widths.items():
+                # A person's pages in one context, whose cache holds the static files.
+                contexts: dict[object, BrowserContext] = {}
                 for shot in shots:
-                    context = _context(browser, scheme, width, height)
-                    if shot.user is not None:
-                        for name, value in cookies[shot.user.pk].items():
-                            context.add_cookies([{"name": name, "value": value, "url": url}])
+                    who = None if shot.user is None else shot.user.pk
+                    if who not in contexts:
+                        contexts[who] = _context(browser, scheme, width, height)
+                        for name, value in cookies.get(who, {}).items():
+                            contexts[who].add_cookies([{"name": name, "value": value, "url": url}])
                     name = f"{shot.name}-{width}-{scheme}"
-                    found = _one(context, shot, url, folder / f"{name}.png")
+                    found = _one(contexts[who], shot, url, folder / f"{name}.png")
                     problems += [f"{name}: {problem}" for problem in found]
+                for context in contexts.values():
                     context.close()
         browser.close()
     return problems
@@ -56,12 +62,24 @@ def _one(context: BrowserContext, shot: Shot, url: str, file: Path) -> list[str]
             None if request.url.startswith(url) else problems.append(f"asked {request.url}")
         ),
     )
-    page.goto(url + shot.address, wait_until="networkidle")
+    page.goto(url + shot.address, wait_until="load")
     if shot.first is not None:
         shot.first(page)
     problems += _sideways(page)
-    page.screenshot(path=file, full_page=shot.first is None or "wrong" in shot.name)
+    if not page.locator(":popover-open, dialog[open]").count():
+        _unroll(page)
+    page.screenshot(path=file)
+    page.close()
     return problems
+
+
+def _unroll(page: Page) -> None:
+    """Make the window as high as the page: bars that are fixed to it stand where they end."""
+    size = page.viewport_size
+    height = page.evaluate("document.documentElement.scrollHeight")
+    if size is not None and height > size["height"]:
+        page.set_viewport_size({"width": size["width"], "height": height})
+    page.evaluate("scrollTo(0, 0)")
 
 
 def _is_expected(text: str) -> bool:

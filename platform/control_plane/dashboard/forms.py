@@ -19,6 +19,15 @@ class Renderer(TemplatesSetting):
     field_template_name = "dashboard/components/field.html"
 
 
+class ChoiceWhereUsed(forms.ChoiceField):
+    """A choice that another field asks for: neither required nor, where it is shown, optional."""
+
+    is_optional = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+
+
 class PageForm(forms.Form):
     """A form of a page. `{{ form }}` is a summary of what is wrong, then the fields."""
 

@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from control_plane.dashboard.forms import PageForm
+from control_plane.dashboard.forms import ChoiceWhereUsed, PageForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
 from gpu_workers.protocol.policy import OnSaturation
@@ -38,8 +38,8 @@ class ProjectForm(PageForm):
         widget=forms.RadioSelect,
         help_text="Applies when the expected wait exceeds your tier's target for the first token.",
     )
-    smaller_model = forms.ChoiceField(
-        label="Smaller model", required=False, help_text="The model that answers instead."
+    smaller_model = ChoiceWhereUsed(
+        label="Smaller model", help_text="The model that answers instead."
     )
 
     def __init__(self, *args: Any, tenant: Tenant, current_model: str = "", **more: Any) -> None:

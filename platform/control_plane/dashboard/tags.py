@@ -12,9 +12,16 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from control_plane.dashboard import figures
+from gpu_workers.protocol.policy import LimitName
 
 register = template.Library()
 _PARTS: Final = "dashboard/components"
+_LIMITS: Final[dict[str, str]] = {
+    LimitName.TOKENS_PER_DAY: "daily token limit",
+    LimitName.TOKENS_PER_MONTH: "monthly token limit",
+    LimitName.SPEND_PER_DAY: "daily budget",
+    LimitName.SPEND_PER_MONTH: "monthly budget",
+}
 # Set by theme.js.
 THEME_COOKIE: Final = "penstock_theme"
 _THEMES: Final = frozenset({"light", "dark"})
@@ -45,26 +52,27 @@ def theme_attribute(context: template.Context) -> str:
     return format_html(' data-theme="{}"', theme) if theme in _THEMES else ""
 
 
-@register.inclusion_tag(f"{_PARTS}/badge.html")
-def badge(kind: str, word: object) -> dict[str, Any]:
+@register.simple_tag
+def badge(kind: str, word: object) -> SafeString:
     """Show a state. `kind` is one of good, warn, bad, info, plain."""
-    return {"kind": kind, "icon_name": _ICON_OF_KIND[kind], "word": word}
+    return _within_text("badge", kind=kind, icon_name=_ICON_OF_KIND[kind], word=word)
 
 
-@register.inclusion_tag(f"{_PARTS}/time.html")
-def when(moment: datetime) -> dict[str, Any]:
+@register.simple_tag
+def when(moment: datetime) -> SafeString:
     """Show a moment relative to now; the exact one is its title."""
-    return {
-        "moment": moment.isoformat(timespec="seconds"),
-        "relative": figures.relative(moment),
-        "exact": figures.exact(moment),
-    }
+    return _within_text(
+        "time",
+        moment=moment.isoformat(timespec="seconds"),
+        relative=figures.relative(moment),
+        exact=figures.exact(moment),
+    )
 
 
-@register.inclusion_tag(f"{_PARTS}/id.html")
-def copy_id(value: object) -> dict[str, Any]:
+@register.simple_tag
+def copy_id(value: object) -> SafeString:
     """Show an id shortened in the middle; a click copies all of it."""
-    return {"whole": str(value), "short": figures.short_id(str(value))}
+    return _within_text("id", whole=str(value), short=figures.short_id(str(value)))
 
 
 @register.inclusion_tag(f"{_PARTS}/figure.html")
@@ -92,6 +100,12 @@ def menu(content: SafeString, *, id: str, label: str) -> SafeString:  # noqa: A0
 
 
 @register.filter
+def limit_words(limit: str) -> str:
+    """Say which limit it is: tokens_per_month is the monthly token limit."""
+    return _LIMITS.get(limit, limit.replace("_", " "))
+
+
+@register.filter
 def number(value: int) -> str:
     """Group the digits of a whole number: 12,000."""
     return f"{value:,}"
@@ -113,3 +127,9 @@ def either(words: list[object]) -> str:
     """Join words as a choice: owner, admin or billing."""
     *most, last = map(str, words)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def _within_text(component: str, **context: object) -> SafeString:
+    """Render a component without the end of its file's last line: it would be a space before the
+    full stop."""
+    return SafeString(render_to_string(f"{_PARTS}/{component}.html", context).strip())
