@@ -71,9 +71,9 @@ def test_whoever_has_several_chooses(signed_in: SignIn, houses: TwoTenants) -> N
 
 
 def test_the_switcher_gets_the_list_alone(signed_in: SignIn, acme_address: str) -> None:
-    answer = signed_in("viewer").get("/t/", headers=HTMX)
-    html = answer.content.decode()
-    assert acme_address in html and "<html" not in html
+    here = {"HX-Current-URL": f"http://testserver{acme_address}projects"}
+    html = signed_in("viewer").get("/t/", headers=HTMX | here).content.decode()
+    assert f'href="{acme_address}" aria-current="true"' in html and "<html" not in html
 
 
 def test_whoever_has_no_organisation_is_told_so(client: Client) -> None:
