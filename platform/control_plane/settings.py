@@ -158,7 +158,9 @@ CELERY_TIMEZONE = "UTC"
 # E-mail ------------------------------------------------------------------------------------------
 
 _mail = urlsplit(ENV.email_url)
-EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if ENV.email_url else 'console'}.EmailBackend"
+_mail_backend = {"": "console", "file": "filebased"}.get(_mail.scheme, "smtp")
+EMAIL_BACKEND = f"django.core.mail.backends.{_mail_backend}.EmailBackend"
+EMAIL_FILE_PATH = ENV.email_url.removeprefix("file:") if _mail.scheme == "file" else None
 EMAIL_HOST = _mail.hostname or ""
 EMAIL_USE_SSL = _mail.scheme == "smtps"
 EMAIL_USE_TLS = _mail.scheme == "smtp+starttls"

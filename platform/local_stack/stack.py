@@ -99,6 +99,7 @@ class Stack:
         secrets = {name: self._secrets[name] for name in credentials.OF_THE_CONTROL_PLANE}
         defaults = secrets | {
             "PENSTOCK_PUBLIC_URL": self.url,
+            "PENSTOCK_EMAIL_URL": f"file:{self.var.resolve() / 'mail'}",
             "PENSTOCK_WORKER_DRAIN_SECONDS": "5",
         }
         if not self.settings.environ.get("PENSTOCK_MODEL_PATH"):
@@ -196,10 +197,11 @@ class Stack:
 
         Raises `StackBusy` if another one does.
         """
-        for folder in (self.var, self.var / "run", self.var / "log"):
+        for folder in (self.var, self.var / "run", self.var / "log", self.var / "mail"):
             folder.mkdir(parents=True, exist_ok=True)
         self.var.chmod(0o711)
-        (self.var / "run").chmod(0o700)
+        for private in ("run", "mail"):
+            (self.var / private).chmod(0o700)
         with (self.var / "run" / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -184,6 +184,8 @@ def test_the_dispatch_redis_may_be_named_by_its_sentinels() -> None:
     [
         ("PENSTOCK_EMAIL_URL", "http://mail:25"),
         ("PENSTOCK_EMAIL_URL", "smtp://me:secret@mail:25"),
+        ("PENSTOCK_EMAIL_URL", "file:"),
+        ("PENSTOCK_EMAIL_URL", "file://host/mail"),
         ("PENSTOCK_EMAIL_FROM", "nobody"),
         ("PENSTOCK_WEBHOOK_DENIED_NETWORKS", "0.0.0.0/0"),
         ("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", "maybe"),
@@ -198,7 +200,13 @@ def test_what_alerts_cannot_be_sent_with_is_told(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["smtps://me:secret@mail:465", "smtp+starttls://me:secret@mail", "smtp://relay:25"]
+    "url",
+    [
+        "smtps://me:secret@mail:465",
+        "smtp+starttls://me:secret@mail",
+        "smtp://relay:25",
+        "file:/var/mail/penstock",
+    ],
 )
-def test_a_mail_server_is_one_url(url: str) -> None:
+def test_a_mail_server_or_a_folder_for_mails_is_one_url(url: str) -> None:
     assert Settings.from_environ(GOOD | {"PENSTOCK_EMAIL_URL": url}).email_url == url

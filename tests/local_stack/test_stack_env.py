@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from local_stack import stack_env
+from local_stack.settings import StackSettings
+from local_stack.stack import Stack
 
 from tests.support.places import LOOPBACK, ROOT, free_port
 from tests.support.servers import TestServers
@@ -128,3 +130,14 @@ def test_the_file_is_readable_by_its_owner_alone_and_holds_what_the_control_plan
     names = {line.partition("=")[0] for line in file.read_text().splitlines()}
     assert {"PENSTOCK_SECRET_KEY", "PENSTOCK_OWNER_DATABASE_URL"} <= names
     assert names <= set(stack_env.VARIABLES)
+
+
+def test_e_mails_go_to_a_folder_of_the_stack_unless_a_server_is_given(tmp_path: Path) -> None:
+    def email_url(**given: str) -> str:
+        settings = StackSettings.read(tmp_path, given)
+        stack = Stack(tmp_path, tmp_path / "var", settings, data_folder=tmp_path / "data")
+        return stack.environ["PENSTOCK_EMAIL_URL"]
+
+    (tmp_path / "var").mkdir()
+    assert email_url() == f"file:{tmp_path / 'var' / 'mail'}"
+    assert email_url(PENSTOCK_EMAIL_URL="smtp://relay:25") == "smtp://relay:25"
