@@ -53,6 +53,8 @@ INSTALLED_APPS = [
     "rest_framework",
     "channels",
     "django_ratelimit",
+    "allauth",
+    "allauth.account",
     "tenants.apps.TenantsConfig",
     "tenants.billing.apps.BillingConfig",
     "tenants.webhooks.apps.WebhooksConfig",
@@ -70,6 +72,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 
 ROOT_URLCONF = "control_plane.urls"
@@ -182,8 +185,29 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-LOGIN_URL = "admin:login"
-LOGIN_REDIRECT_URL = "admin:index"
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "account"
+# What a forgotten password is set anew with; void once used, or once the account has changed.
+PASSWORD_RESET_TIMEOUT = 3600
+
+# Accounts as pages, by django-allauth: see control_plane/accounts. Django's own backend checks
+# passwords, as at every door; accounts come only with an address that was proven, or by an
+# operator, so that no door has to ask for that.
+ACCOUNT_ADAPTER = "control_plane.accounts.adapter.AccountAdapter"
+ACCOUNT_FORMS = {"reset_password": "control_plane.accounts.forms.AskForResetForm"}
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_PREVENT_ENUMERATION = True
+ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "django.contrib.auth.tokens.PasswordResetTokenGenerator"  # noqa: S105
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Penstock] "
+ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
+ACCOUNT_SESSION_REMEMBER = True
+# The limits are django-ratelimit's, which all doors share: see tenants/access/sign_in.py.
+ACCOUNT_RATE_LIMITS = False
 
 # Edges -------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from control_plane.status.front_page import front_page
 
 urlpatterns = [
     path("", front_page, name="front-page"),
+    path("account/", include("control_plane.accounts.urls")),
     path("admin/login/", operator_login),
     path("admin/", admin.site.urls),
     path("", include("control_plane.dashboard.urls")),

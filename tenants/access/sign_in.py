@@ -1,5 +1,5 @@
-"""Signing in with a password, with limits on guessing that all its doors share. The API's limits
-are admission's, not these."""
+"""Signing in with a password, with limits on guessing, and on asking for e-mails, that all doors to
+accounts share. The API's limits are admission's, not these."""
 
 from typing import Final
 
@@ -14,27 +14,34 @@ ATTEMPTS_OF_AN_ADDRESS: Final = "20/m"
 ATTEMPTS_ON_AN_ACCOUNT: Final = "10/m"
 WRONG_KEYS_OF_AN_ADDRESS: Final = "20/m"
 RETRY_SECONDS: Final = 60
+# Forms that send an e-mail to whoever is named there.
+EMAILS_ASKED_BY_AN_ADDRESS: Final = "20/h"
+EMAILS_TO_AN_ACCOUNT: Final = "5/h"
+EMAIL_RETRY_SECONDS: Final = 3600
 
 
 def is_guessing(request: HttpRequest, email: str) -> bool:
     """Count an attempt to sign in; return True once there were too many within a minute."""
-    account = email.strip().lower()
     # Both are counted, whatever the first says.
     counts = [
-        is_ratelimited(
-            request,
-            group="sign-in by address",
-            key=lambda _group, request: _address(request),
-            rate=ATTEMPTS_OF_AN_ADDRESS,
-            increment=True,
-        ),
-        is_ratelimited(
-            request,
-            group="sign-in by account",
-            key=lambda _group, _request: account,
-            rate=ATTEMPTS_ON_AN_ACCOUNT,
-            increment=True,
-        ),
+        _is_over(request, "sign-in by address", _address(request), ATTEMPTS_OF_AN_ADDRESS),
+        _is_over(request, "sign-in by account", _account(email), ATTEMPTS_ON_AN_ACCOUNT),
+    ]
+    return any(counts)
+
+
+def is_guessing_links(request: HttpRequest) -> bool:
+    """Count an attempt to use a link that an e-mail held; return True once there were too many
+    within a minute."""
+    return _is_over(request, "link by address", _address(request), ATTEMPTS_OF_AN_ADDRESS)
+
+
+def is_asking_for_emails(request: HttpRequest, email: str) -> bool:
+    """Count a form that sends an e-mail, whether the account exists or not; return True once there
+    were too many within an hour."""
+    counts = [
+        _is_over(request, "e-mail by address", _address(request), EMAILS_ASKED_BY_AN_ADDRESS),
+        _is_over(request, "e-mail to account", _account(email), EMAILS_TO_AN_ACCOUNT),
     ]
     return any(counts)
 
@@ -55,15 +62,31 @@ def count_wrong_key(request: HttpRequest) -> None:
 
 
 def _wrong_keys(request: HttpRequest, *, increment: bool) -> bool:
+    return _is_over(
+        request,
+        "wrong keys by address",
+        _address(request),
+        WRONG_KEYS_OF_AN_ADDRESS,
+        increment=increment,
+    )
+
+
+def _is_over(
+    request: HttpRequest, group: str, key: str, rate: str, *, increment: bool = True
+) -> bool:
     return bool(
         is_ratelimited(
             request,
-            group="wrong keys by address",
-            key=lambda _group, request: _address(request),
-            rate=WRONG_KEYS_OF_AN_ADDRESS,
+            group=group,
+            key=lambda _group, _request: key,
+            rate=rate,
             increment=increment,
         )
     )
+
+
+def _account(email: str) -> str:
+    return email.strip().lower()
 
 
 def _address(request: HttpRequest) -> str:

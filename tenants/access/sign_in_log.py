@@ -3,9 +3,10 @@
 from typing import Any
 
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.db import transaction
 from django.http import HttpRequest
 
-from tenants.audit.log import record
+from tenants.audit.log import record, seal_now
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
 from tenants.models import User
 
@@ -26,13 +27,17 @@ def _signed_out(*, request: HttpRequest | None, user: User | None, **_: Any) -> 
 
 
 def _failed(*, request: HttpRequest | None = None, credentials: dict[str, Any], **_: Any) -> None:
-    """Record a failed sign-in of a known account only: what else people type may be a password."""
+    """Record a failed sign-in of a known account only: what else people type may be a password. The
+    same is done for an unknown one and taken back, so that the time tells nobody which it was."""
     email = str(credentials.get("username") or credentials.get("email") or "").strip().lower()
     user = User.objects.filter(email=email).first()
-    if user is not None:
+    with transaction.atomic():
         _record(Verb.SIGN_IN_FAILED, user, UNKNOWN_ACTOR, request)
+        seal_now()
+        if user is None:
+            transaction.set_rollback(True)
 
 
-def _record(verb: Verb, user: User, actor: Actor, request: HttpRequest | None) -> None:
+def _record(verb: Verb, user: User | None, actor: Actor, request: HttpRequest | None) -> None:
     with audit_actor(actor, None if request is None else request.META.get("REMOTE_ADDR")):
         record(verb, user)

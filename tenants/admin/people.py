@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
@@ -13,7 +14,8 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from tenants.models import Membership, User
 from tenants.operator_admin import OperatorAdmin
 
-admin.site.unregister(Group)  # roles are in Membership; an unused page only misleads
+# Roles are in Membership, the address in User: an unused page only misleads.
+admin.site.unregister([Group, EmailAddress])
 
 
 class MembershipOfUser(TabularInline):  # type: ignore[misc]

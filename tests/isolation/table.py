@@ -37,6 +37,33 @@ _P: Final = "/t/<tenant_id>/"
 
 _DJANGO: Final = f"""
 /                                 GET    every 200
+# Pages for people: a session is a credential, a key is none. What a stranger is not shown leads to
+# the sign-in; an empty form is shown again; a new email address is asked for after the password.
+#                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
+/account/                         GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/login/                   GET    200  302  302  200  200  200  200  200  200  200  302  200
+/account/login/                   POST   200  302  302  200  200  200  200  200  200  200  302  200
+/account/logout/                  GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/logout/                  POST   every 302
+/account/signup/                  GET    every 403
+/account/signup/                  POST   every 403
+/account/reauthenticate/          GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/reauthenticate/          POST   302  200  200  302  302  302  302  302  302  302  200  302
+/account/password/change/         GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/password/change/         POST   302  200  200  302  302  302  302  302  302  302  200  302
+/account/password/set/            GET    every 302
+/account/password/set/            POST   every 302
+/account/password/reset/          GET    every 200
+/account/password/reset/          POST   every 200
+/account/password/reset/done/     GET    every 200
+/account/password/reset/key/done/ GET    every 200
+/account/password/reset/key/<uidb36>-<key>/ GET  every 200
+/account/password/reset/key/<uidb36>-<key>/ POST every 200
+/account/email/                   GET    every 302
+/account/email/                   POST   every 302
+/account/email/sent/              GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/email/confirm/<key>/     GET    302  400  400  302  302  302  302  302  302  302  400  302
+/account/email/confirm/<key>/     POST   302  400  400  302  302  302  302  302  302  302  400  302
 /admin/login/                     GET    every 200
 /admin/login/                     POST   every 200
 /admin/*                          ANY    every 302

@@ -87,6 +87,9 @@ def url(address: str, house: House, **other: object) -> str:
         "object_id": house.tenant.id,
         "content_type_id": 1,
         "id": house.people["viewer"].id,
+        # links of e-mails
+        "uidb36": house.people["viewer"].id.hex,
+        "key": "made-up",
     }
     # The admin has two addresses that are expressions.
     plain = re.sub(r"\^?\(\?P<\w+>.*\)(/?)\$", r"tenants\1", address)

@@ -1,0 +1,67 @@
+"""The addresses of accounts, below /account/: each page of allauth that we have, named one by one,
+with the limits of its form."""
+
+from allauth.account import views
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
+
+from control_plane.accounts import email_change
+from control_plane.accounts.limits import (
+    against_floods,
+    against_guessing,
+    against_guessing_links,
+)
+
+
+class UserIdConverter(StringConverter):
+    regex = "[0-9A-Za-z]+"
+
+
+register_converter(UserIdConverter, "user_id")
+
+
+@login_required
+def overview(request: HttpRequest) -> HttpResponse:
+    return render(request, "account/overview.html")
+
+
+def closed(request: HttpRequest) -> HttpResponse:
+    """Refuse strangers: accounts are by invitation."""
+    return render(request, "account/signup_closed.html", status=403)
+
+
+_FROM_KEY = "password/reset/key/<user_id:uidb36>-<str:key>/"
+
+urlpatterns = [
+    path("", overview, name="account"),
+    path("login/", against_guessing(views.login, field="login"), name="account_login"),
+    path("logout/", views.logout, name="account_logout"),
+    path("signup/", closed, name="account_signup"),
+    path("reauthenticate/", against_guessing(views.reauthenticate), name="account_reauthenticate"),
+    path(
+        "password/change/", against_guessing(views.password_change), name="account_change_password"
+    ),
+    path("password/set/", views.password_set, name="account_set_password"),
+    path("password/reset/", against_floods(views.password_reset), name="account_reset_password"),
+    path("password/reset/done/", views.password_reset_done, name="account_reset_password_done"),
+    path(
+        "password/reset/key/done/",
+        views.password_reset_from_key_done,
+        name="account_reset_password_from_key_done",
+    ),
+    path(
+        _FROM_KEY,
+        against_guessing_links(views.password_reset_from_key),
+        name="account_reset_password_from_key",
+    ),
+    path("email/", against_floods(email_change.ask), name="account_email"),
+    path("email/sent/", email_change.sent, name="account_email_verification_sent"),
+    path(
+        "email/confirm/<str:key>/",
+        against_guessing_links(email_change.confirm),
+        name="account_confirm_email",
+    ),
+]
