@@ -6,6 +6,7 @@ given as `<NAME>_FILE`, the path of a file that holds it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from control_plane.env_reader import REDIS_SCHEMES, InvalidSettings, Network, Re
 
 __all__ = ["GatewayEnvironment", "InvalidSettings", "Network", "Settings"]
 
+SIGN_UP_MODES = ("open", "invited", "off")
 LOG_FORMATS = ("console", "json")
 PAYMENT_PROVIDERS = ("manual", "stripe")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -93,6 +95,12 @@ class Settings(GatewayEnvironment):
     email_url: str = field(repr=False)
     # Who e-mails are from.
     email_from: str
+    # Who may make an account: `open` (anybody, with a tenant of their own), `invited`, or `off`.
+    sign_up: str
+    # SLA tier of tenants that sign up; they are prepaid.
+    sign_up_tier: str
+    # Promotional credit that each of them starts with, in dollars.
+    sign_up_credit: Decimal
     # Who collects what invoices ask for: `manual` (an operator notes payments) or `stripe`.
     payment_provider: str
     # Stripe's secret API key (sk_... or rk_...).
@@ -132,6 +140,9 @@ class Settings(GatewayEnvironment):
             "webhook_denied_networks": reader.networks("PENSTOCK_WEBHOOK_DENIED_NETWORKS"),
             "email_url": reader.mail_url("PENSTOCK_EMAIL_URL"),
             "email_from": reader.mailbox("PENSTOCK_EMAIL_FROM", default="penstock@localhost"),
+            "sign_up": reader.choice("PENSTOCK_SIGN_UP", SIGN_UP_MODES, default="invited"),
+            "sign_up_tier": reader.text("PENSTOCK_SIGN_UP_TIER", default="free"),
+            "sign_up_credit": reader.dollars("PENSTOCK_SIGN_UP_CREDIT"),
             **_payment_values(reader),
             "invoice_font": reader.file("PENSTOCK_INVOICE_FONT"),
         }

@@ -1,6 +1,8 @@
 """How environment variables are read: typed, and every bad one told by its name, all at once."""
 
+import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -179,6 +181,19 @@ class Reader:
             self._problems.append(f"{name} must be a whole number above 0, got: {text!r}")
             return default
         return int(text)
+
+    def text(self, name: str, *, default: str) -> str:
+        return self._text(name) or default
+
+    def dollars(self, name: str) -> Decimal:
+        """Read an amount in dollars, exact to the nano-dollar; nothing is zero."""
+        text = self._text(name)
+        if text and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
+            self._problems.append(
+                f"{name} must be an amount in dollars like 5 or 0.50, got: {text!r}"
+            )
+            return Decimal(0)
+        return Decimal(text or 0)
 
     def choice(self, name: str, choices: tuple[str, ...], *, default: str) -> str:
         text = self._text(name) or default

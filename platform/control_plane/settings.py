@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from control_plane.env import InvalidSettings, Settings
 from control_plane.logs import configure_structlog, logging_config
+from tenants.money import NANOS_PER_DOLLAR
 
 try:
     ENV = Settings.from_environ(os.environ)
@@ -29,6 +30,9 @@ PENSTOCK_STRIPE_WEBHOOK_SECRET = ENV.stripe_webhook_secret
 PENSTOCK_STRIPE_API_BASE = ENV.stripe_api_base
 PENSTOCK_INVOICE_FONT = ENV.invoice_font
 
+PENSTOCK_SIGN_UP = ENV.sign_up
+PENSTOCK_SIGN_UP_TIER = ENV.sign_up_tier
+PENSTOCK_SIGN_UP_CREDIT_NANOS = int(ENV.sign_up_credit * NANOS_PER_DOLLAR)
 PENSTOCK_WEBHOOK_ALLOW_LOOPBACK = ENV.webhook_allow_loopback
 PENSTOCK_WEBHOOK_DENIED_NETWORKS = ENV.webhook_denied_networks
 

@@ -187,12 +187,15 @@ def test_the_dispatch_redis_may_be_named_by_its_sentinels() -> None:
         ("PENSTOCK_EMAIL_URL", "file:"),
         ("PENSTOCK_EMAIL_URL", "file://host/mail"),
         ("PENSTOCK_EMAIL_FROM", "nobody"),
+        ("PENSTOCK_SIGN_UP", "everybody"),
+        ("PENSTOCK_SIGN_UP_CREDIT", "-5"),
+        ("PENSTOCK_SIGN_UP_CREDIT", "1e9"),
         ("PENSTOCK_WEBHOOK_DENIED_NETWORKS", "0.0.0.0/0"),
         ("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", "maybe"),
         ("PENSTOCK_PREVIOUS_SECRET_KEYS", "short"),
     ],
 )
-def test_what_alerts_cannot_be_sent_with_is_told(name: str, value: str) -> None:
+def test_what_the_control_plane_cannot_use_is_told(name: str, value: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         Settings.from_environ(GOOD | {name: value})
     assert caught.value.variables == (name,)

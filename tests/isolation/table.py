@@ -47,6 +47,9 @@ _DJANGO: Final = f"""
 /account/logout/                  POST   every 302
 /account/signup/                  GET    every 403
 /account/signup/                  POST   every 403
+/account/signup/sent/             GET    every 403
+/account/signup/<key>/            GET    every 403
+/account/signup/<key>/            POST   every 403
 /account/reauthenticate/          GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/reauthenticate/          POST   302  200  200  302  302  302  302  302  302  302  200  302
 /account/password/change/         GET    302  200  200  302  302  302  302  302  302  302  200  302

@@ -2,13 +2,14 @@
 with the limits of its form."""
 
 from allauth.account import views
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from control_plane.accounts import email_change
+from control_plane.accounts import email_change, sign_up
 from control_plane.accounts.limits import (
     against_floods,
     against_guessing,
@@ -28,18 +29,18 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render(request, "account/overview.html")
 
 
-def closed(request: HttpRequest) -> HttpResponse:
-    """Refuse strangers: accounts are by invitation."""
-    return render(request, "account/signup_closed.html", status=403)
-
-
+_login = views.LoginView.as_view(
+    extra_context={"is_sign_up_open": settings.PENSTOCK_SIGN_UP == "open"}
+)
 _FROM_KEY = "password/reset/key/<user_id:uidb36>-<str:key>/"
 
 urlpatterns = [
     path("", overview, name="account"),
-    path("login/", against_guessing(views.login, field="login"), name="account_login"),
+    path("login/", against_guessing(_login, field="login"), name="account_login"),
     path("logout/", views.logout, name="account_logout"),
-    path("signup/", closed, name="account_signup"),
+    path("signup/", against_floods(sign_up.ask), name="account_signup"),
+    path("signup/sent/", sign_up.sent, name="account_signup_sent"),
+    path("signup/<str:key>/", against_guessing_links(sign_up.finish), name="account_finish_signup"),
     path("reauthenticate/", against_guessing(views.reauthenticate), name="account_reauthenticate"),
     path(
         "password/change/", against_guessing(views.password_change), name="account_change_password"

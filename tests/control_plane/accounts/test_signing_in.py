@@ -5,7 +5,7 @@ from django.test import Client
 
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
-from tenants.models import AuditEvent, User
+from tenants.models import AuditEvent
 from tests.support.accounts.browser import LOGIN, Browser
 from tests.support.accounts.same_work import Work, work_of
 from tests.support.two_tenants import PASSWORD, House
@@ -201,13 +201,3 @@ def test_signing_in_failing_and_signing_out_are_recorded_with_the_address(acme: 
         assert {event.record_id for event in events} == {str(acme.people["owner"].pk)}
         assert {event.personal.address for event in events} == {"192.0.2.7"}
         assert [event.actor_kind for event in events] == ["unknown", "user", "user"]
-
-
-def test_nobody_signs_up_yet(db: None) -> None:
-    browser = Browser()
-    assert browser.get("/account/signup/").status_code == 403
-    browser.get(LOGIN)
-    token = browser.http.cookies["penstock_csrf"].value
-    fields = {"email": "new@nowhere.example", "password1": PASSWORD, "csrfmiddlewaretoken": token}
-    assert browser.http.post("/account/signup/", fields).status_code == 403
-    assert not User.objects.filter(email="new@nowhere.example").exists()
