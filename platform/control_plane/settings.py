@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "django_ratelimit",
     "allauth",
     "allauth.account",
+    "allauth.usersessions",
     "tenants.apps.TenantsConfig",
     "tenants.billing.apps.BillingConfig",
     "tenants.webhooks.apps.WebhooksConfig",
@@ -212,6 +213,7 @@ ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_SESSION_REMEMBER = True
 # The limits are django-ratelimit's, which all doors share: see tenants/access/sign_in.py.
 ACCOUNT_RATE_LIMITS = False
+USERSESSIONS_ADAPTER = "control_plane.accounts.sessions.SessionsAdapter"
 
 # Edges -------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Signing in and out, for the audit log. Django says so by its signals, whichever door was used."""
+"""Signing in and out, for the audit log and the list of one's sessions. Django says so by its
+signals, whichever door was used."""
 
 from typing import Any
 
@@ -6,6 +7,7 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out, user_lo
 from django.db import transaction
 from django.http import HttpRequest
 
+from tenants.access.sessions import forget_session, note_session
 from tenants.audit.log import record, seal_now
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
 from tenants.models import User
@@ -19,11 +21,15 @@ def connect() -> None:
 
 def _signed_in(*, request: HttpRequest | None, user: User, **_: Any) -> None:
     _record(Verb.SIGNED_IN, user, user.as_actor(), request)
+    if request is not None:
+        note_session(request, user)
 
 
 def _signed_out(*, request: HttpRequest | None, user: User | None, **_: Any) -> None:
     if user is not None:
         _record(Verb.SIGNED_OUT, user, user.as_actor(), request)
+        if request is not None:
+            forget_session(request)
 
 
 def _failed(*, request: HttpRequest | None = None, credentials: dict[str, Any], **_: Any) -> None:

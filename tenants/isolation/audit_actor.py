@@ -45,6 +45,7 @@ class Verb(StrEnum):
     SIGN_IN_FAILED = "sign_in_failed"
     SIGNED_OUT = "signed_out"
     SIGNED_UP = "signed_up"
+    SESSIONS_ENDED = "sessions_ended"
     PASSWORD_CHANGED = "password_changed"  # noqa: S105
     PASSWORD_RESET_REQUESTED = "password_reset_requested"  # noqa: S105
     PASSWORD_RESET = "password_reset"  # noqa: S105

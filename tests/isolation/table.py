@@ -45,6 +45,8 @@ _DJANGO: Final = f"""
 /account/login/                   POST   200  302  302  200  200  200  200  200  200  200  302  200
 /account/logout/                  GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/logout/                  POST   every 302
+/account/sessions/                GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/sessions/                POST   every 302
 /account/signup/                  GET    every 403
 /account/signup/                  POST   every 403
 /account/signup/sent/             GET    every 403

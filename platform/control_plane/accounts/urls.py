@@ -2,6 +2,7 @@
 with the limits of its form."""
 
 from allauth.account import views
+from allauth.usersessions.views import list_usersessions
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -38,6 +39,7 @@ urlpatterns = [
     path("", overview, name="account"),
     path("login/", against_guessing(_login, field="login"), name="account_login"),
     path("logout/", views.logout, name="account_logout"),
+    path("sessions/", list_usersessions, name="usersessions_list"),
     path("signup/", against_floods(sign_up.ask), name="account_signup"),
     path("signup/sent/", sign_up.sent, name="account_signup_sent"),
     path("signup/<str:key>/", against_guessing_links(sign_up.finish), name="account_finish_signup"),

@@ -4,6 +4,7 @@ import json
 from io import StringIO
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -35,6 +36,9 @@ def acme() -> Tenant:
         for user in (alice, bob, ops):
             Membership.objects.create(tenant=project.tenant, user=user)
         Membership.objects.create(tenant=globex.tenant, user=bob)
+        UserSession.objects.create(
+            user=alice, ip="192.0.2.7", user_agent="Alice's", session_key="a"
+        )
         LogEntry.objects.log_actions(ops.pk, [alice], CHANGE, "Changed alice.")
         return project.tenant
 
