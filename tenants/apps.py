@@ -8,7 +8,7 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants.access import sign_in_log
+        from tenants.access import second_factor, sign_in_log
         from tenants.audit.log import broken_chains
         from tenants.audit.triggers import check_audit
         from tenants.fsck import register_check
@@ -26,3 +26,4 @@ class TenantsConfig(AppConfig):
         register_check("policy version", version_problems)
         register_check("tenant walls", wall_problems)
         sign_in_log.connect()
+        second_factor.connect()

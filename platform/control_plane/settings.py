@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "django_ratelimit",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
     "allauth.usersessions",
     "tenants.apps.TenantsConfig",
     "tenants.billing.apps.BillingConfig",
@@ -213,6 +214,12 @@ ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_SESSION_REMEMBER = True
 # The limits are django-ratelimit's, which all doors share: see tenants/access/sign_in.py.
 ACCOUNT_RATE_LIMITS = False
+MFA_ADAPTER = "control_plane.accounts.second_factor.SecondFactorAdapter"
+MFA_FORMS = {"activate_totp": "control_plane.accounts.second_factor.ActivateForm"}
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Penstock"
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_RATE_LIMITS = False
 USERSESSIONS_ADAPTER = "control_plane.accounts.sessions.SessionsAdapter"
 
 # Edges -------------------------------------------------------------------------------------------
@@ -222,6 +229,7 @@ _is_https = ENV.public_url.startswith("https://")
 # The edge (edge.py) has set scheme and client from what trusted proxies say, so Django trusts no
 # such header itself: neither SECURE_PROXY_SSL_HEADER nor USE_X_FORWARDED_HOST.
 SECURE_SSL_REDIRECT = _is_https
+PENSTOCK_OPERATORS_NEED_SECOND_FACTOR = _is_https
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _is_https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _is_https

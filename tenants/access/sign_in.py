@@ -13,11 +13,13 @@ from tenants.models import User
 ATTEMPTS_OF_AN_ADDRESS: Final = "20/m"
 ATTEMPTS_ON_AN_ACCOUNT: Final = "10/m"
 WRONG_KEYS_OF_AN_ADDRESS: Final = "20/m"
+# Of a million codes; who is asked for one has given the password.
+CODES_OF_AN_ACCOUNT: Final = "20/h"
 RETRY_SECONDS: Final = 60
 # Forms that send an e-mail to whoever is named there.
 EMAILS_ASKED_BY_AN_ADDRESS: Final = "20/h"
 EMAILS_TO_AN_ACCOUNT: Final = "5/h"
-EMAIL_RETRY_SECONDS: Final = 3600
+HOURLY_RETRY_SECONDS: Final = 3600
 
 
 def is_guessing(request: HttpRequest, email: str) -> bool:
@@ -28,6 +30,12 @@ def is_guessing(request: HttpRequest, email: str) -> bool:
         _is_over(request, "sign-in by account", _account(email), ATTEMPTS_ON_AN_ACCOUNT),
     ]
     return any(counts)
+
+
+def is_guessing_codes(request: HttpRequest, account: str) -> bool:
+    """Count a code of a second factor, of the account with that id or its stand-in; return True
+    once there were too many within an hour."""
+    return _is_over(request, "codes of account", account, CODES_OF_AN_ACCOUNT)
 
 
 def is_guessing_links(request: HttpRequest) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -15,8 +16,8 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from tenants.models import Membership, User
 from tenants.operator_admin import OperatorAdmin
 
-# Roles are in Membership, the address in User; sessions are their owner's to see.
-admin.site.unregister([Group, EmailAddress, UserSession])
+# Roles are in Membership, the address in User; sessions and codes are their owner's.
+admin.site.unregister([Group, EmailAddress, UserSession, Authenticator])
 
 
 class MembershipOfUser(TabularInline):  # type: ignore[misc]

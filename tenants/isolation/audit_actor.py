@@ -46,6 +46,9 @@ class Verb(StrEnum):
     SIGNED_OUT = "signed_out"
     SIGNED_UP = "signed_up"
     SESSIONS_ENDED = "sessions_ended"
+    SECOND_FACTOR_ADDED = "second_factor_added"
+    SECOND_FACTOR_REMOVED = "second_factor_removed"
+    SECOND_FACTOR_FAILED = "second_factor_failed"
     PASSWORD_CHANGED = "password_changed"  # noqa: S105
     PASSWORD_RESET_REQUESTED = "password_reset_requested"  # noqa: S105
     PASSWORD_RESET = "password_reset"  # noqa: S105

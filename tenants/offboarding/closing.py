@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.hashers import make_password
@@ -73,6 +74,7 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
             is_active=False,
         )
         UserSession.objects.filter(user_id__in=leaving).delete()
+        Authenticator.objects.filter(user_id__in=leaving).delete()
         _forget_names(tenant, [str(user_id) for user_id in leaving])
     return closed
 

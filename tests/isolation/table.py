@@ -45,6 +45,18 @@ _DJANGO: Final = f"""
 /account/login/                   POST   200  302  302  200  200  200  200  200  200  200  302  200
 /account/logout/                  GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/logout/                  POST   every 302
+/account/2fa/                     GET    302  200  200  302  302  302  302  302  302  302  200  302
+/account/2fa/authenticate/        GET    every 302
+/account/2fa/authenticate/        POST   every 302
+/account/2fa/reauthenticate/      GET    every 302
+/account/2fa/reauthenticate/      POST   every 302
+/account/2fa/totp/activate/       GET    every 302
+/account/2fa/totp/activate/       POST   every 302
+/account/2fa/totp/deactivate/     GET    302  404  404  302  302  302  302  302  302  302  404  302
+/account/2fa/totp/deactivate/     POST   302  404  404  302  302  302  302  302  302  302  404  302
+/account/2fa/recovery-codes/      GET    302  404  404  302  302  302  302  302  302  302  404  302
+/account/2fa/recovery-codes/generate/ GET  every 302
+/account/2fa/recovery-codes/generate/ POST every 302
 /account/sessions/                GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/sessions/                POST   every 302
 /account/signup/                  GET    every 403

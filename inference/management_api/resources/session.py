@@ -20,13 +20,24 @@ from inference.management_api.authentication import SignInAuthentication
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import ManagementViewSet
-from tenants.access.sign_in import RETRY_SECONDS, is_guessing, sign_in
+from tenants.access.second_factor import has_second_factor, use_code
+from tenants.access.sign_in import (
+    HOURLY_RETRY_SECONDS,
+    RETRY_SECONDS,
+    is_guessing,
+    is_guessing_codes,
+    sign_in,
+)
 from tenants.models import User
 
 
 class CredentialsSerializer(StrictSerializer):
+    """`code`: of an authenticator app, or a recovery code, where the account has a second
+    factor."""
+
     email = fields.CharField(max_length=254, allow_blank=True)
     password = fields.CharField(max_length=4096, allow_blank=True)
+    code = fields.CharField(max_length=40, allow_blank=True, default="")
 
 
 class SessionUserSerializer(serializers.Serializer[Any]):
@@ -59,12 +70,31 @@ class SessionViewSet(ManagementViewSet):
         user = sign_in(request._request, credentials["email"], credentials["password"])
         if user is None:
             raise Unauthenticated("Email address or password is wrong.", code="invalid_credentials")
+        _check_second_factor(request, user, credentials["code"])
         login(request._request, user)
         return _session(request, user)
 
     def destroy(self, request: Request) -> Response:
         logout(request._request)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _check_second_factor(request: Request, user: User, code: str) -> None:
+    if not has_second_factor(user):
+        return
+    if not code:
+        raise Unauthenticated(
+            "This account has two-step sign-in: send a code of its authenticator app as 'code' "
+            "too.",
+            code="second_factor_required",
+        )
+    if is_guessing_codes(request._request, str(user.pk)):
+        raise TooManyAttempts(
+            "Too many codes for this account; try again in an hour.",
+            retry_after_seconds=HOURLY_RETRY_SECONDS,
+        )
+    if not use_code(request._request, user, code):
+        raise Unauthenticated("The code is wrong or was used before.", code="wrong_second_factor")
 
 
 def _session(request: Request, user: User | None) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 
+from control_plane.accounts.second_factor import account_in_question
 from control_plane.dashboard.content_security import restrict
 from tenants.access import sign_in
 from tenants.models import User
@@ -34,6 +35,13 @@ def against_guessing(view: View, *, field: str = "") -> View:
     return _limited(view, is_over, sign_in.RETRY_SECONDS)
 
 
+def against_guessing_codes(view: View) -> View:
+    def is_over(request: HttpRequest) -> bool:
+        return sign_in.is_guessing_codes(request, account_in_question(request))
+
+    return _limited(view, is_over, sign_in.HOURLY_RETRY_SECONDS)
+
+
 def against_guessing_links(view: View) -> View:
     return _limited(view, sign_in.is_guessing_links, sign_in.RETRY_SECONDS)
 
@@ -44,7 +52,7 @@ def against_floods(view: View) -> View:
     def is_over(request: HttpRequest) -> bool:
         return sign_in.is_asking_for_emails(request, request.POST.get("email", ""))
 
-    return _limited(view, is_over, sign_in.EMAIL_RETRY_SECONDS)
+    return _limited(view, is_over, sign_in.HOURLY_RETRY_SECONDS)
 
 
 def _limited(view: View, is_over: Callable[[HttpRequest], bool], retry_seconds: int) -> View:

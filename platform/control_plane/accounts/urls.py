@@ -2,6 +2,9 @@
 with the limits of its form."""
 
 from allauth.account import views
+from allauth.mfa.base import views as mfa
+from allauth.mfa.recovery_codes.views import generate_recovery_codes, view_recovery_codes
+from allauth.mfa.totp.views import activate_totp, deactivate_totp
 from allauth.usersessions.views import list_usersessions
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
@@ -14,6 +17,7 @@ from control_plane.accounts import email_change, sign_up
 from control_plane.accounts.limits import (
     against_floods,
     against_guessing,
+    against_guessing_codes,
     against_guessing_links,
 )
 
@@ -39,6 +43,19 @@ urlpatterns = [
     path("", overview, name="account"),
     path("login/", against_guessing(_login, field="login"), name="account_login"),
     path("logout/", views.logout, name="account_logout"),
+    path("2fa/", mfa.index, name="mfa_index"),
+    path("2fa/authenticate/", against_guessing_codes(mfa.authenticate), name="mfa_authenticate"),
+    path(
+        "2fa/reauthenticate/", against_guessing_codes(mfa.reauthenticate), name="mfa_reauthenticate"
+    ),
+    path("2fa/totp/activate/", activate_totp, name="mfa_activate_totp"),
+    path("2fa/totp/deactivate/", deactivate_totp, name="mfa_deactivate_totp"),
+    path("2fa/recovery-codes/", view_recovery_codes, name="mfa_view_recovery_codes"),
+    path(
+        "2fa/recovery-codes/generate/",
+        generate_recovery_codes,
+        name="mfa_generate_recovery_codes",
+    ),
     path("sessions/", list_usersessions, name="usersessions_list"),
     path("signup/", against_floods(sign_up.ask), name="account_signup"),
     path("signup/sent/", sign_up.sent, name="account_signup_sent"),

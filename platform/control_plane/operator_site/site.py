@@ -5,12 +5,15 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
+from django.conf import settings
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
 from unfold.sites import UnfoldAdminSite
 
+from control_plane.operator_site.sign_in_form import OperatorSignInForm
+from tenants.access.second_factor import has_second_factor
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import operator_scope
 from tenants.models import User
@@ -28,6 +31,14 @@ class FullNames(AutocompleteJsonView):
 
 class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
     index_title = "All pages"
+    login_form = OperatorSignInForm
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Return whether somebody is an operator, with a second factor where one is needed."""
+        if not super().has_permission(request):
+            return False
+        needs_more = settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR
+        return not needs_more or has_second_factor(cast(User, request.user))
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:
         """Wrap a view so that it runs, and its template is rendered, in an operator's scope."""

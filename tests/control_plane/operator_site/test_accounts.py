@@ -23,6 +23,12 @@ def test_somebody_who_is_no_operator_sees_nothing(client: Client) -> None:
     assert answer.status_code == 302 and "/admin/login/" in answer["Location"]
 
 
+def test_the_sign_in_has_a_field_for_the_second_factor(client: Client) -> None:
+    page = client.get("/admin/login/").content.decode()
+    assert page.count('name="code"') == 1
+    assert 'form="login-form"' in page and 'id="login-form"' in page
+
+
 def test_an_operator_signs_in_by_email_in_any_case(client: Client) -> None:
     User.objects.create_superuser("ops@example.org", "correct horse battery")
     answer = client.post(

@@ -1,0 +1,55 @@
+"""The second factor beside a password: codes of an authenticator app, or recovery codes. Each code
+works once. Asked for at every door."""
+
+from typing import Any
+
+from allauth.mfa import signals
+from allauth.mfa.models import Authenticator
+from django.http import HttpRequest
+
+from tenants.audit.log import record
+from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
+from tenants.models import User
+
+
+def connect() -> None:
+    """Record what people change about their second factor, and codes that were wrong."""
+    signals.authenticator_added.connect(_added, dispatch_uid="audit")
+    signals.authenticator_removed.connect(_removed, dispatch_uid="audit")
+    signals.authenticator_reset.connect(_added, dispatch_uid="audit")
+    signals.authentication_failed.connect(_failed, dispatch_uid="audit")
+
+
+def has_second_factor(user: User) -> bool:
+    return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
+
+
+def use_code(request: HttpRequest, user: User, code: str) -> bool:
+    """Return whether a code is right and was not used before, and use it up; record a wrong one."""
+    given = "".join(code.split())
+    for authenticator in Authenticator.objects.filter(user=user).order_by("-type"):
+        if given and authenticator.wrap().validate_code(given):
+            authenticator.record_usage()
+            return True
+    _failed(request=request, user=user)
+    return False
+
+
+def _added(*, request: HttpRequest, user: User, authenticator: Any, **_: Any) -> None:
+    _record(Verb.SECOND_FACTOR_ADDED, user, user.as_actor(), request, authenticator.type)
+
+
+def _removed(*, request: HttpRequest, user: User, authenticator: Any, **_: Any) -> None:
+    _record(Verb.SECOND_FACTOR_REMOVED, user, user.as_actor(), request, authenticator.type)
+
+
+def _failed(*, request: HttpRequest, user: User, **_: Any) -> None:
+    _record(Verb.SECOND_FACTOR_FAILED, user, UNKNOWN_ACTOR, request)
+
+
+def _record(
+    verb: Verb, user: User, actor: Actor, request: HttpRequest, kind: str | None = None
+) -> None:
+    """`kind` is of authenticator: `totp` or `recovery_codes`."""
+    with audit_actor(actor, request.META.get("REMOTE_ADDR")):
+        record(verb, user, **({"kind": kind} if kind else {}))  # type: ignore[arg-type]
