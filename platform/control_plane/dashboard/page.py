@@ -24,8 +24,8 @@ from tenants.permissions import Permission, roles_with
 class TenantPage(View):
     """A page about one tenant: `get` and `post` run inside that tenant's walls, in one transaction.
 
-    `permissions` says what each method takes, as a viewset of the API does for its actions; `section` is the
-    page of the rail that it belongs to.
+    `permissions` says what each method takes, as a viewset of the API does for its actions;
+    `section` is the page of the rail that it belongs to.
     """
 
     http_method_names = ["get", "head", "post"]
