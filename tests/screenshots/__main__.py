@@ -1,5 +1,5 @@
 """Writes the pictures to var/screenshots and fails on what no page may do: scroll sideways, report
-an error to the console or to its policy, ask another host.
+an error to the console or to its policy, ask another host, be hard to use by axe's rules.
 
     python -m tests.screenshots            # all pages
     python -m tests.screenshots projects   # those whose name begins so

@@ -10,6 +10,15 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tenants.models import User
 from tests.screenshots.pages import Shot
+from tests.support.places import ROOT
+
+_AXE = ROOT / "tests/screenshots/vendor/axe-core/axe.min.js"
+_RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+_ASK_AXE = """
+    async (rules) => (await axe.run(document, { runOnly: rules })).violations.map(
+      (rule) => `axe ${rule.id}: ${rule.nodes.slice(0, 3).map((node) => node.target).join(", ")}`
+    )
+"""
 
 
 def take(
@@ -66,6 +75,7 @@ def _one(context: BrowserContext, shot: Shot, url: str, file: Path) -> list[str]
     if shot.first is not None:
         shot.first(page)
     problems += _sideways(page)
+    problems += _hard_to_use(page)
     if not page.locator(":popover-open, dialog[open]").count():
         _unroll(page)
     page.screenshot(path=file)
@@ -90,6 +100,13 @@ def _is_expected(text: str) -> bool:
 def _sideways(page: Page) -> list[str]:
     width, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     return [f"is {width} px wide in {room}"] if width > room else []
+
+
+def _hard_to_use(page: Page) -> list[str]:
+    """What axe finds against WCAG 2.2 AA and good practice, each with its first elements."""
+    page.evaluate(f"{_AXE.read_text(encoding='utf-8')};0")
+    found: list[str] = page.evaluate(_ASK_AXE, list(_RULES))
+    return found
 
 
 def _context(browser: Browser, scheme: str, width: int, height: int) -> BrowserContext:
