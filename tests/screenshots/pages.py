@@ -44,6 +44,14 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="project-created", user=alice, address=f"{quiet}projects/new", first=_create),
         Shot(name="members", user=alice, address=f"{acme}members"),
         Shot(name="members-refused", user=cast.viewer, address=f"{acme}members"),
+        Shot(name="account", user=alice, address="/account/"),
+        Shot(name="account-login", user=None, address="/account/login/"),
+        Shot(name="account-login-wrong", user=None, address="/account/login/", first=_sign_in),
+        Shot(name="account-reset", user=None, address="/account/password/reset/"),
+        Shot(name="account-signup", user=None, address="/account/signup/"),
+        Shot(name="account-sessions", user=alice, address="/account/sessions/"),
+        Shot(name="account-two-step", user=alice, address="/account/2fa/"),
+        Shot(name="account-password", user=alice, address="/account/password/change/"),
         Shot(name="components", user=cast.ops, address="/operators/components"),
         Shot(name="dialog", user=cast.ops, address="/operators/components", first=_dialog),
     ]
@@ -56,6 +64,13 @@ def _switcher(page: Page) -> None:
 
 def _account(page: Page) -> None:
     page.locator("[popovertarget=account-menu]").click()
+
+
+def _sign_in(page: Page) -> None:
+    page.locator("[name=login]").fill("nobody@acme.example")
+    page.locator("[name=password]").fill("not the password")
+    page.locator("main [type=submit]").click()
+    page.wait_for_load_state()
 
 
 def _wrong(page: Page) -> None:
