@@ -192,7 +192,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 LOGIN_URL = "account_login"
-LOGIN_REDIRECT_URL = "account"
+LOGIN_REDIRECT_URL = "dashboard:organisations"
 # What a forgotten password is set anew with; void once used, or once the account has changed.
 PASSWORD_RESET_TIMEOUT = 3600
 

@@ -168,7 +168,7 @@ def test_an_operator_without_one_sees_nothing_where_the_address_is_https(
     form = {"username": EMAIL, "password": PASSWORD}
     refused = Client().post("/admin/login/", form)
     assert refused.context["form"].has_error("__all__", "second_factor_missing")
-    assert Browser().sign_in(EMAIL)["Location"] == "/account/"
+    assert Browser().sign_in(EMAIL)["Location"] == "/t/"
 
 
 def test_an_operator_with_one_gets_in(app: App, settings: Settings) -> None:

@@ -43,7 +43,7 @@ def test_whoever_has_proven_an_address_gets_a_prepaid_tenant_of_their_own() -> N
     browser = ask("Carol@Initech.example")
     assert count() == before
     assert mail.outbox[-1].to == [EMAIL]
-    assert browser.submit(link_in_mail(), **FIELDS)["Location"] == "/account/"
+    assert browser.submit(link_in_mail(), **FIELDS)["Location"] == "/t/"
     assert browser.email == EMAIL
     with operator_scope("test"):
         tenant = Tenant.objects.get(name="Initech")
