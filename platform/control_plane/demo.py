@@ -1,8 +1,9 @@
-"""What `make up` starts with: an operator, two tenants with a key each, and the catalogue."""
+"""What `make up` starts with: an operator, two tenants with an owner and a key each, and the
+catalogue."""
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 from django.db import IntegrityError, transaction
@@ -14,9 +15,11 @@ from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.models import Price
 from tenants.billing.pricing.price_book import enter
 from tenants.key_format import MalformedApiKey
-from tenants.models import ApiKey, Project, Tenant, Tier, User
+from tenants.models import ApiKey, Membership, Project, Tenant, Tier, User
+from tenants.permissions import Role
 
 DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"
+DEFAULT_ACME_EMAIL, DEFAULT_GLOBEX_EMAIL = "owner@acme.local", "owner@globex.local"
 DEMO_MODELS = ("penstock-demo", "sim")
 # Of the demo model and the simulated one. For another model it is what the catalogue shows until
 # an operator corrects it; workers hold requests to their engine's real bound.
@@ -40,22 +43,26 @@ DEMO_PRICE = {
 class DemoSecrets:
     """What an earlier run may have left, and what the next one needs. Holds secrets: no repr.
 
-    `operator_password` is None if the account already has one that we do not know.
+    A password is None if the account already has one that we do not know.
     """
 
     operator_email: str | None = None
     operator_password: str | None = None
     acme_key: str | None = None
+    acme_email: str | None = None
+    acme_password: str | None = None
     globex_key: str | None = None
+    globex_email: str | None = None
+    globex_password: str | None = None
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
         """Read the variables of var/demo.env; an empty or missing one is None."""
         return cls(
-            operator_email=environ.get("PENSTOCK_OPERATOR_EMAIL") or None,
-            operator_password=environ.get("PENSTOCK_OPERATOR_PASSWORD") or None,
-            acme_key=environ.get("PENSTOCK_ACME_KEY") or None,
-            globex_key=environ.get("PENSTOCK_GLOBEX_KEY") or None,
+            **{
+                field.name: environ.get(f"PENSTOCK_{field.name.upper()}") or None
+                for field in fields(cls)
+            }
         )
 
 
@@ -68,13 +75,25 @@ def seed_demo(existing: DemoSecrets, *, models: tuple[str, ...] = ()) -> DemoSec
     ensure_default_tiers()
     for name in (*DEMO_MODELS, *models):
         _seed_model(name)
-    email = (existing.operator_email or DEFAULT_OPERATOR_EMAIL).strip().lower()
+    operator = _email(existing.operator_email, DEFAULT_OPERATOR_EMAIL)
+    acme, acme_key = _seed_tenant("Acme", "premium", existing.acme_key)
+    globex, globex_key = _seed_tenant("Globex", "standard", existing.globex_key)
+    acme_email = _email(existing.acme_email, DEFAULT_ACME_EMAIL)
+    globex_email = _email(existing.globex_email, DEFAULT_GLOBEX_EMAIL)
     return DemoSecrets(
-        operator_email=email,
-        operator_password=_seed_operator(email, existing.operator_password),
-        acme_key=_seed_tenant("Acme", "premium", existing.acme_key),
-        globex_key=_seed_tenant("Globex", "standard", existing.globex_key),
+        operator_email=operator,
+        operator_password=_seed_account(operator, existing.operator_password, is_operator=True),
+        acme_key=acme_key,
+        acme_email=acme_email,
+        acme_password=_seed_owner(acme, acme_email, existing.acme_password),
+        globex_key=globex_key,
+        globex_email=globex_email,
+        globex_password=_seed_owner(globex, globex_email, existing.globex_password),
     )
+
+
+def _email(given: str | None, default: str) -> str:
+    return (given or default).strip().lower()
 
 
 def _seed_model(name: str) -> None:
@@ -94,21 +113,29 @@ def _seed_model(name: str) -> None:
             enter(Price(model=name, **DEMO_PRICE))
 
 
-def _seed_operator(email: str, password: str | None) -> str | None:
+def _seed_owner(tenant: Tenant, email: str, password: str | None) -> str | None:
+    """Return as `_seed_account` does. Who belongs to the tenant already keeps their role."""
+    password = _seed_account(email, password)
+    user = User.objects.get(email=email)
+    Membership.objects.get_or_create(tenant=tenant, user=user, defaults={"role": Role.OWNER})
+    return password
+
+
+def _seed_account(email: str, password: str | None, *, is_operator: bool = False) -> str | None:
     """Return the password if it was set just now: the account is new, or nobody knows it."""
     user = User.objects.filter(email=email).first()
     if user is not None and password is not None:
         return None
     password = password or secrets.token_urlsafe(15)
     if user is None:
-        user = User(email=email, is_staff=True, is_superuser=True)
+        user = User(email=email, is_staff=is_operator, is_superuser=is_operator)
     user.set_password(password)
     user.full_clean()
     user.save()
     return password
 
 
-def _seed_tenant(name: str, tier: str, key: str | None) -> str:
+def _seed_tenant(name: str, tier: str, key: str | None) -> tuple[Tenant, str]:
     tenant, _ = Tenant.objects.get_or_create(
         name=name, defaults={"tier": Tier.objects.get(name=tier)}
     )
@@ -117,8 +144,8 @@ def _seed_tenant(name: str, tier: str, key: str | None) -> str:
         project = Project.objects.create(tenant=tenant, name="default")
     record = ApiKey.objects.find(key) if key else None
     if key and record and not record.is_revoked and record.tenant_id == tenant.id:
-        return key
-    return _bring_back(project, key) or issue_api_key(project, name="demo").key
+        return tenant, key
+    return tenant, _bring_back(project, key) or issue_api_key(project, name="demo").key
 
 
 def _bring_back(project: Project, key: str | None) -> str | None:

@@ -94,8 +94,12 @@ def accounts(demo_env: Mapping[str, str]) -> list[str]:
         f"Penstock is up: {url}/",
         f"  operator  {demo_env['PENSTOCK_OPERATOR_EMAIL']}  "
         f"{demo_env['PENSTOCK_OPERATOR_PASSWORD']}  ({url}/admin/)",
-        f"  Acme      {key}",
-        f"  Globex    {demo_env['PENSTOCK_GLOBEX_KEY']}",
+        f"  Acme      {demo_env['PENSTOCK_ACME_EMAIL']}  "
+        f"{demo_env['PENSTOCK_ACME_PASSWORD']}  ({url}/t/)",
+        f"  Globex    {demo_env['PENSTOCK_GLOBEX_EMAIL']}  "
+        f"{demo_env['PENSTOCK_GLOBEX_PASSWORD']}  ({url}/t/)",
+        f"  keys      {key}",
+        f"            {demo_env['PENSTOCK_GLOBEX_KEY']}",
         "Paste this to stream a completion:",
         "",
         f"curl -N {url}/v1/chat/completions -H 'Authorization: Bearer {key}' "

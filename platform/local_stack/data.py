@@ -17,6 +17,17 @@ from local_stack.services import ServiceError
 
 REDIS_TIMEOUT_SECONDS = 10
 MEANWHILE_SECONDS = 0.2
+# What `seed_demo` tells of, in the order of demo.env.
+ACCOUNTS = (
+    "acme_key",
+    "acme_email",
+    "acme_password",
+    "globex_key",
+    "globex_email",
+    "globex_password",
+    "operator_email",
+    "operator_password",
+)
 
 
 class Data:
@@ -48,21 +59,17 @@ class Data:
         self._manage("migrate", "--no-input", environ=owner)
 
     def seed(self, file: Path, facts: Mapping[str, str]) -> None:
-        """Make operator, tenants, keys and catalogue, and write them to `file` beside `facts`.
+        """Make operator, tenants, their owners, keys and catalogue, and write them to `file` beside
+        `facts`.
 
         What an earlier run left in the file stays as it is.
         """
         before = read_env_file(file) if file.exists() else {}
         seeded = json.loads(self._manage("seed_demo", "--existing", str(file), "--json"))
-        password = seeded["operator_password"] or before.get("PENSTOCK_OPERATOR_PASSWORD", "")
-        lines = {
-            **facts,
-            "PENSTOCK_ACME_KEY": seeded["acme_key"],
-            "PENSTOCK_GLOBEX_KEY": seeded["globex_key"],
-            "PENSTOCK_OPERATOR_EMAIL": seeded["operator_email"],
-            "PENSTOCK_OPERATOR_PASSWORD": password,
-        }
-        write_private(file, lines)
+        names = {name: f"PENSTOCK_{name.upper()}" for name in ACCOUNTS}
+        # A password that is not told is the one that the file has.
+        accounts = {line: seeded[name] or before.get(line, "") for name, line in names.items()}
+        write_private(file, {**facts, **accounts})
 
     async def _load_functions(self) -> None:
         url = self._environ["PENSTOCK_DISPATCH_REDIS_URL"]

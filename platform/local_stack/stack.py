@@ -16,7 +16,7 @@ from control_plane.private_files import write_private_text
 
 from gpu_workers.config import read_env_file
 from local_stack import credentials, processes, programs, stack_env
-from local_stack.data import Data
+from local_stack.data import ACCOUNTS, Data
 from local_stack.first_completion import FirstCompletion, is_healthy
 from local_stack.installation.environments import Environment
 from local_stack.installation.install import wait_until_made
@@ -34,10 +34,7 @@ from local_stack.supervisor import Supervisor
 TOLD_BY_US = (
     "PENSTOCK_URL",
     "PENSTOCK_MODEL",
-    "PENSTOCK_ACME_KEY",
-    "PENSTOCK_GLOBEX_KEY",
-    "PENSTOCK_OPERATOR_EMAIL",
-    "PENSTOCK_OPERATOR_PASSWORD",
+    *(f"PENSTOCK_{name.upper()}" for name in ACCOUNTS),
     "PENSTOCK_OWNER_DATABASE_URL",
 )
 

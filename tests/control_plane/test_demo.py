@@ -50,6 +50,22 @@ def test_an_empty_database_gets_the_whole_demo(demo_env: Path) -> None:
     }
 
 
+def test_each_tenant_has_an_owner_who_can_sign_in_and_stays_as_they_are(demo_env: Path) -> None:
+    facts = seed("--existing", str(demo_env))
+    for name, tenant in (("acme", "Acme"), ("globex", "Globex")):
+        owner = User.objects.get(email=facts[f"{name}_email"])
+        assert owner.check_password(facts[f"{name}_password"]) and not owner.is_staff
+        [membership] = owner.memberships.select_related("tenant")
+        assert (membership.tenant.name, membership.role) == (tenant, "owner")
+    write(demo_env, facts)
+    owner.set_password("chosen by the owner since")
+    owner.save()
+    assert seed("--existing", str(demo_env))["globex_password"] is None
+    owner.refresh_from_db()
+    assert owner.check_password("chosen by the owner since")
+    assert owner.memberships.count() == 1
+
+
 def test_a_price_that_was_there_before_its_model_stays() -> None:
     mine = Price(
         model="sim",
@@ -66,8 +82,9 @@ def test_seeding_again_keeps_everything(demo_env: Path) -> None:
     first = seed()
     write(demo_env, first)
     second = seed("--existing", str(demo_env))
-    assert second == first | {"operator_password": None}
-    assert (ApiKey.objects.count(), Tenant.objects.count(), User.objects.count()) == (2, 2, 1)
+    passwords = ("operator_password", "acme_password", "globex_password")
+    assert second == first | dict.fromkeys(passwords)
+    assert (ApiKey.objects.count(), Tenant.objects.count(), User.objects.count()) == (2, 2, 3)
 
 
 def test_a_key_that_was_lost_or_revoked_is_made_anew(demo_env: Path) -> None:
@@ -90,7 +107,7 @@ def test_known_keys_are_brought_back_into_a_new_database(demo_env: Path) -> None
     second = seed("--existing", str(demo_env))
     # What was pasted and noted goes on working.
     assert second == first
-    assert User.objects.get().check_password(first["operator_password"])
+    assert User.objects.get(is_staff=True).check_password(first["operator_password"])
 
 
 def test_another_tenants_key_is_not_taken_for_ones_own(demo_env: Path) -> None:
@@ -105,7 +122,7 @@ def test_another_tenants_key_is_not_taken_for_ones_own(demo_env: Path) -> None:
 def test_a_changed_password_is_left_alone(demo_env: Path) -> None:
     first = seed()
     write(demo_env, first)
-    user = User.objects.get()
+    user = User.objects.get(is_staff=True)
     user.set_password("an operator's own password")
     user.save()
     assert seed("--existing", str(demo_env))["operator_password"] is None
@@ -126,4 +143,4 @@ def test_the_operators_address_can_be_chosen() -> None:
     assert seed("--operator-email", "Ops@Example.org")["operator_email"] == "ops@example.org"
     with pytest.raises(CommandError):
         call_command("seed_demo", "--operator-email", "nobody")
-    assert User.objects.get().email == "ops@example.org"
+    assert User.objects.get(is_staff=True).email == "ops@example.org"

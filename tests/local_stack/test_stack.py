@@ -365,7 +365,11 @@ def test_the_printed_curl_line_is_one_shell_command() -> None:
             "PENSTOCK_URL": "http://127.0.0.1:8000",
             "PENSTOCK_MODEL": "penstock-demo",
             "PENSTOCK_ACME_KEY": "pk-acme",
+            "PENSTOCK_ACME_EMAIL": "owner@acme.example",
+            "PENSTOCK_ACME_PASSWORD": "secret",
             "PENSTOCK_GLOBEX_KEY": "pk-globex",
+            "PENSTOCK_GLOBEX_EMAIL": "owner@globex.example",
+            "PENSTOCK_GLOBEX_PASSWORD": "secret",
             "PENSTOCK_OPERATOR_EMAIL": "operator@example.org",
             "PENSTOCK_OPERATOR_PASSWORD": "secret",
         }
