@@ -18,7 +18,7 @@ from tenants.pagination import NEWEST_FIRST, Order, Page, page
 from tenants.permissions import Permission, Role, may_grant
 
 _ORDER: Final = Order(name="memberships", fields=NEWEST_FIRST, is_descending=True)
-_OF_TENANT: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
+MEMBERS_ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def list_members(*, limit: int, cursor: str | None = None) -> Page[Membership]:
     """Return a page of the open scope's members with their users, the newest first. Raises
     `BadCursor`."""
     rows = Membership.objects.select_related("user")
-    return page(rows, _OF_TENANT, limit=limit, cursor=cursor)
+    return page(rows, MEMBERS_ORDER, limit=limit, cursor=cursor)
 
 
 def invite(

@@ -11,12 +11,12 @@ from tenants.models import Project, Tenant
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 from tenants.policy.rows import unavailable_models
 
-_ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
+PROJECTS_ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
 
 
 def list_projects(*, limit: int, cursor: str | None = None) -> Page[Project]:
     """Return a page of the open scope's projects, the newest first. Raises `BadCursor`."""
-    return page(Project.objects.all(), _ORDER, limit=limit, cursor=cursor)
+    return page(Project.objects.all(), PROJECTS_ORDER, limit=limit, cursor=cursor)
 
 
 def add_project(tenant: Tenant, **fields: str) -> Project:

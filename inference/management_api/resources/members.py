@@ -1,20 +1,17 @@
 """Members of a tenant: who belongs to it, in which role."""
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from rest_framework import mixins
 from rest_framework.serializers import BaseSerializer
+from rest_framework.viewsets import ModelViewSet
 
 from inference.management_api import fields
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
-from tenants.access.people import change_role, invite, remove, set_alerts
+from tenants.access.people import MEMBERS_ORDER, change_role, invite, remove, set_alerts
 from tenants.models import Membership
-from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission, Role
-
-_ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 
 
 class MemberSerializer(StrictSerializer):
@@ -47,14 +44,7 @@ class NewMemberSerializer(StrictSerializer):
         return MemberSerializer(instance).data
 
 
-class MemberViewSet(
-    mixins.ListModelMixin,
-    mixins.CreateModelMixin,
-    mixins.RetrieveModelMixin,
-    mixins.UpdateModelMixin,
-    mixins.DestroyModelMixin,
-    TenantScopedViewSet,
-):
+class MemberViewSet(ModelViewSet[Any], TenantScopedViewSet):
     permission_map: ClassVar = {
         "list": Permission.VIEW_PEOPLE,
         "create": Permission.WRITE_PEOPLE,
@@ -64,7 +54,7 @@ class MemberViewSet(
     }
     serializer_class = MemberSerializer
     serializer_classes: ClassVar = {"create": NewMemberSerializer}
-    order = _ORDER
+    order = MEMBERS_ORDER
     lookup_url_kwarg = "member_id"
 
     def get_queryset(self) -> QuerySet[Membership]:

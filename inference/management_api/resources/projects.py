@@ -1,6 +1,6 @@
 """Projects of a tenant: keys, quotas and usage belong to one."""
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from rest_framework import mixins
@@ -10,12 +10,9 @@ from gpu_workers.protocol.policy import OnSaturation
 from inference.management_api import fields
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
-from tenants.access.projects import add_project, change_project
+from tenants.access.projects import PROJECTS_ORDER, add_project, change_project
 from tenants.models import Project
-from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission
-
-_ORDER: Final = Order(name="projects", fields=NEWEST_FIRST, is_descending=True)
 
 
 class ProjectSerializer(StrictSerializer):
@@ -50,7 +47,7 @@ class ProjectViewSet(
         "partial_update": Permission.WRITE_PROJECTS,
     }
     serializer_class = ProjectSerializer
-    order = _ORDER
+    order = PROJECTS_ORDER
     lookup_url_kwarg = "project_id"
 
     def get_queryset(self) -> QuerySet[Project]:

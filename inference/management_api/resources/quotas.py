@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final
 from django.db.models import QuerySet
 from rest_framework import mixins, serializers
 from rest_framework.response import Response
+from rest_framework.viewsets import ModelViewSet
 
 from gpu_workers.protocol.policy import QUOTA_NAMES
 from inference.management_api import fields
@@ -69,14 +70,7 @@ class TierLimitsSerializer(serializers.Serializer[Any]):
     limits = LimitsSerializer(source="*", read_only=True)
 
 
-class QuotaViewSet(
-    mixins.ListModelMixin,
-    mixins.CreateModelMixin,
-    mixins.RetrieveModelMixin,
-    mixins.UpdateModelMixin,
-    mixins.DestroyModelMixin,
-    TenantScopedViewSet,
-):
+class QuotaViewSet(ModelViewSet[Any], TenantScopedViewSet):
     permission_map: ClassVar = {
         "list": Permission.VIEW,
         "create": Permission.WRITE_QUOTAS,

@@ -11,6 +11,7 @@ from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ModelViewSet
 
 from inference.management_api import fields
 from inference.management_api.serializers import Nothing, StrictSerializer
@@ -129,14 +130,7 @@ class OneDeliverySerializer(DeliverySerializer):
         return delivery.event.data if may_read else None
 
 
-class EndpointViewSet(
-    mixins.ListModelMixin,
-    mixins.CreateModelMixin,
-    mixins.RetrieveModelMixin,
-    mixins.UpdateModelMixin,
-    mixins.DestroyModelMixin,
-    TenantScopedViewSet,
-):
+class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
     permission_map: ClassVar = {
         "list": Permission.VIEW_WEBHOOKS,
         "create": Permission.WRITE_WEBHOOKS,
