@@ -3,10 +3,10 @@
 from django.urls import path
 
 from control_plane.dashboard.components import components
-from control_plane.dashboard.members import MembersPage
-from control_plane.dashboard.organisations import organisations
-from control_plane.dashboard.overview import OverviewPage
-from control_plane.dashboard.projects import NewProjectPage, ProjectPage, ProjectsPage
+from control_plane.dashboard.pages.members import MembersPage
+from control_plane.dashboard.pages.organisations import organisations
+from control_plane.dashboard.pages.overview import OverviewPage
+from control_plane.dashboard.pages.projects import NewProjectPage, ProjectPage, ProjectsPage
 
 app_name = "dashboard"
 
