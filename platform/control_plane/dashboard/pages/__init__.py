@@ -1,2 +1,2 @@
-"""A tenant's pages, a file for each section of the rail: its forms, what it shows, the verbs that it
-calls."""
+"""A tenant's pages, a file for each section of the rail: its forms, what it shows, and the verbs
+that it calls."""
