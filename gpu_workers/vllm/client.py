@@ -79,7 +79,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             if refusal := prompt_refusal(envelope, generation.rendered_tokens):
                 raise RequestRefused(refusal)
             await self._check_structure(generation, sampling_params)
-            generation.is_doubly_bound = _is_doubly_bound(sampling_params)
+            generation.follows_structure = sampling_params.structured_outputs is not None
             if generation.is_aborted:
                 return
             is_long = _prepare_logprobs(sampling_params, generation.rendered_tokens)
@@ -202,14 +202,6 @@ def _bound(sampling_params: SamplingParams, max_output_tokens: int) -> None:
     # The engine checks them again as it decodes them; what it refuses there ends its input thread,
     # and with that the engine, silently.
     sampling_params._verify_args()
-
-
-def _is_doubly_bound(sampling_params: SamplingParams) -> bool:
-    """Tell whether an answer that has to follow a structure may not use every token for that: vLLM
-    takes what would stop the answer from what the structure allows."""
-    params = sampling_params
-    is_bound = params.allowed_token_ids or params.bad_words or params.stop_token_ids
-    return bool(is_bound) and params.structured_outputs is not None
 
 
 def _prepare_logprobs(sampling_params: SamplingParams, prompt_tokens: int) -> bool:

@@ -16,9 +16,9 @@ _ABORT: Final = "abort"
 _ERROR: Final = "error"
 
 _NO_TOKEN_LEFT: Final = invalid_request(
-    "The answer cannot go on: of what its schema, pattern or grammar allows next, nothing is left "
-    "by allowed_token_ids, bad_words and stop_token_ids. What was generated is charged. Allow the "
-    "tokens that the answer needs, or leave these fields out.",
+    "The answer cannot go on: its schema, pattern or grammar allows no next token, or none that "
+    "allowed_token_ids, bad_words and stop_token_ids leave. What was generated is charged. Send a "
+    "structure that can be fulfilled, and allow the tokens that it needs.",
     code="structure_impossible",
 )
 
@@ -41,10 +41,10 @@ class Generation:
         "error",
         "finish_reason",
         "first_token_ns",
+        "follows_structure",
         "has_one_prompt",
         "hides_usage",
         "is_aborted",
-        "is_doubly_bound",
         "logprobs",
         "new_token_ids",
         "prompt_tokens",
@@ -86,8 +86,7 @@ class Generation:
         self.error: Exception | None = None
         self.is_aborted = False
         self.ended_for: WireError | None = None  # why it has ended early, if not by its client
-        # It has to follow a structure with some of all tokens only
-        self.is_doubly_bound = False
+        self.follows_structure = False
         self.choices = 1  # over all prompts
         self.ended_choices = 0  # by a finish reason of their own
         self.has_one_prompt = True
@@ -180,7 +179,7 @@ class Generation:
         self.cached_tokens += output.num_cached_tokens or 0
 
     def _ended(self, finish_reason: str, output: RequestOutput) -> None:
-        if finish_reason == _ERROR and self.is_doubly_bound:
+        if finish_reason == _ERROR and self.follows_structure:
             self.ended_for = _NO_TOKEN_LEFT  # whatever was sampled did not follow the structure
         elif finish_reason != _ABORT:
             self.ended_choices += 1

@@ -256,7 +256,7 @@ async def what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on(
     assert longest < MOST_GAP_SECONDS + usual, (longest, usual)
 
 
-async def what_other_fields_leave_no_token_for_is_told_to_the_client(
+async def an_answer_with_no_token_left_for_it_is_told_to_the_client(
     engine: Engine, description: EngineDescription
 ) -> None:
     ids, (a, b) = await _spelled(engine, "water"), [await _spelled(engine, text) for text in "ab"]
@@ -267,6 +267,10 @@ async def what_other_fields_leave_no_token_for_is_told_to_the_client(
         json_object | {"allowed_token_ids": ids, "logprobs": True, "top_logprobs": 2},
         {"structured_outputs": {"regex": "[ab]{3}"}, "bad_words": ["a", "b"]},
         {"structured_outputs": {"regex": "[ab]"}, "stop_token_ids": [*a, *b]},
+        json_schema(
+            {"$defs": {"a": {"$ref": "#"}}, "anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}
+        ),
+        json_schema({"$ref": "#"}),
     )
     for fields in impossible:
         for stream in (True, False):
@@ -310,5 +314,5 @@ STRUCTURE_CLAUSES: list[Clause] = [
     structures_of_everyday_are_followed,
     who_sends_many_expensive_structures_is_answered_soon_and_holds_up_nobody,
     what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on,
-    what_other_fields_leave_no_token_for_is_told_to_the_client,
+    an_answer_with_no_token_left_for_it_is_told_to_the_client,
 ]
