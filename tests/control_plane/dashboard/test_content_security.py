@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane.dashboard import overview, urls
+from control_plane.dashboard import urls
+from control_plane.dashboard.pages import overview
 from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.test import Client
