@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos screenshots planted-bugs down status shell lock demo-model environments newest-engine
+.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-pages bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos screenshots planted-bugs down status shell lock demo-model environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -50,6 +50,12 @@ bench-keys: environments
 # Ten million usage records: reports, ingestion, fsck. Twenty minutes, 12 GB of disk.
 bench-usage: environments
 	@$(PY) -m tests.benchmarks.usage $(ARGS)
+
+# Lists and pages at 10,000 tenants, 50,000 keys and ten million usage records, and what a page
+# weighs in Chromium. Twenty minutes, 12 GB of disk.
+bench-pages:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.benchmarks.pages $(ARGS)
 
 # The end of a month: 1,000 tenants invoiced from ten million records. Twenty minutes, 10 GB of disk.
 bench-month-end: environments

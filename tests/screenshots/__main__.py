@@ -10,32 +10,15 @@ It has servers of its own, so that it runs beside `make up`.
 import os
 import shutil
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import uvicorn
-
+from tests.support.chromium import FLAGS, serving
 from tests.support.places import LOOPBACK, ROOT, free_port
 from tests.support.servers import servers  # before Django's settings: it sets what they read
 
 FOLDER = ROOT / "var" / "screenshots"
 WIDTHS = {1440: 900, 768: 1024, 360: 740}
 SCHEMES = ("light", "dark")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-STARTING_SECONDS = 30
 
 
 def main(prefixes: list[str]) -> int:
@@ -62,32 +45,12 @@ def main(prefixes: list[str]) -> int:
     if not prefixes:
         shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with _serving(get_asgi_application(), port) as url:
+    with serving(get_asgi_application(), port) as url:
         problems = take(wanted, url, folder=FOLDER, widths=WIDTHS, schemes=SCHEMES, flags=FLAGS)
     for problem in problems:
         print(problem, file=sys.stderr)  # noqa: T201
     print(f"{len(list(Path(FOLDER).glob('*.png')))} pictures in {FOLDER}")  # noqa: T201
     return len(problems)
-
-
-@contextmanager
-def _serving(application: Any, port: int) -> Iterator[str]:
-    config = uvicorn.Config(
-        application, host=LOOPBACK, port=port, lifespan="off", log_level="error"
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + STARTING_SECONDS
-    while not server.started:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the pages' server did not start within {STARTING_SECONDS} s")
-        time.sleep(0.05)
-    try:
-        yield f"http://{LOOPBACK}:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""What Chromium needs to be driven: flags, and the pages on a port of their own."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+
+from tests.support.places import LOOPBACK
+
+FLAGS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_STARTING_SECONDS: Final = 30
+
+
+@contextmanager
+def serving(application: Any, port: int) -> Iterator[str]:
+    """Serve an ASGI application in a thread; yields its address."""
+    config = uvicorn.Config(
+        application, host=LOOPBACK, port=port, lifespan="off", log_level="error"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + _STARTING_SECONDS
+    while not server.started:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the pages' server did not start within {_STARTING_SECONDS} s")
+        time.sleep(0.05)
+    try:
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
