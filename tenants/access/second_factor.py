@@ -1,12 +1,14 @@
 """The second factor beside a password: codes of an authenticator app, or recovery codes. Each code
 works once. Asked for at every door."""
 
+from enum import StrEnum
 from typing import Any
 
 from allauth.mfa import signals
 from allauth.mfa.models import Authenticator
 from django.http import HttpRequest
 
+from tenants.access.sign_in import is_guessing_codes
 from tenants.audit.log import record
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
 from tenants.models import User
@@ -18,6 +20,26 @@ def connect() -> None:
     signals.authenticator_removed.connect(_removed, dispatch_uid="audit")
     signals.authenticator_reset.connect(_added, dispatch_uid="audit")
     signals.authentication_failed.connect(_failed, dispatch_uid="audit")
+
+
+class CodeProblem(StrEnum):
+    """Why a code of a second factor lets nobody in; doors tell it as their code."""
+
+    MISSING = "second_factor_required"
+    TOO_MANY = "too_many_attempts"
+    WRONG = "wrong_second_factor"
+
+
+def code_problem(request: HttpRequest, user: User, code: str) -> CodeProblem | None:
+    """Return why the user, who gave the password, may not come in with this code ("" is none);
+    None if they may, and then the code is used up. Who has no second factor needs no code."""
+    if not has_second_factor(user):
+        return None
+    if not code:
+        return CodeProblem.MISSING
+    if is_guessing_codes(request, str(user.pk)):
+        return CodeProblem.TOO_MANY
+    return None if use_code(request, user, code) else CodeProblem.WRONG
 
 
 def has_second_factor(user: User) -> bool:

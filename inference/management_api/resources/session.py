@@ -20,12 +20,11 @@ from inference.management_api.authentication import SignInAuthentication
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import ManagementViewSet
-from tenants.access.second_factor import has_second_factor, use_code
+from tenants.access.second_factor import CodeProblem, code_problem
 from tenants.access.sign_in import (
     HOURLY_RETRY_SECONDS,
     RETRY_SECONDS,
     is_guessing,
-    is_guessing_codes,
     sign_in,
 )
 from tenants.models import User
@@ -54,6 +53,8 @@ class SessionSerializer(serializers.Serializer[Any]):
 class SessionViewSet(ManagementViewSet):
     authentication_classes = [SignInAuthentication]
     permission_classes = [AllowAny]
+    # Signing in has limits of its own, and nobody is kept from signing out.
+    throttle_classes = []
     serializer_class = CredentialsSerializer
 
     def retrieve(self, request: Request) -> Response:
@@ -80,21 +81,20 @@ class SessionViewSet(ManagementViewSet):
 
 
 def _check_second_factor(request: Request, user: User, code: str) -> None:
-    if not has_second_factor(user):
-        return
-    if not code:
-        raise Unauthenticated(
-            "This account has two-step sign-in: send a code of its authenticator app as 'code' "
-            "too.",
-            code="second_factor_required",
-        )
-    if is_guessing_codes(request._request, str(user.pk)):
-        raise TooManyAttempts(
-            "Too many codes for this account; try again in an hour.",
-            retry_after_seconds=HOURLY_RETRY_SECONDS,
-        )
-    if not use_code(request._request, user, code):
-        raise Unauthenticated("The code is wrong or was used before.", code="wrong_second_factor")
+    match problem := code_problem(request._request, user, code):
+        case CodeProblem.MISSING:
+            raise Unauthenticated(
+                "This account has two-step sign-in: send a code of its authenticator app as 'code' "
+                "too.",
+                code=problem,
+            )
+        case CodeProblem.TOO_MANY:
+            raise TooManyAttempts(
+                "Too many codes for this account; try again in an hour.",
+                retry_after_seconds=HOURLY_RETRY_SECONDS,
+            )
+        case CodeProblem.WRONG:
+            raise Unauthenticated("The code is wrong or was used before.", code=problem)
 
 
 def _session(request: Request, user: User | None) -> Response:

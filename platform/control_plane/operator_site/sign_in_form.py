@@ -1,15 +1,20 @@
 """The form of the operators' sign-in: password and, for who has one, a second factor."""
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from django import forms
 from django.conf import settings
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.http import HttpRequest
 
-from tenants.access.second_factor import has_second_factor, use_code
-from tenants.access.sign_in import is_guessing_codes
+from tenants.access.second_factor import CodeProblem, code_problem, has_second_factor
 from tenants.models import User
+
+_SENTENCES: Final = {
+    CodeProblem.MISSING: "Enter a code of your authenticator app too.",
+    CodeProblem.TOO_MANY: "Too many codes for this account; try again in an hour.",
+    CodeProblem.WRONG: "The code is wrong or was used before.",
+}
 
 
 class OperatorSignInForm(AdminAuthenticationForm):
@@ -28,20 +33,12 @@ class OperatorSignInForm(AdminAuthenticationForm):
         return cleaned
 
     def _check_second_factor(self, user: User, code: str) -> None:
-        if not has_second_factor(user):
-            if settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR:
-                raise forms.ValidationError(
-                    "Operators need two-step sign-in here. Sign in at /account/login/ and set it "
-                    "up at /account/2fa/ first.",
-                    code="second_factor_missing",
-                )
-            return
-        if not code:
+        if settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR and not has_second_factor(user):
             raise forms.ValidationError(
-                "Enter a code of your authenticator app too.", code="second_factor_required"
+                "Operators need two-step sign-in here. Sign in at /account/login/ and set it "
+                "up at /account/2fa/ first.",
+                code="second_factor_missing",
             )
-        request = cast(HttpRequest, self.request)
-        if is_guessing_codes(request, str(user.pk)) or not use_code(request, user, code):
-            raise forms.ValidationError(
-                "The code is wrong or was used before.", code="wrong_second_factor"
-            )
+        problem = code_problem(cast(HttpRequest, self.request), user, code)
+        if problem is not None:
+            raise forms.ValidationError(_SENTENCES[problem], code=problem)
