@@ -12,6 +12,7 @@ class InferenceConfig(AppConfig):
     def ready(self) -> None:
         from inference.models import UsageRecord
         from inference.models.catalog import visible_models
+        from inference.models.idempotency import erase_calls_of
         from inference.models.usage import wasted_attempts_of
         from inference.operations.budgets import rebuild_budgets
         from inference.operations.checks import (
@@ -30,6 +31,7 @@ class InferenceConfig(AppConfig):
         from tenants.billing.invoicing.usage_source import register_usage_source
         from tenants.billing.ledger.spend import register_posting_check
         from tenants.fsck import register_check
+        from tenants.offboarding.closing import register_eraser
         from tenants.offboarding.export import register_export
         from tenants.policy.rows import register_model_source
         from tenants.policy.writer import register_pre_restore_hook, register_restorer
@@ -41,6 +43,7 @@ class InferenceConfig(AppConfig):
         register_posting_check(is_all_usage_posted)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
+        register_eraser(erase_calls_of)
         register_check("usage attempts", attempt_problems)
         register_check("usage generated", generated_problems)
         register_check("usage open requests", open_request_problems)

@@ -15,6 +15,7 @@ from inference.dispatch import abandoned
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 from inference.errors import InferenceError
 from inference.models import DeadLetter, Gateway, Worker
+from inference.models.idempotency import forget_old_calls
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import expire_unread_frames, live_gateways
@@ -51,6 +52,12 @@ def make_usage_partitions() -> int:
     """Make the usage table's partitions of the months to come; returns how many were missing."""
     with operator_scope("usage partitions"):
         return make_partitions_ahead()
+
+
+@shared_task(name="inference.forget_idempotent_calls", expires=3600)  # type: ignore[untyped-decorator]
+def forget_idempotent_calls() -> int:
+    """Forget the calls of the management API that can no longer be repeated; returns how many."""
+    return forget_old_calls()
 
 
 @shared_task(name="inference.copy_workers", expires=10)  # type: ignore[untyped-decorator]

@@ -68,6 +68,47 @@ class LengthRequired(InferenceError):
     code = "length_required"
 
 
+class PreconditionFailed(InferenceError):
+    status = 412
+    type = "invalid_request_error"
+    code = "precondition_failed"
+
+    def __init__(self, etag: str) -> None:
+        super().__init__(
+            f"The record is not as you saw it: its ETag is {etag} now. Read it again, and send the "
+            "header If-Match with its ETag.",
+            param="If-Match",
+        )
+
+
+class IdempotencyKeyInUse(ResourceConflict):
+    code = "idempotency_key_in_use"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A call with this Idempotency-Key is still running; repeat it once that has ended.",
+            param="Idempotency-Key",
+            retry_after_seconds=1,
+        )
+
+
+class IdempotencyKeyReused(InferenceError):
+    status = 422
+    type = "invalid_request_error"
+    code = "idempotency_key_reused"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This Idempotency-Key was used for another call: repeat that one unchanged, or send a "
+            "new key.",
+            param="Idempotency-Key",
+        )
+
+
+class TooManyCalls(LimitReached):
+    """Of the management API, by one caller; `/v1` has limits of its own."""
+
+
 class TooManyAttempts(LimitReached):
     code = "too_many_attempts"
 
@@ -85,7 +126,10 @@ def api_error(error: Exception) -> InferenceError:
         case drf.APIException():
             return _of_framework(error)
         case NotPermitted():
-            return Forbidden(error.message, param=error.param)
+            is_named = error.code != NotPermitted.code
+            return Forbidden(
+                error.message, param=error.param, code=error.code if is_named else None
+            )
         case Conflict():
             return ResourceConflict(error.message, param=error.param)
         case BadCursor():
@@ -152,6 +196,11 @@ def _of_framework(error: drf.APIException) -> InferenceError:
         case drf.PermissionDenied():
             is_named = error.get_codes() != error.default_code
             return Forbidden(str(error.detail), code=str(error.get_codes()) if is_named else None)
+        case drf.Throttled():
+            wait = int(error.wait or 1)
+            return TooManyCalls(
+                f"Too many calls by this caller; try again in {wait} s.", retry_after_seconds=wait
+            )
         case drf.ValidationError():
             return _of_fields(error.detail)
         case _:

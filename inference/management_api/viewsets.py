@@ -9,18 +9,28 @@ from functools import cached_property, wraps
 from typing import Any, ClassVar, Final, NoReturn, cast
 
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpResponseNotModified
 from django.utils.decorators import classonlymethod
+from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from inference.errors import Forbidden, MethodNotAllowed, NotFound
+from inference.errors import MethodNotAllowed
 from inference.management_api.callers import Caller, TenantAccess
-from inference.management_api.errors import NOTHING_HERE, finish
+from inference.management_api.errors import finish
+from inference.management_api.filters import ListFilter, bound_order
+from inference.management_api.idempotency import answer_once, key_of
 from inference.management_api.parsers import check_body_headers, single_values
 from inference.management_api.permissions import MayInTenant
+from inference.management_api.preconditions import (
+    check_preconditions,
+    etag_of,
+    has_preconditions,
+)
 from inference.management_api.serializers import ListQuery, Nothing, StrictSerializer
+from tenants.access.member_access import check_not_suspended, open_tenant
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import Tenant
@@ -28,6 +38,8 @@ from tenants.pagination import Order
 from tenants.permissions import Permission
 
 _READING: Final = frozenset({"GET", "HEAD"})
+_CHANGING: Final = frozenset({"partial_update", "destroy"})
+_TAGGED: Final = frozenset({"retrieve", "partial_update"})
 
 
 class ManagementViewSet(GenericViewSet[Any]):
@@ -39,8 +51,9 @@ class ManagementViewSet(GenericViewSet[Any]):
     serializer_classes: ClassVar[Mapping[str, type[Serializer[Any]]]] = {}
     # What may stand behind the question mark, by action.
     query_serializers: ClassVar[Mapping[str, type[StrictSerializer]]] = {"list": ListQuery}
-    # How lists are ordered.
+    # How lists are ordered, and what they can be narrowed by.
     order: ClassVar[Order]
+    filterset_class: ClassVar[type[ListFilter] | None] = None
     lookup_value_converter = "uuid"
 
     @property
@@ -49,9 +62,13 @@ class ManagementViewSet(GenericViewSet[Any]):
 
     @cached_property
     def query(self) -> dict[str, Any]:
-        """Return the parameters of the address. Raises `ValidationError` and `InvalidRequest`."""
+        """Return the parameters of the address but for filters, which `filter_queryset` reads.
+        Raises `ValidationError` and `InvalidRequest`."""
         kind = self.query_serializers.get(self.action, Nothing)
-        serializer = kind(data=single_values(self.request.query_params))
+        given, filters = single_values(self.request.query_params), self.filter_names()
+        serializer = kind(
+            data={name: value for name, value in given.items() if name not in filters}
+        )
         serializer.is_valid(raise_exception=True)
         values: dict[str, Any] = serializer.validated_data
         return values
@@ -67,7 +84,13 @@ class ManagementViewSet(GenericViewSet[Any]):
         return self.serializer_classes.get(self.action) or super().get_serializer_class()
 
     def get_order(self) -> Order:
-        return self.order
+        return bound_order(self.order, self.request.query_params, self.filter_names())
+
+    def filter_names(self) -> frozenset[str]:
+        """Return the parameters that the action's rows can be narrowed by."""
+        if self.filterset_class is None or self.action != "list":
+            return frozenset()
+        return frozenset(self.filterset_class.base_filters)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if request.method not in self.allowed_methods:
@@ -77,6 +100,14 @@ class ManagementViewSet(GenericViewSet[Any]):
         self.query  # noqa: B018 - refuses what no action would look at
         if request.method == "DELETE":
             Nothing(data=request.data).is_valid(raise_exception=True)
+
+    def check_permissions(self, request: Request) -> None:
+        """Count the call first: what is refused is a call too."""
+        super().check_throttles(request)
+        super().check_permissions(request)
+
+    def check_throttles(self, request: Request) -> None:
+        """Do nothing: it was counted before."""
 
     def perform_authentication(self, request: Request) -> None:
         """Check the body's headers first: to find its CSRF token Django would read a form."""
@@ -106,6 +137,8 @@ class TenantScopedViewSet(ManagementViewSet):
     permission_classes = [MayInTenant]
     permission_map: ClassVar[Mapping[str, Permission]] = {}
     while_suspended: ClassVar[frozenset[str]] = frozenset()
+    # Fields of answers that are told once: a repeated call finds null there.
+    secrets: ClassVar[frozenset[str]] = frozenset()
 
     tenant: Tenant
 
@@ -135,27 +168,65 @@ class TenantScopedViewSet(ManagementViewSet):
 
     @contextmanager
     def walls(self) -> Iterator[None]:
-        """Open the tenant's scope in the caller's name. Raises `NotFound` for a closed tenant,
-        `Forbidden` for a change to a suspended one."""
+        """Open the tenant's scope. Raises `DoesNotExist` for a closed tenant, `NotPermitted` for a
+        change to a suspended one."""
         with tenant_scope(self.tenant_id):
-            self.tenant = Tenant.objects.select_related("tier").get(id=self.tenant_id)
-            self._check_tenant()
+            self.tenant = open_tenant(self.tenant_id)
+            if self.request.method not in _READING and self.action not in self.while_suspended:
+                check_not_suspended(self.tenant)
             yield
+
+    def get_object(self) -> Any:
+        """Return the record, locked if it is to change. Raises as `check_seen` does, and
+        `Http404`."""
+        record = super().get_object()
+        self.check_seen(record)
+        return record
+
+    def check_seen(self, record: Any) -> None:
+        """Raises `PreconditionFailed` if the caller is about to change what they have not seen as
+        it is now."""
+        if self.action in _CHANGING and has_preconditions(self.request):
+            check_preconditions(self.request, etag_of(self.shown(record)))
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        rows = super().filter_queryset(queryset)
+        return self.locked(rows) if self.action in _CHANGING else rows
+
+    def locked(self, rows: Any) -> Any:
+        """Lock the rows until the action ends: of two changes the second sees the first."""
+        return rows.select_for_update(of=("self",), no_key=True)
+
+    def shown(self, record: Any) -> Any:
+        """Return a record as `retrieve` shows it."""
+        kind = self.serializer_classes.get("retrieve") or self.serializer_class
+        return kind(record, context=self.get_serializer_context()).data
 
     def _inside(self, action: Callable[..., Response]) -> Callable[..., Response]:
         @wraps(action)
         def inside(request: Request, *args: Any, **kwargs: Any) -> Response:
-            with audit_actor(self.caller.as_actor(), self.caller.address), self.walls():
-                return action(request, *args, **kwargs)
+            actor, key = self.caller.as_actor(), key_of(request)
+            with audit_actor(actor, self.caller.address), self.walls():
+                if key is None:
+                    return self._tagged(action(request, *args, **kwargs))
+                return answer_once(
+                    request,
+                    key,
+                    lambda: action(request, *args, **kwargs),
+                    tenant=self.tenant,
+                    caller=actor,
+                    secrets=self.secrets,
+                )
 
         return inside
 
-    def _check_tenant(self) -> None:
-        if self.tenant.closed_at is not None:
-            raise NotFound(NOTHING_HERE)
-        is_harmless = self.request.method in _READING or self.action in self.while_suspended
-        if self.tenant.is_suspended and not is_harmless:
-            raise Forbidden(
-                "This organisation is suspended. Contact the operator of the service.",
-                code="tenant_suspended",
-            )
+    def _tagged(self, response: Any) -> Any:
+        """Return the answer of a single record with its entity tag, or only that the reader has it
+        already."""
+        if self.action not in _TAGGED or response.status_code != status.HTTP_200_OK:
+            return response
+        etag = etag_of(response.data)
+        if self.action == "retrieve" and check_preconditions(self.request, etag):
+            response = HttpResponseNotModified()
+        response["ETag"] = etag
+        return response

@@ -1,6 +1,7 @@
 from inference.models.catalog import Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Gateway, Worker
+from inference.models.idempotency import IdempotentCall
 from inference.models.rollup import DailyUsage, UsageRollup
 from inference.models.usage import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
 
@@ -9,6 +10,7 @@ __all__ = [
     "DeadLetter",
     "EngineTokenCounter",
     "Gateway",
+    "IdempotentCall",
     "Pool",
     "PoolTenant",
     "ServedModel",

@@ -64,6 +64,10 @@ app.conf.beat_schedule = {
         "task": "billing.release_stale_holds",
         "schedule": 300.0,
     },
+    "old answers of the management API are deleted": {
+        "task": "inference.forget_idempotent_calls",
+        "schedule": crontab(minute=17),
+    },
     "old policy changes are deleted": {
         "task": "tenants.delete_old_changes",
         "schedule": 3600.0,

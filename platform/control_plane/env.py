@@ -85,6 +85,8 @@ class Settings(GatewayEnvironment):
     # Django's secrets before it, with commas between: what they signed is valid, and the secrets of
     # webhooks that they made are known, for as long as they stand here.
     previous_secret_keys: tuple[str, ...] = field(repr=False)
+    # Calls of the management API that one person, or one API key, may make a minute.
+    api_calls_per_minute: int
     # Let webhooks go to this machine, over http too; for development and tests only.
     webhook_allow_loopback: bool
     # Public addresses and networks that webhooks may not be sent to: the operator's own.
@@ -136,6 +138,7 @@ class Settings(GatewayEnvironment):
             "dispatch_redis_url": reader.redis_url(_DISPATCH_REDIS_URL),
             "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=REDIS_SCHEMES),
             "previous_secret_keys": tuple(reader.strong_secrets("PENSTOCK_PREVIOUS_SECRET_KEYS")),
+            "api_calls_per_minute": reader.positive("PENSTOCK_API_CALLS_PER_MINUTE", default=600),
             "webhook_allow_loopback": reader.flag("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", default=False),
             "webhook_denied_networks": reader.networks("PENSTOCK_WEBHOOK_DENIED_NETWORKS"),
             "email_url": reader.mail_url("PENSTOCK_EMAIL_URL"),

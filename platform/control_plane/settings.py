@@ -30,6 +30,7 @@ PENSTOCK_STRIPE_WEBHOOK_SECRET = ENV.stripe_webhook_secret
 PENSTOCK_STRIPE_API_BASE = ENV.stripe_api_base
 PENSTOCK_INVOICE_FONT = ENV.invoice_font
 
+PENSTOCK_API_CALLS_PER_MINUTE = ENV.api_calls_per_minute
 PENSTOCK_SIGN_UP = ENV.sign_up
 PENSTOCK_SIGN_UP_TIER = ENV.sign_up_tier
 PENSTOCK_SIGN_UP_CREDIT_NANOS = int(ENV.sign_up_credit * NANOS_PER_DOLLAR)
@@ -136,6 +137,8 @@ CACHES = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": ENV.redis_url,
         "KEY_PREFIX": "cache",
+        # What it holds are counts of attempts and calls: nobody waits for them longer than that.
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
 }
 
@@ -272,6 +275,8 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["inference.management_api.permissions.IsKnown"],
     "DEFAULT_PARSER_CLASSES": ["inference.management_api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_THROTTLE_CLASSES": ["inference.management_api.throttling.CallerThrottle"],
+    "DEFAULT_FILTER_BACKENDS": ["inference.management_api.filters.ListFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "inference.management_api.pagination.ListPagination",
     "EXCEPTION_HANDLER": "inference.management_api.errors.exception_handler",
     # The Accept header alone says what is accepted.

@@ -42,11 +42,8 @@ class MemberAccess:
                 code="missing_role",
                 params={"permission": permission},
             )
-        if is_change and self.tenant.is_suspended:
-            raise NotPermitted(
-                "This organisation is suspended. Contact the operator of the service.",
-                code="tenant_suspended",
-            )
+        if is_change:
+            check_not_suspended(self.tenant)
 
 
 @contextmanager
@@ -59,5 +56,19 @@ def member_access(
     if membership is None:
         raise Tenant.DoesNotExist
     with audit_actor(user.as_actor(), address), tenant_scope(tenant_id):
-        tenant = Tenant.objects.select_related("tier").get(id=tenant_id, closed_at=None)
-        yield MemberAccess(user=user, tenant=tenant, role=Role(membership.role))
+        yield MemberAccess(user=user, tenant=open_tenant(tenant_id), role=Role(membership.role))
+
+
+def open_tenant(tenant_id: uuid.UUID) -> Tenant:
+    """Return the tenant with its tier, within its scope. Raises `Tenant.DoesNotExist` for one that
+    is closed, as for one that never was."""
+    return Tenant.objects.select_related("tier").get(id=tenant_id, closed_at=None)
+
+
+def check_not_suspended(tenant: Tenant) -> None:
+    """Raises `NotPermitted` with the code `tenant_suspended`: such a tenant takes no change."""
+    if tenant.is_suspended:
+        raise NotPermitted(
+            "This organisation is suspended. Contact the operator of the service.",
+            code="tenant_suspended",
+        )

@@ -105,11 +105,16 @@ def remove(membership: Membership, *, by: frozenset[Permission]) -> None:
     membership.delete()
 
 
+def lock_owners() -> None:
+    """Lock the tenant's owners until the transaction ends, before any other member is: all in one
+    order, so that of two who leave at once the second finds itself alone."""
+    list(Membership.objects.select_for_update().filter(role=Role.OWNER).order_by("id"))
+
+
 def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
     """Lock the tenant's owners and the membership until the transaction ends, and return it as it
     is now. Raises `NotPermitted` if `by` may not change it."""
-    # All owners, in one order: of two who leave at once the second finds itself alone.
-    list(Membership.objects.select_for_update().filter(role=Role.OWNER).order_by("id"))
+    lock_owners()
     membership = (
         Membership.objects.select_for_update(of=("self",))
         .select_related("user")

@@ -1,11 +1,13 @@
 """Signing in with a password, with limits on guessing, and on asking for e-mails, that all doors to
 accounts share. The API's limits are admission's, not these."""
 
+from contextlib import suppress
 from typing import Final
 
 from django.contrib.auth import authenticate
 from django.http import HttpRequest
 from django_ratelimit.core import is_ratelimited
+from redis.exceptions import RedisError
 
 from tenants.models import User
 
@@ -61,12 +63,16 @@ def sign_in(request: HttpRequest, email: str, password: str) -> User | None:
 
 
 def is_guessing_keys(request: HttpRequest) -> bool:
-    """Return whether an address has presented too many wrong API keys within a minute."""
-    return _wrong_keys(request, increment=False)
+    """Return whether an address has presented too many wrong API keys within a minute. Where
+    nothing can be counted it has not: nobody guesses a key, the limit is against the work."""
+    with suppress(RedisError):
+        return _wrong_keys(request, increment=False)
+    return False
 
 
 def count_wrong_key(request: HttpRequest) -> None:
-    _wrong_keys(request, increment=True)
+    with suppress(RedisError):
+        _wrong_keys(request, increment=True)
 
 
 def _wrong_keys(request: HttpRequest, *, increment: bool) -> bool:

@@ -1,6 +1,7 @@
 """A client of the management API, for a person with a session or an API key."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.test import Client
@@ -30,14 +31,16 @@ class ApiClient:
     def delete(self, path: str) -> Any:
         return self.send("DELETE", path, None)
 
-    def send(self, method: str, path: str, body: object) -> Any:
+    def send(
+        self, method: str, path: str, body: object, *, headers: Mapping[str, str] | None = None
+    ) -> Any:
         """Send a request with a JSON body; bytes go as they are, None is no body."""
         return self.http.generic(
             method,
             self._url(path),
             b"" if body is None else body if isinstance(body, bytes) else json.dumps(body),
             content_type="application/json",
-            headers=self._headers,
+            headers={**self._headers, **(headers or {})},
         )
 
     def _url(self, path: str) -> str:

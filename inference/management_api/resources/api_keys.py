@@ -17,6 +17,7 @@ from rest_framework.serializers import BaseSerializer, ValidationError
 
 from gpu_workers.protocol.policy import Scope
 from inference.management_api import fields
+from inference.management_api.filters import ApiKeyFilter
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.api_keys import (
@@ -39,7 +40,8 @@ def _names() -> fields.ListField:
 
 
 class ApiKeySerializer(StrictSerializer):
-    """None takes a bound away."""
+    """None takes a bound away. `created_by_id`: a person, None where a key or an operator made
+    it."""
 
     object = fields.ConstantField("api_key")
     id = fields.UUIDField(read_only=True)
@@ -53,6 +55,7 @@ class ApiKeySerializer(StrictSerializer):
     allowed_networks = _names()
     allowed_models = _names()
     allowed_adapters = _names()
+    created_by_id = fields.UUIDField(read_only=True)
     created_at = fields.DateTimeField(read_only=True)
     rotated_at = fields.DateTimeField(read_only=True)
     previous_expires_at = fields.DateTimeField(read_only=True)
@@ -116,9 +119,11 @@ class ApiKeyViewSet(
     }
     # Also then a leaked key can be stopped for good.
     while_suspended: ClassVar = frozenset({"revoke"})
+    secrets: ClassVar = frozenset({"key"})
     serializer_class = ApiKeySerializer
     serializer_classes: ClassVar = {"create": NewApiKeySerializer}
     order = _ORDER
+    filterset_class = ApiKeyFilter
     lookup_url_kwarg = "key_id"
 
     def get_queryset(self) -> QuerySet[ApiKey]:

@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from rest_framework import mixins, serializers
 
 from inference.management_api import fields
+from inference.management_api.filters import AuditFilter
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.models import AuditEvent
 from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order
@@ -50,6 +51,7 @@ class AuditEventViewSet(mixins.ListModelMixin, TenantScopedViewSet):
     permission_map: ClassVar = {"list": Permission.VIEW_AUDIT}
     serializer_class = AuditEventSerializer
     order = _ORDER
+    filterset_class = AuditFilter
 
     def get_queryset(self) -> QuerySet[AuditEvent]:
         return AuditEvent.objects.select_related("personal")

@@ -11,6 +11,7 @@ from inference.management_api import fields
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.alerts.balances import set_threshold, threshold_of
+from tenants.models import Tenant
 from tenants.permissions import Permission
 from tenants.webhooks.models import BalanceAlert
 
@@ -33,7 +34,12 @@ class BalanceAlertViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, Te
     serializer_class = BalanceAlertSerializer
 
     def get_object(self) -> BalanceAlert:
-        return threshold_of(self.tenant)
+        if self.action == "partial_update":
+            # It may have no row of its own yet.
+            self.locked(Tenant.objects.filter(id=self.tenant_id)).get()
+        alert = threshold_of(self.tenant)
+        self.check_seen(alert)
+        return alert
 
     def perform_update(self, serializer: BaseSerializer[Any]) -> None:
         serializer.save(tenant=self.tenant)

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from inference.errors import NotFound
 from inference.management_api import fields
 from inference.management_api.errors import NOTHING_HERE
+from inference.management_api.filters import InvoiceFilter, LineUsageFilter
 from inference.management_api.viewsets import TenantScopedViewSet
 from inference.models import UsageRecord
 from inference.usage.invoice_source import records_behind
@@ -158,6 +159,7 @@ class InvoiceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSco
     serializer_class = InvoiceSerializer
     serializer_classes: ClassVar = {"retrieve": OneInvoiceSerializer}
     order = _ORDER
+    filterset_class = InvoiceFilter
     lookup_url_kwarg = "invoice_id"
 
     def get_queryset(self) -> QuerySet[Invoice]:
@@ -181,6 +183,7 @@ class LineUsageViewSet(mixins.ListModelMixin, TenantScopedViewSet):
     }
     serializer_class = UsageRecordSerializer
     order = _RECORDS
+    filterset_class = LineUsageFilter
 
     @cached_property
     def line(self) -> InvoiceLine:

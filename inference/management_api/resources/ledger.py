@@ -6,6 +6,7 @@ from django.db.models import Prefetch, QuerySet
 from rest_framework import mixins, serializers
 
 from inference.management_api import fields
+from inference.management_api.filters import TransactionFilter
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.billing.ledger.balances import Balance, balance_of
 from tenants.billing.models import LedgerEntry, LedgerTransaction
@@ -74,6 +75,7 @@ class TransactionViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, Tenan
     }
     serializer_class = TransactionSerializer
     order = _ORDER
+    filterset_class = TransactionFilter
     lookup_url_kwarg = "transaction_id"
 
     def get_queryset(self) -> QuerySet[LedgerTransaction]:

@@ -7,18 +7,28 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import ModelViewSet
 
 from inference.management_api import fields
+from inference.management_api.filters import MemberFilter
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
-from tenants.access.people import MEMBERS_ORDER, change_role, invite, remove, set_alerts
+from tenants.access.people import (
+    MEMBERS_ORDER,
+    change_role,
+    invite,
+    lock_owners,
+    remove,
+    set_alerts,
+)
 from tenants.models import Membership
 from tenants.permissions import Permission, Role
 
 
 class MemberSerializer(StrictSerializer):
-    """Without the user's name, which is theirs to disclose."""
+    """Without the user's name, which is theirs to disclose. `user_id` is what keys and the audit
+    log name."""
 
     object = fields.ConstantField("member")
     id = fields.UUIDField(read_only=True)
+    user_id = fields.UUIDField(read_only=True)
     email = fields.CharField(source="user.email", read_only=True)
     role = fields.ChoiceField(list(Role))
     gets_alerts = fields.BooleanField(required=False)
@@ -55,10 +65,15 @@ class MemberViewSet(ModelViewSet[Any], TenantScopedViewSet):
     serializer_class = MemberSerializer
     serializer_classes: ClassVar = {"create": NewMemberSerializer}
     order = MEMBERS_ORDER
+    filterset_class = MemberFilter
     lookup_url_kwarg = "member_id"
 
     def get_queryset(self) -> QuerySet[Membership]:
         return Membership.objects.select_related("user")
+
+    def locked(self, rows: QuerySet[Membership]) -> Any:
+        lock_owners()
+        return super().locked(rows)
 
     def perform_create(self, serializer: BaseSerializer[Any]) -> None:
         serializer.save(tenant_id=self.tenant_id, by=self.access.permissions)

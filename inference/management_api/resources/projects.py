@@ -8,6 +8,7 @@ from rest_framework.serializers import BaseSerializer
 
 from gpu_workers.protocol.policy import OnSaturation
 from inference.management_api import fields
+from inference.management_api.filters import ProjectFilter
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.projects import PROJECTS_ORDER, add_project, change_project
@@ -48,6 +49,7 @@ class ProjectViewSet(
     }
     serializer_class = ProjectSerializer
     order = PROJECTS_ORDER
+    filterset_class = ProjectFilter
     lookup_url_kwarg = "project_id"
 
     def get_queryset(self) -> QuerySet[Project]:

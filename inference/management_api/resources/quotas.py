@@ -9,6 +9,7 @@ from rest_framework.viewsets import ModelViewSet
 
 from gpu_workers.protocol.policy import QUOTA_NAMES
 from inference.management_api import fields
+from inference.management_api.filters import QuotaAlertFilter, QuotaFilter
 from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.quotas import add_quota, change_quota, remove_quota
@@ -81,6 +82,7 @@ class QuotaViewSet(ModelViewSet[Any], TenantScopedViewSet):
     serializer_class = QuotaSerializer
     serializer_classes: ClassVar = {"create": NewQuotaSerializer}
     order = _ORDER
+    filterset_class = QuotaFilter
     lookup_url_kwarg = "quota_id"
 
     def get_queryset(self) -> QuerySet[Quota]:
@@ -112,6 +114,7 @@ class QuotaAlertViewSet(mixins.ListModelMixin, TenantScopedViewSet):
     permission_map: ClassVar = {"list": Permission.VIEW}
     serializer_class = QuotaAlertSerializer
     order = _ALERTS
+    filterset_class = QuotaAlertFilter
 
     def get_queryset(self) -> QuerySet[QuotaAlert]:
         return QuotaAlert.objects.all()

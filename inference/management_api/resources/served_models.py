@@ -11,6 +11,7 @@ from gpu_workers.protocol.policy import WHOLE, ModelPolicy
 from inference.charges import half_even, prices_of
 from inference.management_api import fields
 from inference.management_api.callers import KeyBearer
+from inference.management_api.serializers import StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from inference.models.catalog import models_visible_to
 from tenants.permissions import Permission
@@ -45,18 +46,24 @@ class ServedModelSerializer(serializers.Serializer[Any]):
     price_micros_per_million_tokens = PricesSerializer(source="*", read_only=True)
 
 
+class ServedModelsQuery(StrictSerializer):
+    search = fields.CharField(max_length=200, default="")
+
+
 class ServedModelViewSet(TenantScopedViewSet):
     """The catalogue is an operator's, and short: one page."""
 
     permission_map: ClassVar = {"list": Permission.VIEW}
-    query_serializers: ClassVar = {}
+    query_serializers: ClassVar = {"list": ServedModelsQuery}
     serializer_class = ServedModelSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "tier": tier_policy(self.tenant.tier)}
 
     def list(self, request: Request, **_ids: Any) -> Response:
-        models = models_visible_to(self.tenant.id)
+        wanted = self.query["search"].casefold()
+        visible = models_visible_to(self.tenant.id)
+        models = [model for model in visible if wanted in model.name.casefold()]
         if isinstance(self.caller, KeyBearer) and self.caller.key.allowed_models is not None:
             models = [model for model in models if model.name in self.caller.key.allowed_models]
         return self.get_paginated_response(self.get_serializer(models, many=True).data)

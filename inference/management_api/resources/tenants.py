@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, cast
 
+from django.db.models import QuerySet
 from rest_framework import mixins, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -9,7 +10,7 @@ from rest_framework.response import Response
 from inference.management_api import fields
 from inference.management_api.callers import KeyBearer
 from inference.management_api.pagination import ListPagination
-from inference.management_api.serializers import StrictSerializer
+from inference.management_api.serializers import ListQuery, StrictSerializer
 from inference.management_api.viewsets import ManagementViewSet, TenantScopedViewSet
 from tenants.access.people import tenants_of
 from tenants.models import Tenant
@@ -26,8 +27,16 @@ class PlaceSerializer(serializers.Serializer[Any]):
     role = serializers.ChoiceField(list(Role), read_only=True)
 
 
+class PlacesQuery(ListQuery):
+    role = fields.ChoiceField(list(Role), default=None)
+    search = fields.CharField(max_length=200, default="")
+
+
 class TenantsViewSet(ManagementViewSet):
+    """Filters look at one page after the other, so that a page may be short, or empty."""
+
     serializer_class = PlaceSerializer
+    query_serializers: ClassVar = {"list": PlacesQuery}
 
     def list(self, request: Request) -> Response:
         places: Page[Any]
@@ -38,7 +47,8 @@ class TenantsViewSet(ManagementViewSet):
                 self.caller.user, limit=self.query["limit"], cursor=self.query["cursor"]
             )
         cast(ListPagination, self.paginator).next_cursor = places.next_cursor
-        return self.get_paginated_response(self.get_serializer(places.rows, many=True).data)
+        wanted = [place for place in places.rows if _is_wanted(place, **self.query)]
+        return self.get_paginated_response(self.get_serializer(wanted, many=True).data)
 
 
 class TenantSerializer(StrictSerializer):
@@ -71,13 +81,20 @@ class OneTenantViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, Tenan
         "partial_update": Permission.WRITE_PROJECTS,
     }
     serializer_class = TenantSerializer
+    lookup_url_kwarg = "tenant_id"
 
-    def get_object(self) -> Tenant:
-        return self.tenant
+    def get_queryset(self) -> QuerySet[Tenant]:
+        return Tenant.objects.select_related("tier")
 
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Change the one field, which may not be left out."""
         return self.update(request, *args, **kwargs)
+
+
+def _is_wanted(place: Any, *, role: Role | None, search: str, **_: Any) -> bool:
+    tenant = place["tenant"] if isinstance(place, dict) else place.tenant
+    is_in_role = role is None or getattr(place, "role", None) is role
+    return is_in_role and search.casefold() in tenant.name.casefold()
 
 
 def _place_of(caller: KeyBearer) -> dict[str, Any]:

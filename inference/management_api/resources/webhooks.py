@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ModelViewSet
 
 from inference.management_api import fields
+from inference.management_api.filters import DeliveryFilter, EndpointFilter
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.pagination import NEWEST_FIRST, Order
@@ -142,7 +143,9 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
     }
     serializer_class = EndpointSerializer
     serializer_classes: ClassVar = {"create": NewEndpointSerializer}
+    secrets: ClassVar = frozenset({"secret"})
     order = _ORDER
+    filterset_class = EndpointFilter
     lookup_url_kwarg = "endpoint_id"
 
     def get_queryset(self) -> QuerySet[Endpoint]:
@@ -181,6 +184,7 @@ class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSc
     serializer_class = DeliverySerializer
     serializer_classes: ClassVar = {"retrieve": OneDeliverySerializer}
     order = _DELIVERIES
+    filterset_class = DeliveryFilter
     lookup_url_kwarg = "delivery_id"
 
     def get_queryset(self) -> QuerySet[Delivery]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from django.utils import timezone
 
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import CANARY, House
@@ -60,3 +62,28 @@ def test_another_tenants_events_are_not_seen(as_role: AsRole, globex: House) -> 
     answer = as_role("admin").get("audit", limit=200)
     assert answer.status_code == 200 and answer.json()["data"]
     assert CANARY not in answer.content.decode()
+
+
+def test_events_are_found_by_actor_record_verb_and_time(as_role: AsRole, acme: House) -> None:
+    owner = as_role("owner")
+    before = timezone.now()
+    project = owner.post("projects", {"name": "found again"}).json()
+
+    def verbs(**query: str) -> list[str]:
+        return [event["verb"] for event in owner.get("audit", **query).json()["data"]]
+
+    assert verbs(record_id=project["id"]) == ["created"]
+    mine = {"actor_id": str(acme.people["owner"].id), "since": before.isoformat()}
+    assert verbs(**mine) == verbs(**mine, record_kind="tenants.Project") == ["created"]
+    assert verbs(search="FOUND again") == ["created"]
+    assert verbs(**mine, verb="deleted") == []
+    assert verbs(**mine, actor_kind="command") == []
+    assert verbs(record_id=project["id"], before=before.isoformat()) == []
+
+
+def test_a_moment_of_a_filter_may_be_written_as_the_api_writes_it(as_role: AsRole) -> None:
+    owner = as_role("owner")
+    event = owner.get("audit", limit=1).json()["data"][0]
+    since = quote(event["at"], safe="")
+    (found,) = owner.get(f"{owner.tenant}/audit?since={since}&limit=1").json()["data"]
+    assert found["id"] == event["id"]

@@ -1,0 +1,1 @@
+"""What holds for every resource of the management API."""
