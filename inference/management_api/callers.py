@@ -77,7 +77,7 @@ class KeyBearer:
     def refusal(self, permission: Permission, _access: TenantAccess) -> InferenceError:
         scope = scope_for(permission)
         if scope is None:
-            return Forbidden("No API key may do this; sign in as a person.")
+            return people_only()
         has = ", ".join(f"`{each.value}`" for each in self.scopes)
         return Forbidden(
             f"This needs an API key with the scope `{scope.value}`; this one has {has}.",
@@ -86,3 +86,7 @@ class KeyBearer:
 
 
 Caller = Person | KeyBearer
+
+
+def people_only() -> InferenceError:
+    return Forbidden("No API key may do this; sign in as a person.")

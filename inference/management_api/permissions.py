@@ -6,12 +6,24 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from inference.management_api.callers import KeyBearer, people_only
+
 
 class IsKnown(BasePermission):
     """Whoever has a session or an API key that works."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return request.auth is not None
+
+
+class IsPerson(IsKnown):
+    """Whoever has a session: what is a person's own is no API key's."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Raises `Forbidden` for an API key."""
+        if isinstance(request.auth, KeyBearer):
+            raise people_only()
+        return super().has_permission(request, view)
 
 
 class MayInTenant(IsKnown):

@@ -15,6 +15,8 @@ from inference.management_api.resources.invoices import InvoiceViewSet, LineUsag
 from inference.management_api.resources.ledger import BalanceViewSet, TransactionViewSet
 from inference.management_api.resources.me import MeViewSet
 from inference.management_api.resources.members import MemberViewSet
+from inference.management_api.resources.offboarding import ClosingViewSet, ExportViewSet
+from inference.management_api.resources.own_sessions import OwnSessionViewSet
 from inference.management_api.resources.payment_events import StripeEventViewSet
 from inference.management_api.resources.projects import ProjectViewSet
 from inference.management_api.resources.quotas import QuotaAlertViewSet, QuotaViewSet
@@ -60,6 +62,7 @@ _Actions = dict[str, Any]
 _one: _Actions = {"get": "retrieve"}
 _one_to_change: _Actions = {"get": "retrieve", "patch": "partial_update"}
 _session: _Actions = {"get": "retrieve", "post": "create", "delete": "destroy"}
+_sessions: _Actions = {"get": "list", "delete": "destroy_others"}
 _pdf = InvoiceViewSet.as_view({"get": "pdf"}, renderer_classes=[PdfRenderer])
 _csv = InvoiceViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRenderer])
 _usage_csv = LineUsageViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRenderer])
@@ -67,7 +70,11 @@ _usage_csv = LineUsageViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRende
 urlpatterns = [
     path("session", SessionViewSet.as_view(_session)),
     path("me", MeViewSet.as_view(_one)),
+    path("me/sessions", OwnSessionViewSet.as_view(_sessions)),
+    path("me/sessions/<int:session_id>", OwnSessionViewSet.as_view({"delete": "destroy"})),
     path(_TENANT, OneTenantViewSet.as_view(_one_to_change)),
+    path(f"{_TENANT}/export", ExportViewSet.as_view({"post": "create"})),
+    path(f"{_TENANT}/close", ClosingViewSet.as_view({"post": "create"})),
     path(f"{_TENANT}/tier", TierViewSet.as_view(_one)),
     path(f"{_TENANT}/balance", BalanceViewSet.as_view(_one)),
     path(f"{_TENANT}/balance-alert", BalanceAlertViewSet.as_view(_one_to_change)),

@@ -1,12 +1,25 @@
 """The sessions of people, whichever door they came by: listed for them, and ended all at once."""
 
 import ipaddress
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from allauth.usersessions.models import UserSession
+from django.db import transaction
 from django.http import HttpRequest
 
+from tenants.audit.log import record
+from tenants.isolation.audit_actor import Verb, audit_actor
 from tenants.models import User
+from tenants.pagination import Order, Page, page
+
+SESSIONS_ORDER: Final = Order(
+    name="sessions",
+    fields={"created_at": datetime.fromisoformat, "id": int},
+    is_descending=True,
+)
 
 # Of a connection that has no address, such as a Unix socket.
 NO_ADDRESS: Final = "::"
@@ -28,6 +41,28 @@ def note_session(request: HttpRequest, user: User) -> None:
 def forget_session(request: HttpRequest) -> None:
     """Forget a session that is about to end."""
     UserSession.objects.filter(session_key=request.session.session_key).delete()
+
+
+def list_sessions(
+    user: User, *, search: str = "", limit: int, cursor: str | None = None
+) -> Page[UserSession]:
+    """Return a page of the user's open sessions, the newest first; `search` is a part of the
+    browser's name. What has ended by itself is forgotten, so that a page may be short. Raises
+    `BadCursor`."""
+    rows = UserSession.objects.filter(user=user, user_agent__icontains=search)
+    found = page(rows, SESSIONS_ORDER, limit=limit, cursor=cursor)
+    return replace(found, rows=[session for session in found.rows if not session.purge()])
+
+
+def end_sessions(user: User, sessions: Sequence[UserSession], *, address: str | None) -> None:
+    """End sessions of the user, who asks for it from that address, with an event in the audit
+    log."""
+    if not sessions:
+        return
+    with transaction.atomic(), audit_actor(user.as_actor(), address):
+        for session in sessions:
+            session.end()
+        record(Verb.SESSIONS_ENDED, user, sessions=len(sessions))
 
 
 def _address(request: HttpRequest) -> str:

@@ -1,0 +1,59 @@
+"""The end of a tenant, for its own people.
+
+POST  /tenants/<id>/export   all data as JSON lines, of any size
+POST  /tenants/<id>/close    for good; who does it types the tenant's name
+"""
+
+import uuid
+from typing import Any, ClassVar
+
+from django.http import StreamingHttpResponse
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from inference.management_api import fields
+from inference.management_api.serializers import Nothing, StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.offboarding.closing import close_by_owner
+from tenants.offboarding.download import begin_export, export_parts
+from tenants.permissions import Permission
+
+
+class ExportViewSet(TenantScopedViewSet):
+    """The log knows of the export before the first line leaves."""
+
+    permission_map: ClassVar = {"create": Permission.EXPORT}
+    serializer_class = Nothing
+    # Whoever may look may take what they see with them.
+    while_suspended: ClassVar = frozenset({"create"})
+
+    def create(self, _request: Request, *, tenant_id: uuid.UUID) -> StreamingHttpResponse:
+        self.body()
+        begin_export(self.tenant)
+        return StreamingHttpResponse(
+            export_parts(tenant_id),
+            content_type="application/x-ndjson",
+            headers={"Content-Disposition": f'attachment; filename="{tenant_id}.jsonl"'},
+        )
+
+
+class ClosingSerializer(StrictSerializer):
+    """`name`: the tenant's, as it is shown."""
+
+    name = fields.CharField(max_length=fields.MAX_NAME_CHARACTERS)
+
+
+class ClosedTenantSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("closed_tenant")
+    revoked_api_keys = fields.IntegerField(read_only=True)
+    removed_memberships = fields.IntegerField(read_only=True)
+
+
+class ClosingViewSet(TenantScopedViewSet):
+    permission_map: ClassVar = {"create": Permission.CLOSE}
+    serializer_class = ClosingSerializer
+
+    def create(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        closed = close_by_owner(self.tenant, self.body()["name"])
+        return Response(ClosedTenantSerializer(closed).data)
