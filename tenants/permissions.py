@@ -78,6 +78,11 @@ def may_grant(own: frozenset[Permission], role: Role) -> bool:
     return ROLE_PERMISSIONS[role] <= own
 
 
+def grantable_scopes(own: frozenset[Permission]) -> list[Scope]:
+    """Return the scopes that somebody with these permissions may give an API key."""
+    return [scope for scope in Scope if SCOPE_PERMISSIONS[scope] <= own]
+
+
 def roles_with(permission: Permission) -> list[Role]:
     return [role for role in Role if permission in ROLE_PERMISSIONS[role]]
 

@@ -13,7 +13,7 @@ import msgspec
 from prometheus_client import Counter
 
 from gpu_workers.protocol.messages import LimitDetail
-from gpu_workers.protocol.policy import Caller, LimitName
+from gpu_workers.protocol.policy import Caller, LimitName, TierPolicy
 from inference.charges import Charge
 from inference.errors import LimitReached, QuotaExhausted
 from inference.lua_constants import Owner, UseKind
@@ -93,14 +93,7 @@ class LimitStatus(msgspec.Struct, frozen=True):
 
 def limits_of(caller: Caller) -> list[ScopedLimit]:
     """Return every limit that a request of this caller has to pass."""
-    tier = caller.tenant.tier
-    limits = [
-        ScopedLimit(LimitScope.TIER, LimitName.REQUESTS_PER_MINUTE, tier.requests_per_minute),
-        ScopedLimit(LimitScope.TIER, LimitName.CONCURRENT_REQUESTS, tier.max_concurrent_requests),
-    ]
-    if tier.tokens_per_minute is not None:
-        name = LimitName.TOKENS_PER_MINUTE
-        limits.append(ScopedLimit(LimitScope.TIER, name, tier.tokens_per_minute))
+    limits = tier_limits(caller.tenant.tier)
     for scope, own in (
         (LimitScope.TENANT, caller.tenant.limits),
         (LimitScope.PROJECT, caller.key.project_limits),
@@ -108,6 +101,18 @@ def limits_of(caller: Caller) -> list[ScopedLimit]:
     ):
         for limit in own:
             limits.append(ScopedLimit(scope, limit.name, limit.value, limit.is_hard))
+    return limits
+
+
+def tier_limits(tier: TierPolicy) -> list[ScopedLimit]:
+    """Return what a tier limits of the whole of a tenant."""
+    limits = [
+        ScopedLimit(LimitScope.TIER, LimitName.REQUESTS_PER_MINUTE, tier.requests_per_minute),
+        ScopedLimit(LimitScope.TIER, LimitName.CONCURRENT_REQUESTS, tier.max_concurrent_requests),
+    ]
+    if tier.tokens_per_minute is not None:
+        name = LimitName.TOKENS_PER_MINUTE
+        limits.append(ScopedLimit(LimitScope.TIER, name, tier.tokens_per_minute))
     return limits
 
 

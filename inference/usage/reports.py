@@ -78,6 +78,17 @@ def total_cost_nanos(query: UsageQuery) -> int:
     return int(query.rows().aggregate(nanos=Sum("cost_nanos"))["nanos"] or 0)
 
 
+def totals(query: UsageQuery) -> dict[str, int]:
+    """Return the sums of all `COUNTERS`, over what the query groups by."""
+    sums = query.rows().aggregate(**{name: Sum(name) for name in COUNTERS})
+    return {name: int(sums[name] or 0) for name in COUNTERS}
+
+
+def has_completed_any() -> bool:
+    """Return whether a request of the open scope was ever answered."""
+    return DailyUsage.objects.filter(completed__gt=0).exists()
+
+
 def counts(row: Mapping[str, Any], names: Iterable[str] = COUNTERS) -> dict[str, int]:
     # PostgreSQL sums bigints to numeric.
     return {name: int(row[name]) for name in names}

@@ -21,7 +21,7 @@ from tenants import key_format
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey, Membership, Project
 from tenants.models.api_key import Network, parse_network
-from tenants.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Role
+from tenants.permissions import ROLE_PERMISSIONS, Role, grantable_scopes
 from tenants.policy.rows import unavailable_models
 
 LONGEST_OVERLAP: Final = timedelta(days=30)
@@ -255,8 +255,8 @@ def _wider_than_member(key: ApiKey, by: Membership) -> _Errors:
     if key.tenant_id != by.tenant_id:
         return {"project": ["It is of another tenant."]}
     errors: _Errors = {}
-    may = ROLE_PERMISSIONS[Role(by.role)]
-    wider = [scope for scope in key.scopes if not SCOPE_PERMISSIONS[Scope(scope)] <= may]
+    may = grantable_scopes(ROLE_PERMISSIONS[Role(by.role)])
+    wider = [scope for scope in key.scopes if Scope(scope) not in may]
     if wider:
         errors["scopes"] = [
             f"The role {by.role} may not give a key the scope {', '.join(map(repr, wider))}."

@@ -10,7 +10,7 @@ from tenants.access.people import membership_of
 from tenants.errors import NotPermitted
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
-from tenants.models import Tenant, User
+from tenants.models import Membership, Tenant, User
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role, roles_with
 
 
@@ -20,7 +20,11 @@ class MemberAccess:
 
     user: User
     tenant: Tenant
-    role: Role
+    membership: Membership
+
+    @property
+    def role(self) -> Role:
+        return Role(self.membership.role)
 
     @property
     def permissions(self) -> frozenset[Permission]:
@@ -56,7 +60,7 @@ def member_access(
     if membership is None:
         raise Tenant.DoesNotExist
     with audit_actor(user.as_actor(), address), tenant_scope(tenant_id):
-        yield MemberAccess(user=user, tenant=open_tenant(tenant_id), role=Role(membership.role))
+        yield MemberAccess(user=user, tenant=open_tenant(tenant_id), membership=membership)
 
 
 def open_tenant(tenant_id: uuid.UUID) -> Tenant:

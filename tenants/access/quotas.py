@@ -2,7 +2,8 @@
 it has agreed with the operator. Call these inside the tenant's scope."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from django.core.exceptions import ValidationError
 from django.db.models import Q
@@ -11,6 +12,34 @@ from gpu_workers.protocol.policy import LimitName
 from tenants.errors import Conflict, NotPermitted
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, Quota, Tenant
+from tenants.pagination import BY_ID, Order, Page, page
+
+QUOTAS_ORDER: Final = Order(name="quotas", fields=BY_ID)
+
+
+def list_quotas(
+    *,
+    limit: int,
+    cursor: str | None = None,
+    limits: Collection[LimitName] | None = None,
+    project_id: uuid.UUID | None = None,
+    api_key_id: uuid.UUID | None = None,
+) -> Page[Quota]:
+    """Return a page of the quotas of the open scope's projects and keys, with both: of these
+    limits, at this project or at this key. Raises `BadCursor`."""
+    rows = Quota.objects.exclude(project=None, api_key=None).select_related("project", "api_key")
+    if limits is not None:
+        rows = rows.filter(limit__in=[each.value for each in limits])
+    if project_id is not None:
+        rows = rows.filter(project_id=project_id)
+    if api_key_id is not None:
+        rows = rows.filter(api_key_id=api_key_id)
+    return page(rows, QUOTAS_ORDER, limit=limit, cursor=cursor)
+
+
+def quotas_of_whole(tenant: Tenant) -> list[Quota]:
+    """Return the quotas of the whole organisation."""
+    return list(tenant.quotas.filter(project=None, api_key=None))
 
 
 def add_quota(

@@ -39,6 +39,12 @@ def raise_quota_alerts(now: datetime | None = None) -> int:
     return raised
 
 
+def latest_alerts(limit: int) -> list[QuotaAlert]:
+    """Return the alerts of the open scope that were raised last, with what their quotas are of."""
+    rows = QuotaAlert.objects.select_related("quota__project", "quota__api_key")
+    return list(rows.order_by("-raised_at", "id")[:limit])
+
+
 def _raise_for(quotas: Sequence[Quota], now: datetime) -> int:
     due = [
         QuotaAlert(

@@ -94,6 +94,27 @@ _DJANGO: Final = f"""
 {_P}projects/new                  POST   302  403  422  302  302  302  302  302  302  302  404  302
 {_P}projects/<project_id>         GET    302  200  200  302  302  302  302  302  302  302  404  302
 {_P}projects/<project_id>         POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}keys                          GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}keys/new                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}keys/new                      POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}keys/<key_id>                 GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}keys/<key_id>                 POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}keys/<key_id>/rotate          GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}keys/<key_id>/rotate          POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}keys/<key_id>/revoke          GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}keys/<key_id>/revoke          POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}limits                        GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}limits/new                    GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}limits/new                    POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}limits/new-budget             GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}limits/new-budget             POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}limits/balance-alert          GET    302  403  200  302  302  302  302  302  302  302  404  302
+# Nothing is an answer there: no alert.
+{_P}limits/balance-alert          POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_P}limits/<quota_id>             GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}limits/<quota_id>             POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}limits/<quota_id>/remove      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}limits/<quota_id>/remove      POST   302  403  302  302  302  302  302  302  302  302  404  302
 {_P}members                       GET    302  403  200  302  302  302  302  302  302  302  404  302
 /operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302
 

@@ -19,7 +19,12 @@ HTMX = {"HX-Request": "true"}
 
 
 def url(address: str, house: House, **other: object) -> str:
-    ids: dict[str, object] = {"tenant_id": house.tenant.id, "project_id": house.project.id}
+    ids: dict[str, object] = {
+        "tenant_id": house.tenant.id,
+        "project_id": house.project.id,
+        "key_id": house.key.id,
+        "quota_id": house.quota.id,
+    }
     return re.sub(r"<(\w+)>", lambda match: str((ids | other)[match[1]]), address)
 
 
@@ -46,8 +51,9 @@ def test_what_is_globexs_is_not_found_in_acme(
     row: Row, asking: dict[str, Credential], houses: TwoTenants
 ) -> None:
     client, acme = asking["admin"].client(), houses.acme
-    theirs = ask(client, row, url(row.address, acme, project_id=houses.globex.project.id), {})
-    unknown = ask(client, row, url(row.address, acme, project_id=uuid.uuid4()), {})
+    theirs = ask(client, row, url(row.address, houses.globex, tenant_id=acme.tenant.id), {})
+    inside = row.address.replace("<tenant_id>", str(acme.tenant.id))
+    unknown = ask(client, row, re.sub(r"<\w+>", str(uuid.uuid4()), inside), {})
     assert (theirs.status_code, unknown.status_code) == (404, 404)
     assert theirs.content == unknown.content
 

@@ -12,6 +12,7 @@ from tenants.models import ApiKey, Membership, Project, Quota, QuotaAlert, Tenan
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import DisabledReason, Endpoint
+from tests.screenshots.growth import let_grow
 
 _PROJECTS: tuple[tuple[str, dict[str, str]], ...] = (
     ("web", {}),
@@ -31,12 +32,16 @@ _PEOPLE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """`viewer` belongs to Acme, `alice` to all three, `nobody` to none; `ops` is an operator."""
+    """`viewer` belongs to Acme, `alice` to all of them, `nobody` to none; `ops` is an operator.
+    `new` has a project and a key and has had no answer yet."""
 
     acme: Tenant
+    new: Tenant
     suspended: Tenant
     long_list: Tenant
     project: Project
+    key: ApiKey
+    quota: Quota
     alice: User
     viewer: User
     nobody: User
@@ -50,12 +55,13 @@ def make_cast() -> Cast:
         for name in ("llama-3.1-8b", "llama-3.1-70b"):
             pool = Pool.objects.create(name=name)
             ServedModel.objects.create(name=name, pool=pool, context_tokens=131_072)
-        acme, suspended, long_list = (
+        acme, suspended, long_list, new = (
             Tenant.objects.create(name=name, tier=Tier.objects.get(name=tier))
             for name, tier in (
                 ("Acme", "premium"),
                 ("Initech", "free"),
                 ("Globex International Research Cooperative", "standard"),
+                ("Hooli", "free"),
             )
         )
         projects = [add_project(acme, name=name, **fields) for name, fields in _PROJECTS]
@@ -65,16 +71,23 @@ def make_cast() -> Cast:
         alice, *_, viewer = people.values()
         for email, role in _PEOPLE.items():
             Membership.objects.create(tenant=acme, user=people[email], role=role)
-        for tenant in (suspended, long_list):
+        for tenant in (suspended, long_list, new):
             Membership.objects.create(tenant=tenant, user=alice, role=Role.OWNER)
         suspended.suspend()
         _age(acme)
         _trouble(acme, projects[0])
+        members = Membership.objects.filter(tenant=acme).order_by("created_at")
+        keys = let_grow(acme, projects, list(members.filter(role__in=(Role.OWNER, Role.ADMIN))))
+        issue_api_key(add_project(new, name="web"), name="first try")
+        Tenant.objects.filter(id=long_list.id).update(billing_mode="prepaid")
         return Cast(
             acme=acme,
             suspended=suspended,
             long_list=long_list,
+            new=new,
             project=projects[2],
+            key=keys[0],
+            quota=Quota.objects.get(project=projects[1], limit="spend_per_month"),
             alice=alice,
             viewer=viewer,
             nobody=User.objects.create_user("new@example.org"),

@@ -23,6 +23,8 @@ class Shot:
 def shots(cast: Cast) -> list[Shot]:
     acme, alice = f"/t/{cast.acme.id}/", cast.alice
     quiet, suspended = f"/t/{cast.long_list.id}/", f"/t/{cast.suspended.id}/"
+    key, quota = f"{acme}keys/{cast.key.id}", f"{acme}limits/{cast.quota.id}"
+    new = f"/t/{cast.new.id}/"
     return [
         Shot(name="front-page", user=None, address="/"),
         Shot(name="not-found", user=None, address="/nothing"),
@@ -42,6 +44,29 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="project", user=alice, address=f"{acme}projects/{cast.project.id}"),
         Shot(name="project-viewer", user=cast.viewer, address=f"{acme}projects/{cast.project.id}"),
         Shot(name="project-created", user=alice, address=f"{quiet}projects/new", first=_create),
+        Shot(name="overview-first", user=alice, address=new),
+        Shot(name="overview-viewer", user=cast.viewer, address=acme),
+        Shot(name="keys", user=alice, address=f"{acme}keys"),
+        Shot(name="keys-none", user=alice, address=f"{acme}keys?q=nothing"),
+        Shot(name="keys-empty", user=alice, address=f"{quiet}keys"),
+        Shot(name="keys-viewer", user=cast.viewer, address=f"{acme}keys?state=active"),
+        Shot(name="key-new", user=alice, address=f"{acme}keys/new"),
+        Shot(name="key-new-wrong", user=alice, address=f"{acme}keys/new", first=_wrong_key),
+        Shot(name="key-issued", user=alice, address=f"{new}keys/new", first=_issue_key),
+        Shot(name="key", user=alice, address=key),
+        Shot(name="key-viewer", user=cast.viewer, address=key),
+        Shot(name="key-rotate", user=alice, address=f"{key}/rotate"),
+        Shot(name="key-revoke", user=alice, address=f"{key}/revoke"),
+        Shot(name="key-revoke-dialog", user=alice, address=key, first=_dialog_of_key),
+        Shot(name="limits", user=alice, address=f"{acme}limits"),
+        Shot(name="limits-viewer", user=cast.viewer, address=f"{acme}limits"),
+        Shot(name="limits-empty", user=alice, address=f"{quiet}limits"),
+        Shot(name="limit-new", user=alice, address=f"{acme}limits/new"),
+        Shot(name="limit-new-budget", user=alice, address=f"{acme}limits/new-budget"),
+        Shot(name="limit-new-wrong", user=alice, address=f"{acme}limits/new", first=_wrong_limit),
+        Shot(name="limit", user=alice, address=quota),
+        Shot(name="limit-remove", user=alice, address=f"{quota}/remove"),
+        Shot(name="limit-balance-alert", user=alice, address=f"{quiet}limits/balance-alert"),
         Shot(name="members", user=alice, address=f"{acme}members"),
         Shot(name="members-refused", user=cast.viewer, address=f"{acme}members"),
         Shot(name="account", user=alice, address="/account/"),
@@ -85,6 +110,34 @@ def _create(page: Page) -> None:
     page.locator("[name=name]").fill(f"playground-{width['width']}-{_scheme(page)}")
     page.locator("form.form [type=submit]").click()
     page.wait_for_url("**/projects")
+
+
+def _wrong_key(page: Page) -> None:
+    page.locator("[name=project]").select_option(index=1)
+    page.locator("[name=expires]").select_option("date")
+    page.locator("[value=these]").check()
+    page.locator("[name=allowed_networks]").fill("192.0.2.0/24\nthe office")
+    page.locator("form.form [type=submit]").click()
+    page.locator(".field-error").first.wait_for()
+
+
+def _issue_key(page: Page) -> None:
+    page.locator("[name=name]").fill("web backend")
+    page.locator("form.form [type=submit]").click()
+    page.locator(".secret-value").wait_for()
+
+
+def _dialog_of_key(page: Page) -> None:
+    page.locator("a[data-opens=revoke]").click()
+    page.locator("dialog[open] input[name=confirm_name]").fill("web")
+
+
+def _wrong_limit(page: Page) -> None:
+    page.locator("[name=place]").select_option(index=1)
+    page.locator("[name=value]").fill("lots")
+    page.locator("[name=alert_percents]").fill("50 80 0")
+    page.locator("form.form [type=submit]").click()
+    page.locator(".field-error").first.wait_for()
 
 
 def _scheme(page: Page) -> str:

@@ -10,8 +10,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from control_plane.dashboard.forms import PageForm
+from control_plane.dashboard.forms import FilterForm, PageForm
+from control_plane.dashboard.limit_rows import LimitRow
 from control_plane.dashboard.page import private, sign_in_first, signed_in
+from gpu_workers.protocol.policy import LimitName
 from tenants.pagination import Page
 from tenants.permissions import Permission, roles_with
 
@@ -31,6 +33,11 @@ class SampleForm(PageForm):
     alerts = forms.BooleanField(label="E-mail alerts", required=False)
 
 
+class SampleFilters(FilterForm):
+    q = forms.CharField(label="Name", widget=forms.TextInput(attrs={"type": "search"}))
+    state = forms.ChoiceField(choices=[("", "Any"), ("active", "active")])
+
+
 @require_safe
 def components(request: HttpRequest) -> HttpResponse:
     user = signed_in(request)
@@ -47,6 +54,11 @@ def _samples() -> dict[str, Any]:
     return {
         "form": SampleForm(initial=initial, prefix="right"),
         "wrong_form": SampleForm({"wrong-email": "alice@"}, prefix="wrong"),
+        "filters": SampleFilters({"state": "active"}),
+        "limits": [
+            LimitRow(limit=LimitName.TOKENS_PER_DAY, value=10**6, used=used, resets_at=None)
+            for used in (None, 120_000, 830_000, 1_000_000)
+        ],
         "moments": [
             now,
             now - timedelta(minutes=5),

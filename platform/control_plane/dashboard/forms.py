@@ -28,6 +28,15 @@ class ChoiceWhereUsed(forms.ChoiceField):
         super().__init__(required=False, **options)
 
 
+class ChoicesWhereUsed(forms.MultipleChoiceField):
+    """Several choices that another field asks for."""
+
+    is_optional = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, widget=forms.CheckboxSelectMultiple, **options)
+
+
 class PageForm(forms.Form):
     """A form of a page. `{{ form }}` is a summary of what is wrong, then the fields."""
 
@@ -60,3 +69,19 @@ class PageForm(forms.Form):
 
     def _add(self, field: str | None, error: ValidationError | str) -> None:
         self.add_error(field if field in self.fields else None, error)
+
+
+class FilterForm(PageForm):
+    """What a list is narrowed to, as it stands in the address. No field is required; one that is
+    wrong narrows nothing, and says so."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data, auto_id="filter_%s")
+        for field in self.fields.values():
+            field.required = False
+            field.is_optional = False  # type: ignore[attr-defined]  # for its label
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the fields that narrow the list."""
+        self.full_clean()
+        return {name: value for name, value in self.cleaned_data.items() if value}

@@ -35,7 +35,9 @@ class Link:
 SECTIONS: Final = (
     Section(page="overview", word="Overview", icon="home", permission=Permission.VIEW),
     Section(page="projects", word="Projects", icon="folder", permission=Permission.VIEW),
+    Section(page="keys", word="Keys", icon="key", permission=Permission.VIEW),
     Section(page="members", word="Members", icon="people", permission=Permission.VIEW_PEOPLE),
+    Section(page="limits", word="Limits", icon="gauge", permission=Permission.VIEW),
 )
 
 

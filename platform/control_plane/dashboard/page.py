@@ -25,13 +25,15 @@ class TenantPage(View):
     """A page about one tenant: `get` and `post` run inside that tenant's walls, in one transaction.
 
     `permissions` says what each method takes, as a viewset of the API does for its actions;
-    `section` is the page of the rail that it belongs to.
+    `section` is the page of the rail that it belongs to; `while_suspended` is of a change that a
+    suspended tenant takes too.
     """
 
     http_method_names = ["get", "head", "post"]
     permissions: ClassVar[Mapping[str, Permission]] = {}
     template_name: ClassVar[str]
     section: ClassVar[str]
+    while_suspended: ClassVar[bool] = False
 
     access: MemberAccess
 
@@ -58,7 +60,7 @@ class TenantPage(View):
         is_change = request.method == "POST"
         permission = self.permissions["POST" if is_change else "GET"]
         try:
-            self.access.check(permission, is_change=is_change)
+            self.access.check(permission, is_change=is_change and not self.while_suspended)
         except NotPermitted as refusal:
             return self._refused(permission, refusal)
         return super().dispatch(request, *args, **ids)

@@ -1,6 +1,5 @@
 """The front page: status of the service, its models and workers, and how to call it."""
 
-import json
 from typing import Final
 
 from django.conf import settings
@@ -8,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from control_plane.curl import chat_command
 from control_plane.status.health import Health, HealthReport
 
 health: Final = Health(
@@ -48,11 +48,4 @@ def _curl(report: HealthReport) -> str:
     """Return a curl command that works once PENSTOCK_API_KEY holds a key. Never a real key."""
     public = [model for model in report.models if model.is_public]
     served = [model for model in public if model.is_served] or public
-    model = served[0].policy.name if served else "<model>"
-    return (
-        f"curl -N {settings.PENSTOCK_PUBLIC_URL}/v1/chat/completions \\\n"
-        '  -H "Authorization: Bearer $PENSTOCK_API_KEY" \\\n'
-        '  -H "Content-Type: application/json" \\\n'
-        f'  -d \'{{"model": {json.dumps(model)}, "stream": true,\n'
-        '       "messages": [{"role": "user", "content": "What is Penstock?"}]}\''
-    )
+    return chat_command(served[0].policy.name if served else "<model>")

@@ -4,5 +4,6 @@ import "./copying.js";
 import "./dialogs.js";
 import "./focus.js";
 import "./notices.js";
+import "./secrets.js";
 import "./theme.js";
 import "./times.js";
