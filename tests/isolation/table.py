@@ -34,6 +34,8 @@ _D: Final = f"{_E}/deliveries/<delivery_id>"
 _L: Final = f"{_T}/invoices/<invoice_id>/lines/<line_id>"
 
 _P: Final = "/t/<tenant_id>/"
+_PB: Final = f"{_P}billing"
+_PW: Final = f"{_P}webhooks/<endpoint_id>"
 
 _DJANGO: Final = f"""
 /                                 GET    every 200
@@ -116,6 +118,39 @@ _DJANGO: Final = f"""
 {_P}limits/<quota_id>/remove      GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_P}limits/<quota_id>/remove      POST   302  403  302  302  302  302  302  302  302  302  404  302
 {_P}members                       GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}billing                       GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/transactions                GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/transactions/<transaction_id> GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/invoices                    GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/invoices/<invoice_id>       GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/invoices/<invoice_id>.pdf   GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/invoices/<invoice_id>.csv   GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}webhooks                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}webhooks/new                  GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}webhooks/new                  POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PW}                             GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/change                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/change                      POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PW}/rotate                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/rotate                      POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PW}/enable                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/enable                      POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_PW}/disable                     GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/disable                     POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_PW}/test                        POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_PW}/delete                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/delete                      POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PW}/deliveries/<delivery_id>    GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PW}/deliveries/<delivery_id>/redeliver POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_P}audit                         GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}audit/export.csv              GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}audit/<event_id>              GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}settings                      GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}settings                      POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}settings/export               GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}settings/export               POST   302  403  200  302  302  302  302  302  302  302  404  302
+{_P}settings/close                GET    302  403  403  302  302  302  302  302  302  302  404  302
+{_P}settings/close                POST   302  403  403  302  302  302  302  302  302  302  404  302
 /operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302
 
 #                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk

@@ -84,6 +84,7 @@ def url(address: str, house: House, **other: object) -> str:
         "invoice_id": house.invoice.id,
         "line_id": house.line.id,
         "session_id": 0,
+        "event_id": house.ids["event_id"] if "<event_id>" in address else None,
         # pages of the admin
         "object_id": house.tenant.id,
         "content_type_id": 1,

@@ -19,13 +19,8 @@ HTMX = {"HX-Request": "true"}
 
 
 def url(address: str, house: House, **other: object) -> str:
-    ids: dict[str, object] = {
-        "tenant_id": house.tenant.id,
-        "project_id": house.project.id,
-        "key_id": house.key.id,
-        "quota_id": house.quota.id,
-    }
-    return re.sub(r"<(\w+)>", lambda match: str((ids | other)[match[1]]), address)
+    ids = {**house.ids, **other}
+    return re.sub(r"<(\w+)>", lambda match: str(ids[match[1]]), address)
 
 
 def ask(client: Client, row: Row, address: str, headers: dict[str, str]) -> Any:

@@ -12,6 +12,7 @@ from tenants.models import ApiKey, Membership, Project, Quota, QuotaAlert, Tenan
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import DisabledReason, Endpoint
+from tests.screenshots.affairs import Affairs, have_affairs
 from tests.screenshots.growth import let_grow
 
 _PROJECTS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -42,6 +43,7 @@ class Cast:
     project: Project
     key: ApiKey
     quota: Quota
+    affairs: Affairs
     alice: User
     viewer: User
     nobody: User
@@ -80,6 +82,7 @@ def make_cast() -> Cast:
         keys = let_grow(acme, projects, list(members.filter(role__in=(Role.OWNER, Role.ADMIN))))
         issue_api_key(add_project(new, name="web"), name="first try")
         Tenant.objects.filter(id=long_list.id).update(billing_mode="prepaid")
+        affairs = have_affairs(acme, projects, long_list, alice)
         return Cast(
             acme=acme,
             suspended=suspended,
@@ -88,6 +91,7 @@ def make_cast() -> Cast:
             project=projects[2],
             key=keys[0],
             quota=Quota.objects.get(project=projects[1], limit="spend_per_month"),
+            affairs=affairs,
             alice=alice,
             viewer=viewer,
             nobody=User.objects.create_user("new@example.org"),

@@ -24,7 +24,8 @@ def shots(cast: Cast) -> list[Shot]:
     acme, alice = f"/t/{cast.acme.id}/", cast.alice
     quiet, suspended = f"/t/{cast.long_list.id}/", f"/t/{cast.suspended.id}/"
     key, quota = f"{acme}keys/{cast.key.id}", f"{acme}limits/{cast.quota.id}"
-    new = f"/t/{cast.new.id}/"
+    new, affairs = f"/t/{cast.new.id}/", cast.affairs
+    hook = f"{acme}webhooks/{affairs.endpoint.id}"
     return [
         Shot(name="front-page", user=None, address="/"),
         Shot(name="not-found", user=None, address="/nothing"),
@@ -67,6 +68,36 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="limit", user=alice, address=quota),
         Shot(name="limit-remove", user=alice, address=f"{quota}/remove"),
         Shot(name="limit-balance-alert", user=alice, address=f"{quiet}limits/balance-alert"),
+        Shot(name="billing", user=alice, address=f"{acme}billing"),
+        Shot(name="billing-prepaid", user=alice, address=f"{quiet}billing"),
+        Shot(name="billing-empty", user=alice, address=f"{suspended}billing"),
+        Shot(name="billing-refused", user=cast.viewer, address=f"{acme}billing"),
+        Shot(name="billing-transactions", user=alice, address=f"{acme}billing/transactions"),
+        Shot(
+            name="billing-transaction",
+            user=alice,
+            address=f"{acme}billing/transactions/{affairs.transaction.id}",
+        ),
+        Shot(name="billing-invoices", user=alice, address=f"{acme}billing/invoices"),
+        Shot(name="billing-invoices-empty", user=alice, address=f"{quiet}billing/invoices"),
+        Shot(name="billing-invoice", user=alice, address=f"{acme}billing/invoices/{affairs.invoice.id}"),
+        Shot(name="webhooks", user=alice, address=f"{acme}webhooks"),
+        Shot(name="webhooks-empty", user=alice, address=f"{quiet}webhooks"),
+        Shot(name="webhook-new", user=alice, address=f"{quiet}webhooks/new"),
+        Shot(name="webhook-new-wrong", user=alice, address=f"{quiet}webhooks/new", first=_wrong_hook),
+        Shot(name="webhook-secret", user=alice, address=f"{hook}/rotate", first=_rotate),
+        Shot(name="webhook", user=alice, address=hook),
+        Shot(name="webhook-rotate", user=alice, address=f"{hook}/rotate"),
+        Shot(name="webhook-disable", user=alice, address=f"{hook}/disable"),
+        Shot(name="webhook-delete", user=alice, address=f"{hook}/delete"),
+        Shot(name="webhook-delivery", user=alice, address=f"{hook}/deliveries/{affairs.delivery.id}"),
+        Shot(name="audit", user=alice, address=f"{acme}audit"),
+        Shot(name="audit-none", user=alice, address=f"{acme}audit?verb=closed"),
+        Shot(name="audit-event", user=alice, address=f"{acme}audit/{affairs.event.id}"),
+        Shot(name="settings", user=alice, address=f"{acme}settings"),
+        Shot(name="settings-viewer", user=cast.viewer, address=f"{acme}settings"),
+        Shot(name="settings-export", user=alice, address=f"{acme}settings/export"),
+        Shot(name="settings-close", user=alice, address=f"{acme}settings/close"),
         Shot(name="members", user=alice, address=f"{acme}members"),
         Shot(name="members-refused", user=cast.viewer, address=f"{acme}members"),
         Shot(name="account", user=alice, address="/account/"),
@@ -138,6 +169,19 @@ def _wrong_limit(page: Page) -> None:
     page.locator("[name=alert_percents]").fill("50 80 0")
     page.locator("form.form [type=submit]").click()
     page.locator(".field-error").first.wait_for()
+
+
+def _wrong_hook(page: Page) -> None:
+    page.locator("[name=url]").fill("http://10.0.0.7/hook")
+    page.locator("[value=some]").check()
+    page.locator("form.form [type=submit]").click()
+    page.locator(".field-error").first.wait_for()
+    page.evaluate("scrollTo(0, 0)")
+
+
+def _rotate(page: Page) -> None:
+    page.locator("form.form [type=submit]").click()
+    page.locator(".secret-value").wait_for()
 
 
 def _scheme(page: Page) -> str:

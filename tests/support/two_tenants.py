@@ -23,6 +23,7 @@ from tenants.billing.models import Invoice, InvoiceLine, LedgerTransaction, Line
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
+    AuditEvent,
     Membership,
     Project,
     Quota,
@@ -58,6 +59,23 @@ class House:
     delivery: Delivery
     invoice: Invoice
     line: InvoiceLine
+
+    @property
+    def ids(self) -> dict[str, uuid.UUID]:
+        """What of it stands in addresses of pages."""
+        with operator_scope("test"):
+            event = AuditEvent.objects.filter(tenant=self.tenant).latest("sequence")
+        return {
+            "tenant_id": self.tenant.id,
+            "project_id": self.project.id,
+            "key_id": self.key.id,
+            "quota_id": self.quota.id,
+            "transaction_id": self.transaction.id,
+            "invoice_id": self.invoice.id,
+            "endpoint_id": self.endpoint.id,
+            "delivery_id": self.delivery.id,
+            "event_id": event.id,
+        }
 
     def issue(self, **fields: Any) -> str:
         """A key of its project."""

@@ -38,6 +38,10 @@ SECTIONS: Final = (
     Section(page="keys", word="Keys", icon="key", permission=Permission.VIEW),
     Section(page="members", word="Members", icon="people", permission=Permission.VIEW_PEOPLE),
     Section(page="limits", word="Limits", icon="gauge", permission=Permission.VIEW),
+    Section(page="billing", word="Billing", icon="card", permission=Permission.VIEW_BALANCE),
+    Section(page="webhooks", word="Webhooks", icon="hook", permission=Permission.VIEW_WEBHOOKS),
+    Section(page="audit", word="Audit log", icon="log", permission=Permission.VIEW_AUDIT),
+    Section(page="settings", word="Settings", icon="gear", permission=Permission.VIEW),
 )
 
 

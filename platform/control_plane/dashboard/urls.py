@@ -3,6 +3,17 @@
 from django.urls import path
 
 from control_plane.dashboard.components import components
+from control_plane.dashboard.pages.billing.balance import (
+    BillingOverviewPage,
+    TransactionPage,
+    TransactionsPage,
+)
+from control_plane.dashboard.pages.billing.invoices import (
+    InvoiceCsv,
+    InvoicePage,
+    InvoicePdf,
+    InvoicesPage,
+)
 from control_plane.dashboard.pages.key_ends import RevokeKeyPage, RotateKeyPage
 from control_plane.dashboard.pages.keys import KeyPage, KeysPage, NewKeyPage
 from control_plane.dashboard.pages.limits import (
@@ -14,12 +25,37 @@ from control_plane.dashboard.pages.limits import (
 )
 from control_plane.dashboard.pages.members import MembersPage
 from control_plane.dashboard.pages.organisations import organisations
+from control_plane.dashboard.pages.organisation.audit_log import (
+    AuditCsv,
+    AuditEventPage,
+    AuditPage,
+)
+from control_plane.dashboard.pages.organisation.closing import ClosePage
+from control_plane.dashboard.pages.organisation.export import ExportPage
+from control_plane.dashboard.pages.organisation.settings import SettingsPage
 from control_plane.dashboard.pages.overview import OverviewPage
 from control_plane.dashboard.pages.projects import NewProjectPage, ProjectPage, ProjectsPage
+from control_plane.dashboard.pages.webhooks.deliveries import (
+    DeliveryPage,
+    RedeliverPage,
+    WebhookPage,
+)
+from control_plane.dashboard.pages.webhooks.endpoints import (
+    DeleteWebhookPage,
+    NewWebhookPage,
+    RotateWebhookPage,
+    WebhookSettingsPage,
+    WebhooksPage,
+    WebhookSwitchPage,
+    WebhookTestPage,
+)
 
 app_name = "dashboard"
 
 _TENANT = "t/<uuid:tenant_id>/"
+_INVOICE = f"{_TENANT}billing/invoices/<uuid:invoice_id>"
+_WEBHOOK = f"{_TENANT}webhooks/<uuid:endpoint_id>"
+_DELIVERY = f"{_WEBHOOK}/deliveries/<uuid:delivery_id>"
 
 urlpatterns = [
     path("t/", organisations, name="organisations"),
@@ -39,5 +75,33 @@ urlpatterns = [
     path(f"{_TENANT}limits/<uuid:quota_id>", LimitPage.as_view(), name="limit"),
     path(f"{_TENANT}limits/<uuid:quota_id>/remove", RemoveLimitPage.as_view(), name="remove-limit"),
     path(f"{_TENANT}members", MembersPage.as_view(), name="members"),
+    path(f"{_TENANT}billing", BillingOverviewPage.as_view(), name="billing"),
+    path(f"{_TENANT}billing/transactions", TransactionsPage.as_view(), name="transactions"),
+    path(
+        f"{_TENANT}billing/transactions/<uuid:transaction_id>",
+        TransactionPage.as_view(),
+        name="transaction",
+    ),
+    path(f"{_TENANT}billing/invoices", InvoicesPage.as_view(), name="invoices"),
+    path(_INVOICE, InvoicePage.as_view(), name="invoice"),
+    path(f"{_INVOICE}.pdf", InvoicePdf.as_view(), name="invoice-pdf"),
+    path(f"{_INVOICE}.csv", InvoiceCsv.as_view(), name="invoice-csv"),
+    path(f"{_TENANT}webhooks", WebhooksPage.as_view(), name="webhooks"),
+    path(f"{_TENANT}webhooks/new", NewWebhookPage.as_view(), name="new-webhook"),
+    path(_WEBHOOK, WebhookPage.as_view(), name="webhook"),
+    path(f"{_WEBHOOK}/change", WebhookSettingsPage.as_view(), name="change-webhook"),
+    path(f"{_WEBHOOK}/rotate", RotateWebhookPage.as_view(), name="rotate-webhook"),
+    path(f"{_WEBHOOK}/enable", WebhookSwitchPage.as_view(enables=True), name="enable-webhook"),
+    path(f"{_WEBHOOK}/disable", WebhookSwitchPage.as_view(), name="disable-webhook"),
+    path(f"{_WEBHOOK}/test", WebhookTestPage.as_view(), name="test-webhook"),
+    path(f"{_WEBHOOK}/delete", DeleteWebhookPage.as_view(), name="delete-webhook"),
+    path(_DELIVERY, DeliveryPage.as_view(), name="delivery"),
+    path(f"{_DELIVERY}/redeliver", RedeliverPage.as_view(), name="redeliver"),
+    path(f"{_TENANT}audit", AuditPage.as_view(), name="audit"),
+    path(f"{_TENANT}audit/export.csv", AuditCsv.as_view(), name="audit-csv"),
+    path(f"{_TENANT}audit/<uuid:event_id>", AuditEventPage.as_view(), name="audit-event"),
+    path(f"{_TENANT}settings", SettingsPage.as_view(), name="settings"),
+    path(f"{_TENANT}settings/export", ExportPage.as_view(), name="export"),
+    path(f"{_TENANT}settings/close", ClosePage.as_view(), name="close"),
     path("operators/components", components, name="components"),
 ]

@@ -95,6 +95,17 @@ def _lower_spend(
             log.warning("spend_lowered", tenant_id=str(tenant_id), nanos=nanos)
 
 
+def reserved_nanos(tenant_id: uuid.UUID) -> int | None:
+    """Return what open requests of a prepaid tenant have reserved of its credit; None where Redis
+    cannot be asked."""
+    try:
+        reserved = policy_redis().hget(keys.tenant_balance(str(tenant_id)), "reserved")
+    except RedisError as error:
+        log.warning("reserved_not_known", error=str(error))
+        return None
+    return int(cast(bytes | None, reserved) or 0)
+
+
 def spend_problems(lag_seconds: float = LAG_SECONDS) -> Iterator[str]:
     """Report, for fsck, prepaid tenants whose spend in Redis is not what the ledger says once
     nothing of theirs is open or on its way, which `lag_seconds` are given to."""

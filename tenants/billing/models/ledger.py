@@ -132,7 +132,10 @@ class LedgerTransaction(models.Model):
             models.UniqueConstraint(fields=["tenant", "sequence"], name="ledger_sequence_once"),
             models.UniqueConstraint(fields=["tenant", "reference"], name="ledger_reference_once"),
         ]
-        indexes = [models.Index(fields=["tenant", "-at"], name="ledger_of_tenant")]
+        indexes = [
+            models.Index(fields=["tenant", "-at"], name="ledger_of_tenant"),
+            models.Index(fields=["tenant", "kind", "-sequence"], name="ledger_by_kind"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.reference}"
@@ -141,6 +144,22 @@ class LedgerTransaction(models.Model):
     def size_nanos(self) -> int:
         """Return what it moves: the sum of its debits."""
         return sum(entry.nanos for entry in self.entries.all() if entry.nanos > 0)
+
+    @property
+    def credit_change_nanos(self) -> int:
+        """Return by what it raises the tenant's credit; below zero it takes of it."""
+        return -sum(entry.nanos for entry in self.entries.all() if entry.account in CREDITS)
+
+    @property
+    def owed_change_nanos(self) -> int:
+        """Return by what it raises what the tenant owes; below zero it pays of it."""
+        owed = AccountName.RECEIVABLE
+        return sum(entry.nanos for entry in self.entries.all() if entry.account == owed)
+
+    @property
+    def requests(self) -> int:
+        """Return the number of requests that it charges for."""
+        return sum(entry.requests or 0 for entry in self.entries.all())
 
 
 class LedgerEntry(models.Model):
@@ -174,3 +193,8 @@ class LedgerEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.account} {self.nanos}"
+
+    @property
+    def credit_nanos(self) -> int:
+        """Return what it credits; 0 for a debit."""
+        return max(-self.nanos, 0)

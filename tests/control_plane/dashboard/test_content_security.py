@@ -44,15 +44,12 @@ def test_every_page_holds_nothing_inline_and_nothing_foreign(
 ) -> None:
     acme = houses.acme
     User.objects.filter(id=acme.people["owner"].id).update(is_staff=True)
-    ids = {
-        "tenant_id": acme.tenant.id,
-        "project_id": acme.project.id,
-        "key_id": acme.key.id,
-        "quota_id": acme.quota.id,
-    }
+    ids = acme.ids
     address = "/" + re.sub(r"<uuid:(\w+)>", lambda match: str(ids[match[1]]), route)
     for client in (signed_in(role), Client()):
         answer = client.get(address)
+        if not answer["Content-Type"].startswith("text/html"):
+            continue  # a file to keep
         assert_is_strict(answer)
         if answer.status_code == 200:
             fragment = client.get(address, headers={"HX-Request": "true"})

@@ -1,0 +1,1 @@
+"""Billing: balance and transactions, invoices."""

@@ -1,0 +1,32 @@
+"""All that belongs to the organisation, as a file."""
+
+from typing import Any, ClassVar
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from control_plane.dashboard.actions import attempt
+from control_plane.dashboard.downloads import streamed
+from control_plane.dashboard.page import TenantPage
+from tenants.offboarding.download import begin_export, export_parts
+from tenants.permissions import Permission
+
+
+class ExportPage(TenantPage):
+    permissions: ClassVar = {"GET": Permission.EXPORT, "POST": Permission.EXPORT}
+    template_name = "dashboard/settings/export.html"
+    section = "settings"
+    # Whoever may look may take what they see with them.
+    while_suspended: ClassVar[bool] = True
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return self.show({})
+
+    def post(self, request: HttpRequest) -> HttpResponseBase:
+        if not attempt(request, self._begun):
+            return self.go_to(request.path)
+        name = f"{self.tenant.id}.jsonl"
+        return streamed(export_parts(self.tenant.id), name, "application/x-ndjson")
+
+    def _begun(self) -> Any:
+        begin_export(self.tenant)
+        return True

@@ -1,0 +1,1 @@
+"""Webhooks: endpoints and what was sent to them."""
