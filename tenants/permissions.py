@@ -34,6 +34,7 @@ class Permission(StrEnum):
     WRITE_PEOPLE = "write_people"
     WRITE_WEBHOOKS = "write_webhooks"  # and test, redeliver, rotate their secrets
     EXPORT = "export"
+    TRANSFER = "transfer"  # hand ownership over
     CLOSE = "close"  # delete the tenant's data
 
 
@@ -56,7 +57,7 @@ _ADMIN: Final = _DEVELOPER | {
 }
 
 ROLE_PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
-    Role.OWNER: _ADMIN | {Permission.CLOSE},
+    Role.OWNER: _ADMIN | {Permission.TRANSFER, Permission.CLOSE},
     Role.ADMIN: _ADMIN,
     Role.DEVELOPER: _DEVELOPER,
     Role.BILLING: _VIEWER | {Permission.VIEW_BALANCE, Permission.VIEW_INVOICES, Permission.EXPORT},

@@ -30,6 +30,7 @@ from inference.errors import (
     as_inference_error,
 )
 from inference.openai_api.responses import error_json
+from tenants.access.invitations.accepting import InvitationRefused
 from tenants.errors import Conflict, NotPermitted
 from tenants.pagination import BadCursor
 
@@ -130,6 +131,8 @@ def api_error(error: Exception) -> InferenceError:
             return Forbidden(
                 error.message, param=error.param, code=error.code if is_named else None
             )
+        case InvitationRefused():
+            return ResourceConflict(error.message, code=error.code)
         case Conflict():
             return ResourceConflict(error.message, param=error.param)
         case BadCursor():

@@ -11,12 +11,18 @@ from inference.management_api.renderers import CsvRenderer, PdfRenderer
 from inference.management_api.resources.api_keys import ApiKeyViewSet
 from inference.management_api.resources.audit_events import AuditEventViewSet
 from inference.management_api.resources.balance_alert import BalanceAlertViewSet
+from inference.management_api.resources.invitations import AcceptanceViewSet, InvitationViewSet
 from inference.management_api.resources.invoices import InvoiceViewSet, LineUsageViewSet
 from inference.management_api.resources.ledger import BalanceViewSet, TransactionViewSet
 from inference.management_api.resources.me import MeViewSet
 from inference.management_api.resources.members import MemberViewSet
 from inference.management_api.resources.offboarding import ClosingViewSet, ExportViewSet
 from inference.management_api.resources.own_sessions import OwnSessionViewSet
+from inference.management_api.resources.members import (
+    MemberViewSet,
+    OwnMembershipViewSet,
+    TransferViewSet,
+)
 from inference.management_api.resources.payment_events import StripeEventViewSet
 from inference.management_api.resources.projects import ProjectViewSet
 from inference.management_api.resources.quotas import QuotaAlertViewSet, QuotaViewSet
@@ -43,6 +49,7 @@ router.register("tenants", TenantsViewSet, basename="tenant")
 router.register(f"{_TENANT}/projects", ProjectViewSet, basename="project")
 router.register(f"{_TENANT}/keys", ApiKeyViewSet, basename="key")
 router.register(f"{_TENANT}/members", MemberViewSet, basename="member")
+router.register(f"{_TENANT}/invitations", InvitationViewSet, basename="invitation")
 router.register(f"{_TENANT}/quotas", QuotaViewSet, basename="quota")
 router.register(f"{_TENANT}/quota-alerts", QuotaAlertViewSet, basename="quota-alert")
 router.register(f"{_TENANT}/usage", UsageViewSet, basename="tenant-usage")
@@ -75,6 +82,9 @@ urlpatterns = [
     path(_TENANT, OneTenantViewSet.as_view(_one_to_change)),
     path(f"{_TENANT}/export", ExportViewSet.as_view({"post": "create"})),
     path(f"{_TENANT}/close", ClosingViewSet.as_view({"post": "create"})),
+    path(f"{_TENANT}/membership", OwnMembershipViewSet.as_view({"delete": "destroy"})),
+    path(f"{_TENANT}/transfer", TransferViewSet.as_view({"post": "create"})),
+    path("invitations/accept", AcceptanceViewSet.as_view({"post": "create"})),
     path(f"{_TENANT}/tier", TierViewSet.as_view(_one)),
     path(f"{_TENANT}/balance", BalanceViewSet.as_view(_one)),
     path(f"{_TENANT}/balance-alert", BalanceAlertViewSet.as_view(_one_to_change)),

@@ -8,16 +8,19 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from django.contrib.auth.hashers import make_password
-from django.core.validators import validate_email
+from django.db.models import QuerySet
+from django.utils import timezone
 
 from tenants.errors import Conflict, NotPermitted
+from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import tenant_scope, user_scope
-from tenants.models import Membership, Tenant, User
+from tenants.models import ApiKey, Membership, Tenant, User
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
-from tenants.permissions import Permission, Role, may_grant
+from tenants.permissions import ROLE_PERMISSIONS, Permission, Role, may_grant
 
 _ORDER: Final = Order(name="memberships", fields=NEWEST_FIRST, is_descending=True)
+# Who may change any member.
+_ANYBODY: Final = ROLE_PERMISSIONS[Role.OWNER]
 MEMBERS_ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 
 
@@ -58,28 +61,10 @@ def list_members(*, limit: int, cursor: str | None = None) -> Page[Membership]:
     return page(rows, MEMBERS_ORDER, limit=limit, cursor=cursor)
 
 
-def invite(
-    tenant_id: uuid.UUID, *, email: str, role: Role, by: frozenset[Permission]
-) -> Membership:
-    """Add whoever has that email address, or a new user without a password, to the tenant. Raises
-    `ValidationError` for a bad address, `NotPermitted` for a role that `by` may not grant, and
-    `Conflict` for somebody who is a member already."""
-    validate_email(email)
-    _check_grant(role, by)
-    address = email.strip().lower()
-    user, _ = User.objects.get_or_create(email=address, defaults={"password": make_password(None)})
-    membership, is_new = Membership.objects.get_or_create(
-        tenant_id=tenant_id, user=user, defaults={"role": role}
-    )
-    if not is_new:
-        raise Conflict(f"{address} is a member already; change the role instead.", param="email")
-    return membership
-
-
 def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]) -> Membership:
     """Change a member's role. Raises `NotPermitted`, and `Conflict` if the tenant would be left
     without an owner."""
-    _check_grant(role, by)
+    check_grant(role, by)
     membership = _locked(membership, by)
     if role is not Role.OWNER:
         _check_owner_remains(membership)
@@ -98,10 +83,23 @@ def set_alerts(
     return membership
 
 
-def remove(membership: Membership, *, by: frozenset[Permission]) -> None:
-    """Remove a member; the user remains, with their other tenants. Raises as `change_role` does."""
+def keys_made_by(membership: Membership) -> QuerySet[ApiKey]:
+    """Return the member's keys that are not revoked, the newest first: they outlast the
+    membership."""
+    made = ApiKey.objects.filter(
+        tenant_id=membership.tenant_id, created_by_id=membership.user_id, revoked_at=None
+    )
+    return made.select_related("project").order_by("-created_at", "-id")
+
+
+def remove(membership: Membership, *, by: frozenset[Permission], revoke_keys: bool = False) -> None:
+    """Remove a member, and revoke the keys they made if asked; the user remains, with their other
+    tenants. Raises as `change_role` does."""
     membership = _locked(membership, by)
     _check_owner_remains(membership)
+    if revoke_keys:
+        with audited_as(Verb.REVOKED):
+            keys_made_by(membership).update(revoked_at=timezone.now())
     membership.delete()
 
 
@@ -109,6 +107,41 @@ def lock_owners() -> None:
     """Lock the tenant's owners until the transaction ends, before any other member is: all in one
     order, so that of two who leave at once the second finds itself alone."""
     list(Membership.objects.select_for_update().filter(role=Role.OWNER).order_by("id"))
+
+
+def leave(membership: Membership) -> None:
+    """Take oneself out of the tenant. Raises `Conflict` for the only owner."""
+    membership = _locked(membership, by=_ANYBODY)
+    _check_owner_remains(membership)
+    with audited_as(Verb.LEFT):
+        membership.delete()
+
+
+def transfer_ownership(to: Membership, *, by: Membership) -> Membership:
+    """Make another member an owner and the owner who asks an admin; return the new owner's
+    membership. Raises `NotPermitted` for whoever is no owner, `Conflict` for oneself and for
+    somebody who is an owner."""
+    to = _locked(to, by=_ANYBODY)
+    by.refresh_from_db()
+    if by.role != Role.OWNER:
+        raise NotPermitted(f"Only an owner hands ownership over; your role here is {by.role}.")
+    if to.id == by.id or to.role == Role.OWNER:
+        whom = "You are" if to.id == by.id else f"{to.user.email} is"
+        raise Conflict(f"{whom} an owner already; name another member.", param="member_id")
+    with audited_as(Verb.TRANSFERRED):
+        to.role, by.role = Role.OWNER, Role.ADMIN
+        to.save(update_fields=["role"])
+        by.save(update_fields=["role"])
+    return to
+
+
+def check_grant(role: Role, by: frozenset[Permission]) -> None:
+    """Raises `NotPermitted` for a role that may more than `by` may."""
+    if not may_grant(by, role):
+        raise NotPermitted(
+            f"The role {role} may do more than you may; nobody grants a role above their own.",
+            param="role",
+        )
 
 
 def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
@@ -123,14 +156,6 @@ def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
     if not may_grant(by, Role(membership.role)):
         raise NotPermitted(f"Only an owner may change a member who is {membership.role}.")
     return membership
-
-
-def _check_grant(role: Role, by: frozenset[Permission]) -> None:
-    if not may_grant(by, role):
-        raise NotPermitted(
-            f"The role {role} may do more than you may; nobody grants a role above their own.",
-            param="role",
-        )
 
 
 def _check_owner_remains(membership: Membership) -> None:

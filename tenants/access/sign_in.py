@@ -1,6 +1,7 @@
 """Signing in with a password, with limits on guessing, and on asking for e-mails, that all doors to
 accounts share. The API's limits are admission's, not these."""
 
+import uuid
 from contextlib import suppress
 from typing import Final
 
@@ -21,6 +22,7 @@ RETRY_SECONDS: Final = 60
 # Forms that send an e-mail to whoever is named there.
 EMAILS_ASKED_BY_AN_ADDRESS: Final = "20/h"
 EMAILS_TO_AN_ACCOUNT: Final = "5/h"
+INVITATIONS_OF_A_TENANT: Final = "60/h"
 HOURLY_RETRY_SECONDS: Final = 3600
 
 
@@ -51,6 +53,16 @@ def is_asking_for_emails(request: HttpRequest, email: str) -> bool:
     were too many within an hour."""
     counts = [
         _is_over(request, "e-mail by address", _address(request), EMAILS_ASKED_BY_AN_ADDRESS),
+        _is_over(request, "e-mail to account", _account(email), EMAILS_TO_AN_ACCOUNT),
+    ]
+    return any(counts)
+
+
+def is_inviting_too_often(request: HttpRequest, tenant_id: uuid.UUID, email: str) -> bool:
+    """Count an invitation that a tenant sends; return True once there were too many within an hour,
+    or too many e-mails to that address, whoever asked for them."""
+    counts = [
+        _is_over(request, "invitations of tenant", str(tenant_id), INVITATIONS_OF_A_TENANT),
         _is_over(request, "e-mail to account", _account(email), EMAILS_TO_AN_ACCOUNT),
     ]
     return any(counts)

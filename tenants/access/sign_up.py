@@ -68,12 +68,7 @@ def email_of_link(key: str) -> str:
 def sign_up(key: str, newcomer: Newcomer, terms: Terms, *, address: str | None) -> User:
     """Make account, tenant, project, membership and credit, or nothing of it. Raises `BadLink`,
     `NoSuchTier`, `Conflict` for a taken name, and `ValidationError`."""
-    email = email_of_link(key)
-    user = User(email=email, name=newcomer.name.strip())
-    with _told_of("password"):
-        validate_password(newcomer.password, user)
-    user.set_password(newcomer.password)
-    user.full_clean(exclude=["password"], validate_unique=False)
+    user = new_account(email_of_link(key), name=newcomer.name, password=newcomer.password)
     with operator_scope("sign-up"), audit_actor(user.as_actor(), address):
         tier = Tier.objects.filter(name=terms.tier).first()
         if tier is None:
@@ -101,6 +96,16 @@ def sign_up(key: str, newcomer: Newcomer, terms: Terms, *, address: str | None) 
         if terms.credit_nanos > 0:
             grant_promotion(tenant.id, terms.credit_nanos, reference="sign-up", memo="Sign-up")
         record(Verb.SIGNED_UP, user, tenant_id=tenant.id)
+    return user
+
+
+def new_account(email: str, *, name: str, password: str) -> User:
+    """Return an account that is yet to be stored. Raises `ValidationError`."""
+    user = User(email=email, name=name.strip())
+    with _told_of("password"):
+        validate_password(password, user)
+    user.set_password(password)
+    user.full_clean(exclude=["password"], validate_unique=False)
     return user
 
 

@@ -13,8 +13,8 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from tenants.models import Membership, User
-from tenants.operator_admin import OperatorAdmin
+from tenants.models import Invitation, Membership, User
+from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
 
 # Roles are in Membership, the address in User; sessions and codes are their owner's.
 admin.site.unregister([Group, EmailAddress, UserSession, Authenticator])
@@ -84,3 +84,33 @@ class MembershipAdmin(OperatorAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # Another user or tenant is another membership.
         return ["user", "tenant", "created_at"] if obj else ["created_at"]
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnlyAdmin):
+    """Sent from a tenant's pages and the API; operators see what became of them."""
+
+    list_display = ["email", "tenant", "role", "state", "sent_at", "expires_at"]
+    list_filter = [
+        ("outcome", ChoicesDropdownFilter),
+        ("tenant", AutocompleteSelectFilter),
+    ]
+    search_fields = ["email", "tenant__name"]
+    list_select_related = ["tenant"]
+    fields = readonly_fields = [
+        "email",
+        "tenant",
+        "role",
+        "state",
+        "invited_by",
+        "api_key",
+        "created_at",
+        "sent_at",
+        "expires_at",
+        "ended_at",
+    ]
+    ordering = ["-created_at"]
+
+    @admin.display(description="state")
+    def state(self, invitation: Invitation) -> str:
+        return invitation.state.value

@@ -41,6 +41,13 @@ class Verb(StrEnum):
     ISSUED = "issued"  # an invoice, and so on
     PAID = "paid"
     VOIDED = "voided"
+    RESENT = "resent"  # an invitation, and so on
+    WITHDRAWN = "withdrawn"
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    REFUSED = "refused"
+    TRANSFERRED = "transferred"  # ownership
+    LEFT = "left"
     SIGNED_IN = "signed_in"
     SIGN_IN_FAILED = "sign_in_failed"
     SIGNED_OUT = "signed_out"

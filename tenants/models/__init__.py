@@ -1,5 +1,6 @@
 from tenants.models.api_key import ApiKey
 from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
+from tenants.models.invitation import Invitation, InvitationState
 from tenants.models.policy_change import (
     AffectsPolicy,
     PolicyChange,
@@ -21,6 +22,8 @@ __all__ = [
     "AuditChain",
     "AuditEvent",
     "BillingMode",
+    "Invitation",
+    "InvitationState",
     "Membership",
     "PersonalDetail",
     "PolicyChange",

@@ -17,7 +17,7 @@ from django.utils import timezone
 from tenants.audit.log import seal_now
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Membership, PersonalDetail, Project, Tenant, User
+from tenants.models import ApiKey, Invitation, Membership, PersonalDetail, Project, Tenant, User
 
 # Deletes what a floor above keeps of the people of a tenant.
 Eraser = Callable[[Tenant], object]
@@ -78,6 +78,7 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
         tenant.save(update_fields=["name", "closed_at"])
         for erase in _erasers:
             erase(tenant)
+        Invitation.objects.filter(tenant=tenant).delete()
         leaving = list(_people_of_nowhere_else(tenant).values_list("id", flat=True))
         closed = ClosedTenant(
             name=tenant.name,

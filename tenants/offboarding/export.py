@@ -7,7 +7,16 @@ from typing import Any
 from django.db import models
 
 from tenants.audit.log import exported_events
-from tenants.models import ApiKey, AuditEvent, Membership, Project, Quota, QuotaAlert, Tenant
+from tenants.models import (
+    ApiKey,
+    AuditEvent,
+    Invitation,
+    Membership,
+    Project,
+    Quota,
+    QuotaAlert,
+    Tenant,
+)
 
 Record = dict[str, Any]
 Source = Callable[[uuid.UUID], Iterable[models.Model]]
@@ -27,6 +36,7 @@ def tenant_records(tenant: Tenant) -> Iterator[Record]:
     rows: list[tuple[str, Iterable[models.Model]]] = [
         ("project", Project.objects.filter(tenant=tenant)),
         ("quota", Quota.objects.filter(tenant=tenant)),
+        ("invitation", Invitation.objects.filter(tenant=tenant)),
         ("quota_alert", QuotaAlert.objects.filter(tenant=tenant)),
         *((kind, source(tenant.id)) for kind, source in sorted(_sources.items())),
     ]

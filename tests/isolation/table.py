@@ -66,6 +66,8 @@ _DJANGO: Final = f"""
 /account/signup/sent/             GET    every 403
 /account/signup/<key>/            GET    every 403
 /account/signup/<key>/            POST   every 403
+/account/invitation/<key>/        GET    every 400
+/account/invitation/<key>/        POST   every 400
 /account/reauthenticate/          GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/reauthenticate/          POST   302  200  200  302  302  302  302  302  302  302  200  302
 /account/password/change/         GET    302  200  200  302  302  302  302  302  302  302  200  302
@@ -151,6 +153,18 @@ _DJANGO: Final = f"""
 {_P}settings/export               POST   302  403  200  302  302  302  302  302  302  302  404  302
 {_P}settings/close                GET    302  403  403  302  302  302  302  302  302  302  404  302
 {_P}settings/close                POST   302  403  403  302  302  302  302  302  302  302  404  302
+{_P}members/invite                GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}members/invite                POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}members/<member_id>           GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}members/<member_id>           POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}members/<member_id>/remove    GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}members/<member_id>/remove    POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_P}members/<member_id>/transfer  GET    302  403  403  302  302  302  302  302  302  302  404  302
+{_P}members/<member_id>/transfer  POST   302  403  403  302  302  302  302  302  302  302  404  302
+{_P}invitations/<invitation_id>/resend POST 302 403 302 302  302  302  302  302  302  302  404  302
+{_P}invitations/<invitation_id>/withdraw POST 302 403 302 302 302 302  302  302  302  302  404  302
+{_P}leave                         GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}leave                         POST   302  422  422  302  302  302  302  302  302  302  404  302
 /operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302
 
 #                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
@@ -179,10 +193,18 @@ _DJANGO: Final = f"""
 {_T}/keys/<key_id>/rotate         POST   401  403  200  403  403  403  200  200  401  401  404  404
 {_T}/keys/<key_id>/revoke         POST   401  403  200  403  403  403  200  200  401  401  404  404
 {_T}/members                      GET    401  403  200  403  403  403  403  200  401  401  404  404
-{_T}/members                      POST   401  403  201  403  403  403  403  201  401  401  404  404
+{_T}/members                      POST   401  403  202  403  403  403  403  202  401  401  404  404
 {_T}/members/<member_id>          GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/members/<member_id>          PATCH  401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/members/<member_id>          DELETE 401  403  204  403  403  403  403  204  401  401  404  404
+{_T}/invitations                  GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/invitations                  POST   401  403  201  403  403  403  403  201  401  401  404  404
+{_T}/invitations/<invitation_id>  GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/invitations/<invitation_id>  DELETE 401  403  204  403  403  403  403  204  401  401  404  404
+{_T}/invitations/<invitation_id>/resend POST 401 403 200 403 403  403  403  200  401  401  404  404
+{_T}/membership                   DELETE 401  204  204  403  403  403  403  403  401  401  404  404
+{_T}/transfer                     POST   401  403  403  403  403  403  403  403  401  401  404  404
+/api/v1/invitations/accept        POST   401  409  409  403  403  403  403  403  401  401  409  403
 {_T}/quotas                       GET    401  200  200  403  403  403  200  200  401  401  404  404
 {_T}/quotas                       POST   401  403  201  403  403  403  403  201  401  401  404  404
 {_T}/quotas/<quota_id>            GET    401  200  200  403  403  403  200  200  401  401  404  404

@@ -45,6 +45,7 @@ _OURS = (
     "project",
     "key",
     "member",
+    "invitation",
     "quota",
     "transaction",
     "endpoint",
@@ -77,6 +78,7 @@ def url(address: str, house: House, **other: object) -> str:
         "project_id": house.project.id,
         "key_id": house.key.id,
         "member_id": house.members["developer"].id,
+        "invitation_id": house.invitation.id,
         "quota_id": house.quota.id,
         "transaction_id": house.transaction.id,
         "endpoint_id": house.endpoint.id,
@@ -113,6 +115,9 @@ def body_for(row: Row, house: House) -> object:
         ("<key_id>", "PATCH"): {"name": "renamed"},
         ("members", "POST"): {"email": "new@nowhere.example"},
         ("<member_id>", "PATCH"): {"role": "viewer"},
+        ("invitations", "POST"): {"email": "new@nowhere.example"},
+        ("transfer", "POST"): {"member_id": str(house.members["developer"].id)},
+        ("accept", "POST"): {"token": "made-up"},
         ("quotas", "POST"): {
             "limit": "tokens_per_month",
             "value": 1,
@@ -182,7 +187,7 @@ def test_each_credential_gets_its_status_and_nothing_of_globex(
 def globex_words(houses: TwoTenants) -> list[str]:
     globex = houses.globex
     ids = [globex.tenant.id, globex.project.id, globex.key.id, globex.quota.id, globex.model.id]
-    ids += [globex.endpoint.id, globex.delivery.id]
+    ids += [globex.endpoint.id, globex.delivery.id, globex.invitation.id]
     return [CANARY, globex.key.public_id, *map(str, ids)]
 
 

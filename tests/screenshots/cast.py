@@ -6,9 +6,20 @@ from datetime import UTC, datetime, timedelta
 from inference.models import Pool, ServedModel
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.invitations.links import digest_of, new_token
 from tenants.access.projects import add_project
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Membership, Project, Quota, QuotaAlert, Tenant, Tier, User
+from tenants.models import (
+    ApiKey,
+    Invitation,
+    Membership,
+    Project,
+    Quota,
+    QuotaAlert,
+    Tenant,
+    Tier,
+    User,
+)
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import DisabledReason, Endpoint
@@ -33,8 +44,8 @@ _PEOPLE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cast:
-    """`viewer` belongs to Acme, `alice` to all of them, `nobody` to none; `ops` is an operator.
-    `new` has a project and a key and has had no answer yet."""
+    """`viewer` and `developer` belong to Acme, `alice` to all of them, `nobody` to none; `ops` is
+    an operator. `new` has a project and a key and has had no answer yet."""
 
     acme: Tenant
     new: Tenant
@@ -44,6 +55,10 @@ class Cast:
     key: ApiKey
     quota: Quota
     affairs: Affairs
+    developer: Membership
+    # Addresses of links: for `nobody`, and for somebody without an account.
+    invitation: str
+    invitation_of_stranger: str
     alice: User
     viewer: User
     nobody: User
@@ -83,8 +98,15 @@ def make_cast() -> Cast:
         issue_api_key(add_project(new, name="web"), name="first try")
         Tenant.objects.filter(id=long_list.id).update(billing_mode="prepaid")
         affairs = have_affairs(acme, projects, long_list, alice)
+        developer = Membership.objects.get(tenant=acme, role=Role.DEVELOPER)
+        issue_api_key(projects[0], name="ci of the team", by=developer)
+        nobody = User.objects.create_user("new@example.org")
+        owner = Membership.objects.get(tenant=acme, user=alice)
         return Cast(
             acme=acme,
+            developer=developer,
+            invitation=_invited(acme, nobody.email, Role.DEVELOPER, owner),
+            invitation_of_stranger=_invited(acme, "carol@initech.example", Role.VIEWER, owner),
             suspended=suspended,
             long_list=long_list,
             new=new,
@@ -94,9 +116,18 @@ def make_cast() -> Cast:
             affairs=affairs,
             alice=alice,
             viewer=viewer,
-            nobody=User.objects.create_user("new@example.org"),
+            nobody=nobody,
             ops=User.objects.create_user("ops@example.org", is_staff=True),
         )
+
+
+def _invited(tenant: Tenant, email: str, role: Role, by: Membership) -> str:
+    """Invite somebody without an e-mail; return the address that the link would have."""
+    token = new_token(tenant.id)
+    invitation = Invitation(tenant=tenant, email=email, role=role, invited_by=by.user)
+    invitation.renew(digest_of(token))
+    invitation.save()
+    return f"/account/invitation/{token}/"
 
 
 def _age(tenant: Tenant) -> None:

@@ -16,6 +16,7 @@ from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, U
 from inference.usage.rollups import Use, add_to_rollups
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.invitations.links import digest_of
 from tenants.billing.invoicing import invoices
 from tenants.billing.ledger.credit import top_up
 from tenants.billing.ledger.posting import UsageCharge, post_usage
@@ -24,6 +25,7 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
     AuditEvent,
+    Invitation,
     Membership,
     Project,
     Quota,
@@ -32,6 +34,7 @@ from tenants.models import (
     Tier,
     User,
 )
+from tenants.models.invitation import LIFETIME
 from tenants.money import whole_cents
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint, send_test
@@ -45,13 +48,15 @@ DAY = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """One tenant with its people, by role, and a project, a key, a model, a quota and a webhook."""
+    """One tenant with its people, by role, and a project, a key, a model, a quota, a webhook and
+    somebody who is invited."""
 
     tenant: Tenant
     project: Project
     key: ApiKey
     people: dict[str, User] = field(repr=False)
     members: dict[str, Membership] = field(repr=False)
+    invitation: Invitation
     quota: Quota
     model: ServedModel
     transaction: LedgerTransaction
@@ -75,6 +80,8 @@ class House:
             "endpoint_id": self.endpoint.id,
             "delivery_id": self.delivery.id,
             "event_id": event.id,
+            "member_id": self.members["developer"].id,
+            "invitation_id": self.invitation.id,
         }
 
     def issue(self, **fields: Any) -> str:
@@ -111,6 +118,14 @@ def _house(name: str, tier: str, word: str) -> House:
         )
         people[role.value] = user
         members[role.value] = Membership.objects.create(tenant=tenant, user=user, role=role)
+    invitation = Invitation.objects.create(
+        tenant=tenant,
+        email=f"invited@{word}.example",
+        role=Role.VIEWER,
+        invited_by=people["admin"],
+        digest=digest_of(f"{word} invitation"),
+        expires_at=datetime.now(UTC) + LIFETIME,
+    )
     pool = Pool.objects.create(name=f"{word}-pool")
     PoolTenant.objects.create(pool=pool, tenant=tenant)
     model = ServedModel.objects.create(name=f"{word}-model", pool=pool, context_tokens=2048)
@@ -165,6 +180,7 @@ def _house(name: str, tier: str, word: str) -> House:
         key=key,
         people=people,
         members=members,
+        invitation=invitation,
         quota=quota,
         model=model,
         transaction=booked,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from inference.models import Pool, ServedModel
 from tenants.access.api_keys import issue_api_key
 from tenants.billing.models import Price
-from tenants.models import ApiKey, Membership, Project, Quota, Tier, User
+from tenants.models import ApiKey, Invitation, Membership, Project, Quota, Tier, User
 from tests.support.commands import attempt, refused, run
 from tests.support.refusals import raises_invalid
 
@@ -176,6 +176,15 @@ def test_a_member_gets_an_account_a_role_and_loses_it(acme: Project, tmp_path: P
     assert "bob@globex.example" in refused("remove_member", "Acme", "bob@globex.example")
     with raises_invalid("invalid", "email"):
         attempt("set_member", "Acme", "nobody", "--role", "viewer")
+
+
+def test_somebody_is_invited_instead_and_is_no_member_yet(acme: Project) -> None:
+    invitation = ("set_member", "Acme", "Alice@Acme.example", "--role", "owner", "--invite")
+    facts = run(*invitation)
+    sent = Invitation.objects.get(id=facts["invitation_id"])
+    assert (sent.email, sent.role, sent.invited_by) == ("alice@acme.example", "owner", None)
+    assert not Membership.objects.exists() and not User.objects.exists()
+    assert "alice@acme.example" in refused(*invitation)
 
 
 def test_a_model_comes_into_the_catalogue_is_hidden_and_shown(

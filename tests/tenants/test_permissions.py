@@ -37,6 +37,7 @@ WORDS = {
     Permission.WRITE_PEOPLE: "invite and remove members, change roles, none above one's own",
     Permission.WRITE_WEBHOOKS: "make, change, test and remove webhook endpoints, redeliver",
     Permission.EXPORT: "export the tenant's data",
+    Permission.TRANSFER: "hand ownership to another member",
     Permission.CLOSE: "have the tenant's data deleted",
 }
 

@@ -1,22 +1,29 @@
-"""Members of a tenant: who belongs to it, in which role."""
+"""Members of a tenant: who belongs to it, in which role; leaving it, and handing it over. Whoever
+is to become one is invited."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
-from rest_framework.serializers import BaseSerializer
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer, ChoiceField
 from rest_framework.viewsets import ModelViewSet
 
+from inference.errors import Forbidden
 from inference.management_api import fields
 from inference.management_api.filters import MemberFilter
-from inference.management_api.serializers import StrictSerializer
+from inference.management_api.resources.invitations import InvitationSerializer, InvitingViewSet
+from inference.management_api.serializers import ListQuery, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.people import (
     MEMBERS_ORDER,
     change_role,
-    invite,
+    leave,
     lock_owners,
     remove,
     set_alerts,
+    transfer_ownership,
 )
 from tenants.models import Membership
 from tenants.permissions import Permission, Role
@@ -43,18 +50,19 @@ class MemberSerializer(StrictSerializer):
         return member
 
 
-class NewMemberSerializer(StrictSerializer):
-    email = fields.CharField(max_length=254, allow_blank=True)
-    role = fields.ChoiceField(list(Role), default=Role.VIEWER)
+class RemovalQuery(StrictSerializer):
+    """Whether the API keys that the member made are revoked, too."""
 
-    def create(self, validated_data: dict[str, Any]) -> Membership:
-        return invite(**validated_data)
-
-    def to_representation(self, instance: Membership) -> dict[str, Any]:
-        return MemberSerializer(instance).data
+    revoke_keys = ChoiceField(["true", "false"], default="false")
 
 
-class MemberViewSet(ModelViewSet[Any], TenantScopedViewSet):
+class HeirSerializer(StrictSerializer):
+    """The member who is to own the tenant."""
+
+    member_id = fields.UUIDField()
+
+
+class MemberViewSet(ModelViewSet[Any], InvitingViewSet):
     permission_map: ClassVar = {
         "list": Permission.VIEW_PEOPLE,
         "create": Permission.WRITE_PEOPLE,
@@ -63,7 +71,8 @@ class MemberViewSet(ModelViewSet[Any], TenantScopedViewSet):
         "destroy": Permission.WRITE_PEOPLE,
     }
     serializer_class = MemberSerializer
-    serializer_classes: ClassVar = {"create": NewMemberSerializer}
+    serializer_classes: ClassVar = {"create": InvitationSerializer}
+    query_serializers: ClassVar = {"list": ListQuery, "destroy": RemovalQuery}
     order = MEMBERS_ORDER
     filterset_class = MemberFilter
     lookup_url_kwarg = "member_id"
@@ -75,11 +84,42 @@ class MemberViewSet(ModelViewSet[Any], TenantScopedViewSet):
         lock_owners()
         return super().locked(rows)
 
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Invite somebody: the answer is the invitation, and 202, as nobody is a member yet."""
+        response = super().create(request, *args, **kwargs)
+        response.status_code = status.HTTP_202_ACCEPTED
+        return response
+
     def perform_create(self, serializer: BaseSerializer[Any]) -> None:
-        serializer.save(tenant_id=self.tenant_id, by=self.access.permissions)
+        self.invite(serializer)
 
     def perform_update(self, serializer: BaseSerializer[Any]) -> None:
         serializer.save(by=self.access.permissions)
 
     def perform_destroy(self, instance: Membership) -> None:
-        remove(instance, by=self.access.permissions)
+        revoke_keys = self.query["revoke_keys"] == "true"
+        remove(instance, by=self.access.permissions, revoke_keys=revoke_keys)
+
+
+class OwnMembershipViewSet(TenantScopedViewSet):
+    """The caller's own membership; deleting it is leaving."""
+
+    permission_map: ClassVar = {"destroy": Permission.VIEW}
+
+    def destroy(self, _request: Request, **_ids: Any) -> Response:
+        if not isinstance(self.access.principal, Membership):
+            raise Forbidden("People leave a tenant, and keys do not; sign in as a person.")
+        leave(self.access.principal)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class TransferViewSet(TenantScopedViewSet):
+    """Ownership, handed to another member: the owner who asks is an admin afterwards."""
+
+    permission_map: ClassVar = {"create": Permission.TRANSFER}
+    serializer_class = HeirSerializer
+
+    def create(self, _request: Request, **_ids: Any) -> Response:
+        heir = Membership.objects.get(id=self.body()["member_id"])
+        owner = cast(Membership, self.access.principal)
+        return Response(MemberSerializer(transfer_ownership(heir, by=owner)).data)

@@ -14,13 +14,12 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from tenants.access.invitations.links import has_mail_server
 from tenants.access.sign_in import sign_in
 from tenants.isolation.audit_actor import Verb, audit_actor, audited_as
 from tenants.models import User
 
 log = structlog.get_logger(__name__)
-
-_CONSOLE = "django.core.mail.backends.console.EmailBackend"
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -83,13 +82,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send an e-mail, or log why it was not sent: the page says the same either way, and a link
         never reaches the log."""
-        if settings.EMAIL_BACKEND == _CONSOLE:
+        if not has_mail_server():
             log.warning("account_email_not_sent", problem="PENSTOCK_EMAIL_URL is not set")
             return
+        told = {**context, "email": email, "public_url": settings.PENSTOCK_PUBLIC_URL}
         try:
-            super().send_mail(
-                template_prefix, email, {**context, "public_url": settings.PENSTOCK_PUBLIC_URL}
-            )
+            # allauth's own would name the host of the request, and commands have none.
+            self.render_mail(template_prefix, email, told).send()
         except (smtplib.SMTPException, OSError) as error:
             # Its text may hold the address.
             log.warning("account_email_not_sent", problem=type(error).__name__)

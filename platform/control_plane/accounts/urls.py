@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from control_plane.accounts import email_change, sign_up
+from control_plane.accounts import email_change, invitation, sign_up
 from control_plane.accounts.limits import (
     against_floods,
     against_guessing,
@@ -60,6 +60,11 @@ urlpatterns = [
     path("signup/", against_floods(sign_up.ask), name="account_signup"),
     path("signup/sent/", sign_up.sent, name="account_signup_sent"),
     path("signup/<str:key>/", against_guessing_links(sign_up.finish), name="account_finish_signup"),
+    path(
+        "invitation/<str:key>/",
+        against_guessing_links(invitation.answer),
+        name="account_invitation",
+    ),
     path("reauthenticate/", against_guessing(views.reauthenticate), name="account_reauthenticate"),
     path(
         "password/change/", against_guessing(views.password_change), name="account_change_password"

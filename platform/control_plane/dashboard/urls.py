@@ -24,6 +24,9 @@ from control_plane.dashboard.pages.limits import (
     RemoveLimitPage,
 )
 from control_plane.dashboard.pages.members import MembersPage
+from control_plane.dashboard.pages.invitations import InvitePage, ResendPage, WithdrawPage
+from control_plane.dashboard.pages.members import MemberPage, MembersPage, RemoveMemberPage
+from control_plane.dashboard.pages.membership import LeavePage, TransferPage
 from control_plane.dashboard.pages.organisations import organisations
 from control_plane.dashboard.pages.organisation.audit_log import (
     AuditCsv,
@@ -56,6 +59,8 @@ _TENANT = "t/<uuid:tenant_id>/"
 _INVOICE = f"{_TENANT}billing/invoices/<uuid:invoice_id>"
 _WEBHOOK = f"{_TENANT}webhooks/<uuid:endpoint_id>"
 _DELIVERY = f"{_WEBHOOK}/deliveries/<uuid:delivery_id>"
+_MEMBER = f"{_TENANT}members/<uuid:member_id>"
+_INVITATION = f"{_TENANT}invitations/<uuid:invitation_id>"
 
 urlpatterns = [
     path("t/", organisations, name="organisations"),
@@ -103,5 +108,12 @@ urlpatterns = [
     path(f"{_TENANT}settings", SettingsPage.as_view(), name="settings"),
     path(f"{_TENANT}settings/export", ExportPage.as_view(), name="export"),
     path(f"{_TENANT}settings/close", ClosePage.as_view(), name="close"),
+    path(f"{_TENANT}members/invite", InvitePage.as_view(), name="invite"),
+    path(_MEMBER, MemberPage.as_view(), name="member"),
+    path(f"{_MEMBER}/remove", RemoveMemberPage.as_view(), name="remove-member"),
+    path(f"{_MEMBER}/transfer", TransferPage.as_view(), name="transfer"),
+    path(f"{_INVITATION}/resend", ResendPage.as_view(), name="resend-invitation"),
+    path(f"{_INVITATION}/withdraw", WithdrawPage.as_view(), name="withdraw-invitation"),
+    path(f"{_TENANT}leave", LeavePage.as_view(), name="leave"),
     path("operators/components", components, name="components"),
 ]

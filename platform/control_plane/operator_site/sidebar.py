@@ -24,6 +24,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("tenants.ApiKey", "key"),
             ("tenants.User", "person"),
             ("tenants.Membership", "group"),
+            ("tenants.Invitation", "mail"),
         ),
     ),
     (

@@ -1,19 +1,21 @@
-"""manage.py set_member Acme alice@acme.example --role admin"""
+"""manage.py set_member Acme alice@acme.example --role admin [--invite]"""
 
 from typing import Any
 
 from django.contrib.auth.password_validation import validate_password
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from tenants.access.invitations.inviting import invite
+from tenants.errors import Conflict
 from tenants.management.look_up import tenant_named
 from tenants.management.passwords import add_password_arguments, read_password
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Membership, User
+from tenants.models import Membership, Tenant, User
 from tenants.permissions import Role
 
 
 class Command(ReportingCommand):
-    help = "Add a member to a tenant, or change a member's role."
+    help = "Add a member to a tenant, or change a member's role; or invite somebody by e-mail."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -22,10 +24,35 @@ class Command(ReportingCommand):
             "email", help="e-mail address; the account is created if it does not exist"
         )
         parser.add_argument("--role", required=True, choices=[role.value for role in Role])
+        parser.add_argument(
+            "--invite",
+            action="store_true",
+            help="send an invitation instead: they join once they accept it",
+        )
         add_password_arguments(parser, required=False)
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
+        if options["invite"]:
+            self._invite(tenant, options)
+        else:
+            self._add(tenant, options)
+
+    def _invite(self, tenant: Tenant, options: dict[str, Any]) -> None:
+        try:
+            sent = invite(tenant, email=options["email"], role=Role(options["role"]), by=None)
+        except Conflict as conflict:
+            raise CommandError(conflict.message) from None
+        self.report(
+            options,
+            invitation_id=str(sent.id),
+            tenant=tenant.name,
+            email=sent.email,
+            role=sent.role,
+            expires_at=sent.expires_at,
+        )
+
+    def _add(self, tenant: Tenant, options: dict[str, Any]) -> None:
         email = options["email"].strip().lower()
         user = User.objects.filter(email=email).first() or User(email=email)
         is_new = user._state.adding

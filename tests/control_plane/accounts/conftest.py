@@ -20,6 +20,11 @@ def acme(houses: TwoTenants) -> House:
 
 
 @pytest.fixture
+def globex_house(houses: TwoTenants) -> House:
+    return houses.globex
+
+
+@pytest.fixture
 def alice(acme: House) -> Browser:
     """The owner of Acme, signed in by the page."""
     browser = Browser()

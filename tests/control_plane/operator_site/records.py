@@ -27,6 +27,7 @@ from tenants.billing.ledger import credit
 from tenants.billing.models import Payment, Price, ProviderEvent
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
+    Invitation,
     Membership,
     PolicyVersion,
     Project,
@@ -59,6 +60,9 @@ def make_one_of_each(acme: Project) -> None:
         PoolTenant.objects.create(pool=pool, tenant=acme.tenant)
         alice = User.objects.create_user("alice@acme.example", "correct horse battery")
         Membership.objects.create(tenant=acme.tenant, user=alice, role="owner")
+        Invitation.objects.create(
+            tenant=acme.tenant, email="new@acme.example", role="viewer", digest=b"1", expires_at=NOW
+        )
         quota = Quota.objects.create(tenant=acme.tenant, limit="tokens_per_day", value=1)
         QuotaAlert.objects.create(
             tenant=acme.tenant, quota=quota, period="2026-01", percent=50, used=1

@@ -10,10 +10,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from tenants.access.api_keys import issue_api_key
+from tenants.access.invitations.inviting import invite
 from tenants.audit.log import broken_chains, seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Membership, Project, Tenant, User
 from tenants.offboarding.closing import close_tenant
+from tenants.permissions import Role
 from tests.support.projects import make_project
 from tests.support.refusals import raises_invalid
 
@@ -36,6 +38,7 @@ def acme() -> Tenant:
         for user in (alice, bob, ops):
             Membership.objects.create(tenant=project.tenant, user=user)
         Membership.objects.create(tenant=globex.tenant, user=bob)
+        invite(project.tenant, email="ada@acme.example", role=Role.VIEWER, by=None)
         UserSession.objects.create(
             user=alice, ip="192.0.2.7", user_agent="Alice's", session_key="a"
         )

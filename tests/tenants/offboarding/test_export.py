@@ -12,10 +12,12 @@ from django.core.management import CommandError, call_command
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
 from tenants.access.api_keys import issue_api_key
+from tenants.access.invitations.inviting import invite
 from tenants.audit.chain import broken
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, AuditEvent, Membership, PersonalDetail, Project, User
+from tenants.models import ApiKey, AuditEvent, Invitation, Membership, PersonalDetail, Project, User
+from tenants.permissions import Role
 from tests.support.commands import attempt
 from tests.support.projects import make_project
 
@@ -30,6 +32,7 @@ def acme() -> Project:
         key = issue_api_key(project, name="Alice's laptop").record
         alice = User.objects.create_user("alice@acme.example", "correct horse battery")
         Membership.objects.create(tenant_id=project.tenant_id, user=alice, role="owner")
+        invite(project.tenant, email="ada@acme.example", role=Role.VIEWER, by=None)
         UsageRecord.objects.create(
             request_id=new_request_id(), tenant_id=project.tenant_id, project=project, api_key=key,
             tier="premium", pool="demo", model="demo", api="completions", stream=True, attempt=1,
@@ -112,14 +115,23 @@ def test_all_that_is_of_a_tenant_is_exported_and_no_digest(acme: Project, tmp_pa
     assert report["records"] == len(records)
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
     kinds = {record["kind"] for record in records}
-    assert kinds == {"tenant", "project", "api_key", "member", "usage_record", "audit_event"}
+    assert kinds == {
+        "tenant",
+        "project",
+        "api_key",
+        "member",
+        "invitation",
+        "usage_record",
+        "audit_event",
+    }
     (member,) = (record for record in records if record["kind"] == "member")
     assert (member["email"], member["role"]) == ("alice@acme.example", "owner")
     with operator_scope("test"):
         key = ApiKey.objects.get()
         alice = User.objects.get()
         assert key.masked in text
-        for secret in (bytes(key.secret_digest).hex(), alice.password, "Globex"):
+        invited = bytes(Invitation.objects.get().digest).hex()
+        for secret in (bytes(key.secret_digest).hex(), invited, alice.password, "Globex"):
             assert secret not in text
         seal_now()
         assert AuditEvent.objects.filter(verb="exported", tenant=acme.tenant_id).count() == 1
