@@ -8,7 +8,8 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants.access import second_factor, sign_in_log
+        from tenants.access import second_factor, session_proofs, sign_in_log
+        from tenants.access.sign_on import offboarding as sign_on
         from tenants.audit.log import broken_chains
         from tenants.audit.triggers import check_audit
         from tenants.fsck import register_check
@@ -27,3 +28,5 @@ class TenantsConfig(AppConfig):
         register_check("tenant walls", wall_problems)
         sign_in_log.connect()
         second_factor.connect()
+        session_proofs.connect()
+        sign_on.register()

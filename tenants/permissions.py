@@ -33,6 +33,7 @@ class Permission(StrEnum):
     WRITE_QUOTAS = "write_quotas"  # of projects and keys; the tenant's own are the operator's
     WRITE_PEOPLE = "write_people"
     WRITE_WEBHOOKS = "write_webhooks"  # and test, redeliver, rotate their secrets
+    WRITE_SIGN_ON = "write_sign_on"  # provider, mail domains, what sessions have to prove
     EXPORT = "export"
     TRANSFER = "transfer"  # hand ownership over
     CLOSE = "close"  # delete the tenant's data
@@ -57,7 +58,7 @@ _ADMIN: Final = _DEVELOPER | {
 }
 
 ROLE_PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
-    Role.OWNER: _ADMIN | {Permission.TRANSFER, Permission.CLOSE},
+    Role.OWNER: _ADMIN | {Permission.WRITE_SIGN_ON, Permission.TRANSFER, Permission.CLOSE},
     Role.ADMIN: _ADMIN,
     Role.DEVELOPER: _DEVELOPER,
     Role.BILLING: _VIEWER | {Permission.VIEW_BALANCE, Permission.VIEW_INVOICES, Permission.EXPORT},

@@ -12,6 +12,7 @@ from inference.errors import Unauthenticated
 from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.key_check import check_key
+from tenants.access.session_proofs import proofs_of
 from tenants.access.sign_in import RETRY_SECONDS, count_wrong_key, is_guessing_keys
 from tenants.models import ApiKey, User
 
@@ -42,7 +43,8 @@ class SessionAuthentication(authentication.SessionAuthentication):
         if user is None:
             return None
         self.enforce_csrf(request)
-        return user, Person(user=user, address=address_of(request))
+        proofs = proofs_of(request._request.session)
+        return user, Person(user=user, address=address_of(request), proofs=proofs)
 
     def enforce_csrf(self, request: Request) -> None:
         try:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from gpu_workers.protocol.policy import Scope
 from inference.errors import Forbidden, InferenceError, NotFound
 from inference.management_api.errors import NOTHING_HERE
+from tenants.access.entrance import EntryRefused, check_entry
 from tenants.access.people import membership_of
+from tenants.access.session_proofs import Proofs
 from tenants.isolation.audit_actor import Actor
-from tenants.models import ApiKey, Membership, User
+from tenants.models import ApiKey, Membership, Tenant, User
 from tenants.permissions import (
     ROLE_PERMISSIONS,
     Permission,
@@ -33,8 +35,11 @@ class TenantAccess:
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
+    """With what their session has proven."""
+
     user: User
     address: str | None
+    proofs: Proofs
 
     def as_actor(self) -> Actor:
         return self.user.as_actor()
@@ -48,6 +53,14 @@ class Person:
         return TenantAccess(
             permissions=ROLE_PERMISSIONS[Role(membership.role)], principal=membership
         )
+
+    def check_entry(self, tenant: Tenant, access: TenantAccess) -> None:
+        """Check what the tenant asks of sessions, inside its scope. Raises `Forbidden`."""
+        assert access.role is not None  # a person's  # noqa: S101
+        try:
+            check_entry(tenant, self.user, access.role, self.proofs)
+        except EntryRefused as refusal:
+            raise Forbidden(refusal.message, code=refusal.code) from None
 
     def refusal(self, permission: Permission, access: TenantAccess) -> InferenceError:
         able = ", ".join(roles_with(permission))
@@ -73,6 +86,9 @@ class KeyBearer:
         if tenant_id != self.key.tenant_id:
             raise NotFound(NOTHING_HERE)
         return TenantAccess(permissions=permissions_of(self.scopes), principal=self.key)
+
+    def check_entry(self, _tenant: Tenant, _access: TenantAccess) -> None:
+        """Check nothing: a key is no session."""
 
     def refusal(self, permission: Permission, _access: TenantAccess) -> InferenceError:
         scope = scope_for(permission)

@@ -28,6 +28,7 @@ from inference.management_api.resources.projects import ProjectViewSet
 from inference.management_api.resources.quotas import QuotaAlertViewSet, QuotaViewSet
 from inference.management_api.resources.served_models import ServedModelViewSet
 from inference.management_api.resources.session import SessionViewSet
+from inference.management_api.resources.sign_on import MailDomainViewSet, SignOnViewSet
 from inference.management_api.resources.tenants import OneTenantViewSet, TenantsViewSet
 from inference.management_api.resources.tier import TierViewSet
 from inference.management_api.resources.usage import (
@@ -61,6 +62,7 @@ router.register(f"{_TENANT}/invoices", InvoiceViewSet, basename="invoice")
 router.register(_LINE_USAGE, LineUsageViewSet, basename="line-usage")
 router.register(f"{_TENANT}/models", ServedModelViewSet, basename="model")
 router.register(f"{_TENANT}/audit", AuditEventViewSet, basename="audit-event")
+router.register(f"{_TENANT}/mail-domains", MailDomainViewSet, basename="mail-domain")
 router.register(f"{_TENANT}/webhooks", EndpointViewSet, basename="webhook")
 router.register(_DELIVERIES, DeliveryViewSet, basename="delivery")
 
@@ -68,6 +70,7 @@ router.register(_DELIVERIES, DeliveryViewSet, basename="delivery")
 _Actions = dict[str, Any]
 _one: _Actions = {"get": "retrieve"}
 _one_to_change: _Actions = {"get": "retrieve", "patch": "partial_update"}
+_one_to_remove: _Actions = {**_one_to_change, "delete": "destroy"}
 _session: _Actions = {"get": "retrieve", "post": "create", "delete": "destroy"}
 _sessions: _Actions = {"get": "list", "delete": "destroy_others"}
 _pdf = InvoiceViewSet.as_view({"get": "pdf"}, renderer_classes=[PdfRenderer])
@@ -85,6 +88,7 @@ urlpatterns = [
     path(f"{_TENANT}/membership", OwnMembershipViewSet.as_view({"delete": "destroy"})),
     path(f"{_TENANT}/transfer", TransferViewSet.as_view({"post": "create"})),
     path("invitations/accept", AcceptanceViewSet.as_view({"post": "create"})),
+    path(f"{_TENANT}/sign-on", SignOnViewSet.as_view(_one_to_remove)),
     path(f"{_TENANT}/tier", TierViewSet.as_view(_one)),
     path(f"{_TENANT}/balance", BalanceViewSet.as_view(_one)),
     path(f"{_TENANT}/balance-alert", BalanceAlertViewSet.as_view(_one_to_change)),

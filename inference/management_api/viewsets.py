@@ -169,9 +169,10 @@ class TenantScopedViewSet(ManagementViewSet):
     @contextmanager
     def walls(self) -> Iterator[None]:
         """Open the tenant's scope. Raises `DoesNotExist` for a closed tenant, `NotPermitted` for a
-        change to a suspended one."""
+        change to a suspended one, `Forbidden` where a session lacks what the tenant asks for."""
         with tenant_scope(self.tenant_id):
             self.tenant = open_tenant(self.tenant_id)
+            self.caller.check_entry(self.tenant, self.access)
             if self.request.method not in _READING and self.action not in self.while_suspended:
                 check_not_suspended(self.tenant)
             yield

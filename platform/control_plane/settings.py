@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.usersessions",
+    "allauth.socialaccount",
     "tenants.apps.TenantsConfig",
     "tenants.billing.apps.BillingConfig",
     "tenants.webhooks.apps.WebhooksConfig",
@@ -223,6 +224,11 @@ MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Penstock"
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_RATE_LIMITS = False
+# Single sign-on: the tenants' configurations are the apps. No account is found by its address here.
+SOCIALACCOUNT_ADAPTER = "control_plane.accounts.openid_connect.SignOnAdapter"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+SOCIALACCOUNT_AUTO_SIGNUP = False
+SOCIALACCOUNT_STORE_TOKENS = False
 USERSESSIONS_ADAPTER = "control_plane.accounts.sessions.SessionsAdapter"
 
 # Edges -------------------------------------------------------------------------------------------

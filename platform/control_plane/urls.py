@@ -3,12 +3,20 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from control_plane.accounts import sign_on
+from control_plane.accounts.limits import against_repeated_sign_on
 from control_plane.operator_site.login import operator_login
 from control_plane.status.front_page import front_page
 
 urlpatterns = [
     path("", front_page, name="front-page"),
     path("account/", include("control_plane.accounts.urls")),
+    path("sso/<uuid:tenant_id>/", against_repeated_sign_on(sign_on.start), name="sign-on"),
+    path(
+        "sso/<uuid:tenant_id>/callback",
+        against_repeated_sign_on(sign_on.callback),
+        name="sign-on-callback",
+    ),
     path("admin/login/", operator_login),
     path("admin/", admin.site.urls),
     path("", include("control_plane.dashboard.urls")),

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tenants.access.entrance import check_entry
 from tenants.access.people import membership_of
+from tenants.access.session_proofs import Proofs
 from tenants.errors import NotPermitted
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
@@ -52,15 +54,18 @@ class MemberAccess:
 
 @contextmanager
 def member_access(
-    user: User, tenant_id: uuid.UUID, *, address: str | None = None
+    user: User, tenant_id: uuid.UUID, *, proofs: Proofs, address: str | None = None
 ) -> Iterator[MemberAccess]:
     """Open the tenant's scope for one of its members. Raises `Tenant.DoesNotExist` for a tenant
-    that they do not belong to, as for one that is closed or never was."""
+    that they do not belong to, as for one that is closed or never was, and `EntryRefused` where
+    their session has not proven what the tenant asks for."""
     membership = membership_of(user, tenant_id)
     if membership is None:
         raise Tenant.DoesNotExist
     with audit_actor(user.as_actor(), address), tenant_scope(tenant_id):
-        yield MemberAccess(user=user, tenant=open_tenant(tenant_id), membership=membership)
+        tenant = open_tenant(tenant_id)
+        check_entry(tenant, user, Role(membership.role), proofs)
+        yield MemberAccess(user=user, tenant=tenant, membership=membership)
 
 
 def open_tenant(tenant_id: uuid.UUID) -> Tenant:

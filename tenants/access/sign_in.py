@@ -18,6 +18,8 @@ ATTEMPTS_ON_AN_ACCOUNT: Final = "10/m"
 WRONG_KEYS_OF_AN_ADDRESS: Final = "20/m"
 # Of a million codes; who is asked for one has given the password.
 CODES_OF_AN_ACCOUNT: Final = "20/h"
+# To a provider and back are two; a whole office may have one address.
+SIGN_ONS_OF_AN_ADDRESS: Final = "120/m"
 RETRY_SECONDS: Final = 60
 # Forms that send an e-mail to whoever is named there.
 EMAILS_ASKED_BY_AN_ADDRESS: Final = "20/h"
@@ -46,6 +48,11 @@ def is_guessing_links(request: HttpRequest) -> bool:
     """Count an attempt to use a link that an e-mail held; return True once there were too many
     within a minute."""
     return _is_over(request, "link by address", _address(request), ATTEMPTS_OF_AN_ADDRESS)
+
+
+def is_signing_on(request: HttpRequest) -> bool:
+    """Count a way to a provider or back; return True once there were too many within a minute."""
+    return _is_over(request, "sign-on by address", _address(request), SIGN_ONS_OF_AN_ADDRESS)
 
 
 def is_asking_for_emails(request: HttpRequest, email: str) -> bool:

@@ -7,6 +7,7 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out, user_lo
 from django.db import transaction
 from django.http import HttpRequest
 
+from tenants.access.session_proofs import note_own_sign_in
 from tenants.access.sessions import forget_session, note_session
 from tenants.audit.log import record, seal_now
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
@@ -22,6 +23,7 @@ def connect() -> None:
 def _signed_in(*, request: HttpRequest | None, user: User, **_: Any) -> None:
     _record(Verb.SIGNED_IN, user, user.as_actor(), request)
     if request is not None:
+        note_own_sign_in(request, user)
         note_session(request, user)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -16,8 +17,10 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from tenants.models import Invitation, Membership, User
 from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
 
-# Roles are in Membership, the address in User; sessions and codes are their owner's.
+# Roles are in Membership, the address in User; sessions and codes are their owner's; providers are
+# the tenants'.
 admin.site.unregister([Group, EmailAddress, UserSession, Authenticator])
+admin.site.unregister([SocialAccount, SocialApp, SocialToken])
 
 
 class MembershipOfUser(TabularInline):  # type: ignore[misc]

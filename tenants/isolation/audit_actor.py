@@ -52,6 +52,8 @@ class Verb(StrEnum):
     SIGN_IN_FAILED = "sign_in_failed"
     SIGNED_OUT = "signed_out"
     SIGNED_UP = "signed_up"
+    SIGN_ON_REFUSED = "sign_on_refused"
+    DOMAIN_PROVEN = "domain_proven"
     SESSIONS_ENDED = "sessions_ended"
     SECOND_FACTOR_ADDED = "second_factor_added"
     SECOND_FACTOR_REMOVED = "second_factor_removed"

@@ -12,6 +12,12 @@ from tenants.models.policy_change import (
 )
 from tenants.models.policy_version import PolicyVersion
 from tenants.models.quota import Quota, QuotaAlert
+from tenants.models.sign_on import (
+    MailDomain,
+    ProofOfDomain,
+    SignOnConfiguration,
+    SignOnIdentity,
+)
 from tenants.models.tenant import BillingMode, Membership, Project, Tenant
 from tenants.models.tier import ServiceClass, Tier
 from tenants.models.user import User
@@ -24,6 +30,7 @@ __all__ = [
     "BillingMode",
     "Invitation",
     "InvitationState",
+    "MailDomain",
     "Membership",
     "PersonalDetail",
     "PolicyChange",
@@ -33,10 +40,13 @@ __all__ = [
     "PolicyQuerySet",
     "PolicyVersion",
     "Project",
+    "ProofOfDomain",
     "Quota",
     "QuotaAlert",
     "ScopedPolicyManager",
     "ServiceClass",
+    "SignOnConfiguration",
+    "SignOnIdentity",
     "Tenant",
     "Tier",
     "User",

@@ -7,26 +7,23 @@ not used, and the whole of it ends within `TOTAL_SECONDS`, however slowly the ot
 """
 
 import asyncio
-import ipaddress
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 
 import httpcore2
-from httpcore2 import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 
 from tenants.webhooks import addresses
-from tenants.webhooks.addresses import Address, AddressRefused, Target, Unresolvable, UrlRefused
+from tenants.webhooks.addresses import AddressRefused, Target, Unresolvable, UrlRefused
+from tenants.webhooks.checked_network import CheckedNetwork
 from tenants.webhooks.models.delivery import MAX_EXCERPT_CHARACTERS
 from tenants.webhooks.problems import Problem
 
 TOTAL_SECONDS: Final = 20.0
-CONNECT_SECONDS: Final = 5.0
-_TRIED_ADDRESSES: Final = 3
 _READ_BYTES: Final = 4096
 _LONGEST_RETRY_AFTER_SECONDS: Final = 6 * 3600
 
@@ -131,7 +128,7 @@ async def _answer(
         httpcore2.AsyncConnectionPool(
             ssl_context=ssl_context,
             max_connections=1,
-            network_backend=_CheckedNetwork(target),
+            network_backend=CheckedNetwork(target),
         ) as pool,
         pool.stream(
             "POST",
@@ -157,59 +154,6 @@ async def _start_of(response: httpcore2.Response) -> bytes:
         if len(start) >= _READ_BYTES:
             break
     return start
-
-
-class _CheckedNetwork(AsyncNetworkBackend):
-    """Connects to addresses of one target's host, after it has looked at all of them."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._network = AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> AsyncNetworkStream:
-        found = await asyncio.wrap_future(addresses.resolve(self._target))
-        addresses.check_addresses(self._target, found)
-        problem: Exception = httpcore2.ConnectError()
-        for address in found[:_TRIED_ADDRESSES]:
-            try:
-                stream = await self._network.connect_tcp(
-                    address.compressed,
-                    self._target.port,
-                    timeout=CONNECT_SECONDS,
-                    local_address=local_address,
-                    socket_options=socket_options,
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                problem = error
-                continue
-            if peer_address(stream) != address:
-                await stream.aclose()
-                raise AddressRefused(
-                    "another_address", "The connection led to another address than was checked."
-                )
-            return stream
-        raise problem
-
-    async def connect_unix_socket(self, *_: Any, **__: Any) -> AsyncNetworkStream:
-        raise AddressRefused(
-            "unix_socket", "Webhooks go to addresses, not to sockets of this machine."
-        )
-
-    async def sleep(self, seconds: float) -> None:
-        await self._network.sleep(seconds)
-
-
-def peer_address(stream: AsyncNetworkStream) -> Address | None:
-    """Return the address that a connection led to, None if that cannot be known."""
-    place = stream.get_extra_info("server_addr")
-    return None if not place else ipaddress.ip_address(str(place[0]))
 
 
 def _problem_of(status: int) -> Problem | None:

@@ -61,6 +61,12 @@ _DJANGO: Final = f"""
 /account/2fa/recovery-codes/generate/ POST every 302
 /account/sessions/                GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/sessions/                POST   every 302
+/account/sso/                     GET    every 200
+/account/sso/                     POST   every 200
+# No provider: no page.
+/sso/<tenant_id>/                 GET    every 404
+/sso/<tenant_id>/                 POST   every 404
+/sso/<tenant_id>/callback         GET    every 404
 /account/signup/                  GET    every 403
 /account/signup/                  POST   every 403
 /account/signup/sent/             GET    every 403
@@ -165,6 +171,14 @@ _DJANGO: Final = f"""
 {_P}invitations/<invitation_id>/withdraw POST 302 403 302 302 302 302  302  302  302  302  404  302
 {_P}leave                         GET    302  200  200  302  302  302  302  302  302  302  404  302
 {_P}leave                         POST   302  422  422  302  302  302  302  302  302  302  404  302
+{_P}sign-on                       GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}sign-on                       POST   302  403  403  302  302  302  302  302  302  302  404  302
+{_P}sign-on/demands               POST   302  403  403  302  302  302  302  302  302  302  404  302
+{_P}sign-on/remove                GET    302  403  403  302  302  302  302  302  302  302  404  302
+{_P}sign-on/remove                POST   302  403  403  302  302  302  302  302  302  302  404  302
+{_P}sign-on/domains               POST   302  403  403  302  302  302  302  302  302  302  404  302
+{_P}sign-on/domains/<mail_domain_id>/verify POST 302 403 403 302 302 302 302 302 302 302 404 302
+{_P}sign-on/domains/<mail_domain_id>/remove POST 302 403 403 302 302 302 302 302 302 302 404 302
 /operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302
 
 #                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
@@ -237,6 +251,14 @@ _DJANGO: Final = f"""
 {_E}/deliveries                   GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_D}                              GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_D}/redeliver                    POST   401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/sign-on                      GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/sign-on                      PATCH  401  403  403  403  403  403  403  403  401  401  404  404
+{_T}/sign-on                      DELETE 401  403  403  403  403  403  403  403  401  401  404  404
+{_T}/mail-domains                 GET    401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/mail-domains                 POST   401  403  403  403  403  403  403  403  401  401  404  404
+{_T}/mail-domains/<mail_domain_id> GET   401  403  200  403  403  403  403  200  401  401  404  404
+{_T}/mail-domains/<mail_domain_id> DELETE 401 403  403  403  403  403  403  403  401  401  404  404
+{_T}/mail-domains/<mail_domain_id>/verify POST 401 403 403 403 403 403 403 403 401 401 404 404
 # Signed by Stripe or refused; here nobody expects it.
 /api/v1/payments/stripe           POST   every 404
 /api/v1/*                         ANY    every 404

@@ -87,6 +87,7 @@ def url(address: str, house: House, **other: object) -> str:
         "line_id": house.line.id,
         "session_id": 0,
         "event_id": house.ids["event_id"] if "<event_id>" in address else None,
+        "mail_domain_id": house.mail_domain.id,
         # pages of the admin
         "object_id": house.tenant.id,
         "content_type_id": 1,
@@ -187,7 +188,7 @@ def test_each_credential_gets_its_status_and_nothing_of_globex(
 def globex_words(houses: TwoTenants) -> list[str]:
     globex = houses.globex
     ids = [globex.tenant.id, globex.project.id, globex.key.id, globex.quota.id, globex.model.id]
-    ids += [globex.endpoint.id, globex.delivery.id, globex.invitation.id]
+    ids += [globex.endpoint.id, globex.delivery.id, globex.invitation.id, globex.mail_domain.id]
     return [CANARY, globex.key.public_id, *map(str, ids)]
 
 

@@ -8,6 +8,7 @@ from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.access.invitations.links import digest_of, new_token
 from tenants.access.projects import add_project
+from tenants.access.sign_on.domains import add_domain, prove_domain
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
@@ -16,6 +17,7 @@ from tenants.models import (
     Project,
     Quota,
     QuotaAlert,
+    SignOnConfiguration,
     Tenant,
     Tier,
     User,
@@ -63,6 +65,7 @@ class Cast:
     viewer: User
     nobody: User
     ops: User
+    strict: Tenant
 
 
 def make_cast() -> Cast:
@@ -72,13 +75,14 @@ def make_cast() -> Cast:
         for name in ("llama-3.1-8b", "llama-3.1-70b"):
             pool = Pool.objects.create(name=name)
             ServedModel.objects.create(name=name, pool=pool, context_tokens=131_072)
-        acme, suspended, long_list, new = (
+        acme, suspended, long_list, new, strict = (
             Tenant.objects.create(name=name, tier=Tier.objects.get(name=tier))
             for name, tier in (
                 ("Acme", "premium"),
                 ("Initech", "free"),
                 ("Globex International Research Cooperative", "standard"),
                 ("Hooli", "free"),
+                ("Umbrella", "standard"),
             )
         )
         projects = [add_project(acme, name=name, **fields) for name, fields in _PROJECTS]
@@ -88,9 +92,14 @@ def make_cast() -> Cast:
         alice, *_, viewer = people.values()
         for email, role in _PEOPLE.items():
             Membership.objects.create(tenant=acme, user=people[email], role=role)
-        for tenant in (suspended, long_list, new):
+        for tenant in (suspended, long_list, new, strict):
             Membership.objects.create(tenant=tenant, user=alice, role=Role.OWNER)
         suspended.suspend()
+        Tenant.objects.filter(id=strict.id).update(demands_sign_on=True)
+        _sign_on(acme, issuer="https://93.184.216.34/realms/acme")
+        _sign_on(strict, issuer="https://127.0.0.1")  # which is never connected to
+        add_domain(acme, domain="acme-research.example")
+        prove_domain(add_domain(acme, domain="acme.example"))
         _age(acme)
         _trouble(acme, projects[0])
         members = Membership.objects.filter(tenant=acme).order_by("created_at")
@@ -110,6 +119,7 @@ def make_cast() -> Cast:
             suspended=suspended,
             long_list=long_list,
             new=new,
+            strict=strict,
             project=projects[2],
             key=keys[0],
             quota=Quota.objects.get(project=projects[1], limit="spend_per_month"),
@@ -128,6 +138,19 @@ def _invited(tenant: Tenant, email: str, role: Role, by: Membership) -> str:
     invitation.renew(digest_of(token))
     invitation.save()
     return f"/account/invitation/{token}/"
+
+
+def _sign_on(tenant: Tenant, *, issuer: str) -> None:
+    configuration = SignOnConfiguration(
+        tenant=tenant,
+        issuer=issuer,
+        client_id="penstock",
+        role_claim="groups",
+        roles={"platform-team": "admin", "engineering": "developer"},
+        default_role="viewer",
+    )
+    configuration.client_secret = "of a picture"
+    configuration.save()
 
 
 def _age(tenant: Tenant) -> None:

@@ -109,6 +109,18 @@ def shots(cast: Cast) -> list[Shot]:
         ),
         Shot(name="leave", user=cast.viewer, address=f"{acme}leave"),
         Shot(name="members-refused", user=cast.viewer, address=f"{acme}members"),
+        Shot(name="sign-on", user=alice, address=f"{acme}sign-on"),
+        Shot(name="sign-on-wrong", user=alice, address=f"{acme}sign-on", first=_no_secret),
+        Shot(name="sign-on-remove", user=alice, address=f"{acme}sign-on/remove"),
+        Shot(name="entry-refused", user=alice, address=f"/t/{cast.strict.id}/"),
+        Shot(name="account-sign-on", user=None, address="/account/sso/"),
+        Shot(
+            name="account-sign-on-refused",
+            user=None,
+            address=f"/sso/{cast.strict.id}/",
+            first=_sign_on,
+        ),
+        Shot(name="account-sign-on-start", user=None, address=f"/sso/{cast.acme.id}/"),
         Shot(name="account", user=alice, address="/account/"),
         Shot(name="invitation", user=cast.nobody, address=cast.invitation),
         Shot(name="invitation-new", user=None, address=cast.invitation_of_stranger),
@@ -146,6 +158,17 @@ def _wrong(page: Page) -> None:
     page.locator("[value=smaller_model]").check()
     page.locator("[type=submit]").last.click()
     page.locator(".field-error").first.wait_for()
+
+
+def _no_secret(page: Page) -> None:
+    page.locator("[name=issuer]").fill("https://93.184.216.35")
+    page.locator("form.form [type=submit]").first.click()
+    page.locator(".field-error").first.wait_for()
+
+
+def _sign_on(page: Page) -> None:
+    page.locator("main [type=submit]").click()
+    page.get_by_text("Not signed in").first.wait_for()
 
 
 def _create(page: Page) -> None:

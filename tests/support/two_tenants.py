@@ -26,6 +26,7 @@ from tenants.models import (
     ApiKey,
     AuditEvent,
     Invitation,
+    MailDomain,
     Membership,
     Project,
     Quota,
@@ -64,6 +65,7 @@ class House:
     delivery: Delivery
     invoice: Invoice
     line: InvoiceLine
+    mail_domain: MailDomain
 
     @property
     def ids(self) -> dict[str, uuid.UUID]:
@@ -82,6 +84,7 @@ class House:
             "event_id": event.id,
             "member_id": self.members["developer"].id,
             "invitation_id": self.invitation.id,
+            "mail_domain_id": self.mail_domain.id,
         }
 
     def issue(self, **fields: Any) -> str:
@@ -188,6 +191,7 @@ def _house(name: str, tier: str, word: str) -> House:
         delivery=send_test(endpoint),
         invoice=line.invoice,
         line=line,
+        mail_domain=MailDomain.objects.create(tenant=tenant, domain=f"mail.{word}.example"),
     )
 
 

@@ -36,6 +36,7 @@ WORDS = {
     Permission.WRITE_QUOTAS: "set quotas of projects and keys (the operator sets the tenant's)",
     Permission.WRITE_PEOPLE: "invite and remove members, change roles, none above one's own",
     Permission.WRITE_WEBHOOKS: "make, change, test and remove webhook endpoints, redeliver",
+    Permission.WRITE_SIGN_ON: "set up single sign-on and mail domains, say what sessions prove",
     Permission.EXPORT: "export the tenant's data",
     Permission.TRANSFER: "hand ownership to another member",
     Permission.CLOSE: "have the tenant's data deleted",

@@ -229,7 +229,7 @@ class _AnyTenants(_ReportViewSet):
     query_serializers: ClassVar = {"list": AnyTenantsReportQuery}
 
     def is_operators(self) -> bool:
-        if not isinstance(self.caller, Person):
+        if not isinstance(self.caller, Person) or not self.caller.proofs.is_own:
             return False
         user = self.caller.user
         return user.is_staff and user.has_perm("inference.view_usagerecord")

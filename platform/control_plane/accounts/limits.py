@@ -46,6 +46,19 @@ def against_guessing_links(view: View) -> View:
     return _limited(view, sign_in.is_guessing_links, sign_in.RETRY_SECONDS)
 
 
+def against_repeated_sign_on(view: View) -> View:
+    """Count what goes to a provider, and what comes back."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        is_counted = request.method == "POST" or "state" in request.GET
+        if is_counted and sign_in.is_signing_on(request):
+            return too_many_attempts(request, sign_in.RETRY_SECONDS)
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
 def against_floods(view: View) -> View:
     """Count each form as an e-mail to the address that it names."""
 

@@ -13,13 +13,14 @@ from django.shortcuts import render
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from control_plane.accounts import email_change, invitation, sign_up
+from control_plane.accounts import email_change, invitation, sign_on, sign_up
 from control_plane.accounts.limits import (
     against_floods,
     against_guessing,
     against_guessing_codes,
     against_guessing_links,
 )
+from control_plane.accounts.own_proof import after_own_sign_in
 
 
 class UserIdConverter(StringConverter):
@@ -56,6 +57,7 @@ urlpatterns = [
         generate_recovery_codes,
         name="mfa_generate_recovery_codes",
     ),
+    path("sso/", against_guessing_links(sign_on.ask), name="account_sign_on"),
     path("sessions/", list_usersessions, name="usersessions_list"),
     path("signup/", against_floods(sign_up.ask), name="account_signup"),
     path("signup/sent/", sign_up.sent, name="account_signup_sent"),
@@ -90,3 +92,23 @@ urlpatterns = [
         name="account_confirm_email",
     ),
 ]
+
+# All others change the account, which a provider of one organisation has no say in.
+_OPEN_TO_SIGN_ON = {
+    "account",
+    "account_login",
+    "account_logout",
+    "account_sign_on",
+    "account_signup",
+    "account_signup_sent",
+    "account_finish_signup",
+    "account_reset_password",
+    "account_reset_password_done",
+    "account_reset_password_from_key",
+    "account_reset_password_from_key_done",
+    "mfa_authenticate",
+    "usersessions_list",
+}
+for _pattern in urlpatterns:
+    if _pattern.name not in _OPEN_TO_SIGN_ON:
+        _pattern.callback = after_own_sign_in(_pattern.callback)

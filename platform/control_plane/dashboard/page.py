@@ -15,7 +15,10 @@ from django.utils.cache import patch_vary_headers
 from django.views import View
 
 from control_plane.dashboard.navigation import navigation
+from tenants.access.entrance import EntryRefused
 from tenants.access.member_access import MemberAccess, member_access
+from tenants.access.second_factor import has_second_factor
+from tenants.access.session_proofs import proofs_of
 from tenants.errors import NotPermitted
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, roles_with
@@ -50,9 +53,12 @@ class TenantPage(View):
             return sign_in_first(request)
         tenant_id: uuid.UUID = ids.pop("tenant_id")
         address = request.META.get("REMOTE_ADDR") or None
+        proofs = proofs_of(request.session)
         try:
-            with member_access(user, tenant_id, address=address) as self.access:
+            with member_access(user, tenant_id, proofs=proofs, address=address) as self.access:
                 return self._within(request, *args, **ids)
+        except EntryRefused as refusal:
+            return ask_for_proof(request, user, refusal)
         except (ObjectDoesNotExist, DataError):
             raise Http404 from None
 
@@ -111,10 +117,31 @@ def sign_in_first(request: HttpRequest) -> HttpResponse:
     """Send whoever is not signed in to do so, and back afterwards."""
     if request.headers.get("HX-Request"):
         # A fragment is no place for it: the page as a whole goes there.
-        here = urlsplit(request.headers.get("HX-Current-URL", "/t/"))
-        back = here._replace(scheme="", netloc="").geturl()
+        back = _page_address(request)
         return HttpResponse(status=401, headers={"HX-Redirect": redirect_to_login(back).url})
     return redirect_to_login(request.get_full_path())
+
+
+def ask_for_proof(request: HttpRequest, user: User, refusal: EntryRefused) -> HttpResponse:
+    """Say what the session lacks to enter, and lead there."""
+    here = _page_address(request)
+    if request.headers.get("HX-Request"):
+        return HttpResponse(status=403, headers={"HX-Redirect": here})
+    back = request.get_full_path() if request.method in ("GET", "HEAD") else here
+    context = {
+        "refusal": refusal,
+        "user": user,
+        "back": back,
+        "has_second_factor": has_second_factor(user),
+        "sign_in_again": redirect_to_login(back).url,
+    }
+    return private(render(request, "dashboard/entry_refused.html", context, status=403))
+
+
+def _page_address(request: HttpRequest) -> str:
+    """Return the path of the page that a fragment or form belongs to."""
+    here = urlsplit(request.headers.get("HX-Current-URL", "/t/"))
+    return here._replace(scheme="", netloc="").geturl()
 
 
 def wants_fragment(request: HttpRequest) -> bool:

@@ -38,6 +38,14 @@ from control_plane.dashboard.pages.organisation.export import ExportPage
 from control_plane.dashboard.pages.organisation.settings import SettingsPage
 from control_plane.dashboard.pages.overview import OverviewPage
 from control_plane.dashboard.pages.projects import NewProjectPage, ProjectPage, ProjectsPage
+from control_plane.dashboard.pages.sign_on import (
+    DemandsPage,
+    DomainsPage,
+    RemoveDomainPage,
+    RemoveProviderPage,
+    SignOnPage,
+    VerifyDomainPage,
+)
 from control_plane.dashboard.pages.webhooks.deliveries import (
     DeliveryPage,
     RedeliverPage,
@@ -61,6 +69,8 @@ _WEBHOOK = f"{_TENANT}webhooks/<uuid:endpoint_id>"
 _DELIVERY = f"{_WEBHOOK}/deliveries/<uuid:delivery_id>"
 _MEMBER = f"{_TENANT}members/<uuid:member_id>"
 _INVITATION = f"{_TENANT}invitations/<uuid:invitation_id>"
+_SIGN_ON = f"{_TENANT}sign-on"
+_DOMAIN = f"{_SIGN_ON}/domains/<uuid:mail_domain_id>"
 
 urlpatterns = [
     path("t/", organisations, name="organisations"),
@@ -115,5 +125,11 @@ urlpatterns = [
     path(f"{_INVITATION}/resend", ResendPage.as_view(), name="resend-invitation"),
     path(f"{_INVITATION}/withdraw", WithdrawPage.as_view(), name="withdraw-invitation"),
     path(f"{_TENANT}leave", LeavePage.as_view(), name="leave"),
+    path(_SIGN_ON, SignOnPage.as_view(), name="sign-on"),
+    path(f"{_SIGN_ON}/demands", DemandsPage.as_view(), name="sign-on-demands"),
+    path(f"{_SIGN_ON}/remove", RemoveProviderPage.as_view(), name="sign-on-remove"),
+    path(f"{_SIGN_ON}/domains", DomainsPage.as_view(), name="sign-on-domains"),
+    path(f"{_DOMAIN}/verify", VerifyDomainPage.as_view(), name="sign-on-domain-verify"),
+    path(f"{_DOMAIN}/remove", RemoveDomainPage.as_view(), name="sign-on-domain-remove"),
     path("operators/components", components, name="components"),
 ]

@@ -25,6 +25,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("tenants.User", "person"),
             ("tenants.Membership", "group"),
             ("tenants.Invitation", "mail"),
+            ("tenants.MailDomain", "alternate_email"),
         ),
     ),
     (

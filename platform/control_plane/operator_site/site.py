@@ -14,6 +14,7 @@ from unfold.sites import UnfoldAdminSite
 
 from control_plane.operator_site.sign_in_form import OperatorSignInForm
 from tenants.access.second_factor import has_second_factor
+from tenants.access.session_proofs import proofs_of
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import operator_scope
 from tenants.models import User
@@ -34,8 +35,9 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
     login_form = OperatorSignInForm
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Return whether somebody is an operator, with a second factor where one is needed."""
-        if not super().has_permission(request):
+        """Return whether somebody is an operator who has signed in as such, with a second factor
+        where one is needed. A tenant's provider vouches for nobody here."""
+        if not super().has_permission(request) or not proofs_of(request.session).is_own:
             return False
         needs_more = settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR
         return not needs_more or has_second_factor(cast(User, request.user))

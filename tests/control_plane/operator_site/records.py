@@ -28,6 +28,7 @@ from tenants.billing.models import Payment, Price, ProviderEvent
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     Invitation,
+    MailDomain,
     Membership,
     PolicyVersion,
     Project,
@@ -63,6 +64,7 @@ def make_one_of_each(acme: Project) -> None:
         Invitation.objects.create(
             tenant=acme.tenant, email="new@acme.example", role="viewer", digest=b"1", expires_at=NOW
         )
+        MailDomain.objects.create(tenant=acme.tenant, domain="acme.example")
         quota = Quota.objects.create(tenant=acme.tenant, limit="tokens_per_day", value=1)
         QuotaAlert.objects.create(
             tenant=acme.tenant, quota=quota, period="2026-01", percent=50, used=1

@@ -13,7 +13,16 @@ from tenants.access.api_keys import issue_api_key
 from tenants.access.invitations.inviting import invite
 from tenants.audit.log import broken_chains, seal_now
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Membership, Project, Tenant, User
+from tenants.models import (
+    ApiKey,
+    MailDomain,
+    Membership,
+    Project,
+    SignOnConfiguration,
+    SignOnIdentity,
+    Tenant,
+    User,
+)
 from tenants.offboarding.closing import close_tenant
 from tenants.permissions import Role
 from tests.support.projects import make_project
@@ -41,6 +50,16 @@ def acme() -> Tenant:
         invite(project.tenant, email="ada@acme.example", role=Role.VIEWER, by=None)
         UserSession.objects.create(
             user=alice, ip="192.0.2.7", user_agent="Alice's", session_key="a"
+        )
+        provider = SignOnConfiguration(
+            tenant=project.tenant, issuer="https://acme.example", client_id="Acme"
+        )
+        provider.client_secret = "skunkworks"
+        provider.roles = {"skunkworks": "admin"}
+        provider.save()
+        MailDomain.objects.create(tenant=project.tenant, domain="acme.example")
+        SignOnIdentity.objects.create(
+            tenant=project.tenant, user=alice, issuer="https://acme.example", subject="alice"
         )
         LogEntry.objects.log_actions(ops.pk, [alice], CHANGE, "Changed alice.")
         return project.tenant

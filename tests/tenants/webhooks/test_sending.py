@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from tenants.webhooks import sending
+from tenants.webhooks import checked_network, sending
 from tenants.webhooks.addresses import check_reachable
 from tenants.webhooks.problems import Problem
 from tenants.webhooks.sending import Outcome
@@ -130,7 +130,7 @@ def test_the_next_address_is_tried_where_the_first_does_not_answer(
 def test_a_connection_that_led_to_another_address_is_not_used(
     resolve: Resolve, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "peer_address", lambda _stream: None)
+    monkeypatch.setattr(checked_network, "peer_address", lambda _stream: None)
     assert post(receiver.url).problem is Problem.ADDRESS_REFUSED
     assert receiver.requests == []
 

@@ -1,0 +1,171 @@
+"""Single sign-on of a tenant: its provider, its mail domains, and what sessions have to prove. The
+client's secret is taken and never shown."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db.models import QuerySet
+from rest_framework import mixins, serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from inference.management_api import fields
+from inference.management_api.serializers import Nothing, StrictSerializer
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.access.sign_on.configuration import (
+    MAX_SECRET_CHARACTERS,
+    configuration_of,
+    configure,
+    demand,
+    remove_configuration,
+)
+from tenants.access.sign_on.domains import (
+    DOMAINS_ORDER,
+    add_domain,
+    remove_domain,
+    verify_domain,
+)
+from tenants.models import MailDomain, Tenant
+from tenants.permissions import Permission, Role
+
+_OF_THE_PROVIDER = (
+    "issuer",
+    "client_id",
+    "client_secret",
+    "role_claim",
+    "roles",
+    "default_role",
+)
+
+
+class RolesField(serializers.DictField):
+    """Values of the claim, each with its role."""
+
+    child = fields.ChoiceField(list(Role))
+
+
+class SignOnSerializer(StrictSerializer):
+    """Fields of the provider are null while there is none. Shows a `Tenant`."""
+
+    object = fields.ConstantField("sign_on")
+    issuer = fields.CharField(max_length=500, required=False)
+    client_id = fields.CharField(max_length=255, required=False)
+    client_secret = fields.CharField(
+        max_length=MAX_SECRET_CHARACTERS, required=False, write_only=True
+    )
+    role_claim = fields.NullableCharField(max_length=100, required=False)
+    roles = RolesField(required=False)
+    default_role = fields.ChoiceField(list(Role), allow_null=True, required=False)
+    demands_sign_on = fields.BooleanField(required=False)
+    demands_second_factor = fields.BooleanField(required=False)
+    sign_on_url = fields.CharField(read_only=True)
+    redirect_uri = fields.CharField(read_only=True)
+    created_at = fields.DateTimeField(read_only=True, allow_null=True)
+
+    def to_representation(self, instance: Tenant) -> dict[str, Any]:
+        provider = configuration_of(instance)
+        address = f"{settings.PENSTOCK_PUBLIC_URL}/sso/{instance.pk}/"
+        moment = None if provider is None else provider.created_at
+        return {
+            "object": "sign_on",
+            "issuer": None if provider is None else provider.issuer,
+            "client_id": None if provider is None else provider.client_id,
+            "role_claim": None if provider is None else provider.role_claim or None,
+            "roles": {} if provider is None else provider.roles,
+            "default_role": None if provider is None else provider.default_role or None,
+            "demands_sign_on": instance.demands_sign_on,
+            "demands_second_factor": instance.demands_second_factor,
+            "sign_on_url": address,
+            "redirect_uri": f"{address}callback",
+            "created_at": self.fields["created_at"].to_representation(moment) if moment else None,
+        }
+
+    def update(self, instance: Tenant, validated_data: dict[str, Any]) -> Tenant:
+        provider = {
+            name: validated_data[name] for name in _OF_THE_PROVIDER if name in validated_data
+        }
+        if provider:
+            configure(
+                instance,
+                **{name: "" if value is None else value for name, value in provider.items()},
+            )
+        if validated_data.keys() & {"demands_sign_on", "demands_second_factor"}:
+            demand(
+                instance,
+                sign_on=validated_data.get("demands_sign_on"),
+                second_factor=validated_data.get("demands_second_factor"),
+            )
+        return instance
+
+
+class SignOnViewSet(
+    mixins.RetrieveModelMixin,
+    mixins.UpdateModelMixin,
+    mixins.DestroyModelMixin,
+    TenantScopedViewSet,
+):
+    permission_map: ClassVar = {
+        "retrieve": Permission.VIEW_PEOPLE,
+        "partial_update": Permission.WRITE_SIGN_ON,
+        "destroy": Permission.WRITE_SIGN_ON,
+    }
+    serializer_class = SignOnSerializer
+
+    def get_object(self) -> Tenant:
+        return self.tenant
+
+    def perform_destroy(self, instance: Tenant) -> None:
+        """Forget the provider; the tenant stays."""
+        remove_configuration(instance)
+
+
+class MailDomainSerializer(StrictSerializer):
+    """`record_name` and `record_value` are those of the TXT record that proves it."""
+
+    object = fields.ConstantField("mail_domain")
+    id = fields.UUIDField(read_only=True)
+    domain = fields.CharField(max_length=260)
+    record_type = fields.ConstantField("TXT")
+    record_name = fields.CharField(read_only=True)
+    record_value = fields.CharField(read_only=True)
+    proven_at = fields.DateTimeField(read_only=True, allow_null=True)
+    proven_by = fields.NullableCharField(read_only=True)
+    created_at = fields.DateTimeField(read_only=True)
+
+    def create(self, validated_data: dict[str, Any]) -> MailDomain:
+        return add_domain(**validated_data)
+
+
+class MailDomainViewSet(
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.DestroyModelMixin,
+    TenantScopedViewSet,
+):
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_PEOPLE,
+        "create": Permission.WRITE_SIGN_ON,
+        "retrieve": Permission.VIEW_PEOPLE,
+        "destroy": Permission.WRITE_SIGN_ON,
+        "verify": Permission.WRITE_SIGN_ON,
+    }
+    serializer_class = MailDomainSerializer
+    order = DOMAINS_ORDER
+    lookup_url_kwarg = "mail_domain_id"
+
+    def get_queryset(self) -> QuerySet[MailDomain]:
+        return MailDomain.objects.all()
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(tenant=self.tenant)
+
+    def perform_destroy(self, instance: MailDomain) -> None:
+        remove_domain(instance)
+
+    @action(detail=True, methods=["post"], serializer_class=Nothing)
+    def verify(self, _request: Request, **_ids: Any) -> Response:
+        domain = self.get_object()
+        self.body()
+        return Response(MailDomainSerializer(verify_domain(domain)).data)

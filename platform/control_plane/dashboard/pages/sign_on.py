@@ -1,0 +1,222 @@
+"""Single sign-on of a tenant: its provider, its mail domains, and what sessions have to prove."""
+
+import uuid
+from typing import Any, ClassVar
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from control_plane.dashboard.forms import PageForm
+from control_plane.dashboard.page import TenantPage
+from tenants.access.sign_on.configuration import (
+    MAX_SECRET_CHARACTERS,
+    configuration_of,
+    configure,
+    demand,
+    remove_configuration,
+)
+from tenants.access.sign_on.domains import (
+    MAX_DOMAINS,
+    add_domain,
+    list_domains,
+    remove_domain,
+    verify_domain,
+)
+from tenants.errors import Conflict
+from tenants.models import MailDomain, SignOnConfiguration
+from tenants.permissions import Permission, Role, roles_with
+
+
+class ProviderForm(PageForm):
+    """The provider as its owners enter it; an empty secret leaves the stored one."""
+
+    issuer = forms.CharField(
+        max_length=500,
+        help_text="For example https://login.acme.example, as your provider names it.",
+    )
+    client_id = forms.CharField(label="Client id", max_length=255)
+    client_secret = forms.CharField(
+        label="Client secret",
+        max_length=MAX_SECRET_CHARACTERS,
+        required=False,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Stored encrypted and never shown. Leave it empty to keep the present one.",
+    )
+    role_claim = forms.CharField(
+        label="Claim with roles",
+        max_length=100,
+        required=False,
+        help_text="For example groups. Without one, roles are set here and stay.",
+    )
+    roles = forms.CharField(
+        label="Roles by value of the claim",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
+        help_text="One a line, as platform-team = admin. The role follows at each sign-in.",
+    )
+    default_role = forms.ChoiceField(
+        label="Role of everybody else",
+        required=False,
+        choices=[("", "None: they are refused"), *((role.value, role.value) for role in Role)],
+    )
+
+    def clean_roles(self) -> dict[str, str]:
+        roles = {}
+        for line in self.cleaned_data["roles"].splitlines():
+            value, _, role = line.rpartition("=")
+            if line.strip():
+                roles[value.strip()] = role.strip()
+        return roles
+
+
+class DemandsForm(PageForm):
+    demands_sign_on = forms.BooleanField(
+        label="Ask for single sign-on",
+        required=False,
+        help_text="Owners get in with password and two-step sign-in, too.",
+    )
+    demands_second_factor = forms.BooleanField(
+        label="Ask for two-step sign-in",
+        required=False,
+        help_text="With a code of an authenticator app, or by a provider that says it asked.",
+    )
+
+
+class DomainForm(PageForm):
+    domain = forms.CharField(
+        label="Mail domain",
+        max_length=260,
+        help_text="What stands behind the @: acme.example. New people sign on with an address in "
+        "a proven domain only.",
+    )
+
+
+class SignOnPage(TenantPage):
+    """All of it; each form posts to an address of its own."""
+
+    permissions: ClassVar = {"GET": Permission.VIEW_PEOPLE, "POST": Permission.WRITE_SIGN_ON}
+    template_name = "dashboard/sign_on/page.html"
+    section = "members"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return self.page()
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        form = ProviderForm(request.POST)
+        if not form.is_valid() or not form.perform(
+            lambda: configure(self.tenant, **form.cleaned_data)
+        ):
+            return self.page(provider=form, status=422)
+        return self.done("The provider was saved.")
+
+    def page(self, *, status: int = 200, **sent: PageForm) -> HttpResponse:
+        """Show the page; `sent` are forms that were sent and refused."""
+        stored = configuration_of(self.tenant)
+        address = f"{settings.PENSTOCK_PUBLIC_URL}/sso/{self.tenant.id}/"
+        forms_shown = {
+            "provider": ProviderForm(initial=_as_typed(stored)),
+            "demands": DemandsForm(
+                initial={
+                    "demands_sign_on": self.tenant.demands_sign_on,
+                    "demands_second_factor": self.tenant.demands_second_factor,
+                }
+            ),
+            "domain": DomainForm(),
+        }
+        context = {
+            "stored": stored,
+            "forms": forms_shown | sent,
+            "domains": list_domains(limit=MAX_DOMAINS).rows,
+            "sign_on_address": address,
+            "callback_address": f"{address}callback",
+            "may_write": self.access.may_change(Permission.WRITE_SIGN_ON),
+            "writers": roles_with(Permission.WRITE_SIGN_ON),
+        }
+        return self.show(context, status=status)
+
+    def refused(self, error: Conflict) -> HttpResponse:
+        messages.error(self.request, error.message)
+        return self.go_to(reverse("dashboard:sign-on", args=[self.tenant.id]))
+
+    def done(self, sentence: str) -> HttpResponse:
+        messages.success(self.request, sentence)
+        return self.go_to(reverse("dashboard:sign-on", args=[self.tenant.id]))
+
+
+class DemandsPage(SignOnPage):
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        form = DemandsForm(request.POST)
+        if not form.is_valid() or not form.perform(
+            lambda: demand(
+                self.tenant,
+                sign_on=form.cleaned_data["demands_sign_on"],
+                second_factor=form.cleaned_data["demands_second_factor"],
+            )
+        ):
+            return self.page(demands=form, status=422)
+        return self.done("What is asked of sessions was saved.")
+
+
+class RemoveProviderPage(SignOnPage):
+    """Ask first, then forget the provider."""
+
+    permissions: ClassVar = {"GET": Permission.WRITE_SIGN_ON, "POST": Permission.WRITE_SIGN_ON}
+    template_name = "dashboard/sign_on/remove.html"
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        try:
+            remove_configuration(self.tenant)
+        except Conflict as error:
+            return self.refused(error)
+        return self.done("The provider was removed.")
+
+
+class DomainsPage(SignOnPage):
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        form = DomainForm(request.POST)
+        if not form.is_valid() or not form.perform(
+            lambda: add_domain(self.tenant, **form.cleaned_data)
+        ):
+            return self.page(domain=form, status=422)
+        return self.done("The domain was added. Make its TXT record, then verify it.")
+
+
+class VerifyDomainPage(SignOnPage):
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:  # type: ignore[override]
+        domain = MailDomain.objects.get(id=mail_domain_id)
+        try:
+            verify_domain(domain)
+        except Conflict as error:
+            return self.refused(error)
+        return self.done(f"The domain {domain.domain} is proven.")
+
+
+class RemoveDomainPage(SignOnPage):
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:  # type: ignore[override]
+        domain = MailDomain.objects.get(id=mail_domain_id)
+        remove_domain(domain)
+        return self.done(f"The domain {domain.domain} was removed.")
+
+
+def _as_typed(stored: SignOnConfiguration | None) -> dict[str, Any]:
+    if stored is None:
+        return {}
+    return {
+        "issuer": stored.issuer,
+        "client_id": stored.client_id,
+        "role_claim": stored.role_claim,
+        "roles": "\n".join(f"{value} = {role}" for value, role in stored.roles.items()),
+        "default_role": stored.default_role,
+    }
