@@ -8,7 +8,7 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants.access import second_factor, session_proofs, sign_in_log
+        from tenants.access import acting, second_factor, session_proofs, sign_in_log
         from tenants.access.sign_on import offboarding as sign_on
         from tenants.audit.log import broken_chains
         from tenants.audit.triggers import check_audit
@@ -30,3 +30,4 @@ class TenantsConfig(AppConfig):
         second_factor.connect()
         session_proofs.connect()
         sign_on.register()
+        acting.connect()

@@ -74,6 +74,22 @@ SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
 }
 
 
+# What an operator who acts as a member may, where the role may too, named one by one: whatever is
+# not here, keys, money, sign-on, people, exports, and what will be added, takes a real member.
+ACTING_MAY_CHANGE: Final = frozenset({Permission.WRITE_PROJECTS})
+ACTING_MAY: Final = ACTING_MAY_CHANGE | {
+    Permission.VIEW,
+    Permission.VIEW_USAGE,
+    Permission.VIEW_BALANCE,
+    Permission.VIEW_INVOICES,
+    Permission.VIEW_AUDIT,
+    Permission.VIEW_PEOPLE,
+    Permission.VIEW_WEBHOOKS,
+}
+# Nobody acts as an owner: some of what is theirs goes by the role itself.
+ACTING_ROLES: Final = (Role.VIEWER, Role.BILLING, Role.DEVELOPER, Role.ADMIN)
+
+
 def may_grant(own: frozenset[Permission], role: Role) -> bool:
     """Return whether somebody with these permissions may give or take a role: none with more
     permissions."""

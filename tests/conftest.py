@@ -22,8 +22,10 @@ from inference.usage.partitions import make_partitions
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tests.support.database import TableEmptier, commits, shared
+from tests.support.live_stack import run_live_stack
 from tests.support.redis_servers.keys import keys_without_end
 from tests.support.servers import TestServers, servers
+from tests.support.stack_addresses import LiveStack
 from tests.support.two_tenants import TwoTenants, two_tenants
 
 # Of each property `make test` tries a few examples, `make test-all` many. A machine under load is
@@ -125,6 +127,14 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
         await client.function_load(library_text(library), replace=True)
     yield client
     await client.aclose()
+
+
+@pytest.fixture(scope="session")
+def live_stack() -> Iterator[LiveStack]:
+    """One live stack with the real vLLM, shared by all tests of a run. Takes as long to start as an
+    engine: mark what uses it `engine` and `stack`."""
+    with run_live_stack() as stack:
+        yield stack
 
 
 @pytest.fixture

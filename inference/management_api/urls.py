@@ -15,14 +15,13 @@ from inference.management_api.resources.invitations import AcceptanceViewSet, In
 from inference.management_api.resources.invoices import InvoiceViewSet, LineUsageViewSet
 from inference.management_api.resources.ledger import BalanceViewSet, TransactionViewSet
 from inference.management_api.resources.me import MeViewSet
-from inference.management_api.resources.members import MemberViewSet
-from inference.management_api.resources.offboarding import ClosingViewSet, ExportViewSet
-from inference.management_api.resources.own_sessions import OwnSessionViewSet
 from inference.management_api.resources.members import (
     MemberViewSet,
     OwnMembershipViewSet,
     TransferViewSet,
 )
+from inference.management_api.resources.offboarding import ClosingViewSet, ExportViewSet
+from inference.management_api.resources.own_sessions import OwnSessionViewSet
 from inference.management_api.resources.payment_events import StripeEventViewSet
 from inference.management_api.resources.projects import ProjectViewSet
 from inference.management_api.resources.quotas import QuotaAlertViewSet, QuotaViewSet

@@ -68,9 +68,7 @@ def month_to_date(today: date) -> MonthToDate:
     return MonthToDate(
         first=first,
         cost_nanos=sum(share.cost_nanos for share in shares),
-        before_nanos=total_cost_nanos(
-            UsageQuery(first=before, last=same_day, group_by=())
-        ),
+        before_nanos=total_cost_nanos(UsageQuery(first=before, last=same_day, group_by=())),
         requests=sum(share.requests for share in shares),
         shares=shares,
     )

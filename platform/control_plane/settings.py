@@ -219,8 +219,18 @@ ACCOUNT_SESSION_REMEMBER = True
 # The limits are django-ratelimit's, which all doors share: see tenants/access/sign_in.py.
 ACCOUNT_RATE_LIMITS = False
 MFA_ADAPTER = "control_plane.accounts.second_factor.SecondFactorAdapter"
-MFA_FORMS = {"activate_totp": "control_plane.accounts.second_factor.ActivateForm"}
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_FORMS = {
+    "activate_totp": "control_plane.accounts.second_factor.ActivateForm",
+    "add_webauthn": "control_plane.accounts.passkeys.AddPasskeyForm",
+    "authenticate_webauthn": "control_plane.accounts.passkeys.SecondFactorForm",
+    "reauthenticate_webauthn": "control_plane.accounts.passkeys.ConfirmForm",
+    "login_webauthn": "control_plane.accounts.passkeys.SignInForm",
+}
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+# The device asks its owner for a finger, a face or a PIN, each time: so a passkey is both factors,
+# and a challenge for one use is worth no more at another.
+MFA_WEBAUTHN_USER_VERIFICATION = "required"
 MFA_TOTP_ISSUER = "Penstock"
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_RATE_LIMITS = False
@@ -302,6 +312,7 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "SHOW_BACK_BUTTON": True,
+    "ENVIRONMENT": "control_plane.operator_site.acting_label.acting_label",
     "SIDEBAR": {"navigation": "control_plane.operator_site.sidebar.navigation"},
     # The blue-green of the front page.
     "COLORS": {

@@ -1,10 +1,11 @@
-"""A person inside one of their tenants: what they may do there, and what the tenant's state
-forbids. All that they change bears their name in the audit log."""
+"""A person inside one of their tenants, or an operator who acts as one: what they may do there, and
+what the tenant's state forbids. All that they change bears their name in the audit log."""
 
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from tenants.access.entrance import check_entry
 from tenants.access.people import membership_of
@@ -13,34 +14,60 @@ from tenants.errors import NotPermitted
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import Membership, Tenant, User
-from tenants.permissions import ROLE_PERMISSIONS, Permission, Role, roles_with
+from tenants.permissions import (
+    ACTING_MAY,
+    ACTING_MAY_CHANGE,
+    ROLE_PERMISSIONS,
+    Permission,
+    Role,
+    roles_with,
+)
+
+_NOT_WHILE_ACTING: Final = "Operators who act as a member cannot do this."
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberAccess:
-    """`tenant` comes with its tier."""
+    """`tenant` comes with its tier. Without a `membership` it is an operator who acts as a
+    member: with less than the role may."""
 
     user: User
     tenant: Tenant
-    membership: Membership
+    role: Role
+    membership: Membership | None
 
     @property
-    def role(self) -> Role:
-        return Role(self.membership.role)
+    def is_acting(self) -> bool:
+        return self.membership is None
+
+    def as_member(self) -> Membership:
+        """Return the membership, for what is done in a member's own name. Raises `NotPermitted` for
+        an operator who acts."""
+        if self.membership is None:
+            raise NotPermitted(_NOT_WHILE_ACTING, code="not_while_acting")
+        return self.membership
 
     @property
     def permissions(self) -> frozenset[Permission]:
-        return ROLE_PERMISSIONS[self.role]
+        permissions = ROLE_PERMISSIONS[self.role]
+        return permissions & ACTING_MAY if self.is_acting else permissions
 
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
 
     def may_change(self, permission: Permission) -> bool:
         """Return whether a change would be taken now: a suspended tenant takes none."""
-        return self.may(permission) and not self.tenant.is_suspended
+        return (
+            self.may(permission)
+            and not self.tenant.is_suspended
+            and not self._is_beyond_acting(permission, is_change=True)
+        )
 
     def check(self, permission: Permission, *, is_change: bool) -> None:
-        """Raises `NotPermitted` with the code `missing_role` or `tenant_suspended`."""
+        """Raises `NotPermitted` with the code `missing_role`, `not_while_acting` or
+        `tenant_suspended`."""
+        if self._is_beyond_acting(permission, is_change=is_change):
+            raise NotPermitted(_NOT_WHILE_ACTING, code="not_while_acting")
         if not self.may(permission):
             able = ", ".join(roles_with(permission))
             raise NotPermitted(
@@ -50,6 +77,11 @@ class MemberAccess:
             )
         if is_change:
             check_not_suspended(self.tenant)
+
+    def _is_beyond_acting(self, permission: Permission, *, is_change: bool) -> bool:
+        """Return whether it is within the role, and not for an operator who acts as a member."""
+        bound = ACTING_MAY_CHANGE if is_change else ACTING_MAY
+        return self.is_acting and permission in ROLE_PERMISSIONS[self.role] - bound
 
 
 @contextmanager
@@ -64,8 +96,9 @@ def member_access(
         raise Tenant.DoesNotExist
     with audit_actor(user.as_actor(), address), tenant_scope(tenant_id):
         tenant = open_tenant(tenant_id)
-        check_entry(tenant, user, Role(membership.role), proofs)
-        yield MemberAccess(user=user, tenant=tenant, membership=membership)
+        role = Role(membership.role)
+        check_entry(tenant, user, role, proofs)
+        yield MemberAccess(user=user, tenant=tenant, role=role, membership=membership)
 
 
 def open_tenant(tenant_id: uuid.UUID) -> Tenant:

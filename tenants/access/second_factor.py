@@ -1,5 +1,5 @@
-"""The second factor beside a password: codes of an authenticator app, or recovery codes. Each code
-works once. Asked for at every door."""
+"""The second factor beside a password: codes of an authenticator app, passkeys, or recovery codes.
+Each code works once. Asked for at every door."""
 
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,7 @@ class CodeProblem(StrEnum):
     """Why a code of a second factor lets nobody in; doors tell it as their code."""
 
     MISSING = "second_factor_required"
+    PASSKEY = "passkey_required"  # there is nothing else that gives codes, but recovery codes
     TOO_MANY = "too_many_attempts"
     WRONG = "wrong_second_factor"
 
@@ -36,25 +37,43 @@ def code_problem(request: HttpRequest, user: User, code: str) -> CodeProblem | N
     if not has_second_factor(user):
         return None
     if not code:
-        return CodeProblem.MISSING
+        return CodeProblem.MISSING if has_app(user) else CodeProblem.PASSKEY
     if is_guessing_codes(request, str(user.pk)):
         return CodeProblem.TOO_MANY
     return None if use_code(request, user, code) else CodeProblem.WRONG
 
 
 def has_second_factor(user: User) -> bool:
+    kinds = [Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN]
+    return bool(Authenticator.objects.filter(user=user, type__in=kinds).exists())
+
+
+def has_app(user: User) -> bool:
+    """Return whether the user has an authenticator app: who has passkeys alone has no code to give,
+    but recovery codes."""
     return bool(Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists())
 
 
 def use_code(request: HttpRequest, user: User, code: str) -> bool:
     """Return whether a code is right and was not used before, and use it up; record a wrong one."""
     given = "".join(code.split())
-    for authenticator in Authenticator.objects.filter(user=user).order_by("-type"):
+    of_codes = Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN)
+    for authenticator in of_codes.filter(user=user).order_by("-type"):
         if given and authenticator.wrap().validate_code(given):
             authenticator.record_usage()
             return True
-    _failed(request=request, user=user)
+    note_failure(request, user)
     return False
+
+
+def note_failure(request: HttpRequest, user: User) -> None:
+    """Record that whoever gave the password gave no right second factor."""
+    _record(Verb.SECOND_FACTOR_FAILED, user, UNKNOWN_ACTOR, request)
+
+
+def note_failed_passkey(request: HttpRequest, user: User) -> None:
+    """Record that somebody tried to sign in as the user with a passkey, and no password."""
+    _record(Verb.SIGN_IN_FAILED, user, UNKNOWN_ACTOR, request, Authenticator.Type.WEBAUTHN)
 
 
 def _added(*, request: HttpRequest, user: User, authenticator: Any, **_: Any) -> None:
@@ -66,12 +85,12 @@ def _removed(*, request: HttpRequest, user: User, authenticator: Any, **_: Any) 
 
 
 def _failed(*, request: HttpRequest, user: User, **_: Any) -> None:
-    _record(Verb.SECOND_FACTOR_FAILED, user, UNKNOWN_ACTOR, request)
+    note_failure(request, user)
 
 
 def _record(
     verb: Verb, user: User, actor: Actor, request: HttpRequest, kind: str | None = None
 ) -> None:
-    """`kind` is of authenticator: `totp` or `recovery_codes`."""
+    """`kind` is of authenticator: `totp`, `webauthn` (a passkey) or `recovery_codes`."""
     with audit_actor(actor, request.META.get("REMOTE_ADDR")):
         record(verb, user, **({"kind": kind} if kind else {}))  # type: ignore[arg-type]

@@ -20,6 +20,8 @@ WRONG_KEYS_OF_AN_ADDRESS: Final = "20/m"
 CODES_OF_AN_ACCOUNT: Final = "20/h"
 # To a provider and back are two; a whole office may have one address.
 SIGN_ONS_OF_AN_ADDRESS: Final = "120/m"
+# Each opens a session, in which the browser's answer is expected.
+PASSKEY_CHALLENGES_OF_AN_ADDRESS: Final = "40/m"
 RETRY_SECONDS: Final = 60
 # Forms that send an e-mail to whoever is named there.
 EMAILS_ASKED_BY_AN_ADDRESS: Final = "20/h"
@@ -36,6 +38,19 @@ def is_guessing(request: HttpRequest, email: str) -> bool:
         _is_over(request, "sign-in by account", _account(email), ATTEMPTS_ON_AN_ACCOUNT),
     ]
     return any(counts)
+
+
+def is_guessing_passkeys(request: HttpRequest) -> bool:
+    """Count an attempt to sign in with a passkey, beside those with passwords; return True once
+    there were too many within a minute. Whose it is, only a right one says."""
+    return _is_over(request, "sign-in by address", _address(request), ATTEMPTS_OF_AN_ADDRESS)
+
+
+def is_asking_for_challenges(request: HttpRequest) -> bool:
+    """Count a challenge for a passkey; return True once there were too many within a minute."""
+    return _is_over(
+        request, "challenges by address", _address(request), PASSKEY_CHALLENGES_OF_AN_ADDRESS
+    )
 
 
 def is_guessing_codes(request: HttpRequest, account: str) -> bool:

@@ -19,6 +19,7 @@ from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from tenants.access.projects import check_smaller_model
+from tenants.admin.acting import ActsAsMember
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Membership, Project, Quota, Tenant, Tier
 from tenants.offboarding.closing import close_tenant
@@ -106,7 +107,7 @@ class NameForm(forms.Form):
 
 
 @admin.register(Tenant)
-class TenantAdmin(NeverDeleted):
+class TenantAdmin(ActsAsMember, NeverDeleted):
     list_display = ["name", "tier", "state", "project_count", "created_at"]
     list_filter = [("tier", RelatedDropdownFilter), "is_suspended"]
     search_fields = ["name", "id__startswith"]
@@ -118,7 +119,13 @@ class TenantAdmin(NeverDeleted):
     ]
     inlines = [ProjectInline, MembershipInline, QuotaInline]
     actions = ["suspend", "resume", "move_to_tier"]
-    actions_detail: ClassVar = ["suspend_one", "resume_one", "move_one", "close_one"]
+    actions_detail: ClassVar = [
+        "act_as_member",
+        "suspend_one",
+        "resume_one",
+        "move_one",
+        "close_one",
+    ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
         tenants: QuerySet[Tenant] = super().get_queryset(request)

@@ -63,6 +63,8 @@ class Verb(StrEnum):
     PASSWORD_RESET = "password_reset"  # noqa: S105
     EMAIL_CHANGE_REQUESTED = "email_change_requested"
     EMAIL_CHANGED = "email_changed"
+    OPERATOR_ENTERED = "operator_entered"  # acts as a member from now on
+    OPERATOR_LEFT = "operator_left"
 
 
 @dataclass(frozen=True, kw_only=True)

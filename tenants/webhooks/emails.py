@@ -103,11 +103,14 @@ def as_message(notice: EmailNotice) -> EmailMessage:
     event, tenant = notice.event, notice.tenant
     kind = KINDS[EventType(event.type)]
     facts = "\n".join(f"  {name}: {value}" for name, value in _facts(event.data))
+    how_to_stop = (
+        "" if kind.is_always_mailed else " Its administrators can turn these e-mails off for you."
+    )
     lines = [
         kind.sentence,
         f"  organisation: {tenant.name}\n  at: {event.occurred_at:%Y-%m-%d %H:%M} UTC\n{facts}",
         "You receive this e-mail because of your role in this organisation in Penstock at "
-        f"{settings.PENSTOCK_PUBLIC_URL}. Its administrators can turn these e-mails off for you.",
+        f"{settings.PENSTOCK_PUBLIC_URL}.{how_to_stop}",
     ]
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
     return EmailMessage(

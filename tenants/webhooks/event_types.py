@@ -18,16 +18,19 @@ class EventType(StrEnum):
     INVOICE_ISSUED = "invoice.issued"
     INVOICE_PAID = "invoice.paid"
     WEBHOOK_DISABLED = "webhook.disabled"
+    OPERATOR_ENTERED = "operator.entered"
     WEBHOOK_TEST = "webhook.test"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """`subject` and `sentence` are of the e-mail; the roles in `mailed_to` get it."""
+    """`subject` and `sentence` are of the e-mail; the roles in `mailed_to` get it, those too who
+    want no alerts where it `is_always_mailed`."""
 
     subject: str
     sentence: str
     mailed_to: frozenset[Role]
+    is_always_mailed: bool = False
 
 
 KINDS: Final[dict[EventType, Kind]] = {
@@ -52,6 +55,13 @@ KINDS: Final[dict[EventType, Kind]] = {
         sentence="Deliveries to a webhook endpoint have failed for days, or it answered 410 Gone. "
         "Nothing is sent to it until you enable it again; missed events can be redelivered.",
         mailed_to=_ADMINS,
+    ),
+    EventType.OPERATOR_ENTERED: Kind(
+        subject="An operator acts as a member",
+        sentence="An operator of the service sees your organisation's pages as a member for a "
+        "while. What they do stands in the audit log under their name.",
+        mailed_to=frozenset({Role.OWNER}),
+        is_always_mailed=True,
     ),
     EventType.WEBHOOK_TEST: Kind(subject="", sentence="", mailed_to=frozenset()),
 }

@@ -8,7 +8,7 @@ from typing import Final
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Membership
 from tenants.permissions import Role
-from tenants.webhooks.event_types import KINDS, EventType
+from tenants.webhooks.event_types import KINDS, EventType, Kind
 from tenants.webhooks.models import Delivery, EmailNotice, Endpoint, Event
 
 _EVENTS_AT_ONCE: Final = 500
@@ -45,9 +45,9 @@ def _make_deliveries(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: d
 
 def _make_emails(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datetime) -> None:
     members = list(
-        Membership.objects.filter(
-            tenant__in=tenant_ids, gets_alerts=True, user__is_active=True
-        ).only("tenant_id", "role")
+        Membership.objects.filter(tenant__in=tenant_ids, user__is_active=True).only(
+            "tenant_id", "role", "gets_alerts"
+        )
     )
     EmailNotice.objects.bulk_create(
         [
@@ -55,7 +55,11 @@ def _make_emails(events: Sequence[Event], tenant_ids: set[uuid.UUID], now: datet
             for event in events
             for member in members
             if member.tenant_id == event.tenant_id
-            and Role(member.role) in KINDS[EventType(event.type)].mailed_to
+            and _is_mailed(KINDS[EventType(event.type)], member)
         ],
         ignore_conflicts=True,
     )
+
+
+def _is_mailed(kind: Kind, member: Membership) -> bool:
+    return Role(member.role) in kind.mailed_to and (member.gets_alerts or kind.is_always_mailed)

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import random
-import shutil
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import at_scale
 from tests.benchmarks.at_scale import TENANTS, timed
-from tests.support.chromium import FLAGS, serving
+from tests.support.chromium.launching import FLAGS, chromium_path
+from tests.support.chromium.serving import serving
 from tests.support.places import LOOPBACK, free_port
 
 if TYPE_CHECKING:
@@ -141,9 +141,7 @@ def measure_in_chromium(addresses: Sequence[tuple[str, str]], port: int) -> dict
     client.force_login(user)
     cookies = {name: morsel.value for name, morsel in client.cookies.items()}
     with serving(get_asgi_application(), port) as url, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=list(FLAGS)
-        )
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(FLAGS))
         shown = {
             name: _shown(browser, url, address.format(tenant=tenant_id), cookies)
             for name, address in addresses

@@ -45,6 +45,8 @@ _DJANGO: Final = f"""
 /account/                         GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/login/                   GET    200  302  302  200  200  200  200  200  200  200  302  200
 /account/login/                   POST   200  302  302  200  200  200  200  200  200  200  302  200
+/account/login/passkey/           GET    every 302
+/account/login/passkey/           POST   every 302
 /account/logout/                  GET    302  200  200  302  302  302  302  302  302  302  200  302
 /account/logout/                  POST   every 302
 /account/2fa/                     GET    302  200  200  302  302  302  302  302  302  302  200  302
@@ -52,6 +54,12 @@ _DJANGO: Final = f"""
 /account/2fa/authenticate/        POST   every 302
 /account/2fa/reauthenticate/      GET    every 302
 /account/2fa/reauthenticate/      POST   every 302
+/account/2fa/reauthenticate/passkey/ GET  every 302
+/account/2fa/reauthenticate/passkey/ POST every 302
+/account/2fa/passkeys/add/        GET    every 302
+/account/2fa/passkeys/add/        POST   every 302
+/account/2fa/passkeys/<pk>/remove/ GET   every 302
+/account/2fa/passkeys/<pk>/remove/ POST  every 302
 /account/2fa/totp/activate/       GET    every 302
 /account/2fa/totp/activate/       POST   every 302
 /account/2fa/totp/deactivate/     GET    302  404  404  302  302  302  302  302  302  302  404  302
@@ -179,6 +187,7 @@ _DJANGO: Final = f"""
 {_P}sign-on/domains               POST   302  403  403  302  302  302  302  302  302  302  404  302
 {_P}sign-on/domains/<mail_domain_id>/verify POST 302 403 403 302 302 302 302 302 302 302 404 302
 {_P}sign-on/domains/<mail_domain_id>/remove POST 302 403 403 302 302 302 302 302 302 302 404 302
+/operators/end-acting             POST   every 302
 /operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302
 
 #                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk

@@ -92,6 +92,7 @@ def url(address: str, house: House, **other: object) -> str:
         "object_id": house.tenant.id,
         "content_type_id": 1,
         "id": house.people["viewer"].id,
+        "pk": 1,
         # links of e-mails
         "uidb36": house.people["viewer"].id.hex,
         "key": "made-up",

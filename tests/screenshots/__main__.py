@@ -12,8 +12,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.support.chromium import FLAGS, serving
-from tests.support.places import LOOPBACK, ROOT, free_port
+from tests.support.chromium.launching import FLAGS
+from tests.support.chromium.serving import serving
+from tests.support.places import ROOT, free_port
 from tests.support.servers import servers  # before Django's settings: it sets what they read
 
 FOLDER = ROOT / "var" / "screenshots"
@@ -25,7 +26,8 @@ def main(prefixes: list[str]) -> int:
     """Take the pictures; return how many pages had a problem."""
     port = free_port()
     os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
-    os.environ["PENSTOCK_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
+    # A name, as an address can have no passkeys.
+    os.environ["PENSTOCK_PUBLIC_URL"] = f"http://localhost:{port}"
     servers().start_postgres()
 
     import django

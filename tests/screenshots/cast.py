@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from allauth.mfa.models import Authenticator
+
 from inference.models import Pool, ServedModel
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
@@ -47,7 +49,8 @@ _PEOPLE = {
 @dataclass(frozen=True, kw_only=True)
 class Cast:
     """`viewer` and `developer` belong to Acme, `alice` to all of them, `nobody` to none; `ops` is
-    an operator. `new` has a project and a key and has had no answer yet."""
+    an operator, `support` one who may act as a member. `new` has a project and a key and has had
+    no answer yet."""
 
     acme: Tenant
     new: Tenant
@@ -65,6 +68,7 @@ class Cast:
     viewer: User
     nobody: User
     ops: User
+    support: User
     strict: Tenant
 
 
@@ -100,6 +104,7 @@ def make_cast() -> Cast:
         _sign_on(strict, issuer="https://127.0.0.1")  # which is never connected to
         add_domain(acme, domain="acme-research.example")
         prove_domain(add_domain(acme, domain="acme.example"))
+        _keep_passkeys(viewer)
         _age(acme)
         _trouble(acme, projects[0])
         members = Membership.objects.filter(tenant=acme).order_by("created_at")
@@ -127,6 +132,7 @@ def make_cast() -> Cast:
             alice=alice,
             viewer=viewer,
             nobody=nobody,
+            support=User.objects.create_superuser("support@example.org"),
             ops=User.objects.create_user("ops@example.org", is_staff=True),
         )
 
@@ -161,6 +167,18 @@ def _age(tenant: Tenant) -> None:
     for rows in (Project.objects, Membership.objects):
         for row, days in zip(rows.filter(tenant=tenant).order_by("created_at"), ages, strict=True):
             rows.filter(id=row.id).update(created_at=now - timedelta(days=days))
+
+
+def _keep_passkeys(user: User) -> None:
+    now = datetime.now(UTC)
+    for name, used in (("laptop", now - timedelta(hours=2)), ("phone of the office", None)):
+        Authenticator.objects.create(
+            user=user,
+            type=Authenticator.Type.WEBAUTHN,
+            data={"name": name},
+            created_at=now - timedelta(days=9),
+            last_used_at=used,
+        )
 
 
 def _trouble(tenant: Tenant, project: Project) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urljoin
 
+from django.urls import reverse
 from playwright.sync_api import Page
 
 from tenants.models import User
@@ -80,17 +82,25 @@ def shots(cast: Cast) -> list[Shot]:
         ),
         Shot(name="billing-invoices", user=alice, address=f"{acme}billing/invoices"),
         Shot(name="billing-invoices-empty", user=alice, address=f"{quiet}billing/invoices"),
-        Shot(name="billing-invoice", user=alice, address=f"{acme}billing/invoices/{affairs.invoice.id}"),
+        Shot(
+            name="billing-invoice",
+            user=alice,
+            address=f"{acme}billing/invoices/{affairs.invoice.id}",
+        ),
         Shot(name="webhooks", user=alice, address=f"{acme}webhooks"),
         Shot(name="webhooks-empty", user=alice, address=f"{quiet}webhooks"),
         Shot(name="webhook-new", user=alice, address=f"{quiet}webhooks/new"),
-        Shot(name="webhook-new-wrong", user=alice, address=f"{quiet}webhooks/new", first=_wrong_hook),
+        Shot(
+            name="webhook-new-wrong", user=alice, address=f"{quiet}webhooks/new", first=_wrong_hook
+        ),
         Shot(name="webhook-secret", user=alice, address=f"{hook}/rotate", first=_rotate),
         Shot(name="webhook", user=alice, address=hook),
         Shot(name="webhook-rotate", user=alice, address=f"{hook}/rotate"),
         Shot(name="webhook-disable", user=alice, address=f"{hook}/disable"),
         Shot(name="webhook-delete", user=alice, address=f"{hook}/delete"),
-        Shot(name="webhook-delivery", user=alice, address=f"{hook}/deliveries/{affairs.delivery.id}"),
+        Shot(
+            name="webhook-delivery", user=alice, address=f"{hook}/deliveries/{affairs.delivery.id}"
+        ),
         Shot(name="audit", user=alice, address=f"{acme}audit"),
         Shot(name="audit-none", user=alice, address=f"{acme}audit?verb=closed"),
         Shot(name="audit-event", user=alice, address=f"{acme}audit/{affairs.event.id}"),
@@ -131,7 +141,14 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="account-signup", user=None, address="/account/signup/"),
         Shot(name="account-sessions", user=alice, address="/account/sessions/"),
         Shot(name="account-two-step", user=alice, address="/account/2fa/"),
+        Shot(name="account-passkeys", user=cast.viewer, address="/account/2fa/"),
         Shot(name="account-password", user=alice, address="/account/password/change/"),
+        Shot(
+            name="acting",
+            user=cast.support,
+            address=reverse("admin:tenants_tenant_act_as_member", args=[cast.acme.id]),
+            first=lambda page: _act(page, acme),
+        ),
         Shot(name="components", user=cast.ops, address="/operators/components"),
         Shot(name="dialog", user=cast.ops, address="/operators/components", first=_dialog),
     ]
@@ -217,6 +234,14 @@ def _wrong_hook(page: Page) -> None:
 def _rotate(page: Page) -> None:
     page.locator("form.form [type=submit]").click()
     page.locator(".secret-value").wait_for()
+
+
+def _act(page: Page, goal: str) -> None:
+    """Where the session acts already it goes on."""
+    page.locator("[name=reason]").fill("Ticket 4711: projects are not listed")
+    page.get_by_role("button", name="Act as a member").click()
+    page.wait_for_load_state()
+    page.goto(urljoin(page.url, goal))
 
 
 def _scheme(page: Page) -> str:

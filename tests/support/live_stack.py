@@ -15,7 +15,7 @@ from local_stack.stack import Stack
 
 from gpu_workers.config import read_env_file
 from tests.support.places import ROOT, free_port
-from tests.support.stack_addresses import LiveStack
+from tests.support.stack_addresses import LiveStack, Person
 
 KEPT_LOGS = ROOT / "var" / "live-stack-log"
 
@@ -33,7 +33,12 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
         worker_metrics=free_port(),
     )
     inherited = {name: value for name, value in os.environ.items() if not _is_of_tests(name)}
-    settings = StackSettings(ports=ports, environ=inherited | environ)
+    # A name, as an address can have no passkeys; and strangers may come.
+    defaults = {
+        "PENSTOCK_PUBLIC_URL": f"http://localhost:{ports.web}",
+        "PENSTOCK_SIGN_UP": "open",
+    }
+    settings = StackSettings(ports=ports, environ=inherited | defaults | environ)
     stack = Stack(ROOT, folder / "var", settings, data_folder=folder / "data", dies_with_us=True)
     progress = Progress(sys.stderr)
     try:
@@ -41,9 +46,13 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
         demo_env = read_env_file(stack.demo_env_file)
         yield LiveStack(
             url=demo_env["PENSTOCK_URL"],
+            public_url=stack.environ["PENSTOCK_PUBLIC_URL"],
             model=demo_env["PENSTOCK_MODEL"],
             acme_key=demo_env["PENSTOCK_ACME_KEY"],
             globex_key=demo_env["PENSTOCK_GLOBEX_KEY"],
+            acme_owner=_person(demo_env, "ACME"),
+            globex_owner=_person(demo_env, "GLOBEX"),
+            operator=_person(demo_env, "OPERATOR"),
             database_url=demo_env["PENSTOCK_DATABASE_URL"],
             dispatch_redis_url=demo_env["PENSTOCK_DISPATCH_REDIS_URL"],
             var_folder=stack.var,
@@ -55,6 +64,12 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
         shutil.rmtree(KEPT_LOGS, ignore_errors=True)
         shutil.copytree(stack.var / "log", KEPT_LOGS)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _person(demo_env: dict[str, str], name: str) -> Person:
+    return Person(
+        email=demo_env[f"PENSTOCK_{name}_EMAIL"], password=demo_env[f"PENSTOCK_{name}_PASSWORD"]
+    )
 
 
 def _is_of_tests(name: str) -> bool:

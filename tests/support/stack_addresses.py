@@ -19,13 +19,26 @@ from tests.support.places import NO_TLS, ROOT
 
 
 @dataclass(frozen=True, kw_only=True)
+class Person:
+    """Somebody who can sign in."""
+
+    email: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LiveStack:
     """The stack of this run, the same code as `make up` in a folder and on ports of its own."""
 
     url: str
+    # The same server by the name that people's browsers use.
+    public_url: str
     model: str
     acme_key: str
     globex_key: str
+    acme_owner: Person
+    globex_owner: Person
+    operator: Person
     database_url: str
     dispatch_redis_url: str
     var_folder: Path

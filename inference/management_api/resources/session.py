@@ -7,6 +7,7 @@ DELETE  /session    sign out
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import login, logout
 from django.middleware.csrf import get_token
 from rest_framework import serializers, status
@@ -86,6 +87,12 @@ def _check_second_factor(request: Request, user: User, code: str) -> None:
             raise Unauthenticated(
                 "This account has two-step sign-in: send a code of its authenticator app as 'code' "
                 "too.",
+                code=problem,
+            )
+        case CodeProblem.PASSKEY:
+            raise Unauthenticated(
+                f"This account signs in with a passkey: sign in at {settings.PENSTOCK_PUBLIC_URL}"
+                "/account/login/, or send a recovery code as 'code'.",
                 code=problem,
             )
         case CodeProblem.TOO_MANY:

@@ -42,6 +42,17 @@ def against_guessing_codes(view: View) -> View:
     return _limited(view, is_over, sign_in.HOURLY_RETRY_SECONDS)
 
 
+def against_guessing_passkeys(view: View) -> View:
+    """Count what asks for a challenge, and what answers one."""
+
+    def is_over(request: HttpRequest) -> bool:
+        if request.method == "POST":
+            return sign_in.is_guessing_passkeys(request)
+        return sign_in.is_asking_for_challenges(request)
+
+    return _limited(view, is_over, sign_in.RETRY_SECONDS, methods=("GET", "HEAD", "POST"))
+
+
 def against_guessing_links(view: View) -> View:
     return _limited(view, sign_in.is_guessing_links, sign_in.RETRY_SECONDS)
 
@@ -68,10 +79,16 @@ def against_floods(view: View) -> View:
     return _limited(view, is_over, sign_in.HOURLY_RETRY_SECONDS)
 
 
-def _limited(view: View, is_over: Callable[[HttpRequest], bool], retry_seconds: int) -> View:
+def _limited(
+    view: View,
+    is_over: Callable[[HttpRequest], bool],
+    retry_seconds: int,
+    *,
+    methods: tuple[str, ...] = ("POST",),
+) -> View:
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method == "POST" and is_over(request):
+        if request.method in methods and is_over(request):
             return too_many_attempts(request, retry_seconds)
         return view(request, *args, **kwargs)
 

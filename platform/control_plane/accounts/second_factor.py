@@ -1,13 +1,17 @@
-"""What allauth asks us about second factors: their secrets are encrypted, each code works once, and
-its limits are ours."""
+"""What allauth asks us about second factors: their secrets are encrypted, each code works once,
+passkeys are for the public address, and the limits are ours."""
+
+from urllib.parse import urlsplit
 
 from allauth.account.internal.stagekit import get_pending_stage
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.forms import ActivateTOTPForm
+from django.conf import settings
 from django.http import HttpRequest
 
 from tenants import encryption
+from tenants.models import User
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
@@ -16,6 +20,16 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
 
     def decrypt(self, encrypted_text: str) -> str:
         return encryption.decrypt(encrypted_text.encode(), encryption.SECOND_FACTOR)
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        """Return for whom passkeys are: the public address, whatever host the request named."""
+        host = urlsplit(settings.PENSTOCK_PUBLIC_URL).hostname or ""
+        return {"id": host, "name": settings.MFA_TOTP_ISSUER}
+
+    def generate_authenticator_name(self, user: User, type: str) -> str:  # noqa: A002
+        """Return the name of a passkey that was given none."""
+        number = Authenticator.objects.filter(user=user, type=type).count() + 1
+        return "Passkey" if number == 1 else f"Passkey {number}"
 
 
 class ActivateForm(ActivateTOTPForm):  # type: ignore[misc]

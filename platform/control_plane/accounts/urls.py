@@ -13,12 +13,13 @@ from django.shortcuts import render
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from control_plane.accounts import email_change, invitation, sign_on, sign_up
+from control_plane.accounts import email_change, invitation, passkeys, sign_on, sign_up
 from control_plane.accounts.limits import (
     against_floods,
     against_guessing,
     against_guessing_codes,
     against_guessing_links,
+    against_guessing_passkeys,
 )
 from control_plane.accounts.own_proof import after_own_sign_in
 
@@ -36,19 +37,37 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 _login = views.LoginView.as_view(
-    extra_context={"is_sign_up_open": settings.PENSTOCK_SIGN_UP == "open"}
+    extra_context={
+        "is_sign_up_open": settings.PENSTOCK_SIGN_UP == "open",
+        "are_passkeys_possible": passkeys.are_possible,
+    }
+)
+_second_factor = mfa.IndexView.as_view(
+    extra_context={"are_passkeys_possible": passkeys.are_possible}
 )
 _FROM_KEY = "password/reset/key/<user_id:uidb36>-<str:key>/"
 
 urlpatterns = [
     path("", overview, name="account"),
     path("login/", against_guessing(_login, field="login"), name="account_login"),
+    path(
+        "login/passkey/",
+        against_guessing_passkeys(passkeys.sign_in_with_passkey),
+        name="mfa_login_webauthn",
+    ),
     path("logout/", views.logout, name="account_logout"),
-    path("2fa/", mfa.index, name="mfa_index"),
+    path("2fa/", _second_factor, name="mfa_index"),
     path("2fa/authenticate/", against_guessing_codes(mfa.authenticate), name="mfa_authenticate"),
     path(
         "2fa/reauthenticate/", against_guessing_codes(mfa.reauthenticate), name="mfa_reauthenticate"
     ),
+    path(
+        "2fa/reauthenticate/passkey/",
+        against_guessing_codes(passkeys.confirm_with_passkey),
+        name="mfa_reauthenticate_webauthn",
+    ),
+    path("2fa/passkeys/add/", passkeys.add_passkey, name="mfa_add_webauthn"),
+    path("2fa/passkeys/<int:pk>/remove/", passkeys.remove_passkey, name="mfa_remove_webauthn"),
     path("2fa/totp/activate/", activate_totp, name="mfa_activate_totp"),
     path("2fa/totp/deactivate/", deactivate_totp, name="mfa_deactivate_totp"),
     path("2fa/recovery-codes/", view_recovery_codes, name="mfa_view_recovery_codes"),

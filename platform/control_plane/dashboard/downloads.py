@@ -11,9 +11,7 @@ def attachment(content: bytes, name: str, content_type: str) -> HttpResponse:
     return HttpResponse(content, headers=_headers(name, content_type))
 
 
-def streamed(
-    content: AsyncIterator[bytes], name: str, content_type: str
-) -> StreamingHttpResponse:
+def streamed(content: AsyncIterator[bytes], name: str, content_type: str) -> StreamingHttpResponse:
     """Answer with a file whose parts come one after the other, none of which waits in memory."""
     return StreamingHttpResponse(content, headers=_headers(name, content_type))
 

@@ -3,6 +3,7 @@ page does, and the shell."""
 
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from django.utils.cache import patch_vary_headers
 from django.views import View
 
 from control_plane.dashboard.navigation import navigation
+from tenants.access.acting import acting_access, acting_of
 from tenants.access.entrance import EntryRefused
 from tenants.access.member_access import MemberAccess, member_access
 from tenants.access.second_factor import has_second_factor
@@ -53,9 +55,8 @@ class TenantPage(View):
             return sign_in_first(request)
         tenant_id: uuid.UUID = ids.pop("tenant_id")
         address = request.META.get("REMOTE_ADDR") or None
-        proofs = proofs_of(request.session)
         try:
-            with member_access(user, tenant_id, proofs=proofs, address=address) as self.access:
+            with _entered(request, user, tenant_id, address) as self.access:
                 return self._within(request, *args, **ids)
         except EntryRefused as refusal:
             return ask_for_proof(request, user, refusal)
@@ -94,6 +95,16 @@ class TenantPage(View):
     def _rendered(self, name: str, context: Mapping[str, Any], *, status: int) -> HttpResponse:
         shell = {"access": self.access, "navigation": navigation(self.access, self.section)}
         return private(render(self.request, name, shell | dict(context), status=status))
+
+
+def _entered(
+    request: HttpRequest, user: User, tenant_id: uuid.UUID, address: str | None
+) -> AbstractContextManager[MemberAccess]:
+    """Open the tenant for an operator who acts as its member, or else for a member."""
+    acting = acting_of(request.session, user, address)
+    if acting is not None and acting.tenant_id == tenant_id:
+        return acting_access(user, acting, address=address)
+    return member_access(user, tenant_id, proofs=proofs_of(request.session), address=address)
 
 
 def private(response: HttpResponse) -> HttpResponse:

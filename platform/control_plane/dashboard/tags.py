@@ -1,6 +1,7 @@
 """The template library `dashboard`: components that take values. Their looks are the templates in
 `templates/dashboard/components/`; a component without logic is an `include` of its template."""
 
+import json
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -12,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from control_plane.dashboard import figures
+from control_plane.dashboard.acting import acting_on
 from gpu_workers.protocol.policy import LimitName
 
 register = template.Library()
@@ -92,11 +94,24 @@ def figure(
     }
 
 
+@register.inclusion_tag("dashboard/shell/acting.html", takes_context=True)
+def acting_banner(context: template.Context) -> dict[str, Any]:
+    """Say that an operator acts as a member, and let them end it; nothing to anybody else."""
+    request = context.get("request")
+    return {"acting": None if request is None else acting_on(request)}
+
+
 @register.simple_block_tag
 def menu(content: SafeString, *, id: str, label: str) -> SafeString:  # noqa: A002 - HTML's name
     """Show a button that opens the links and buttons inside."""
     context = {"content": content, "id": id, "label": label}
     return render_to_string(f"{_PARTS}/menu.html", context)
+
+
+@register.filter
+def as_json(value: object) -> str:
+    """Write a value for a script to read, in an attribute: nothing inline is allowed."""
+    return json.dumps(value)
 
 
 @register.filter

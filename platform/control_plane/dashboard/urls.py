@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from control_plane.dashboard.acting import end_acting
 from control_plane.dashboard.components import components
 from control_plane.dashboard.pages.billing.balance import (
     BillingOverviewPage,
@@ -14,6 +15,7 @@ from control_plane.dashboard.pages.billing.invoices import (
     InvoicePdf,
     InvoicesPage,
 )
+from control_plane.dashboard.pages.invitations import InvitePage, ResendPage, WithdrawPage
 from control_plane.dashboard.pages.key_ends import RevokeKeyPage, RotateKeyPage
 from control_plane.dashboard.pages.keys import KeyPage, KeysPage, NewKeyPage
 from control_plane.dashboard.pages.limits import (
@@ -23,11 +25,8 @@ from control_plane.dashboard.pages.limits import (
     NewLimitPage,
     RemoveLimitPage,
 )
-from control_plane.dashboard.pages.members import MembersPage
-from control_plane.dashboard.pages.invitations import InvitePage, ResendPage, WithdrawPage
 from control_plane.dashboard.pages.members import MemberPage, MembersPage, RemoveMemberPage
 from control_plane.dashboard.pages.membership import LeavePage, TransferPage
-from control_plane.dashboard.pages.organisations import organisations
 from control_plane.dashboard.pages.organisation.audit_log import (
     AuditCsv,
     AuditEventPage,
@@ -36,6 +35,7 @@ from control_plane.dashboard.pages.organisation.audit_log import (
 from control_plane.dashboard.pages.organisation.closing import ClosePage
 from control_plane.dashboard.pages.organisation.export import ExportPage
 from control_plane.dashboard.pages.organisation.settings import SettingsPage
+from control_plane.dashboard.pages.organisations import organisations
 from control_plane.dashboard.pages.overview import OverviewPage
 from control_plane.dashboard.pages.projects import NewProjectPage, ProjectPage, ProjectsPage
 from control_plane.dashboard.pages.sign_on import (
@@ -131,5 +131,6 @@ urlpatterns = [
     path(f"{_SIGN_ON}/domains", DomainsPage.as_view(), name="sign-on-domains"),
     path(f"{_DOMAIN}/verify", VerifyDomainPage.as_view(), name="sign-on-domain-verify"),
     path(f"{_DOMAIN}/remove", RemoveDomainPage.as_view(), name="sign-on-domain-remove"),
+    path("operators/end-acting", end_acting, name="end-acting"),
     path("operators/components", components, name="components"),
 ]

@@ -12,6 +12,10 @@ from tenants.models import User
 
 _SENTENCES: Final = {
     CodeProblem.MISSING: "Enter a code of your authenticator app too.",
+    CodeProblem.PASSKEY: (
+        "Your account has a passkey: sign in with it by the link below, or enter a recovery code "
+        "too."
+    ),
     CodeProblem.TOO_MANY: "Too many codes for this account; try again in an hour.",
     CodeProblem.WRONG: "The code is wrong or was used before.",
 }

@@ -20,7 +20,9 @@ def acme_of(houses: TwoTenants) -> Tenant:
 def test_an_admin_renames_the_organisation(
     signed_in: SignIn, houses: TwoTenants, acme_address: str
 ) -> None:
-    answer = signed_in("admin").post(f"{acme_address}settings", {"name": " Acme Works "}, follow=True)
+    answer = signed_in("admin").post(
+        f"{acme_address}settings", {"name": " Acme Works "}, follow=True
+    )
     assert answer.redirect_chain == [(f"{acme_address}settings", 302)]
     assert acme_of(houses).name == "Acme Works"
 

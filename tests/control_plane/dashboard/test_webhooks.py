@@ -221,9 +221,7 @@ def test_no_page_of_a_delivery_holds_a_secret(
     assert not SECRET.search(html) and "webhook-signature" not in html
 
 
-def test_a_delivery_is_sent_again(
-    signed_in: SignIn, houses: TwoTenants, acme_address: str
-) -> None:
+def test_a_delivery_is_sent_again(signed_in: SignIn, houses: TwoTenants, acme_address: str) -> None:
     delivery = houses.acme.delivery
     with operator_scope("test"):
         Delivery.objects.filter(id=delivery.id).update(state="failed", next_attempt_at=None)

@@ -25,6 +25,10 @@ class Browser:
         if page.status_code == 302:
             path = page["Location"]
             self.http.get(path)
+        return self.send(path, **fields)
+
+    def send(self, path: str, **fields: str) -> Any:
+        """Send a form of the page that is open."""
         if "penstock_csrf" not in self.http.cookies:
             self.http.get(LOGIN)  # a page that refuses has no form
         token = self.http.cookies["penstock_csrf"].value

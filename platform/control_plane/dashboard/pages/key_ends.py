@@ -33,7 +33,7 @@ class RotateKeyPage(TenantPage):
         if form.is_valid():
             overlap: timedelta = form.cleaned_data["overlap"]
             secret = form.perform(
-                lambda: rotate_api_key(key, overlap=overlap, by=self.access.membership)
+                lambda: rotate_api_key(key, overlap=overlap, by=self.access.as_member())
             )
         context = self._context(key, form)
         if secret is None:

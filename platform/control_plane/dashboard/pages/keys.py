@@ -132,7 +132,7 @@ class NewKeyPage(TenantPage):
                 "This form has made a key already, whose secret was shown once. If it is lost, "
                 "revoke that key and open the form again."
             )
-        return issue_api_key(project, by=self.access.membership, id=key_id, **form.values())
+        return issue_api_key(project, by=self.access.as_member(), id=key_id, **form.values())
 
     def _form(self, *args: Any, **more: Any) -> NewKeyForm:
         asked = self.request.POST.get("project") or self.request.GET.get("project")
@@ -165,7 +165,7 @@ class KeyPage(TenantPage):
         return self.go_to(request.path)
 
     def _changed(self, key: ApiKey, fields: dict[str, Any]) -> bool:
-        change_api_key(key, by=self.access.membership, **fields)
+        change_api_key(key, by=self.access.as_member(), **fields)
         return True
 
     def _context(self, key: ApiKey, form: KeyForm) -> dict[str, Any]:

@@ -5,5 +5,6 @@ import "./dialogs.js";
 import "./focus.js";
 import "./notices.js";
 import "./secrets.js";
+import "./passkeys.js";
 import "./theme.js";
 import "./times.js";

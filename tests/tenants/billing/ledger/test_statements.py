@@ -35,9 +35,7 @@ def test_what_is_spent_is_of_the_promotion_that_ends_first(tenant_id: uuid.UUID)
         grant_promotion(tenant_id, 20, reference="later", expires_at=now + 9 * DAY)
     assert left(tenant_id) == [(30, False), (20, False), (10, True)]
     with operator_scope("test"):
-        charge = UsageCharge(
-            tenant_id=tenant_id, model="m", day=now.date(), nanos=35, requests=1
-        )
+        charge = UsageCharge(tenant_id=tenant_id, model="m", day=now.date(), nanos=35, requests=1)
         post_usage([charge], batch_id=uuid.uuid4())
     assert left(tenant_id) == [(15, False), (10, True)]
 

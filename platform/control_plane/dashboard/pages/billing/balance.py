@@ -150,7 +150,8 @@ class TransactionPage(BillingPage):
     def get(self, request: HttpRequest, transaction_id: uuid.UUID) -> HttpResponse:
         row = _row(find_transaction(transaction_id))
         entries = [
-            (_ACCOUNTS[AccountName(entry.account)], entry) for entry in row.transaction.entries.all()
+            (_ACCOUNTS[AccountName(entry.account)], entry)
+            for entry in row.transaction.entries.all()
         ]
         return self.show({"row": row, "entries": entries})
 

@@ -94,7 +94,12 @@ class EndpointForm(PageForm):
 class RotationForm(PageForm):
     overlap = forms.TypedChoiceField(
         label="Sign with the old secret as well for",
-        choices=[(24, "24 hours"), (1, "1 hour"), (7 * 24, "7 days"), (0, "no time: replace it now")],
+        choices=[
+            (24, "24 hours"),
+            (1, "1 hour"),
+            (7 * 24, "7 days"),
+            (0, "no time: replace it now"),
+        ],
         coerce=int,
         help_text="Meanwhile deliveries have a signature of each secret, so none is refused while "
         "you change it over.",

@@ -1,4 +1,4 @@
-"""What Chromium needs to be driven: flags, and the pages on a port of their own."""
+"""The pages on a port of their own, in a thread of whoever drives Chromium."""
 
 import threading
 import time
@@ -10,16 +10,6 @@ import uvicorn
 
 from tests.support.places import LOOPBACK
 
-FLAGS: Final = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 _STARTING_SECONDS: Final = 30
 
 

@@ -100,7 +100,7 @@ SIGN_ON_IDENTITY = migrations.CreateModel(
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0001_initial")]
+    dependencies = [("tenants", "0002_invitation")]
 
     operations = [
         SIGN_ON_CONFIGURATION,

@@ -1,0 +1,39 @@
+"""Chromium on the live stack. A test fails where a page does what no page may do: see `Watched`.
+
+Playwright runs for one test at a time: its loop stands in the way of tests with one of their own.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from tests.support.chromium.flows import let_limits_pass
+from tests.support.chromium.launching import FLAGS, chromium_path
+from tests.support.chromium.watched import Watched
+from tests.support.stack_addresses import LiveStack
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    path = chromium_path()
+    if path is None:
+        pytest.skip("This machine has no Chromium; .ci/run installs it: apt-get install chromium")
+    return path
+
+
+@pytest.fixture
+def browser(chromium: str, live_stack: LiveStack) -> Iterator[Watched]:
+    let_limits_pass(live_stack)
+    with sync_playwright() as playwright:
+        process = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        watched = Watched(process, live_stack.public_url)
+        yield watched
+        process.close()
+    assert watched.problems == []
+
+
+@pytest.fixture
+def page(browser: Watched) -> Page:
+    """A page of somebody whom the service has never seen."""
+    return browser.open()
