@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-pages bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos screenshots planted-bugs down status shell lock demo-model environments newest-engine
+.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-pages bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos fuzz-api screenshots planted-bugs down status shell lock demo-model environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -106,6 +106,14 @@ bench-fairness:
 chaos:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.chaos $(ARGS)
+
+# Whatever the API's document allows, and what it forbids, asked 20,000 times of the management API
+# and 2,000 of /v1; another seed each time, which FUZZ_SEED repeats. About a quarter of an hour.
+FUZZ_SEED ?= $(shell date +%s)
+fuzz-api: environments
+	@echo "FUZZ_SEED=$(FUZZ_SEED)"
+	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_CASES=20000 FUZZ_INFERENCE_CASES=2000 $(PY) -m pytest \
+		tests/inference/management_api/test_fuzzed.py tests/inference/openai_api/test_fuzzed.py $(ARGS)
 
 # Every page as a picture, light and dark, at three widths, in var/screenshots; on servers of its own.
 # ARGS="projects" takes those whose name begins so.

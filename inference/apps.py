@@ -10,9 +10,8 @@ class InferenceConfig(AppConfig):
     name = "inference"
 
     def ready(self) -> None:
-        from inference.models import UsageRecord
+        from inference.models import IdempotentCall, UsageRecord
         from inference.models.catalog import visible_models
-        from inference.models.idempotency import erase_calls_of
         from inference.models.usage import wasted_attempts_of
         from inference.operations.budgets import rebuild_budgets
         from inference.operations.checks import (
@@ -43,7 +42,7 @@ class InferenceConfig(AppConfig):
         register_posting_check(is_all_usage_posted)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
-        register_eraser(erase_calls_of)
+        register_eraser(IdempotentCall.objects.erase)
         register_check("usage attempts", attempt_problems)
         register_check("usage generated", generated_problems)
         register_check("usage open requests", open_request_problems)

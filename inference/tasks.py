@@ -14,8 +14,7 @@ from inference.admission import reservations
 from inference.dispatch import abandoned
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 from inference.errors import InferenceError
-from inference.models import DeadLetter, Gateway, Worker
-from inference.models.idempotency import forget_old_calls
+from inference.models import DeadLetter, Gateway, IdempotentCall, Worker
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import expire_unread_frames, live_gateways
@@ -57,7 +56,8 @@ def make_usage_partitions() -> int:
 @shared_task(name="inference.forget_idempotent_calls", expires=3600)  # type: ignore[untyped-decorator]
 def forget_idempotent_calls() -> int:
     """Forget the calls of the management API that can no longer be repeated; returns how many."""
-    return forget_old_calls()
+    with operator_scope("deletion of old idempotent calls"):
+        return IdempotentCall.objects.forget_old()
 
 
 @shared_task(name="inference.copy_workers", expires=10)  # type: ignore[untyped-decorator]

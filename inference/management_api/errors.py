@@ -200,7 +200,7 @@ def _of_framework(error: drf.APIException) -> InferenceError:
             is_named = error.get_codes() != error.default_code
             return Forbidden(str(error.detail), code=str(error.get_codes()) if is_named else None)
         case drf.Throttled():
-            wait = int(error.wait or 1)
+            wait = int(getattr(error, "wait", None) or 1)
             return TooManyCalls(
                 f"Too many calls by this caller; try again in {wait} s.", retry_after_seconds=wait
             )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NoReturn
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import empty
 
@@ -119,6 +120,14 @@ class DateField(_Strict, serializers.DateField):
         if isinstance(data, str) and not _DAY.fullmatch(data):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+@extend_schema_field({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"})
+class MonthField(serializers.DateField):
+    """A calendar month as 2030-01, only shown."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(format="%Y-%m", read_only=True, **options)
 
 
 class NumberParameter(serializers.IntegerField):

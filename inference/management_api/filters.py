@@ -55,7 +55,8 @@ class ListFilterBackend(DjangoFilterBackend):  # type: ignore[misc]
             )
         if not filterset.is_valid():
             raise translate_validation(filterset.errors)
-        return filterset.qs
+        narrowed: _Rows = filterset.qs
+        return narrowed
 
 
 class ListFilter(django_filters.FilterSet):  # type: ignore[misc]

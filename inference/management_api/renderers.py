@@ -19,3 +19,9 @@ class CsvRenderer(PdfRenderer):
     media_type = "text/csv"
     format = "csv"
     charset = "utf-8"
+
+
+class JsonLinesRenderer(PdfRenderer):
+    media_type = "application/x-ndjson"
+    format = "jsonl"
+    charset = "utf-8"

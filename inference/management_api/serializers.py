@@ -2,18 +2,22 @@
 fields; any other is refused by its name."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
-from inference.management_api.fields import NumberParameter
+from inference.management_api.fields import ConstantField, NumberParameter
 
 MAX_ROWS: Final = 200
 _SHOWN_CHARACTERS: Final = 80
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """DRF's, that takes no field it does not know, and none that is read-only."""
+    """DRF's, that takes no field it does not know, and none that is read-only. `always` are fields
+    that may not be left out of a change, either."""
+
+    always: ClassVar[frozenset[str]] = frozenset()
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         known = {name for name, field in self.fields.items() if not field.read_only}
@@ -30,6 +34,14 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 class Nothing(StrictSerializer):
     """Of a call that takes no fields."""
+
+
+@extend_schema_serializer(many=False)
+class PageSerializer(serializers.Serializer[Any]):
+    """A list that has something beside its rows, for the description: `data` is a subclass's."""
+
+    object = ConstantField("list")
+    next_cursor = serializers.CharField(read_only=True, allow_null=True)
 
 
 class ListQuery(StrictSerializer):

@@ -2,7 +2,7 @@
 cache's Redis, together for all processes, in windows of a minute. DRF's own throttles keep a list
 of all calls of the window."""
 
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from django.conf import settings
@@ -10,6 +10,8 @@ from django_ratelimit.core import get_usage
 from redis.exceptions import RedisError
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
+
+from inference.management_api.callers import Caller
 
 log = structlog.get_logger(__name__)
 
@@ -24,9 +26,10 @@ class CallerThrottle(BaseThrottle):
         """Return whether there were not too many yet, and also where nothing can be counted: the
         limit keeps one caller from slowing others down, and no Redis for it is no reason to refuse
         all of them."""
-        if request.auth is None:
+        caller = cast("Caller | None", request.auth)
+        if caller is None:
             return True
-        actor = request.auth.as_actor()
+        actor = caller.as_actor()
         try:
             usage = get_usage(
                 request._request,

@@ -6,6 +6,7 @@ from typing import Any
 from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
+from inference.management_api.description.viewset import SchemaViewSet
 from inference.management_api.errors import nothing_here
 from inference.management_api.renderers import CsvRenderer, PdfRenderer
 from inference.management_api.resources.api_keys import ApiKeyViewSet
@@ -74,6 +75,7 @@ _session: _Actions = {"get": "retrieve", "post": "create", "delete": "destroy"}
 _sessions: _Actions = {"get": "list", "delete": "destroy_others"}
 _pdf = InvoiceViewSet.as_view({"get": "pdf"}, renderer_classes=[PdfRenderer])
 _csv = InvoiceViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRenderer])
+_schema = SchemaViewSet.as_view(_one)
 _usage_csv = LineUsageViewSet.as_view({"get": "csv"}, renderer_classes=[CsvRenderer])
 
 urlpatterns = [
@@ -94,6 +96,9 @@ urlpatterns = [
     path(f"{_INVOICE}.pdf", _pdf),
     path(f"{_INVOICE}.csv", _csv),
     path(f"{_LINE_USAGE}.csv", _usage_csv),
+    path("schema/", _schema, name="schema"),
+    # The same address as people type it: described once.
+    path("schema", SchemaViewSet.as_view(_one, schema=None)),
     path("payments/stripe", StripeEventViewSet.as_view({"post": "create"})),
     *router.urls,
     re_path(r"", nothing_here),

@@ -51,6 +51,10 @@ class ManagementViewSet(GenericViewSet[Any]):
     serializer_classes: ClassVar[Mapping[str, type[Serializer[Any]]]] = {}
     # What may stand behind the question mark, by action.
     query_serializers: ClassVar[Mapping[str, type[StrictSerializer]]] = {"list": ListQuery}
+    # What each action does, in a few words, for the API's description.
+    summaries: ClassVar[Mapping[str, str]] = {}
+    # Statuses of refusals that the description cannot know of.
+    more_refusals: ClassVar[frozenset[int]] = frozenset()
     # How lists are ordered, and what they can be narrowed by.
     order: ClassVar[Order]
     filterset_class: ClassVar[type[ListFilter] | None] = None
@@ -200,12 +204,12 @@ class TenantScopedViewSet(ManagementViewSet):
 
     def shown(self, record: Any) -> Any:
         """Return a record as `retrieve` shows it."""
-        kind = self.serializer_classes.get("retrieve") or self.serializer_class
+        kind = self.serializer_classes.get("retrieve") or super().get_serializer_class()
         return kind(record, context=self.get_serializer_context()).data
 
-    def _inside(self, action: Callable[..., Response]) -> Callable[..., Response]:
+    def _inside(self, action: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(action)
-        def inside(request: Request, *args: Any, **kwargs: Any) -> Response:
+        def inside(request: Request, *args: Any, **kwargs: Any) -> Any:
             actor, key = self.caller.as_actor(), key_of(request)
             with audit_actor(actor, self.caller.address), self.walls():
                 if key is None:

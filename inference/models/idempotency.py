@@ -7,11 +7,21 @@ from typing import Final
 from django.db import models
 from django.utils import timezone
 
-from tenants.isolation.scoping import ScopedManager, operator_scope
+from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
 
 KEPT: Final = timedelta(hours=24)
 MAX_KEY_CHARACTERS: Final = 255
+
+
+class IdempotentCallManager(ScopedManager["IdempotentCall"]):
+    def forget_old(self, now: datetime | None = None) -> int:
+        """Delete calls that are older than `KEPT`; return how many."""
+        return self.filter(created_at__lte=(now or timezone.now()) - KEPT).delete()[0]
+
+    def erase(self, tenant: Tenant) -> None:
+        """Delete all calls of a tenant that is closed: answers name people."""
+        self.filter(tenant=tenant).delete()
 
 
 class IdempotentCall(models.Model):
@@ -31,7 +41,7 @@ class IdempotentCall(models.Model):
     answer = models.TextField()
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager["IdempotentCall"]()
+    objects = IdempotentCallManager()
 
     class Meta:
         constraints = [
@@ -43,15 +53,3 @@ class IdempotentCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.caller} at {self.created_at:%Y-%m-%d %H:%M}"
-
-
-def forget_old_calls(now: datetime | None = None) -> int:
-    """Delete calls that are older than `KEPT`; return how many."""
-    with operator_scope("deletion of old idempotent calls"):
-        old = IdempotentCall.objects.filter(created_at__lte=(now or timezone.now()) - KEPT)
-        return old.delete()[0]
-
-
-def erase_calls_of(tenant: Tenant) -> None:
-    """Delete all calls of a tenant that is closed: answers name people."""
-    IdempotentCall.objects.filter(tenant=tenant).delete()

@@ -202,7 +202,7 @@ _INERT: Final = (
 )
 _ONLY_TEXT: Final = "only text is served"
 _USE_TOOLS: Final = "functions are called through tools and tool_choice"
-_REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+REFUSED_BY_CHAT: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     **REFUSED,
     "audio": ((), _ONLY_TEXT),
     "modalities": ((["text"], []), _ONLY_TEXT),
@@ -226,7 +226,7 @@ _encode: Final = msgspec.json.Encoder().encode
 def parse_chat(data: bytes) -> InferenceRequest:
     """Return the validated request. Raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
-    refuse_unsupported(body, _REFUSED)
+    refuse_unsupported(body, REFUSED_BY_CHAT)
     clear_fields(body, _INERT)
     named = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     asked = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens

@@ -41,7 +41,7 @@ class CompletionBody(SamplingFields, kw_only=True):
     prompt_embeds: Any = None
 
 
-_REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+REFUSED_BY_COMPLETIONS: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     **REFUSED,
     "suffix": (("",), "text is only continued here, not filled in"),
     "prompt_embeds": ((), "prompts are text or token ids"),
@@ -53,7 +53,7 @@ _decoder: Final = msgspec.json.Decoder(CompletionBody)
 def parse_completion(data: bytes) -> InferenceRequest:
     """Return the validated request. Raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
-    refuse_unsupported(body, _REFUSED)
+    refuse_unsupported(body, REFUSED_BY_COMPLETIONS)
     clear_fields(body, INERT)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidRequest(

@@ -45,13 +45,72 @@ _Id = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class RequestFrame(msgspec.Struct, tag_field="type", tag="request", forbid_unknown_fields=True):
+    """Asks for an answer. `id` is yours, and free again after its end; `body` is what the HTTP
+    endpoint of that name takes."""
+
     id: _Id
     api: Literal["chat.completions", "completions"]
     body: msgspec.Raw
 
 
 class CancelFrame(msgspec.Struct, tag_field="type", tag="cancel", forbid_unknown_fields=True):
+    """Ends a request early; its `done` says what was generated."""
+
     id: _Id
+
+
+class NoticeFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="notice", omit_defaults=True):
+    """Comes before all else, and only to say that the request waits for longer than its tier
+    promises, or that a smaller model answers than the body named."""
+
+    id: str
+    queue: Literal["relaxed"] | None = None
+    expected_wait_ms: int | None = None
+    model_instead_of: str | None = None
+
+
+class ChunkFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="chunk"):
+    """A chunk of the stream, or the whole answer where the body does not ask to stream."""
+
+    id: str
+    data: dict[str, Any]
+
+
+class CachedTokens(msgspec.Struct, kw_only=True):
+    cached_tokens: int
+
+
+class FrameUsage(msgspec.Struct, kw_only=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class DoneFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="done"):
+    """Ends a request. `finish_reason` is `cancelled` of one that was cancelled."""
+
+    id: str
+    request_id: str
+    finish_reason: str | None
+    usage: FrameUsage
+
+
+class FrameError(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`penstock` names the limit, where one refused."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+    penstock: dict[str, Any] | None = None
+
+
+class ErrorFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="error"):
+    """Ends a request; with the id null it is about a frame, and ends none."""
+
+    id: str | None
+    error: FrameError
 
 
 _decoder: "msgspec.json.Decoder[RequestFrame | CancelFrame]" = msgspec.json.Decoder(
@@ -85,15 +144,18 @@ def decode_frame(text: str | None) -> RequestFrame | CancelFrame:
 class FrameWriter:
     """Writes the frames of one request; chunks are spliced in as they came, never parsed."""
 
-    def __init__(self, request_id: str | None) -> None:
-        self._id = msgspec.json.encode(request_id)
+    def __init__(self, name: str | None) -> None:
+        self._name = name or ""  # errors alone have none
+        self._id = msgspec.json.encode(name)
 
     def notice(self, notice: Notice) -> str:
-        frame: dict[str, Any] = {"type": "notice", "id": msgspec.Raw(self._id)}
-        if notice.relaxed_wait_ms is not None:
-            frame |= {"queue": "relaxed", "expected_wait_ms": notice.relaxed_wait_ms}
-        if notice.instead_of is not None:
-            frame["model_instead_of"] = notice.instead_of
+        is_relaxed = notice.relaxed_wait_ms is not None
+        frame = NoticeFrame(
+            id=self._name,
+            queue="relaxed" if is_relaxed else None,
+            expected_wait_ms=notice.relaxed_wait_ms,
+            model_instead_of=notice.instead_of,
+        )
         return msgspec.json.encode(frame).decode()
 
     def chunk(self, data: bytes) -> str:
@@ -101,20 +163,18 @@ class FrameWriter:
 
     def done(self, terminal: Terminal, finish_reason: str | None) -> str:
         usage = terminal.usage
-        return msgspec.json.encode(
-            {
-                "type": "done",
-                "id": msgspec.Raw(self._id),
-                "request_id": terminal.request_id,
-                "finish_reason": finish_reason,
-                "usage": {
-                    "prompt_tokens": usage.prompt_tokens,
-                    "completion_tokens": usage.completion_tokens,
-                    "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-                    "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-                },
-            }
-        ).decode()
+        frame = DoneFrame(
+            id=self._name,
+            request_id=terminal.request_id,
+            finish_reason=finish_reason,
+            usage=FrameUsage(
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                total_tokens=usage.prompt_tokens + usage.completion_tokens,
+                prompt_tokens_details=CachedTokens(cached_tokens=usage.cached_tokens),
+            ),
+        )
+        return msgspec.json.encode(frame).decode()
 
     def error(self, error: WireError) -> str:
         envelope = error_json(error)

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from control_plane.env import InvalidSettings, Settings
 from control_plane.logs import configure_structlog, logging_config
+from inference.management_api.description.tags import tags
 from tenants.money import NANOS_PER_DOLLAR
 
 try:
@@ -56,6 +57,7 @@ INSTALLED_APPS = [
     "django.forms",
     "template_partials",
     "rest_framework",
+    "drf_spectacular",
     "channels",
     "django_ratelimit",
     "allauth",
@@ -97,7 +99,10 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
-            "libraries": {"dashboard": "control_plane.dashboard.tags"},
+            "libraries": {
+                "dashboard": "control_plane.dashboard.tags",
+                "docs": "control_plane.documentation.tags",
+            },
         },
     },
 ]
@@ -295,8 +300,34 @@ REST_FRAMEWORK = {
     "DEFAULT_FILTER_BACKENDS": ["inference.management_api.filters.ListFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "inference.management_api.pagination.ListPagination",
     "EXCEPTION_HANDLER": "inference.management_api.errors.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "inference.management_api.description.operations.ManagementSchema",
     # The Accept header alone says what is accepted.
     "URL_FORMAT_OVERRIDE": None,
+}
+
+# The API's description. Operations are the viewsets'; /v1 comes with the hook.
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.0",
+    "TITLE": "Penstock",
+    "VERSION": "1",
+    "DESCRIPTION": (
+        "Everything that Penstock answers over HTTP: inference below /v1, compatible with OpenAI's "
+        "API, and the management of an organisation below /api/v1. Every answer carries "
+        "`X-Request-Id`; lists are read page by page with `cursor`; refusals are OpenAI's error "
+        "envelope, whose `code` is for programs."
+    ),
+    "SERVERS": [{"url": ENV.public_url}],
+    "TAGS": tags(),
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "GET_LIB_DOC_EXCLUDES": (
+        "inference.management_api.description.extensions.undocumented_classes"
+    ),
+    "POSTPROCESSING_HOOKS": [
+        "inference.management_api.description.inference_api.add_inference_api",
+        "inference.management_api.description.examples.add_examples",
+    ],
 }
 
 UNFOLD = {

@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from control_plane.accounts import sign_on
 from control_plane.accounts.limits import against_repeated_sign_on
+from control_plane.documentation.pages import api_reference, websocket_reference
 from control_plane.operator_site.login import operator_login
 from control_plane.status.front_page import front_page
 
@@ -20,6 +21,8 @@ urlpatterns = [
     path("admin/login/", operator_login),
     path("admin/", admin.site.urls),
     path("", include("control_plane.dashboard.urls")),
+    path("docs/api", api_reference, name="docs-api"),
+    path("docs/websocket", websocket_reference, name="docs-websocket"),
     path("api/v1/", include("inference.management_api.urls")),
 ]
 handler400 = "control_plane.bad_request.bad_request"

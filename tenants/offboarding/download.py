@@ -40,8 +40,12 @@ async def export_parts(tenant_id: uuid.UUID) -> AsyncIterator[bytes]:
     # One thread: a transaction belongs to the thread that opened it, and a scope to its context.
     with_database = ThreadPoolExecutor(1, thread_name_prefix="export")
     parts = _parts(tenant_id)
+
+    def next_part() -> bytes:
+        return context.run(next, parts, b"")
+
     try:
-        while part := await loop.run_in_executor(with_database, context.run, next, parts, b""):
+        while part := await loop.run_in_executor(with_database, next_part):
             yield part
     finally:
         with_database.submit(context.run, _end, parts)

@@ -39,6 +39,9 @@ _PW: Final = f"{_P}webhooks/<endpoint_id>"
 
 _DJANGO: Final = f"""
 /                                 GET    every 200
+# Documentation for anybody.
+/docs/api                         GET    every 200
+/docs/websocket                   GET    every 200
 # Pages for people: a session is a credential, a key is none. What a stranger is not shown leads to
 # the sign-in; an empty form is shown again; a new email address is asked for after the password.
 #                                        -    view admn  inf  use  adp  key  adm  rev  exp  glo  glk
@@ -268,6 +271,8 @@ _DJANGO: Final = f"""
 {_T}/mail-domains/<mail_domain_id> GET   401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/mail-domains/<mail_domain_id> DELETE 401 403  403  403  403  403  403  403  401  401  404  404
 {_T}/mail-domains/<mail_domain_id>/verify POST 401 403 403 403 403 403 403 403 401 401 404 404
+/api/v1/schema/                   GET    every 200
+/api/v1/schema                    GET    every 200
 # Signed by Stripe or refused; here nobody expects it.
 /api/v1/payments/stripe           POST   every 404
 /api/v1/*                         ANY    every 404

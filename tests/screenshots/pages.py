@@ -143,6 +143,9 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="account-two-step", user=alice, address="/account/2fa/"),
         Shot(name="account-passkeys", user=cast.viewer, address="/account/2fa/"),
         Shot(name="account-password", user=alice, address="/account/password/change/"),
+        Shot(name="docs-api", user=None, address="/docs/api?search=keys"),
+        Shot(name="docs-api-all", user=None, address="/docs/api"),
+        Shot(name="docs-websocket", user=None, address="/docs/websocket"),
         Shot(
             name="acting",
             user=cast.support,

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
 from rest_framework import mixins
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -57,10 +58,10 @@ class ApiKeySerializer(StrictSerializer):
     allowed_adapters = _names()
     created_by_id = fields.UUIDField(read_only=True)
     created_at = fields.DateTimeField(read_only=True)
-    rotated_at = fields.DateTimeField(read_only=True)
-    previous_expires_at = fields.DateTimeField(read_only=True)
-    last_used_at = fields.DateTimeField(read_only=True)
-    revoked_at = fields.DateTimeField(read_only=True)
+    rotated_at = fields.DateTimeField(read_only=True, allow_null=True)
+    previous_expires_at = fields.DateTimeField(read_only=True, allow_null=True)
+    last_used_at = fields.DateTimeField(read_only=True, allow_null=True)
+    revoked_at = fields.DateTimeField(read_only=True, allow_null=True)
 
     def validate_scopes(self, scopes: list[Scope]) -> list[Scope]:
         added = set(scopes) - set(self.instance.scopes if self.instance else scopes)
@@ -109,6 +110,14 @@ class ApiKeyViewSet(
     mixins.UpdateModelMixin,
     TenantScopedViewSet,
 ):
+    summaries: ClassVar = {
+        "list": "List API keys",
+        "create": "Make an API key",
+        "retrieve": "Show an API key",
+        "partial_update": "Narrow or rename an API key",
+        "rotate": "Rotate an API key",
+        "revoke": "Revoke an API key",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW,
         "create": Permission.WRITE_KEYS,
@@ -135,6 +144,7 @@ class ApiKeyViewSet(
     def perform_update(self, serializer: BaseSerializer[Any]) -> None:
         serializer.save(by=self.access.principal)
 
+    @extend_schema(responses=NewApiKeySerializer)
     @action(detail=True, methods=["post"], serializer_class=RotationSerializer)
     def rotate(self, _request: Request, **_ids: uuid.UUID) -> Response:
         key = self.get_object()
@@ -142,6 +152,7 @@ class ApiKeyViewSet(
         key.shown_once = rotate_api_key(key, overlap=overlap, by=self.access.principal)
         return Response(NewApiKeySerializer(key).data)
 
+    @extend_schema(responses=ApiKeySerializer)
     @action(detail=True, methods=["post"], serializer_class=Nothing)
     def revoke(self, _request: Request, **_ids: uuid.UUID) -> Response:
         key = self.get_object()

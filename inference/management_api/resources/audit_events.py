@@ -48,6 +48,7 @@ class AuditEventSerializer(serializers.Serializer[Any]):
 
 
 class AuditEventViewSet(mixins.ListModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {"list": "List events of the audit log"}
     permission_map: ClassVar = {"list": Permission.VIEW_AUDIT}
     serializer_class = AuditEventSerializer
     order = _ORDER

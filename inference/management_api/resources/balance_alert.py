@@ -19,6 +19,8 @@ from tenants.webhooks.models import BalanceAlert
 class BalanceAlertSerializer(StrictSerializer):
     """`threshold_nanos` None: never."""
 
+    always = frozenset({"threshold_nanos"})
+
     object = fields.ConstantField("balance_alert")
     threshold_nanos = fields.IntegerField(min_value=0, max_value=2**62, allow_null=True)
 
@@ -27,6 +29,10 @@ class BalanceAlertSerializer(StrictSerializer):
 
 
 class BalanceAlertViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {
+        "retrieve": "Show the balance that raises an alert",
+        "partial_update": "Set the balance that raises an alert",
+    }
     permission_map: ClassVar = {
         "retrieve": Permission.VIEW_BALANCE,
         "partial_update": Permission.WRITE_WEBHOOKS,

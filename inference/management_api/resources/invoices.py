@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import mixins, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,6 +21,7 @@ from inference.errors import NotFound
 from inference.management_api import fields
 from inference.management_api.errors import NOTHING_HERE
 from inference.management_api.filters import InvoiceFilter, LineUsageFilter
+from inference.management_api.serializers import PageSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from inference.models import UsageRecord
 from inference.usage.invoice_source import records_behind
@@ -68,7 +71,7 @@ class InvoiceSerializer(serializers.Serializer[Any]):
     object = fields.ConstantField("invoice")
     id = fields.UUIDField(read_only=True)
     number = fields.CharField(read_only=True)
-    period = serializers.DateField(format="%Y-%m", read_only=True)
+    period = fields.MonthField()
     state = fields.CharField(read_only=True)
     currency = fields.ConstantField("usd")
     charges_nanos = fields.IntegerField(read_only=True)
@@ -78,10 +81,10 @@ class InvoiceSerializer(serializers.Serializer[Any]):
     carried_nanos = fields.IntegerField(read_only=True)
     payable_nanos = fields.IntegerField(read_only=True)
     amount_due = serializers.SerializerMethodField()
-    issued_at = fields.DateTimeField(read_only=True)
-    due_on = serializers.DateField(read_only=True)
-    paid_at = fields.DateTimeField(read_only=True)
-    voided_at = fields.DateTimeField(read_only=True)
+    issued_at = fields.DateTimeField(read_only=True, allow_null=True)
+    due_on = serializers.DateField(read_only=True, allow_null=True)
+    paid_at = fields.DateTimeField(read_only=True, allow_null=True)
+    voided_at = fields.DateTimeField(read_only=True, allow_null=True)
     void_reason = fields.CharField(read_only=True)
     payment_url = fields.NullableCharField(read_only=True)
 
@@ -92,10 +95,12 @@ class InvoiceSerializer(serializers.Serializer[Any]):
 class LineSerializer(serializers.Serializer[Any]):
     """A line has the fields of its kind."""
 
+    sometimes = _OF_USAGE | _OF_SLA_CREDITS
+
     object = fields.ConstantField("invoice.line")
     id = fields.UUIDField(read_only=True)
     kind = serializers.ChoiceField(LineKind.values, read_only=True)
-    period = serializers.DateField(format="%Y-%m", read_only=True)
+    period = fields.MonthField()
     description = fields.CharField(read_only=True)
     amount_nanos = fields.IntegerField(read_only=True)
     project_id = fields.UUIDField(read_only=True)
@@ -128,6 +133,7 @@ class OneInvoiceSerializer(InvoiceSerializer):
     seller = serializers.DictField(source="seller_details", read_only=True)
     lines = serializers.SerializerMethodField()
 
+    @extend_schema_field(LineSerializer(many=True))
     def get_lines(self, invoice: Invoice) -> list[dict[str, Any]]:
         return list(LineSerializer(lines_of(invoice), many=True).data)
 
@@ -150,6 +156,12 @@ _COLUMNS: Final = tuple(name for name in UsageRecordSerializer().get_fields() if
 
 
 class InvoiceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {
+        "list": "List invoices",
+        "retrieve": "Show an invoice with its lines",
+        "pdf": "Download an invoice as PDF",
+        "csv": "Download an invoice's lines as CSV",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_INVOICES,
         "retrieve": Permission.VIEW_INVOICES,
@@ -165,18 +177,30 @@ class InvoiceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSco
     def get_queryset(self) -> QuerySet[Invoice]:
         return Invoice.objects.for_tenants()
 
+    @extend_schema(responses={(200, "application/pdf"): OpenApiTypes.BINARY})
     def pdf(self, _request: Request, **_ids: uuid.UUID) -> Response:
         invoice = self.get_object()
         return _to_keep(pdf_bytes(invoice), f"{invoice}.pdf")
 
+    @extend_schema(responses={(200, "text/csv"): OpenApiTypes.STR})
     def csv(self, _request: Request, **_ids: uuid.UUID) -> Response:
         invoice = self.get_object()
         return _to_keep(csv_text(invoice).encode(), f"{invoice}.csv")
 
 
+class LineUsagePageSerializer(PageSerializer):
+    data = UsageRecordSerializer(many=True, read_only=True)  # type: ignore[assignment]  # DRF takes it out
+    line = LineSerializer(read_only=True)
+
+
+@extend_schema_view(list=extend_schema(responses=LineUsagePageSerializer))
 class LineUsageViewSet(mixins.ListModelMixin, TenantScopedViewSet):
     """The records behind one line; the sum of their `cost_nanos` is the line's amount."""
 
+    summaries: ClassVar = {
+        "list": "List the usage records behind a line",
+        "csv": "Download the usage records behind a line as CSV",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_INVOICES,
         "csv": Permission.VIEW_INVOICES,
@@ -206,6 +230,7 @@ class LineUsageViewSet(mixins.ListModelMixin, TenantScopedViewSet):
         response.data["line"] = LineSerializer(self.line).data
         return response
 
+    @extend_schema(responses={(200, "text/csv"): OpenApiTypes.STR})
     def csv(self, _request: Request, **_ids: uuid.UUID) -> Response:
         """Answer all of them in one file."""
         records = self.get_queryset().order_by("request_id").values_list(*_COLUMNS)

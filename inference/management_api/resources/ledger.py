@@ -30,6 +30,7 @@ class BalanceSerializer(serializers.Serializer[Any]):
 
 
 class BalanceViewSet(mixins.RetrieveModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {"retrieve": "Show the balance"}
     permission_map: ClassVar = {"retrieve": Permission.VIEW_BALANCE}
     serializer_class = BalanceSerializer
 
@@ -42,9 +43,9 @@ class EntrySerializer(serializers.Serializer[Any]):
     account = fields.CharField(read_only=True)
     debit_nanos = serializers.SerializerMethodField()
     credit_nanos = serializers.SerializerMethodField()
-    model = fields.CharField(read_only=True)
-    day = serializers.DateField(read_only=True)
-    requests = fields.IntegerField(read_only=True)
+    model = fields.CharField(read_only=True, allow_null=True)
+    day = serializers.DateField(read_only=True, allow_null=True)
+    requests = fields.IntegerField(read_only=True, allow_null=True)
 
     def get_debit_nanos(self, entry: LedgerEntry) -> int:
         return max(entry.nanos, 0)
@@ -63,12 +64,13 @@ class TransactionSerializer(serializers.Serializer[Any]):
     kind = fields.CharField(read_only=True)
     reference = fields.CharField(read_only=True)
     memo = fields.CharField(read_only=True)
-    expires_at = fields.DateTimeField(read_only=True)
+    expires_at = fields.DateTimeField(read_only=True, allow_null=True)
     hash = fields.HexField(read_only=True)
     entries = EntrySerializer(many=True, read_only=True)
 
 
 class TransactionViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {"list": "List transactions", "retrieve": "Show a transaction"}
     permission_map: ClassVar = {
         "list": Permission.VIEW_BALANCE,
         "retrieve": Permission.VIEW_BALANCE,

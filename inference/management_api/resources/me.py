@@ -1,11 +1,17 @@
 """GET /me: who asks, and what they may do where. For people and for keys with any scope."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from drf_spectacular.utils import (
+    PolymorphicProxySerializer,
+    extend_schema,
+    extend_schema_field,
+)
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from gpu_workers.protocol.policy import Scope
 from inference.management_api import fields
 from inference.management_api.callers import KeyBearer
 from inference.management_api.serializers import MAX_ROWS
@@ -33,6 +39,7 @@ class PersonSerializer(serializers.Serializer[Any]):
     name = fields.CharField(read_only=True)
     tenants = serializers.SerializerMethodField()
 
+    @extend_schema_field(PersonsTenantSerializer(many=True))
     def get_tenants(self, user: Any) -> list[dict[str, Any]]:
         places = tenants_of(user, limit=MAX_ROWS).rows
         return list(PersonsTenantSerializer(places, many=True).data)
@@ -41,7 +48,7 @@ class PersonSerializer(serializers.Serializer[Any]):
 class KeysTenantSerializer(serializers.Serializer[Any]):
     id = fields.UUIDField(source="key.tenant_id", read_only=True)
     name = fields.CharField(source="key.tenant.name", read_only=True)
-    scopes = serializers.ListField(read_only=True)
+    scopes = serializers.ListField(child=serializers.ChoiceField(list(Scope)), read_only=True)
     permissions = serializers.SerializerMethodField()
 
     def get_permissions(self, caller: KeyBearer) -> list[Permission]:
@@ -61,11 +68,22 @@ class KeyBearerSerializer(serializers.Serializer[Any]):
     project = NamedSerializer(source="key.project", read_only=True)
     tenants = serializers.SerializerMethodField()
 
+    @extend_schema_field(KeysTenantSerializer(many=True))
     def get_tenants(self, caller: KeyBearer) -> list[dict[str, Any]]:
         return [KeysTenantSerializer(caller).data]
 
 
 class MeViewSet(ManagementViewSet):
+    summaries: ClassVar = {"retrieve": "Show who is asking"}
+
+    @extend_schema(
+        description="Takes a session, or any API key.",
+        responses=PolymorphicProxySerializer(
+            component_name="Caller",
+            serializers=[PersonSerializer, KeyBearerSerializer],
+            resource_type_field_name=None,
+        ),
+    )
     def retrieve(self, request: Request) -> Response:
         caller = self.caller
         if isinstance(caller, KeyBearer):

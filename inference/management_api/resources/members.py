@@ -4,6 +4,7 @@ is to become one is invited."""
 from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -63,6 +64,13 @@ class HeirSerializer(StrictSerializer):
 
 
 class MemberViewSet(ModelViewSet[Any], InvitingViewSet):
+    summaries: ClassVar = {
+        "list": "List members",
+        "create": "Invite somebody",
+        "retrieve": "Show a member",
+        "partial_update": "Change a member's role or alerts",
+        "destroy": "Remove a member",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_PEOPLE,
         "create": Permission.WRITE_PEOPLE,

@@ -8,11 +8,15 @@ import uuid
 from typing import Any, ClassVar
 
 from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from inference.management_api import fields
+from inference.management_api.renderers import JsonLinesRenderer
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.offboarding.closing import close_by_owner
@@ -24,16 +28,19 @@ class ExportViewSet(TenantScopedViewSet):
     """The log knows of the export before the first line leaves."""
 
     permission_map: ClassVar = {"create": Permission.EXPORT}
+    summaries: ClassVar = {"create": "Export all data of the organisation"}
     serializer_class = Nothing
+    renderer_classes = [JsonLinesRenderer, JSONRenderer]
     # Whoever may look may take what they see with them.
     while_suspended: ClassVar = frozenset({"create"})
 
+    @extend_schema(responses={(200, JsonLinesRenderer.media_type): OpenApiTypes.STR})
     def create(self, _request: Request, *, tenant_id: uuid.UUID) -> StreamingHttpResponse:
         self.body()
         begin_export(self.tenant)
         return StreamingHttpResponse(
             export_parts(tenant_id),
-            content_type="application/x-ndjson",
+            content_type=JsonLinesRenderer.media_type,
             headers={"Content-Disposition": f'attachment; filename="{tenant_id}.jsonl"'},
         )
 
@@ -52,8 +59,10 @@ class ClosedTenantSerializer(serializers.Serializer[Any]):
 
 class ClosingViewSet(TenantScopedViewSet):
     permission_map: ClassVar = {"create": Permission.CLOSE}
+    summaries: ClassVar = {"create": "Close the organisation for good"}
     serializer_class = ClosingSerializer
 
+    @extend_schema(responses={200: ClosedTenantSerializer})
     def create(self, _request: Request, **_ids: uuid.UUID) -> Response:
         closed = close_by_owner(self.tenant, self.body()["name"])
         return Response(ClosedTenantSerializer(closed).data)

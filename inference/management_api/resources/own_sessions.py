@@ -49,6 +49,11 @@ class OwnSessionsQuery(ListQuery):
 
 class OwnSessionViewSet(ManagementViewSet):
     permission_classes = [IsPerson]
+    summaries: ClassVar = {
+        "list": "List one's own sessions",
+        "destroy": "End a session of one's own",
+        "destroy_others": "Sign out everywhere else",
+    }
     serializer_class = OwnSessionSerializer
     query_serializers: ClassVar = {"list": OwnSessionsQuery}
 

@@ -1,8 +1,10 @@
 """POST payments/stripe: where Stripe tells that something was paid. No credential of ours: what it
 sends is signed, and what is not signed by Stripe is refused and kept for an operator to see."""
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.renderers import BaseRenderer
@@ -29,6 +31,8 @@ class StripeEventViewSet(ManagementViewSet):
 
     authentication_classes = []
     permission_classes = [AllowAny]
+    summaries: ClassVar = {"create": "Receive an event of Stripe"}
+    more_refusals: ClassVar = frozenset({404})
 
     def perform_content_negotiation(
         self, request: Request, force: bool = False
@@ -38,6 +42,13 @@ class StripeEventViewSet(ManagementViewSet):
     def perform_authentication(self, request: Request) -> None:
         """Ask for nothing."""
 
+    @extend_schema(
+        description="Takes no credential of ours: the header `Stripe-Signature` proves who sends "
+        "it. Where Stripe does not collect, the address does not exist.",
+        request={"application/json": OpenApiTypes.OBJECT},
+        parameters=[OpenApiParameter("Stripe-Signature", str, OpenApiParameter.HEADER)],
+        responses={200: PaymentEventSerializer},
+    )
     def create(self, request: Request) -> Response:
         if not is_stripe_expected():
             raise NotFound(NOTHING_HERE)

@@ -41,6 +41,12 @@ class ProjectViewSet(
     mixins.UpdateModelMixin,
     TenantScopedViewSet,
 ):
+    summaries: ClassVar = {
+        "list": "List projects",
+        "create": "Create a project",
+        "retrieve": "Show a project",
+        "partial_update": "Change a project",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW,
         "create": Permission.WRITE_PROJECTS,

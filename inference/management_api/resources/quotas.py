@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers
 from rest_framework.response import Response
 from rest_framework.viewsets import ModelViewSet
@@ -10,7 +11,7 @@ from rest_framework.viewsets import ModelViewSet
 from gpu_workers.protocol.policy import QUOTA_NAMES
 from inference.management_api import fields
 from inference.management_api.filters import QuotaAlertFilter, QuotaFilter
-from inference.management_api.serializers import StrictSerializer
+from inference.management_api.serializers import PageSerializer, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.quotas import add_quota, change_quota, remove_quota
 from tenants.models import Quota, QuotaAlert
@@ -33,8 +34,8 @@ class QuotaSerializer(StrictSerializer):
     object = fields.ConstantField("quota")
     id = fields.UUIDField(read_only=True)
     scope = fields.CharField(read_only=True)
-    project_id = fields.UUIDField(read_only=True)
-    api_key_id = fields.UUIDField(read_only=True)
+    project_id = fields.UUIDField(read_only=True, allow_null=True)
+    api_key_id = fields.UUIDField(read_only=True, allow_null=True)
     limit = fields.ChoiceField(QUOTA_NAMES, read_only=True)
     value = fields.IntegerField(min_value=1, max_value=2**63 - 1)
     is_hard = fields.BooleanField(default=True)
@@ -59,9 +60,11 @@ class NewQuotaSerializer(QuotaSerializer):
 class LimitsSerializer(serializers.Serializer[Any]):
     """None is no limit."""
 
-    requests_per_minute = fields.IntegerField(read_only=True)
-    tokens_per_minute = fields.IntegerField(read_only=True)
-    concurrent_requests = fields.IntegerField(source="max_concurrent_requests", read_only=True)
+    requests_per_minute = fields.IntegerField(read_only=True, allow_null=True)
+    tokens_per_minute = fields.IntegerField(read_only=True, allow_null=True)
+    concurrent_requests = fields.IntegerField(
+        source="max_concurrent_requests", read_only=True, allow_null=True
+    )
 
 
 class TierLimitsSerializer(serializers.Serializer[Any]):
@@ -71,7 +74,20 @@ class TierLimitsSerializer(serializers.Serializer[Any]):
     limits = LimitsSerializer(source="*", read_only=True)
 
 
+class QuotaPageSerializer(PageSerializer):
+    data = QuotaSerializer(many=True, read_only=True)  # type: ignore[assignment]  # DRF takes it out
+    tier = TierLimitsSerializer(read_only=True)
+
+
+@extend_schema_view(list=extend_schema(responses=QuotaPageSerializer))
 class QuotaViewSet(ModelViewSet[Any], TenantScopedViewSet):
+    summaries: ClassVar = {
+        "list": "List quotas",
+        "create": "Set a quota of a project or a key",
+        "retrieve": "Show a quota",
+        "partial_update": "Change a quota",
+        "destroy": "Remove a quota",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW,
         "create": Permission.WRITE_QUOTAS,
@@ -111,6 +127,7 @@ class QuotaAlertSerializer(serializers.Serializer[Any]):
 
 
 class QuotaAlertViewSet(mixins.ListModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {"list": "List the alerts that quotas raised"}
     permission_map: ClassVar = {"list": Permission.VIEW}
     serializer_class = QuotaAlertSerializer
     order = _ALERTS

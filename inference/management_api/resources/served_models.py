@@ -53,6 +53,7 @@ class ServedModelsQuery(StrictSerializer):
 class ServedModelViewSet(TenantScopedViewSet):
     """The catalogue is an operator's, and short: one page."""
 
+    summaries: ClassVar = {"list": "List the models that the organisation can call"}
     permission_map: ClassVar = {"list": Permission.VIEW}
     query_serializers: ClassVar = {"list": ServedModelsQuery}
     serializer_class = ServedModelSerializer

@@ -5,11 +5,12 @@ POST    /session    sign in with email address and password
 DELETE  /session    sign out
 """
 
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.contrib.auth import login, logout
 from django.middleware.csrf import get_token
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -29,6 +30,10 @@ from tenants.access.sign_in import (
     sign_in,
 )
 from tenants.models import User
+
+_CSRF_TOKEN: Final = OpenApiParameter(
+    "X-CSRFToken", str, OpenApiParameter.HEADER, required=True, description="The `csrf_token`."
+)
 
 
 class CredentialsSerializer(StrictSerializer):
@@ -57,11 +62,28 @@ class SessionViewSet(ManagementViewSet):
     # Signing in has limits of its own, and nobody is kept from signing out.
     throttle_classes = []
     serializer_class = CredentialsSerializer
+    summaries: ClassVar = {
+        "retrieve": "Show the session",
+        "create": "Sign in",
+        "destroy": "Sign out",
+    }
 
+    @extend_schema(
+        description="Takes no credential, too: then `user` is null. Sets the cookie that goes with "
+        "the `csrf_token`, which every change with a session has to send.",
+        responses=SessionSerializer,
+    )
     def retrieve(self, request: Request) -> Response:
         user = request.user
         return _session(request, user if isinstance(user, User) else None)
 
+    @extend_schema(
+        description="Takes no credential, as it is how a person gets one; it takes the "
+        "`csrf_token` of GET /api/v1/session and the cookie that came with it.",
+        auth=[{}],  # type: ignore[list-item]  # the empty requirement is none
+        parameters=[_CSRF_TOKEN],
+        responses={200: SessionSerializer},
+    )
     def create(self, request: Request) -> Response:
         credentials = self.body()
         if is_guessing(request._request, credentials["email"]):
@@ -76,6 +98,10 @@ class SessionViewSet(ManagementViewSet):
         login(request._request, user)
         return _session(request, user)
 
+    @extend_schema(
+        description="Takes no credential, too: whoever has no session stays signed out.",
+        parameters=[_CSRF_TOKEN],
+    )
     def destroy(self, request: Request) -> Response:
         logout(request._request)
         return Response(status=status.HTTP_204_NO_CONTENT)

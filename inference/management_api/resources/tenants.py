@@ -21,6 +21,8 @@ from tenants.permissions import Permission, Role
 class PlaceSerializer(serializers.Serializer[Any]):
     """A tenant, and for a person their role in it."""
 
+    sometimes = frozenset({"role"})
+
     object = fields.ConstantField("tenant")
     id = fields.UUIDField(source="tenant.id", read_only=True)
     name = fields.CharField(source="tenant.name", read_only=True)
@@ -35,6 +37,7 @@ class PlacesQuery(ListQuery):
 class TenantsViewSet(ManagementViewSet):
     """Filters look at one page after the other, so that a page may be short, or empty."""
 
+    summaries: ClassVar = {"list": "List the caller's organisations"}
     serializer_class = PlaceSerializer
     query_serializers: ClassVar = {"list": PlacesQuery}
 
@@ -53,6 +56,8 @@ class TenantsViewSet(ManagementViewSet):
 
 class TenantSerializer(StrictSerializer):
     """All but the name is the operator's."""
+
+    always = frozenset({"name"})
 
     object = fields.ConstantField("tenant")
     id = fields.UUIDField(read_only=True)
@@ -76,6 +81,10 @@ class TenantSerializer(StrictSerializer):
 
 
 class OneTenantViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {
+        "retrieve": "Show an organisation",
+        "partial_update": "Rename an organisation",
+    }
     permission_map: ClassVar = {
         "retrieve": Permission.VIEW,
         "partial_update": Permission.WRITE_PROJECTS,

@@ -21,15 +21,16 @@ class TierSerializer(serializers.Serializer[Any]):
     uptime_percent = serializers.FloatField(read_only=True)
     max_queue_seconds = fields.IntegerField(read_only=True)
     requests_per_minute = fields.IntegerField(read_only=True)
-    tokens_per_minute = fields.IntegerField(read_only=True)
+    tokens_per_minute = fields.IntegerField(read_only=True, allow_null=True)
     max_concurrent_requests = fields.IntegerField(read_only=True)
-    max_context_tokens = fields.IntegerField(read_only=True)
+    max_context_tokens = fields.IntegerField(read_only=True, allow_null=True)
     default_max_output_tokens = fields.IntegerField(read_only=True)
     max_output_tokens = fields.IntegerField(read_only=True)
     price_multiplier = serializers.FloatField(read_only=True)
 
 
 class TierViewSet(mixins.RetrieveModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {"retrieve": "Show the tier"}
     permission_map: ClassVar = {"retrieve": Permission.VIEW}
     serializer_class = TierSerializer
 

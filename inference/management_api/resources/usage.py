@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -22,7 +24,7 @@ from inference.management_api import fields
 from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.permissions import MayInTenant
 from inference.management_api.renderers import CsvRenderer
-from inference.management_api.serializers import ListQuery
+from inference.management_api.serializers import ListQuery, PageSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from inference.usage.reports import (
     Dimension,
@@ -72,7 +74,7 @@ class ReportSerializer(serializers.Serializer[Any]):
     """What stands beside the rows."""
 
     to = serializers.DateField(source="last", read_only=True)
-    group_by = serializers.ListField(read_only=True)
+    group_by = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         first = serializers.DateField(source="first", read_only=True)
@@ -94,6 +96,10 @@ class CostReportSerializer(ReportSerializer):
 class GroupsSerializer(serializers.Serializer[Any]):
     """What a row is the sum of: the groups that were asked for, and no other."""
 
+    sometimes = frozenset(
+        {"date", "tenant_id", "project_id", "api_key_id", "model", "adapter", "tier"}
+    )
+
     date = serializers.DateField(source="day", read_only=True)
     tenant_id = fields.UUIDField(read_only=True)
     project_id = fields.UUIDField(read_only=True)
@@ -106,9 +112,9 @@ class GroupsSerializer(serializers.Serializer[Any]):
 class QuantilesSerializer(serializers.Serializer[Any]):
     """In ms; None where nothing was measured."""
 
-    p50 = serializers.FloatField(read_only=True)
-    p95 = serializers.FloatField(read_only=True)
-    p99 = serializers.FloatField(read_only=True)
+    p50 = serializers.FloatField(read_only=True, allow_null=True)
+    p95 = serializers.FloatField(read_only=True, allow_null=True)
+    p99 = serializers.FloatField(read_only=True, allow_null=True)
 
     def to_representation(self, instance: Histogram) -> dict[str, Any]:
         return quantiles(instance)
@@ -199,13 +205,34 @@ class _ReportViewSet(mixins.ListModelMixin, TenantScopedViewSet):
         return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
+class UsageReportSerializer(PageSerializer, ReportSerializer):
+    data = UsageTotalSerializer(many=True, read_only=True)  # type: ignore[assignment]  # DRF takes it out
+
+
+class CostsReportSerializer(PageSerializer, CostReportSerializer):
+    data = CostTotalSerializer(many=True, read_only=True)  # type: ignore[assignment]  # DRF takes it out
+
+
+def _report_of(page_serializer: type[PageSerializer]) -> Any:
+    return extend_schema(
+        responses={
+            (200, "application/json"): page_serializer,
+            (200, "text/csv"): OpenApiTypes.STR,
+        }
+    )
+
+
+@extend_schema_view(list=_report_of(UsageReportSerializer))
 class UsageViewSet(_ReportViewSet):
+    summaries: ClassVar = {"list": "Report usage"}
     serializer_class = UsageTotalSerializer
     report = "usage"
     with_latencies = True
 
 
+@extend_schema_view(list=_report_of(CostsReportSerializer))
 class CostsViewSet(_ReportViewSet):
+    summaries: ClassVar = {"list": "Report costs"}
     serializer_class = CostTotalSerializer
     report_serializer = CostReportSerializer
     report = "cost"

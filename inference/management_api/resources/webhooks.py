@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -52,11 +53,13 @@ class EndpointSerializer(StrictSerializer):
     description = fields.CharField(max_length=200, allow_blank=True, required=False)
     is_enabled = fields.BooleanField(required=False)
     disabled_reason = fields.NullableCharField(read_only=True)
-    disabled_at = fields.DateTimeField(read_only=True)
-    failing_since = fields.DateTimeField(read_only=True)
+    disabled_at = fields.DateTimeField(read_only=True, allow_null=True)
+    failing_since = fields.DateTimeField(read_only=True, allow_null=True)
     created_at = fields.DateTimeField(read_only=True)
-    rotated_at = fields.DateTimeField(read_only=True)
-    previous_secret_expires_at = fields.DateTimeField(source="previous_expires_at", read_only=True)
+    rotated_at = fields.DateTimeField(read_only=True, allow_null=True)
+    previous_secret_expires_at = fields.DateTimeField(
+        source="previous_expires_at", read_only=True, allow_null=True
+    )
 
     def update(self, instance: Endpoint, validated_data: dict[str, Any]) -> Endpoint:
         return change_endpoint(instance, **validated_data)
@@ -76,7 +79,7 @@ class NewEndpointSerializer(EndpointSerializer):
         return {**shown, "secret": instance.secret.text}
 
 
-class RotationSerializer(StrictSerializer):
+class SecretRotationSerializer(StrictSerializer):
     """For how long deliveries are signed with the secret before it as well."""
 
     overlap_seconds = fields.IntegerField(
@@ -102,18 +105,18 @@ class DeliverySerializer(serializers.Serializer[Any]):
     type = fields.CharField(source="event.type", read_only=True)
     state = fields.CharField(read_only=True)
     attempts = fields.IntegerField(read_only=True)
-    next_attempt_at = fields.DateTimeField(read_only=True)
-    last_status_code = fields.IntegerField(read_only=True)
+    next_attempt_at = fields.DateTimeField(read_only=True, allow_null=True)
+    last_status_code = fields.IntegerField(read_only=True, allow_null=True)
     last_problem = ProblemSerializer(read_only=True, allow_null=True)
     created_at = fields.DateTimeField(read_only=True)
-    finished_at = fields.DateTimeField(read_only=True)
+    finished_at = fields.DateTimeField(read_only=True, allow_null=True)
 
 
 class AttemptSerializer(serializers.Serializer[Any]):
     number = fields.IntegerField(read_only=True)
     started_at = fields.DateTimeField(read_only=True)
     duration_ms = fields.IntegerField(read_only=True)
-    status_code = fields.IntegerField(read_only=True)
+    status_code = fields.IntegerField(read_only=True, allow_null=True)
     problem = ProblemSerializer(read_only=True, allow_null=True)
     detail = fields.NullableCharField(read_only=True)
     response_excerpt = fields.CharField(read_only=True)
@@ -132,6 +135,15 @@ class OneDeliverySerializer(DeliverySerializer):
 
 
 class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
+    summaries: ClassVar = {
+        "list": "List webhook endpoints",
+        "create": "Add a webhook endpoint",
+        "retrieve": "Show a webhook endpoint",
+        "partial_update": "Change a webhook endpoint",
+        "destroy": "Remove a webhook endpoint",
+        "rotate": "Rotate a webhook endpoint's secret",
+        "send_test": "Send a test event",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_WEBHOOKS,
         "create": Permission.WRITE_WEBHOOKS,
@@ -151,6 +163,10 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
     def get_queryset(self) -> QuerySet[Endpoint]:
         return Endpoint.objects.all()
 
+    def locked(self, rows: QuerySet[Endpoint]) -> Any:
+        """Lock as the verbs do, at once: with a weaker lock first two could wait for each other."""
+        return rows.select_for_update(of=("self",))
+
     def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
         serializer.save(tenant=self.tenant)
 
@@ -161,12 +177,14 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
     def perform_destroy(self, instance: Endpoint) -> None:
         remove_endpoint(instance)
 
-    @action(detail=True, methods=["post"], serializer_class=RotationSerializer)
+    @extend_schema(responses=NewEndpointSerializer)
+    @action(detail=True, methods=["post"], serializer_class=SecretRotationSerializer)
     def rotate(self, _request: Request, **_ids: uuid.UUID) -> Response:
         endpoint = self.get_object()
         overlap = timedelta(seconds=self.body()["overlap_seconds"])
         return Response(NewEndpointSerializer(rotate_secret(endpoint, overlap=overlap)).data)
 
+    @extend_schema(responses={201: DeliverySerializer})
     @action(detail=True, methods=["post"], url_path="test", serializer_class=Nothing)
     def send_test(self, _request: Request, **_ids: uuid.UUID) -> Response:
         endpoint = self.get_object()
@@ -176,6 +194,11 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
 
 
 class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantScopedViewSet):
+    summaries: ClassVar = {
+        "list": "List deliveries",
+        "retrieve": "Show a delivery with each attempt",
+        "redeliver": "Deliver again",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_WEBHOOKS,
         "retrieve": Permission.VIEW_WEBHOOKS,
@@ -191,6 +214,7 @@ class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSc
         endpoint = get_object_or_404(Endpoint.objects.all(), id=self.kwargs["endpoint_id"])
         return Delivery.objects.filter(endpoint=endpoint).select_related("event", "endpoint")
 
+    @extend_schema(responses=DeliverySerializer)
     @action(detail=True, methods=["post"], serializer_class=Nothing)
     def redeliver(self, _request: Request, **_ids: uuid.UUID) -> Response:
         delivery = self.get_object()

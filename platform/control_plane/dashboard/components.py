@@ -68,6 +68,7 @@ def _samples() -> dict[str, Any]:
             now + timedelta(hours=30),
         ],
         "id": uuid.UUID("6f1c2a34-9b7e-4c0d-8a55-0d3b1e2f4a6c"),
+        "curl": 'curl "https://penstock.example/api/v1/me" \\\n  -H "Authorization: Bearer $KEY"',
         "secret": "sample-0123456789-shown-once-and-never-again",
         "pages": [
             Page[int](rows=[1], next_cursor="next"),

@@ -179,7 +179,7 @@ def test_the_account_stays_the_operators_own(client: Client, acme: House, ops: U
 @pytest.mark.parametrize("permission", list(Permission))
 def test_nothing_opens_that_is_not_named(role: Role, permission: Permission, acme: House) -> None:
     """Whatever permission is added later is closed until somebody opens it."""
-    access = MemberAccess(user=acme.people["admin"], tenant=acme.tenant, role=role, is_acting=True)
+    access = MemberAccess(user=acme.people["admin"], tenant=acme.tenant, role=role, membership=None)
     may = permission in ROLE_PERMISSIONS[role] & ACTING_MAY
     assert access.may(permission) is may
     if not may:

@@ -99,8 +99,9 @@ def test_the_roles_that_may_export(as_role: AsRole, role: str, status: int) -> N
 def test_an_export_takes_no_field_and_no_file_is_kept_for_a_repeat(as_role: AsRole) -> None:
     owner = as_role("owner")
     assert owner.post("export", {"format": "csv"}).json()["error"]["param"] == "format"
-    for _ in range(2):
-        answer = owner.send("POST", "export", {}, headers={"idempotency-key": "export"})
+    for accept in ("application/x-ndjson", "application/json"):
+        headers = {"idempotency-key": "export", "accept": accept}
+        answer = owner.send("POST", "export", {}, headers=headers)
         assert answer.status_code == 200 and "Idempotency-Replayed" not in answer
 
 

@@ -1,0 +1,1 @@
+"""schemathesis, as the tests use it."""
