@@ -10,6 +10,7 @@ class TenantsConfig(AppConfig):
     def ready(self) -> None:
         from tenants.access import acting, second_factor, session_proofs, sign_in_log
         from tenants.access.sign_on import offboarding as sign_on
+        from tenants.access.sign_on.check import sign_on_problems
         from tenants.audit.log import broken_chains
         from tenants.audit.triggers import check_audit
         from tenants.fsck import register_check
@@ -26,6 +27,7 @@ class TenantsConfig(AppConfig):
         register_check("policy snapshot", policy_problems)
         register_check("policy version", version_problems)
         register_check("tenant walls", wall_problems)
+        register_check("single sign-on", sign_on_problems)
         sign_in_log.connect()
         second_factor.connect()
         session_proofs.connect()

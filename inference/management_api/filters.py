@@ -26,6 +26,7 @@ from rest_framework.request import Request
 
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.policy import QUOTA_NAMES
+from tenants.access.key_lists import KeyState, has_state
 from tenants.billing.models.invoice import InvoiceState
 from tenants.billing.models.ledger import TransactionKind
 from tenants.isolation.audit_actor import ActorKind
@@ -85,8 +86,7 @@ class _MomentField(forms.Field):
             return moment.astimezone(UTC) if moment else None
         except (ValueError, OverflowError):
             raise ValidationError(
-                "expected a date and time as 2030-01-31T12:00:00Z, or a day as 2030-01-31.",
-                code="invalid",
+                "expected a date and time as 2030-01-31T12:00:00Z, or a day as 2030-01-31."
             ) from None
 
 
@@ -142,16 +142,12 @@ class ApiKeyFilter(ListFilter):
 
     project_id = _id()
     created_by_id = _id()
-    state = _one_of(["active", "expired", "revoked"], method="in_state")
+    state = _one_of(KeyState, method="in_state")
     name = _contains("name")
     search = _text(method="anywhere")
 
     def in_state(self, rows: "QuerySet[ApiKey]", _name: str, value: str) -> "QuerySet[ApiKey]":
-        if value == "revoked":
-            return rows.exclude(revoked_at=None)
-        expired = Q(expires_at__lte=timezone.now())
-        rows = rows.filter(revoked_at=None)
-        return rows.filter(expired) if value == "expired" else rows.filter(~expired)
+        return rows.filter(has_state(KeyState(value), timezone.now()))
 
     def anywhere(self, rows: _Rows, _name: str, value: str) -> _Rows:
         """Find names, and what is shown of the key: the public id, the last four."""
@@ -161,6 +157,14 @@ class ApiKeyFilter(ListFilter):
 class MemberFilter(ListFilter):
     role = _one_of(Role)
     search = _contains("user__email")
+
+
+class MailDomainFilter(ListFilter):
+    state = _one_of(["proven", "claimed"], method="in_state")
+    search = _contains("domain")
+
+    def in_state(self, rows: _Rows, _name: str, value: str) -> _Rows:
+        return rows.filter(proven_at__isnull=value == "claimed")
 
 
 class QuotaFilter(ListFilter):

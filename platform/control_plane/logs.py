@@ -9,6 +9,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from tenants import key_format
 
 _KEY_TAIL = re.compile(rf"({key_format.PREFIX}-[a-z0-9]{{16}})-[a-z2-7]{{8,}}[0-9a-f]*", re.ASCII)
+# What Django says of a refused page names its path, and the links of e-mails are keys to accounts.
+_LINK = re.compile(r"(/account/(?:invitation|signup|email/confirm|password/reset/key)/)[^/\s]+")
 
 
 def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
@@ -31,6 +33,7 @@ def logging_config(log_format: str, log_level: str) -> dict[str, Any]:
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                     structlog.processors.format_exc_info,
                     hide_api_keys,
+                    hide_links,
                     renderer,
                 ],
             }
@@ -68,6 +71,14 @@ def hide_api_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     for name, value in event.items():
         if isinstance(value, str) and f"{key_format.PREFIX}-" in value:
             event[name] = _KEY_TAIL.sub(r"\1-…", value)
+    return event
+
+
+def hide_links(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Cut the token off every link that an e-mail held."""
+    for name, value in event.items():
+        if isinstance(value, str) and "/account/" in value:
+            event[name] = _LINK.sub(r"\1…", value)
     return event
 
 

@@ -46,7 +46,7 @@ def list_api_keys(
     if project_id is not None:
         rows = rows.filter(project_id=project_id)
     if state is not None:
-        rows = rows.filter(_has_state(state, timezone.now()))
+        rows = rows.filter(has_state(state, timezone.now()))
     if created_by is not None:
         rows = rows.filter(created_by_id=created_by)
     if search.strip():
@@ -60,7 +60,8 @@ def key_creators() -> "QuerySet[User]":
     return User.objects.filter(id__in=made_by)
 
 
-def _has_state(state: KeyState, now: datetime) -> Q:
+def has_state(state: KeyState, now: datetime) -> Q:
+    """Match keys of which `state_of` returns it."""
     if state is KeyState.REVOKED:
         return Q(revoked_at__isnull=False)
     has_expired = Q(expires_at__isnull=False, expires_at__lte=now)

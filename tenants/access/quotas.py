@@ -26,12 +26,12 @@ def list_quotas(
     api_key_id: uuid.UUID | None = None,
 ) -> Page[Quota]:
     """Return a page of the quotas of the open scope's projects and keys, with both: of these
-    limits, at this project or at this key. Raises `BadCursor`."""
+    limits, at this project and its keys, or at this key. Raises `BadCursor`."""
     rows = Quota.objects.exclude(project=None, api_key=None).select_related("project", "api_key")
     if limits is not None:
         rows = rows.filter(limit__in=[each.value for each in limits])
     if project_id is not None:
-        rows = rows.filter(project_id=project_id)
+        rows = rows.filter(Q(project=project_id) | Q(api_key__project=project_id))
     if api_key_id is not None:
         rows = rows.filter(api_key_id=api_key_id)
     return page(rows, QUOTAS_ORDER, limit=limit, cursor=cursor)

@@ -44,12 +44,12 @@ def forget_session(request: HttpRequest) -> None:
 
 
 def list_sessions(
-    user: User, *, search: str = "", limit: int, cursor: str | None = None
+    user: User, *, search: str | None = None, limit: int, cursor: str | None = None
 ) -> Page[UserSession]:
     """Return a page of the user's open sessions, the newest first; `search` is a part of the
     browser's name. What has ended by itself is forgotten, so that a page may be short. Raises
     `BadCursor`."""
-    rows = UserSession.objects.filter(user=user, user_agent__icontains=search)
+    rows = UserSession.objects.filter(user=user, user_agent__icontains=search or "")
     found = page(rows, SESSIONS_ORDER, limit=limit, cursor=cursor)
     return replace(found, rows=[session for session in found.rows if not session.purge()])
 

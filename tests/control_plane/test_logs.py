@@ -41,3 +41,26 @@ def test_an_event_is_one_json_line_whoever_logs_it(source: str) -> None:
     assert line["level"] == "info"
     assert line["event"].startswith("key seen")
     assert key not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/account/invitation/{}/",
+        "/account/signup/{}/",
+        "/account/email/confirm/{}/",
+        "/account/password/reset/key/{}/",
+    ],
+)
+def test_the_link_of_an_e_mail_that_was_refused_is_not_in_the_log(path: str) -> None:
+    formatter_config = logging_config("json", "INFO")["formatters"]["event"]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=formatter_config["foreign_pre_chain"],
+        processors=formatter_config["processors"],
+    )
+    secret = "1a-LEbWuHc8Qaypg:dVJ17DVBjb1"
+    told = ("Bad Request: %s", (path.format(secret),))
+    record = logging.LogRecord("django.request", logging.WARNING, "", 0, *told, None)
+    line = formatter.format(record)
+    assert "Bad Request: " + path.format("…") in json.loads(line)["event"]
+    assert secret not in line

@@ -36,6 +36,7 @@ _L: Final = f"{_T}/invoices/<invoice_id>/lines/<line_id>"
 _P: Final = "/t/<tenant_id>/"
 _PB: Final = f"{_P}billing"
 _PW: Final = f"{_P}webhooks/<endpoint_id>"
+_PD: Final = f"{_PW}/deliveries/<delivery_id>"
 
 _DJANGO: Final = f"""
 /                                 GET    every 200
@@ -139,7 +140,7 @@ _DJANGO: Final = f"""
 {_P}members                       GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_P}billing                       GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_PB}/transactions                GET    302  403  200  302  302  302  302  302  302  302  404  302
-{_PB}/transactions/<transaction_id> GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PB}/transactions/<transaction_id> GET   302  403  200  302  302  302  302  302  302  302  404  302
 {_PB}/invoices                    GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_PB}/invoices/<invoice_id>       GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_PB}/invoices/<invoice_id>.pdf   GET    302  403  200  302  302  302  302  302  302  302  404  302
@@ -159,8 +160,8 @@ _DJANGO: Final = f"""
 {_PW}/test                        POST   302  403  302  302  302  302  302  302  302  302  404  302
 {_PW}/delete                      GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_PW}/delete                      POST   302  403  422  302  302  302  302  302  302  302  404  302
-{_PW}/deliveries/<delivery_id>    GET    302  403  200  302  302  302  302  302  302  302  404  302
-{_PW}/deliveries/<delivery_id>/redeliver POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_PD}                             GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PD}/redeliver                   POST   302  403  302  302  302  302  302  302  302  302  404  302
 {_P}audit                         GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_P}audit/export.csv              GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_P}audit/<event_id>              GET    302  403  200  302  302  302  302  302  302  302  404  302

@@ -29,6 +29,14 @@ _HOUR: Final = timedelta(hours=1)
 _ADDRESS: Final = "198.51.100.23"
 # Of a month, in dollars, by project and model.
 _USED: Final = ((0, "llama-3.1-70b", 812), (0, "llama-3.1-8b", 64), (1, "llama-3.1-8b", 131))
+Answers = list[tuple[int | None, str]]
+# Of what, how many hours ago, and with which status and problem each attempt ended.
+_DELIVERIES: Final[list[tuple[EventType, float, Answers]]] = [
+    (EventType.INVOICE_PAID, 400, [(200, "")]),
+    (EventType.INVOICE_ISSUED, 300, [(500, "status"), (None, "timeout"), (204, "")]),
+    (EventType.BALANCE_LOW, 60, [(404, "status")] * 5),
+    (EventType.INVOICE_ISSUED, 1.5, [(503, "status"), (None, "connect_failed")]),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,19 +152,12 @@ def _hook(tenant: Tenant) -> tuple[Endpoint, Delivery]:
     )
     deliveries = [
         _delivery(endpoint, kind, now - hours * _HOUR, answers)
-        for kind, hours, answers in (
-            (EventType.INVOICE_PAID, 400, [(200, "")]),
-            (EventType.INVOICE_ISSUED, 300, [(500, "status"), (None, "timeout"), (204, "")]),
-            (EventType.BALANCE_LOW, 60, [(404, "status")] * 5),
-            (EventType.INVOICE_ISSUED, 1.5, [(503, "status"), (None, "connect_failed")]),
-        )
+        for kind, hours, answers in _DELIVERIES
     ]
     return Endpoint.objects.get(id=endpoint.id), deliveries[1]
 
 
-def _delivery(
-    endpoint: Endpoint, kind: EventType, at: datetime, answers: list[tuple[int | None, str]]
-) -> Delivery:
+def _delivery(endpoint: Endpoint, kind: EventType, at: datetime, answers: Answers) -> Delivery:
     event = Event.objects.create(
         tenant=endpoint.tenant, type=kind, key=str(uuid.uuid4()), occurred_at=at, fanned_out_at=at,
         data={"invoice_id": str(uuid.uuid4()), "number": "PS-2026-000004", "month": "2026-04",

@@ -4,7 +4,6 @@ is to become one is invited."""
 from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response

@@ -44,7 +44,7 @@ class OwnSessionSerializer(serializers.Serializer[Any]):
 
 
 class OwnSessionsQuery(ListQuery):
-    search = fields.CharField(max_length=200, default="")
+    search = fields.CharField(max_length=200, default=None)
 
 
 class OwnSessionViewSet(ManagementViewSet):

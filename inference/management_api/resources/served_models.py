@@ -47,7 +47,7 @@ class ServedModelSerializer(serializers.Serializer[Any]):
 
 
 class ServedModelsQuery(StrictSerializer):
-    search = fields.CharField(max_length=200, default="")
+    search = fields.CharField(max_length=200, default=None)
 
 
 class ServedModelViewSet(TenantScopedViewSet):
@@ -62,7 +62,7 @@ class ServedModelViewSet(TenantScopedViewSet):
         return {**super().get_serializer_context(), "tier": tier_policy(self.tenant.tier)}
 
     def list(self, request: Request, **_ids: Any) -> Response:
-        wanted = self.query["search"].casefold()
+        wanted = (self.query["search"] or "").casefold()
         visible = models_visible_to(self.tenant.id)
         models = [model for model in visible if wanted in model.name.casefold()]
         if isinstance(self.caller, KeyBearer) and self.caller.key.allowed_models is not None:

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from inference.management_api import fields
+from inference.management_api.filters import MailDomainFilter
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.access.sign_on.configuration import (
@@ -113,6 +114,9 @@ class SignOnViewSet(
     serializer_class = SignOnSerializer
 
     def get_object(self) -> Tenant:
+        if self.action != "retrieve":
+            self.locked(Tenant.objects.filter(id=self.tenant_id)).get()
+        self.check_seen(self.tenant)
         return self.tenant
 
     def perform_destroy(self, instance: Tenant) -> None:
@@ -152,6 +156,7 @@ class MailDomainViewSet(
         "verify": Permission.WRITE_SIGN_ON,
     }
     serializer_class = MailDomainSerializer
+    filterset_class = MailDomainFilter
     order = DOMAINS_ORDER
     lookup_url_kwarg = "mail_domain_id"
 

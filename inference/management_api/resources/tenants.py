@@ -31,7 +31,7 @@ class PlaceSerializer(serializers.Serializer[Any]):
 
 class PlacesQuery(ListQuery):
     role = fields.ChoiceField(list(Role), default=None)
-    search = fields.CharField(max_length=200, default="")
+    search = fields.CharField(max_length=200, default=None)
 
 
 class TenantsViewSet(ManagementViewSet):
@@ -100,10 +100,10 @@ class OneTenantViewSet(mixins.RetrieveModelMixin, mixins.UpdateModelMixin, Tenan
         return self.update(request, *args, **kwargs)
 
 
-def _is_wanted(place: Any, *, role: Role | None, search: str, **_: Any) -> bool:
+def _is_wanted(place: Any, *, role: Role | None, search: str | None, **_: Any) -> bool:
     tenant = place["tenant"] if isinstance(place, dict) else place.tenant
     is_in_role = role is None or getattr(place, "role", None) is role
-    return is_in_role and search.casefold() in tenant.name.casefold()
+    return is_in_role and (search or "").casefold() in tenant.name.casefold()
 
 
 def _place_of(caller: KeyBearer) -> dict[str, Any]:

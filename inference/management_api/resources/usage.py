@@ -253,6 +253,8 @@ class _AnyTenants(_ReportViewSet):
     """The same without a tenant in the address."""
 
     permission_classes = [_IsOperatorOrMay]
+    # Of `tenant_id`: an organisation that is not the caller's.
+    more_refusals: ClassVar = frozenset({404})
     query_serializers: ClassVar = {"list": AnyTenantsReportQuery}
 
     def is_operators(self) -> bool:

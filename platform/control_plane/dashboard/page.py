@@ -67,8 +67,10 @@ class TenantPage(View):
         is_change = request.method == "POST"
         permission = self.permissions["POST" if is_change else "GET"]
         try:
-            self.access.check(permission, is_change=is_change and not self.while_suspended)
+            self.access.check(permission, is_change=is_change)
         except NotPermitted as refusal:
+            if refusal.code == "tenant_suspended" and self.while_suspended:
+                return super().dispatch(request, *args, **ids)
             return self._refused(permission, refusal)
         return super().dispatch(request, *args, **ids)
 

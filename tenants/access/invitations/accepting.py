@@ -150,7 +150,8 @@ def _opened(token: str, user: User | None, *, is_change: bool = True) -> Iterato
             _check_open(invitation, user)
             yield invitation
     except InvitationRefused as refusal:
-        if invitation is not None:
+        # Whether the address has an account is nothing for those who invited it to read.
+        if invitation is not None and refusal.code != Refusal.HAS_ACCOUNT:
             _note(invitation, refusal)
         raise
 

@@ -141,4 +141,4 @@ def _withdraw(membership: Membership, user: User) -> None:
 
 def _may_lose(owner: User) -> bool:
     tenant = Tenant.objects.get()
-    return not tenant.demands_sign_on or other_ways_in(owner)
+    return not tenant.demands_sign_on or other_ways_in(tenant.pk, owner)

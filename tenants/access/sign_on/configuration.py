@@ -84,7 +84,7 @@ def demand(
                 code="no_provider",
                 param="demands_sign_on",
             )
-        if not other_ways_in(None):
+        if not other_ways_in(tenant.pk, None):
             raise Conflict(
                 "An owner with a password and two-step sign-in must remain as the way in when the "
                 "provider is down: set up two-step sign-in for one first.",
@@ -99,9 +99,9 @@ def demand(
     return tenant
 
 
-def other_ways_in(user: User | None) -> bool:
+def other_ways_in(tenant_id: uuid.UUID, user: User | None) -> bool:
     """Return whether an owner, other than the user, could enter without the provider."""
-    owners = Membership.objects.filter(role=Role.OWNER, user__is_active=True)
+    owners = Membership.objects.filter(tenant_id=tenant_id, role=Role.OWNER, user__is_active=True)
     return any(
         each.user.has_usable_password() and has_second_factor(each.user)
         for each in owners.select_related("user")

@@ -107,6 +107,10 @@ def test_an_account_that_is_turned_off_does_not_come_in_by_a_link(acme: House, c
     browser = Browser()
     assert refusal(browser.submit(link_of(token), **FIELDS)) == "has_account"
     assert browser.email is None and role_of(EMAIL, acme) is None
+    # Whether there is an account is nothing for those who invited it to read.
+    with tenant_scope(acme.tenant.id):
+        seal_now()
+        assert not AuditEvent.objects.filter(verb="refused").exists()
 
 
 # Somebody new -------------------------------------------------------------------------------------

@@ -106,3 +106,15 @@ def test_another_tenants_domain_is_not_found(as_role: AsRole, globex: House) -> 
     assert owner.get(path).status_code == 404
     assert owner.delete(path).status_code == 404
     assert owner.post(f"{path}/verify").status_code == 404
+
+
+def test_domains_are_found_by_state_and_name(as_role: AsRole, acme: House) -> None:
+    owner = as_role("owner")
+    owner.post("mail-domains", {"domain": "acme.example"})
+
+    def found(**wanted: str) -> set[str]:
+        return {row["domain"] for row in owner.get("mail-domains", **wanted).json()["data"]}
+
+    assert found(search="ACME.ex") == {"acme.example", "mail.acme.example"}
+    assert found(search="mail", state="claimed") == {"mail.acme.example"}
+    assert found(state="proven") == set()

@@ -51,7 +51,6 @@ async def test_whatever_is_asked_is_answered_as_the_document_tells(
         )
 
     operations = operations_of(schema_of(json.loads(json.dumps(document()))), "/v1/")
-    examples = -(-CASES // len(operations))
-    fuzzer = Fuzzer(ask=ask, examples=examples, ids={"model": MODEL}, seed=SEED)
-    await asyncio.to_thread(fuzzer.ask_all, operations)
+    fuzzer = Fuzzer(ask=ask, ids={"model": MODEL}, seed=SEED)
+    await asyncio.to_thread(fuzzer.ask_all, operations, cases=CASES)
     assert not fuzzer.found, "\n\n".join(fuzzer.found)

@@ -1,6 +1,6 @@
 """schemathesis against an API: whatever its document allows, and what it forbids, all checks."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ import hypothesis
 import schemathesis
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
+from schemathesis.core.failures import FailureGroup
 from schemathesis.generation.modes import GenerationMode
 
 # Of what its schema allows, and a rule beyond the schema refuses: a model that there is not, two
@@ -22,29 +23,32 @@ Asker = Callable[[Case], None]
 
 @dataclass(kw_only=True)
 class Fuzzer:
-    """Asks each operation `examples` times. `ids` stand in addresses where a real record has to."""
+    """Asks operations. `ids` stand in addresses where a real record has to."""
 
     ask: Asker
-    examples: int
     ids: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     asked: int = 0
     found: list[str] = field(default_factory=list)
 
-    def ask_all(self, operations: Iterable[Operation]) -> None:
-        for operation in operations:
-            try:
-                self._ask(operation)
-            except (AssertionError, ExceptionGroup) as failure:
-                self.found.append(f"{operation.label}\n{failure}")
+    def ask_all(self, operations: Sequence[Operation], *, cases: int) -> None:
+        """Ask all operations in turn until so many cases were asked: some have few of their own."""
+        while self.asked < cases and not self.found:
+            for operation in operations:
+                try:
+                    self._ask(operation, -(-cases // len(operations)))
+                except FailureGroup as failure:
+                    told = "\n\n".join(map(str, failure.exceptions))
+                    self.found.append(f"{operation.label}\n{told}")
+            self.seed += 1
 
-    def _ask(self, operation: Operation) -> None:
+    def _ask(self, operation: Operation, examples: int) -> None:
         names = {each.name for each in operation.path_parameters}
         real = {name: value for name, value in self.ids.items() if name in names}
 
         @hypothesis.seed(self.seed)
         @hypothesis.settings(
-            max_examples=self.examples,
+            max_examples=examples,
             deadline=None,
             database=None,
             phases=[Phase.generate],

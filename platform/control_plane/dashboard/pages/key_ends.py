@@ -9,8 +9,9 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from control_plane.dashboard.actions import NameTyped
 from control_plane.dashboard.page import TenantPage
-from control_plane.dashboard.pages.key_forms import NameTypedForm, RotationForm
+from control_plane.dashboard.pages.key_forms import RotationForm
 from control_plane.dashboard.pages.keys import key_of, key_row, name_to_type, what_ends, who_may
 from tenants.access.api_keys import rotate_api_key
 from tenants.access.key_lists import KeyState
@@ -56,17 +57,17 @@ class RevokeKeyPage(TenantPage):
 
     def get(self, request: HttpRequest, key_id: uuid.UUID) -> HttpResponse:
         key = key_of(key_id)
-        return self.show(self._context(key, NameTypedForm(name=name_to_type(key))))
+        return self.show(self._context(key, NameTyped(name=name_to_type(key))))
 
     def post(self, request: HttpRequest, key_id: uuid.UUID) -> HttpResponse:
         key = key_of(key_id)
-        form = NameTypedForm(request.POST, name=name_to_type(key))
+        form = NameTyped(request.POST, name=name_to_type(key))
         if not form.is_valid():
             return self.show(self._context(key, form), fragment="form", status=422)
         key.revoke()
         messages.success(request, f"Key {key.name or key.masked} was revoked.")
         return self.go_to(reverse("dashboard:key", args=[self.tenant.id, key.id]))
 
-    def _context(self, key: ApiKey, form: NameTypedForm) -> dict[str, Any]:
+    def _context(self, key: ApiKey, form: NameTyped) -> dict[str, Any]:
         row = key_row(key, self.access)
         return {"key": key, "row": row, "form": form, "what_ends": what_ends(key)}

@@ -232,24 +232,6 @@ class RotationForm(PageForm):
         return cleaned
 
 
-class NameTypedForm(PageForm):
-    """Asks for the name of what ends."""
-
-    confirm_name = forms.CharField(max_length=300)
-
-    def __init__(self, *args: Any, name: str, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._name = name
-        self.fields["confirm_name"].label = f"Type {name} to confirm"
-        self.fields["confirm_name"].widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
-
-    def clean_confirm_name(self) -> str:
-        typed: str = self.cleaned_data["confirm_name"]
-        if typed != self._name:
-            raise ValidationError(f"This is not {self._name}.")
-        return typed
-
-
 def creator_choices(creators: list[User], me: User) -> Choices:
     others = [user for user in creators if user != me]
     return [(str(me.id), "You"), *((str(user.id), user.email) for user in others)]

@@ -148,10 +148,10 @@ class BalanceAlertForm(PageForm):
     unique_field = "threshold_nanos"
 
     threshold_nanos = DollarsField(
-        label="Tell us at ($)",
+        label="Alert at ($)",
         required=False,
-        help_text="Owners and admins get an e-mail, and webhooks an event, when the credit falls "
-        "to this amount. Leave blank for no alert.",
+        help_text="Owners, admins and billing get an e-mail, and webhooks an event, when the "
+        "credit falls to this amount. Leave blank for no alert.",
     )
 
 

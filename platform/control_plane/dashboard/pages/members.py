@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from control_plane.dashboard.actions import NameTyped
 from control_plane.dashboard.forms import PageForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
@@ -23,7 +24,7 @@ _KEYS: Final = 50
 
 ROLES = (
     (Role.OWNER, "Everything, including closing the organisation."),
-    (Role.ADMIN, "Everything but closing the organisation."),
+    (Role.ADMIN, "Everything but closing the organisation or handing it over."),
     (Role.DEVELOPER, "API keys and adapters; sees projects, usage and webhooks."),
     (Role.BILLING, "Balance, invoices and exports; sees projects and usage."),
     (Role.VIEWER, "Sees projects, keys, limits and usage; changes nothing."),
@@ -39,25 +40,6 @@ def grantable(own: frozenset[Permission]) -> list[tuple[str, str]]:
     ]
 
 
-class NameTypedForm(PageForm):
-    """Asks for a name before what cannot be undone."""
-
-    confirm_name = forms.CharField(
-        max_length=300, widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
-    )
-
-    def __init__(self, *args: Any, name: str, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._name = name
-        self.fields["confirm_name"].label = f"Type {name} to confirm"
-
-    def clean_confirm_name(self) -> str:
-        typed: str = self.cleaned_data["confirm_name"]
-        if typed != self._name:
-            raise forms.ValidationError(f"Type {self._name} exactly.", code="wrong_name")
-        return typed
-
-
 class MemberForm(PageForm):
     role = forms.ChoiceField(widget=forms.RadioSelect)
     gets_alerts = forms.BooleanField(
@@ -71,7 +53,7 @@ class MemberForm(PageForm):
         self.fields["role"].choices = grantable(own)  # type: ignore[attr-defined]
 
 
-class RemovalForm(NameTypedForm):
+class RemovalForm(NameTyped):
     field_order = ("revoke_keys", "confirm_name")
 
     revoke_keys = forms.BooleanField(

@@ -7,8 +7,9 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from control_plane.dashboard.actions import NameTyped
 from control_plane.dashboard.page import TenantPage
-from control_plane.dashboard.pages.members import NameTypedForm, member_of, own_membership
+from control_plane.dashboard.pages.members import member_of, own_membership
 from tenants.access.people import keys_made_by, leave, transfer_ownership
 from tenants.models import Membership
 from tenants.permissions import Permission
@@ -20,11 +21,11 @@ class LeavePage(TenantPage):
     section = "members"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.show(self._context(NameTypedForm(name=self.tenant.name)))
+        return self.show(self._context(NameTyped(name=self.tenant.name)))
 
     def post(self, request: HttpRequest) -> HttpResponse:
         name = self.tenant.name
-        form = NameTypedForm(request.POST, name=name)
+        form = NameTyped(request.POST, name=name)
         if not form.is_valid() or not form.perform(self._leave):
             return self.show(self._context(form), fragment="form", status=422)
         messages.success(request, f"You left {name}.")
@@ -34,7 +35,7 @@ class LeavePage(TenantPage):
         leave(own_membership(self))
         return True
 
-    def _context(self, form: NameTypedForm) -> dict[str, Any]:
+    def _context(self, form: NameTyped) -> dict[str, Any]:
         return {
             "form": form,
             "key_count": keys_made_by(own_membership(self)).count(),
@@ -50,11 +51,11 @@ class TransferPage(TenantPage):
     section = "members"
 
     def get(self, request: HttpRequest, member_id: uuid.UUID) -> HttpResponse:
-        return self.show(self._context(member_of(member_id), NameTypedForm(name=self.tenant.name)))
+        return self.show(self._context(member_of(member_id), NameTyped(name=self.tenant.name)))
 
     def post(self, request: HttpRequest, member_id: uuid.UUID) -> HttpResponse:
         member = member_of(member_id)
-        form = NameTypedForm(request.POST, name=self.tenant.name)
+        form = NameTyped(request.POST, name=self.tenant.name)
         if not form.is_valid() or not form.perform(lambda: self._transfer(member)):
             return self.show(self._context(member, form), fragment="form", status=422)
         messages.success(request, f"{member.user.email} is an owner now, and you are an admin.")
@@ -63,6 +64,6 @@ class TransferPage(TenantPage):
     def _transfer(self, member: Membership) -> Membership:
         return transfer_ownership(member, by=own_membership(self))
 
-    def _context(self, member: Membership, form: NameTypedForm) -> dict[str, Any]:
+    def _context(self, member: Membership, form: NameTyped) -> dict[str, Any]:
         cancel = reverse("dashboard:member", args=[self.tenant.id, member.id])
         return {"member": member, "form": form, "cancel": cancel}

@@ -97,7 +97,7 @@ def test_filters_narrow_the_list_and_stand_in_the_address(
     admin, owner = houses.acme.people["admin"], houses.acme.people["owner"]
 
     def found(**chosen: object) -> list[str]:
-        answer = client.get(address, chosen)
+        answer = client.get(address, {name: str(value) for name, value in chosen.items()})
         assert answer.context["filters"].errors == {}
         return [str(row.event.record_id) for row in answer.context["rows"]]
 

@@ -7,6 +7,7 @@ from django.db import models
 from django.urls import URLResolver, get_resolver
 
 from tenants.isolation.scoping import operator_scope
+from tenants.models import SignOnConfiguration
 from tenants.webhooks.models import BalanceAlert
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import House
@@ -34,14 +35,29 @@ DOCUMENTED: dict[str, dict[str, Any]] = {
         "description": "renamed",
         "is_enabled": False,
     },
+    "sign-on": {
+        "issuer": "https://93.184.216.34",
+        "client_id": "penstock",
+        "client_secret": "another",
+        "role_claim": "teams",
+        "roles": {"ops": "admin"},
+        "default_role": "billing",
+        "demands_sign_on": False,
+        "demands_second_factor": False,
+    },
 }
 # Columns that follow from a documented field.
-FOLLOWS = {"disabled_reason", "disabled_at", "failing_since"}
+FOLLOWS = {"disabled_reason", "disabled_at", "failing_since", "encrypted_client_secret"}
 
 
 def records(acme: House) -> dict[str, tuple[str, models.Model]]:
     with operator_scope("test"):
         alert, _ = BalanceAlert.objects.get_or_create(tenant=acme.tenant)
+        provider = SignOnConfiguration(
+            tenant=acme.tenant, issuer="https://93.184.216.34", client_id="penstock"
+        )
+        provider.client_secret = "of acme"
+        provider.save()
     return {
         "tenant": ("", acme.tenant),
         "project": (f"projects/{acme.project.id}", acme.project),
@@ -50,6 +66,7 @@ def records(acme: House) -> dict[str, tuple[str, models.Model]]:
         "quota": (f"quotas/{acme.quota.id}", acme.quota),
         "balance-alert": ("balance-alert", alert),
         "webhook": (f"webhooks/{acme.endpoint.id}", acme.endpoint),
+        "sign-on": ("sign-on", provider),
     }
 
 
@@ -85,6 +102,7 @@ def test_no_resource_that_can_be_changed_is_left_out() -> None:
         f"{tenant}/quotas/<uuid:quota_id>",
         f"{tenant}/balance-alert",
         f"{tenant}/webhooks/<uuid:endpoint_id>",
+        f"{tenant}/sign-on",
     }
 
 

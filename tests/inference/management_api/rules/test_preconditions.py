@@ -19,6 +19,11 @@ def records(acme: House) -> dict[str, dict[str, Any]]:
         f"quotas/{acme.quota.id}": {"value": 77},
         "balance-alert": {"threshold_nanos": 7},
         f"webhooks/{acme.endpoint.id}": {"description": "renamed"},
+        "sign-on": {
+            "issuer": "https://93.184.216.34",
+            "client_id": "penstock",
+            "client_secret": "of acme",
+        },
     }
 
 

@@ -6,6 +6,7 @@ from django.core.exceptions import ValidationError
 from pytest_django import Settings
 
 from tenants import encryption
+from tenants.access.sign_on.check import sign_on_problems
 from tenants.access.sign_on.configuration import configure, demand, remove_configuration, role_for
 from tenants.audit.log import seal_now
 from tenants.errors import Conflict
@@ -168,3 +169,25 @@ def test_nothing_of_it_is_left_of_a_closed_tenant(acme: House) -> None:
         close_tenant(acme.tenant)
         for rows in (SignOnConfiguration.objects, SignOnIdentity.objects):
             assert not rows.filter(tenant=acme.tenant).exists()
+
+
+def test_fsck_finds_what_cannot_be_used_and_what_shuts_people_out(
+    acme: House, settings: Settings
+) -> None:
+    def found() -> int:
+        with operator_scope("test"):
+            return len(list(sign_on_problems()))
+
+    assert found() == 0
+    configured(acme, **PROVIDER)
+    with operator_scope("test"):
+        Tenant.objects.filter(pk=acme.tenant.pk).update(demands_sign_on=True)
+    assert found() == 1  # no way in
+    owner = acme.people["owner"]
+    Authenticator.objects.create(user=owner, type=Authenticator.Type.TOTP, data={"secret": ""})
+    assert found() == 0
+    settings.SECRET_KEY = "another-secret-key-of-the-tests-" + "t" * 20
+    assert found() == 1
+    with operator_scope("test"):
+        SignOnConfiguration.objects.all().delete()
+    assert found() == 1  # no provider

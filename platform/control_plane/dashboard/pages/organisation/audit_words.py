@@ -23,6 +23,8 @@ RECORDS: Final[dict[str, str]] = {
     "billing.Payment": "payment",
     "tenants.Project": "project",
     "tenants.User": "account",
+    "tenants.SignOnConfiguration": "single sign-on",
+    "tenants.SignOnIdentity": "sign-on identity",
     "webhooks.Endpoint": "webhook",
 }
 _ACTORS: Final[dict[str, str]] = {
