@@ -30,7 +30,7 @@ from tenants.access.key_lists import KeyState, has_state
 from tenants.billing.models.invoice import InvoiceState
 from tenants.billing.models.ledger import TransactionKind
 from tenants.isolation.audit_actor import ActorKind
-from tenants.models import ApiKey, Quota
+from tenants.models import ApiKey, InvitationState, Quota
 from tenants.pagination import Order
 from tenants.permissions import Role
 from tenants.webhooks.event_types import EventType
@@ -165,6 +165,19 @@ class MailDomainFilter(ListFilter):
 
     def in_state(self, rows: _Rows, _name: str, value: str) -> _Rows:
         return rows.filter(proven_at__isnull=value == "claimed")
+
+
+class InvitationFilter(ListFilter):
+    state = _one_of(InvitationState, method="in_state")
+    search = _contains("email")
+
+    def in_state(self, rows: _Rows, _name: str, value: str) -> _Rows:
+        now = timezone.now()
+        if value == InvitationState.OPEN:
+            return rows.filter(outcome="", expires_at__gt=now)
+        if value == InvitationState.EXPIRED:
+            return rows.filter(outcome="", expires_at__lte=now)
+        return rows.filter(outcome=value)
 
 
 class QuotaFilter(ListFilter):

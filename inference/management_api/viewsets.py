@@ -190,9 +190,14 @@ class TenantScopedViewSet(ManagementViewSet):
 
     def check_seen(self, record: Any) -> None:
         """Raises `PreconditionFailed` if the caller is about to change what they have not seen as
-        it is now."""
-        if self.action in _CHANGING and has_preconditions(self.request):
-            check_preconditions(self.request, etag_of(self.shown(record)))
+        it is now, and before it what is wrong with the change itself (RFC 9110, 13.2.1)."""
+        if self.action not in _CHANGING or not has_preconditions(self.request):
+            return
+        if self.action == "partial_update":
+            is_partial = not self.get_serializer_class().always
+            change = self.get_serializer(record, data=self.request.data, partial=is_partial)
+            change.is_valid(raise_exception=True)
+        check_preconditions(self.request, etag_of(self.shown(record)))
 
     def filter_queryset(self, queryset: Any) -> Any:
         rows = super().filter_queryset(queryset)

@@ -64,8 +64,8 @@ class ActsAsMember(OperatorAdmin):
             request,
             title=f"Act as a member of {tenant.name}",
             text=f"For {minutes} minutes at most you see their pages in the role you choose, "
-            "without secrets, and may change projects. Owners get an e-mail with the reason, and "
-            "what you do stands in their audit log under your name.",
+            "without secrets, and may change projects and the organisation's name. Owners get an "
+            "e-mail with the reason, and what you do stands in their audit log under your name.",
             button="Act as a member",
             form=form,
         )

@@ -5,9 +5,9 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import aclosing, closing
 from contextvars import copy_context
 from typing import Final
 
@@ -24,6 +24,11 @@ from tenants.offboarding.export import tenant_records
 PART_BYTES: Final = 64 * 1024
 # Who takes nothing for so long holds a transaction for nothing: PostgreSQL ends it.
 STALL_SECONDS: Final = 60
+# Each holds a database connection of this process, which has ten, for as long as it is read.
+AT_ONCE: Final = 3
+LONGEST_SECONDS: Final = 1800
+
+_slots = asyncio.Semaphore(AT_ONCE)
 
 
 def begin_export(tenant: Tenant) -> None:
@@ -33,9 +38,17 @@ def begin_export(tenant: Tenant) -> None:
     record(Verb.EXPORTED, tenant, tenant_id=tenant.id)
 
 
-async def export_parts(tenant_id: uuid.UUID) -> AsyncIterator[bytes]:
-    """Yield the records as JSON lines, in parts of about `PART_BYTES`. An error breaks the download
-    off; a reader who leaves ends it. Raises `Conflict` and `Tenant.DoesNotExist`."""
+async def export_parts(tenant_id: uuid.UUID) -> AsyncGenerator[bytes]:
+    """Yield the records as JSON lines, in parts of about `PART_BYTES`. Of several tenants' exports
+    `AT_ONCE` run in a process, others wait for their first part. An error breaks the download off,
+    and so does a reader who takes longer than `LONGEST_SECONDS`; one who leaves ends it. Raises
+    `Conflict`, `Tenant.DoesNotExist` and `TimeoutError`."""
+    async with _slots, aclosing(_read(tenant_id)) as parts:
+        async for part in parts:
+            yield part
+
+
+async def _read(tenant_id: uuid.UUID) -> AsyncGenerator[bytes]:
     loop, context = asyncio.get_running_loop(), copy_context()
     # One thread: a transaction belongs to the thread that opened it, and a scope to its context.
     with_database = ThreadPoolExecutor(1, thread_name_prefix="export")
@@ -44,8 +57,11 @@ async def export_parts(tenant_id: uuid.UUID) -> AsyncIterator[bytes]:
     def next_part() -> bytes:
         return context.run(next, parts, b"")
 
+    until = loop.time() + LONGEST_SECONDS
     try:
         while part := await loop.run_in_executor(with_database, next_part):
+            if loop.time() > until:
+                raise TimeoutError(f"an export was read for more than {LONGEST_SECONDS} s")
             yield part
     finally:
         with_database.submit(context.run, _end, parts)

@@ -169,7 +169,7 @@ def _account(page: Page) -> None:
 def _sign_in(page: Page) -> None:
     page.locator("[name=login]").fill("nobody@acme.example")
     page.locator("[name=password]").fill("not the password")
-    page.locator("main [type=submit]").click()
+    page.locator("main [type=submit]").first.click()
     page.wait_for_load_state()
 
 

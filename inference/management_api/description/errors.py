@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gpu_workers.protocol.policy import LimitName
+from tenants.access.entrance import OWN_SIGN_IN, SIGN_ON
+from tenants.access.invitations.accepting import InvitationRefused, Refusal
 
 # What each `code` says. A test finds a code that is raised and not told here.
 CODES: Final[dict[str, str]] = {
@@ -32,7 +34,7 @@ CODES: Final[dict[str, str]] = {
     "api_key_rotated": "The API key was rotated, and its overlap is over.",
     "not_signed_in": "There is neither a session nor an API key.",
     "invalid_credentials": "Email address or password is wrong.",
-    "second_factor_required": "The account asks for a code of its authenticator app, too.",
+    "second_factor_required": "The account or the organisation asks for a second factor, too.",
     "wrong_second_factor": "The code is wrong or was used before.",
     # 403
     "forbidden": "The caller is known and may not do this.",
@@ -41,7 +43,10 @@ CODES: Final[dict[str, str]] = {
     "address_not_allowed": "The API key may not be used from this address.",
     "clear_text_refused": "The request came over http; use https.",
     "csrf_failed": "The session's change came without its CSRF token.",
+    "not_while_acting": "An operator who acts as a member may not do this.",
     "tenant_suspended": "The organisation is suspended.",
+    OWN_SIGN_IN: "Another organisation's single sign-on opened the session, or it has run out.",
+    SIGN_ON: "The organisation asks for its single sign-on, which this session has not.",
     # 404 to 415
     "not_found": "It does not exist, or is not the caller's to see.",
     "model_not_found": "There is no such model, or it is not the caller's to use.",
@@ -52,6 +57,11 @@ CODES: Final[dict[str, str]] = {
     "idempotency_key_in_use": "A call with this `Idempotency-Key` is still running.",
     "precondition_failed": "The record is not as `If-Match` says.",
     "idempotency_key_reused": "The `Idempotency-Key` was used for another call.",
+    **{
+        reason.value: InvitationRefused(reason).message
+        for reason in Refusal
+        if reason is not Refusal.SUSPENDED  # told above
+    },
     "length_required": "The body comes without its length.",
     "body_too_large": "The body is too large.",
     "unsupported_media_type": "The body is not application/json.",

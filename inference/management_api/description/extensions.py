@@ -25,7 +25,7 @@ def undocumented_classes() -> list[type]:
 
 class SerializerSchema(OpenApiSerializerExtension):
     """A body takes no field but its own; an answer has all of them, but for those that the
-    serializer names in `sometimes`."""
+    serializer names in `sometimes`, and null in its `nulls`."""
 
     target_class = "rest_framework.serializers.Serializer"
     match_subclasses = True
@@ -45,12 +45,16 @@ class SerializerSchema(OpenApiSerializerExtension):
         else:
             sometimes: frozenset[str] = getattr(self.target, "sometimes", frozenset())
             required = fields.keys() - sometimes
-            for name in fields.keys() & getattr(auto_schema.view, "secrets", frozenset()):
-                # A repeated call is not told it again.
+            # A repeated call is not told a secret again.
+            nulls: frozenset[str] = getattr(auto_schema.view, "secrets", frozenset())
+            nulls |= getattr(self.target, "nulls", frozenset())
+            for name in fields.keys() & nulls:
                 fields[name] = {**fields[name], "type": ["string", "null"]}
         schema.pop("required", None)
         for field in fields.values():
             field.pop("readOnly", None)
+            if field.get("default") == "":  # as much as none
+                del field["default"]
         return schema | ({"required": sorted(required)} if required else {})
 
 

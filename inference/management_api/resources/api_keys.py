@@ -56,7 +56,7 @@ class ApiKeySerializer(StrictSerializer):
     allowed_networks = _names()
     allowed_models = _names()
     allowed_adapters = _names()
-    created_by_id = fields.UUIDField(read_only=True)
+    created_by_id = fields.UUIDField(read_only=True, allow_null=True)
     created_at = fields.DateTimeField(read_only=True)
     rotated_at = fields.DateTimeField(read_only=True, allow_null=True)
     previous_expires_at = fields.DateTimeField(read_only=True, allow_null=True)

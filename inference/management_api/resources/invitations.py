@@ -5,6 +5,7 @@ import uuid
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
 from rest_framework import mixins
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -15,6 +16,7 @@ from inference.errors import Forbidden
 from inference.management_api import fields
 from inference.management_api.callers import KeyBearer
 from inference.management_api.errors import TooManyAttempts
+from inference.management_api.filters import InvitationFilter
 from inference.management_api.resources.tenants import PlaceSerializer
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import ManagementViewSet, TenantScopedViewSet
@@ -40,12 +42,14 @@ class InvitationSerializer(StrictSerializer):
     email = fields.CharField(max_length=254, allow_blank=True)
     role = fields.ChoiceField(list(Role), default=Role.VIEWER)
     state = ChoiceField(list(InvitationState), read_only=True)
-    invited_by = fields.CharField(source="invited_by.email", read_only=True, default=None)
-    api_key_id = fields.UUIDField(read_only=True)
+    invited_by = fields.CharField(
+        source="invited_by.email", read_only=True, allow_null=True, default=None
+    )
+    api_key_id = fields.UUIDField(read_only=True, allow_null=True)
     created_at = fields.DateTimeField(read_only=True)
     sent_at = fields.DateTimeField(read_only=True)
     expires_at = fields.DateTimeField(read_only=True)
-    ended_at = fields.DateTimeField(read_only=True)
+    ended_at = fields.DateTimeField(read_only=True, allow_null=True)
 
     def create(self, validated_data: dict[str, Any]) -> Invitation:
         return invite(**validated_data)
@@ -76,6 +80,13 @@ class InvitationViewSet(
 ):
     """Deleting one withdraws it; it stays on record."""
 
+    summaries: ClassVar = {
+        "list": "List invitations",
+        "create": "Invite somebody by e-mail",
+        "retrieve": "Show an invitation",
+        "destroy": "Withdraw an invitation",
+        "resend": "Send an invitation again",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_PEOPLE,
         "create": Permission.WRITE_PEOPLE,
@@ -85,6 +96,7 @@ class InvitationViewSet(
     }
     serializer_class = InvitationSerializer
     order = INVITATIONS_ORDER
+    filterset_class = InvitationFilter
     lookup_url_kwarg = "invitation_id"
 
     def get_queryset(self) -> QuerySet[Invitation]:
@@ -96,6 +108,7 @@ class InvitationViewSet(
     def perform_destroy(self, instance: Invitation) -> None:
         withdraw(instance, by=self.access.principal)
 
+    @extend_schema(responses=InvitationSerializer)
     @action(detail=True, methods=["post"], serializer_class=Nothing)
     def resend(self, _request: Request, **_ids: uuid.UUID) -> Response:
         invitation = self.get_object()
@@ -115,7 +128,12 @@ class AcceptanceViewSet(ManagementViewSet):
     """For the person whose address was invited, who belongs to no tenant by that."""
 
     serializer_class = TokenSerializer
+    summaries: ClassVar = {"create": "Accept an invitation"}
 
+    @extend_schema(
+        description="Takes the session of the person whose address was invited.",
+        responses={200: PlaceSerializer},
+    )
     def create(self, request: Request) -> Response:
         """Answer with the tenant and the role there. Raises `InvitationRefused`."""
         caller = self.caller

@@ -4,6 +4,7 @@ is to become one is invited."""
 from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -91,6 +92,7 @@ class MemberViewSet(ModelViewSet[Any], InvitingViewSet):
         lock_owners()
         return super().locked(rows)
 
+    @extend_schema(responses={202: InvitationSerializer})
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Invite somebody: the answer is the invitation, and 202, as nobody is a member yet."""
         response = super().create(request, *args, **kwargs)
@@ -111,8 +113,10 @@ class MemberViewSet(ModelViewSet[Any], InvitingViewSet):
 class OwnMembershipViewSet(TenantScopedViewSet):
     """The caller's own membership; deleting it is leaving."""
 
+    summaries: ClassVar = {"destroy": "Leave the organisation"}
     permission_map: ClassVar = {"destroy": Permission.VIEW}
 
+    @extend_schema(request=None, responses={204: None})
     def destroy(self, _request: Request, **_ids: Any) -> Response:
         if not isinstance(self.access.principal, Membership):
             raise Forbidden("People leave a tenant, and keys do not; sign in as a person.")
@@ -123,9 +127,11 @@ class OwnMembershipViewSet(TenantScopedViewSet):
 class TransferViewSet(TenantScopedViewSet):
     """Ownership, handed to another member: the owner who asks is an admin afterwards."""
 
+    summaries: ClassVar = {"create": "Hand the organisation over to another owner"}
     permission_map: ClassVar = {"create": Permission.TRANSFER}
     serializer_class = HeirSerializer
 
+    @extend_schema(responses={200: MemberSerializer})
     def create(self, _request: Request, **_ids: Any) -> Response:
         heir = Membership.objects.get(id=self.body()["member_id"])
         owner = cast(Membership, self.access.principal)

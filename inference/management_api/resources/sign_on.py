@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -48,6 +49,8 @@ class RolesField(serializers.DictField):
 
 class SignOnSerializer(StrictSerializer):
     """Fields of the provider are null while there is none. Shows a `Tenant`."""
+
+    nulls = frozenset({"issuer", "client_id"})
 
     object = fields.ConstantField("sign_on")
     issuer = fields.CharField(max_length=500, required=False)
@@ -106,6 +109,11 @@ class SignOnViewSet(
     mixins.DestroyModelMixin,
     TenantScopedViewSet,
 ):
+    summaries: ClassVar = {
+        "retrieve": "Show single sign-on",
+        "partial_update": "Set up single sign-on",
+        "destroy": "Remove the provider of single sign-on",
+    }
     permission_map: ClassVar = {
         "retrieve": Permission.VIEW_PEOPLE,
         "partial_update": Permission.WRITE_SIGN_ON,
@@ -148,6 +156,13 @@ class MailDomainViewSet(
     mixins.DestroyModelMixin,
     TenantScopedViewSet,
 ):
+    summaries: ClassVar = {
+        "list": "List mail domains",
+        "create": "Add a mail domain",
+        "retrieve": "Show a mail domain",
+        "destroy": "Remove a mail domain",
+        "verify": "Look for the record that proves a mail domain",
+    }
     permission_map: ClassVar = {
         "list": Permission.VIEW_PEOPLE,
         "create": Permission.WRITE_SIGN_ON,
@@ -169,6 +184,7 @@ class MailDomainViewSet(
     def perform_destroy(self, instance: MailDomain) -> None:
         remove_domain(instance)
 
+    @extend_schema(responses=MailDomainSerializer)
     @action(detail=True, methods=["post"], serializer_class=Nothing)
     def verify(self, _request: Request, **_ids: Any) -> Response:
         domain = self.get_object()

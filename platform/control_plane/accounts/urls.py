@@ -126,6 +126,7 @@ _OPEN_TO_SIGN_ON = {
     "account_reset_password_from_key",
     "account_reset_password_from_key_done",
     "mfa_authenticate",
+    "mfa_login_webauthn",
     "usersessions_list",
 }
 for _pattern in urlpatterns:

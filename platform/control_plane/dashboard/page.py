@@ -117,9 +117,10 @@ def private(response: HttpResponse) -> HttpResponse:
 
 
 def signed_in(request: HttpRequest) -> User | None:
-    """Return the session's user. A cookie that cannot be one is no session."""
+    """Return the session's user. A cookie that cannot be one is no session, and neither has a
+    request that was refused before sessions are looked at."""
     try:
-        user: object = request.user
+        user: object = getattr(request, "user", None)
         # Asked for its class the session is read, and its user from the database.
         return user if isinstance(user, User) and user.is_active else None
     except (DataError, ValueError):

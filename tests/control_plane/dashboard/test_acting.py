@@ -1,9 +1,14 @@
 """Operators who act as a member: what they must say first, what they may not, and how it ends."""
 
+import re
+import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from control_plane.dashboard import urls
+from control_plane.dashboard.page import TenantPage
 from django.contrib.auth.models import Permission as AdminPermission
 from django.core import mail
 from django.core.cache import cache
@@ -203,6 +208,26 @@ def test_keys_money_people_sign_on_and_the_end_are_closed() -> None:
         Permission.EXPORT,
         Permission.CLOSE,
     }
+
+
+def changing_pages() -> Iterator[tuple[str, Permission]]:
+    for pattern in urls.urlpatterns:
+        page = getattr(getattr(pattern, "callback", None), "view_class", None)
+        if page is not None and issubclass(page, TenantPage) and "POST" in page.permissions:
+            yield str(pattern.pattern), page.permissions["POST"]
+
+
+@pytest.mark.parametrize(("route", "permission"), sorted(changing_pages()))
+def test_no_page_takes_a_change_but_of_what_is_named(
+    client: Client, acme: House, route: str, permission: Permission
+) -> None:
+    act(client, acme, role="admin")
+    ids = {"tenant_id": acme.tenant.id, "project_id": acme.project.id}
+    address = "/" + re.sub(
+        r"<\w+:(\w+)>", lambda match: str(ids.get(match[1], uuid.uuid4())), route
+    )
+    is_open = permission is Permission.WRITE_PROJECTS
+    assert (client.post(address).status_code == 403) is not is_open
 
 
 def test_who_acts_may_no_more_than_the_role(client: Client, acme: House) -> None:

@@ -141,7 +141,7 @@ def raised_codes() -> set[str]:
 
 def _codes_in(node: ast.AST) -> set[str]:
     values: list[ast.expr | None] = []
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith("ValidationError"):
         values = [each.value for each in node.keywords if each.arg == "code"]
     elif isinstance(node, ast.ClassDef):
         for line in node.body:

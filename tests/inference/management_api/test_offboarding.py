@@ -10,6 +10,7 @@ from django.db import connections
 
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, Tenant
+from tenants.offboarding.download import AT_ONCE, export_parts
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import CANARY, House
 
@@ -57,6 +58,31 @@ def test_an_export_is_in_the_log_before_it_is_read(as_role: AsRole) -> None:
     owner = as_role("owner")
     assert owner.post("export").status_code == 200
     assert owner.get("audit", limit=1).json()["data"][0]["verb"] == "exported"
+
+
+def test_exports_of_many_tenants_leave_connections_for_others(acme: House) -> None:
+    with operator_scope("test"):
+        tier = acme.tenant.tier
+        tenants = [Tenant.objects.create(name=f"T{n}", tier=tier) for n in range(AT_ONCE + 1)]
+        for tenant in tenants:
+            Project.objects.bulk_create(
+                Project(tenant=tenant, name=f"project {number} " + "x" * 150)
+                for number in range(2000)
+            )
+
+    async def the_last_waits() -> None:
+        exports = [export_parts(tenant.id) for tenant in tenants]
+        for parts in exports[:-1]:
+            assert await anext(parts)
+        last = asyncio.ensure_future(anext(exports[-1]))
+        assert await anext(exports[0])
+        assert not last.done()
+        await exports[0].aclose()
+        assert await asyncio.wait_for(last, 60)
+        for parts in exports[1:]:
+            await parts.aclose()
+
+    asyncio.run(the_last_waits())
 
 
 def test_one_export_of_a_tenant_runs_at_a_time_and_who_leaves_ends_it(

@@ -52,6 +52,18 @@ def test_a_change_of_what_was_changed_meanwhile_is_refused(as_role: AsRole, acme
         assert owner.get(path).json() == before.json(), path
 
 
+def test_what_is_wrong_with_a_change_is_told_before_what_was_changed_meanwhile(
+    as_role: AsRole, acme: House
+) -> None:
+    owner = as_role("owner")
+    for path in records(acme):
+        for body in (b"{", {"unknown": 1}):
+            refused = with_header(owner, "PATCH", path, body, if_match='"0123"')
+            assert refused.status_code == 400, (path, body)
+    for path in ("", "balance-alert"):
+        assert with_header(owner, "PATCH", path, {}, if_match='"0123"').status_code == 400
+
+
 def test_any_record_will_do_for_a_star_and_without_the_header(as_role: AsRole, acme: House) -> None:
     owner, path = as_role("owner"), f"projects/{acme.project.id}"
     assert with_header(owner, "PATCH", path, {"name": "a"}, if_match="*").status_code == 200

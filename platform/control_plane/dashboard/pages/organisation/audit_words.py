@@ -16,8 +16,10 @@ from tenants.spreadsheet import spreadsheet_cell
 RECORDS: Final[dict[str, str]] = {
     "tenants.ApiKey": "API key",
     "webhooks.BalanceAlert": "balance alert",
+    "tenants.Invitation": "invitation",
     "billing.Invoice": "invoice",
     "tenants.Quota": "limit",
+    "tenants.MailDomain": "mail domain",
     "tenants.Membership": "member",
     "tenants.Tenant": "organisation",
     "billing.Payment": "payment",
