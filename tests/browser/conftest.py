@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from tests.support.chromium.flows import let_limits_pass
+from tests.support.chromium.flows import Newcomer, let_limits_pass, sign_up
 from tests.support.chromium.launching import FLAGS, chromium_path
 from tests.support.chromium.watched import Watched
 from tests.support.stack_addresses import LiveStack
@@ -37,3 +37,9 @@ def browser(chromium: str, live_stack: LiveStack) -> Iterator[Watched]:
 def page(browser: Watched) -> Page:
     """A page of somebody whom the service has never seen."""
     return browser.open()
+
+
+@pytest.fixture
+def carol(page: Page, live_stack: LiveStack) -> Newcomer:
+    """Somebody new, signed in on the page."""
+    return sign_up(page, live_stack)

@@ -1,17 +1,15 @@
 """People's accounts in a real browser: second factors, passkeys, sessions, and all by keyboard."""
 
 import re
-import uuid
-from dataclasses import dataclass
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.chromium.flows import (
+    Newcomer,
     add_authenticator,
     confirm,
     let_limits_pass,
-    link_in,
     press,
     read_mail,
     sign_in,
@@ -20,34 +18,9 @@ from tests.support.chromium.flows import (
     totp_code,
 )
 from tests.support.chromium.watched import Watched
-from tests.support.stack_addresses import LiveStack, Person
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack, pytest.mark.rare]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Newcomer(Person):
-    organisation: str
-
-
-@pytest.fixture
-def carol(page: Page, live_stack: LiveStack) -> Newcomer:
-    """Somebody new, signed in on the page."""
-    number = uuid.uuid4().hex[:8]
-    carol = Newcomer(
-        email=f"carol-{number}@new.example",
-        password="six lanterns beneath it",
-        organisation=f"Carol's {number}",
-    )
-    page.goto("/account/signup/")
-    page.locator("[name=email]").fill(carol.email)
-    press(page, "Send link")
-    page.goto(link_in(read_mail(live_stack, carol.email, "Confirm your email address")))
-    page.locator("[name=organisation]").fill(carol.organisation)
-    page.locator("[name=password]").fill(carol.password)
-    press(page, "Make account")
-    page.wait_for_url(re.compile(r"/t/[0-9a-f-]{36}/$"))
-    return carol
 
 
 def is_in(page: Page) -> bool:

@@ -3,12 +3,14 @@
 import email
 import re
 import time
+import uuid
+from dataclasses import dataclass
 from email import policy
 from pathlib import Path
 
 import redis
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from tests.support.polling import eventually_sync
 from tests.support.stack_addresses import LiveStack, Person
@@ -16,6 +18,32 @@ from tests.support.stack_addresses import LiveStack, Person
 _BETWEEN_MAILS = "-" * 79
 _MAIL_SECONDS = 30.0
 _MOST_TABS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newcomer(Person):
+    """The owner of an organisation that nobody else has a part in."""
+
+    organisation: str
+
+
+def sign_up(page: Page, stack: LiveStack) -> Newcomer:
+    """Somebody new; the page of their organisation is open afterwards."""
+    number = uuid.uuid4().hex[:8]
+    carol = Newcomer(
+        email=f"carol-{number}@new.example",
+        password="six lanterns beneath it",
+        organisation=f"Carol's {number}",
+    )
+    page.goto("/account/signup/")
+    page.locator("[name=email]").fill(carol.email)
+    press(page, "Send link")
+    page.goto(link_in(read_mail(stack, carol.email, "Confirm your email address")))
+    page.locator("[name=organisation]").fill(carol.organisation)
+    page.locator("[name=password]").fill(carol.password)
+    press(page, "Make account")
+    page.wait_for_url(re.compile(r"/t/[0-9a-f-]{36}/$"))
+    return carol
 
 
 def sign_in(page: Page, who: Person) -> None:
@@ -39,7 +67,7 @@ def confirm(page: Page, who: Person) -> None:
     press(page, "Continue")
 
 
-def press(page: Page, button: str) -> None:
+def press(page: Page | Locator, button: str) -> None:
     page.get_by_role("button", name=button, exact=True).click()
 
 
