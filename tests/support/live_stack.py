@@ -33,10 +33,11 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
         worker_metrics=free_port(),
     )
     inherited = {name: value for name, value in os.environ.items() if not _is_of_tests(name)}
-    # A name, as an address can have no passkeys; and strangers may come.
+    # A name, as an address can have no passkeys; strangers may come, and providers run here.
     defaults = {
         "PENSTOCK_PUBLIC_URL": f"http://localhost:{ports.web}",
         "PENSTOCK_SIGN_UP": "open",
+        "PENSTOCK_WEBHOOK_ALLOW_LOOPBACK": "1",
     }
     settings = StackSettings(ports=ports, environ=inherited | defaults | environ)
     stack = Stack(ROOT, folder / "var", settings, data_folder=folder / "data", dies_with_us=True)

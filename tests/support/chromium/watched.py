@@ -14,6 +14,7 @@ class Watched:
         self._browser = browser
         self._url = url
         self._expected: set[int] = set()
+        self._others: set[str] = set()
 
     def open(self) -> Page:
         """A page of somebody whom the service has never seen."""
@@ -26,6 +27,10 @@ class Watched:
         """The test is about an answer with that status, which Chromium notes as an error."""
         self._expected.add(status)
 
+    def allow(self, url: str) -> None:
+        """People go there too: what that server's pages do is not ours."""
+        self._others.add(f"{url}/")
+
     def _watch(self, context: BrowserContext) -> None:
         context.on("console", self._console)
         context.on("weberror", lambda error: self.problems.append(f"script: {error.error}"))
@@ -34,11 +39,12 @@ class Watched:
 
     def _console(self, message: ConsoleMessage) -> None:
         is_expected = any(f"status of {status}" in message.text for status in self._expected)
-        if message.type in {"error", "warning"} and not is_expected:
+        is_ours = not message.location["url"].startswith(tuple(self._others))
+        if message.type in {"error", "warning"} and is_ours and not is_expected:
             self.problems.append(f"console: {message.text}")
 
     def _request(self, request: Request) -> None:
-        if not request.url.startswith(f"{self._url}/"):
+        if not request.url.startswith((f"{self._url}/", *self._others)):
             self.problems.append(f"asked {request.url}")
 
     def _response(self, response: Response) -> None:
