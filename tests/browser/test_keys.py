@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.stack]
 
 LONG = {"max_tokens": 1500, "ignore_eos": True, "stream": True}
 ENDS_WITHIN_SECONDS = 5.0
+# On a machine that does much else.
+_HEARD_WITHIN_SECONDS = 30.0
 
 
 def open_keys(page: Page) -> None:
@@ -56,7 +58,7 @@ def wait_until_it_works(stack: LiveStack, secret: str) -> None:
             except openai.AuthenticationError:
                 return False
 
-    assert eventually_sync(works)
+    assert eventually_sync(works, _HEARD_WITHIN_SECONDS)
 
 
 def chunks(answer: httpx.Response) -> Iterator[dict[str, Any]]:
