@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from django.core import signals
@@ -53,19 +52,8 @@ WHO = {"owner": owner, "key": key}
 def ids(houses: TwoTenants) -> dict[str, str]:
     """Records that there are, by the names that addresses have for them."""
     acme = houses.acme
-    records: dict[str, Any] = {
-        "tenant_id": acme.tenant,
-        "project_id": acme.project,
-        "key_id": acme.key,
-        "member_id": acme.members["developer"],
-        "quota_id": acme.quota,
-        "transaction_id": acme.transaction,
-        "endpoint_id": acme.endpoint,
-        "delivery_id": acme.delivery,
-        "invoice_id": acme.invoice,
-        "line_id": acme.line,
-    }
-    return {name: str(record.id) for name, record in records.items()}
+    found = {**acme.ids, "line_id": acme.line.id}
+    return {name: str(each) for name, each in found.items()}
 
 
 @contextmanager
