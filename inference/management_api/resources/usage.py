@@ -4,7 +4,7 @@ tier; of one tenant, or for operators of all."""
 import csv
 import io
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -199,8 +199,9 @@ class _ReportViewSet(mixins.ListModelMixin, TenantScopedViewSet):
                 f"This has more than {_MAX_CSV_ROWS} rows; ask for fewer days or groups.",
                 param="group_by",
             )
-        rows = self.get_serializer(found.rows, many=True).data
-        content = _table(rows, [_shown(each) for each in self.asked.group_by])
+        rows: Any = self.get_serializer(found.rows, many=True)
+        groups = [_shown(each) for each in self.asked.group_by]
+        content = _table(rows.data, [*groups, *_measures(rows.child)])
         name = f"{self.report}-{self.asked.first}-{self.asked.last}.csv"
         return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
@@ -329,16 +330,23 @@ def _shown(dimension: Dimension) -> str:
     return "date" if dimension is Dimension.DAY else dimension.column
 
 
-def _table(rows: list[Mapping[str, Any]], groups: list[str]) -> bytes:
-    """Return the rows as CSV, what they are grouped by first. No rows have no heading."""
+def _measures(row: serializers.Serializer[Any]) -> Iterator[str]:
+    """Yield the columns of a row's figures; one with several has one for each."""
+    for name, field in row.fields.items():
+        if isinstance(field, serializers.Serializer):
+            yield from (f"{name}_{part}" for part in field.fields)
+        elif name not in GroupsSerializer.sometimes and name != "object":
+            yield name
+
+
+def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
+    """Return the rows as CSV, under a heading also where there are none."""
     text = io.StringIO()
     writer = csv.writer(text)
-    for number, row in enumerate(rows):
-        fields_of_row = _flat({name: row[name] for name in groups} | dict(row))
-        del fields_of_row["object"]
-        if number == 0:
-            writer.writerow(fields_of_row)
-        writer.writerow(map(spreadsheet_cell, fields_of_row.values()))
+    writer.writerow(columns)
+    for row in rows:
+        flat = _flat(row)
+        writer.writerow(spreadsheet_cell(flat[column]) for column in columns)
     return text.getvalue().encode()
 
 

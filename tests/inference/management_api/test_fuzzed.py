@@ -21,6 +21,8 @@ from tests.support.two_tenants import House, TwoTenants
 pytestmark = pytest.mark.django_db
 # Of `make test`; `make fuzz-api` asks twenty times as many.
 CASES = int(os.environ.get("FUZZ_CASES", "1000"))
+# Of one test, which is one transaction: PostgreSQL keeps locks of each case until it ends.
+MOST_AT_ONCE = 2000
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 HOST = "testserver"
 EXPORT = "/api/v1/tenants/{tenant_id}/export"
@@ -68,9 +70,10 @@ def one_transaction() -> Iterator[None]:
     cache.clear()
 
 
+@pytest.mark.parametrize("part", range(-(-CASES // MOST_AT_ONCE)))
 @pytest.mark.parametrize("who", WHO)
 def test_whatever_is_asked_is_answered_as_the_document_tells(
-    who: str, houses: TwoTenants, ids: dict[str, str]
+    who: str, part: int, houses: TwoTenants, ids: dict[str, str]
 ) -> None:
     credential = WHO[who](houses.acme)
 
@@ -87,9 +90,9 @@ def test_whatever_is_asked_is_answered_as_the_document_tells(
     schema = schema_of(_document(), app=get_wsgi_application())
     # A stream has a connection of its own, which sees nothing of a test that commits nothing.
     operations = [each for each in operations_of(schema, "/api/v1/") if each.path != EXPORT]
-    fuzzer = Fuzzer(ask=ask, ids=ids, seed=SEED)
+    fuzzer = Fuzzer(ask=ask, ids=ids, seed=SEED + 1000 * part)
     with one_transaction():
-        fuzzer.ask_all(operations, cases=CASES // len(WHO))
+        fuzzer.ask_all(operations, cases=min(CASES, MOST_AT_ONCE) // len(WHO))
     assert not fuzzer.found, "\n\n".join(fuzzer.found)
 
 

@@ -179,6 +179,19 @@ def test_a_report_comes_as_csv(as_role: AsRole, acme: House, how: str) -> None:
     assert rows[0]["inter_token_ms_p50"] == ""
 
 
+@pytest.mark.parametrize("report", ["usage", "costs"])
+def test_a_report_of_nothing_has_its_heading_as_csv(as_role: AsRole, report: str) -> None:
+    def asked(first: str, last: str) -> Any:
+        return as_role("viewer").get(
+            report, **{"from": first, "to": last}, format="csv", group_by="day,model"
+        )
+
+    nothing, something = asked("2020-01-01", "2020-01-31"), asked("2026-01-01", "2026-01-31")
+    assert nothing.headers["Content-Type"] == "text/csv; charset=utf-8"
+    heading, *rows = something.content.splitlines()
+    assert rows and nothing.content.splitlines() == [heading]
+
+
 def test_costs_come_as_csv_with_exact_dollars(as_role: AsRole) -> None:
     answer = as_role("billing").get(
         "costs", **{"from": "2026-01-01", "to": "2026-01-31"}, format="csv"

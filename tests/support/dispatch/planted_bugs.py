@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from inference.redis_functions import DISPATCH, library_text
 from tests.support.dispatch.machine import DispatchMachine
 
-MOST_RUNS: Final = 400
+MOST_RUNS: Final = 1600
 
 
 @dataclass(frozen=True, kw_only=True)
