@@ -74,7 +74,7 @@ def lists() -> Iterator[tuple[str, str]]:
 def pages() -> Iterator[tuple[str, str]]:
     """Yield each page of a tenant that needs nothing but the tenant, and is no file."""
     for pattern, address in _of_a_tenant("/t/"):
-        view = getattr(pattern.callback, "view_class", None)
+        view: Any = getattr(pattern.callback, "view_class", None)
         is_shown = hasattr(view, "get") and "get" in view.http_method_names
         if is_shown and not address.endswith(".csv"):
             yield f"page {pattern.name}", address
