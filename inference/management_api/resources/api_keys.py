@@ -6,7 +6,7 @@ tenants/access/api_keys.py alone.
 
 import uuid
 from datetime import timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -27,11 +27,9 @@ from tenants.access.api_keys import (
     issue_api_key,
     rotate_api_key,
 )
+from tenants.access.key_lists import KEYS_ORDER
 from tenants.models import ApiKey, Project
-from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission
-
-_ORDER: Final = Order(name="api keys", fields=NEWEST_FIRST, is_descending=True)
 
 
 def _names() -> fields.ListField:
@@ -131,7 +129,7 @@ class ApiKeyViewSet(
     secrets: ClassVar = frozenset({"key"})
     serializer_class = ApiKeySerializer
     serializer_classes: ClassVar = {"create": NewApiKeySerializer}
-    order = _ORDER
+    order = KEYS_ORDER
     filterset_class = ApiKeyFilter
     lookup_url_kwarg = "key_id"
 

@@ -1,6 +1,6 @@
 """GET audit: who did what to which record of the tenant, and when. Nothing changes it."""
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from rest_framework import mixins, serializers
@@ -8,11 +8,9 @@ from rest_framework import mixins, serializers
 from inference.management_api import fields
 from inference.management_api.filters import AuditFilter
 from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.audit.lists import EVENTS_ORDER
 from tenants.models import AuditEvent
-from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order
 from tenants.permissions import Permission
-
-_ORDER: Final = Order(name="audit events", fields=NEWEST_SEQUENCE_FIRST, is_descending=True)
 
 
 class _PersonalField(fields.CharField):
@@ -51,7 +49,7 @@ class AuditEventViewSet(mixins.ListModelMixin, TenantScopedViewSet):
     summaries: ClassVar = {"list": "List events of the audit log"}
     permission_map: ClassVar = {"list": Permission.VIEW_AUDIT}
     serializer_class = AuditEventSerializer
-    order = _ORDER
+    order = EVENTS_ORDER
     filterset_class = AuditFilter
 
     def get_queryset(self) -> QuerySet[AuditEvent]:

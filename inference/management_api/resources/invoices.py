@@ -5,7 +5,6 @@ import csv
 import io
 import uuid
 from collections.abc import Iterable
-from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -27,6 +26,7 @@ from inference.models import UsageRecord
 from inference.usage.invoice_source import records_behind
 from tenants.billing.invoicing.contents import lines_of
 from tenants.billing.invoicing.csv_file import csv_text
+from tenants.billing.invoicing.lists import INVOICES_ORDER
 from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, LineKind
 from tenants.money import decimal_dollars
@@ -34,11 +34,6 @@ from tenants.pagination import Order
 from tenants.permissions import Permission
 from tenants.spreadsheet import spreadsheet_cell
 
-_ORDER: Final = Order(
-    name="invoices",
-    fields={"period": date.fromisoformat, "id": uuid.UUID},
-    is_descending=True,
-)
 _RECORDS: Final = Order(name="invoiced usage", fields={"request_id": uuid.UUID})
 _OF_USAGE: Final = frozenset(
     {
@@ -170,7 +165,7 @@ class InvoiceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSco
     }
     serializer_class = InvoiceSerializer
     serializer_classes: ClassVar = {"retrieve": OneInvoiceSerializer}
-    order = _ORDER
+    order = INVOICES_ORDER
     filterset_class = InvoiceFilter
     lookup_url_kwarg = "invoice_id"
 

@@ -1,6 +1,6 @@
 """The tenant's money: what it has and owes, and the transactions behind it."""
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from django.db.models import Prefetch, QuerySet
 from rest_framework import mixins, serializers
@@ -9,12 +9,10 @@ from inference.management_api import fields
 from inference.management_api.filters import TransactionFilter
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.billing.ledger.balances import Balance, balance_of
+from tenants.billing.ledger.statements import TRANSACTIONS_ORDER
 from tenants.billing.models import LedgerEntry, LedgerTransaction
 from tenants.models.tenant import BillingMode
-from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order
 from tenants.permissions import Permission
-
-_ORDER: Final = Order(name="transactions", fields=NEWEST_SEQUENCE_FIRST, is_descending=True)
 
 
 class BalanceSerializer(serializers.Serializer[Any]):
@@ -76,7 +74,7 @@ class TransactionViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, Tenan
         "retrieve": Permission.VIEW_BALANCE,
     }
     serializer_class = TransactionSerializer
-    order = _ORDER
+    order = TRANSACTIONS_ORDER
     filterset_class = TransactionFilter
     lookup_url_kwarg = "transaction_id"
 

@@ -13,13 +13,12 @@ from inference.management_api import fields
 from inference.management_api.filters import QuotaAlertFilter, QuotaFilter
 from inference.management_api.serializers import PageSerializer, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
-from tenants.access.quotas import add_quota, change_quota, remove_quota
+from tenants.access.quotas import QUOTAS_ORDER, add_quota, change_quota, remove_quota
 from tenants.models import Quota, QuotaAlert
 from tenants.models.quota import MAX_ALERT_PERCENTS
 from tenants.pagination import BY_ID, Order
 from tenants.permissions import Permission
 
-_ORDER: Final = Order(name="quotas", fields=BY_ID)
 _ALERTS: Final = Order(name="quota alerts", fields=BY_ID)
 
 
@@ -97,7 +96,7 @@ class QuotaViewSet(ModelViewSet[Any], TenantScopedViewSet):
     }
     serializer_class = QuotaSerializer
     serializer_classes: ClassVar = {"create": NewQuotaSerializer}
-    order = _ORDER
+    order = QUOTAS_ORDER
     filterset_class = QuotaFilter
     lookup_url_kwarg = "quota_id"
 

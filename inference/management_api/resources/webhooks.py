@@ -3,7 +3,7 @@ shown in the one answer that makes it, and never again."""
 
 import uuid
 from datetime import timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
@@ -18,7 +18,6 @@ from inference.management_api import fields
 from inference.management_api.filters import DeliveryFilter, EndpointFilter
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
-from tenants.pagination import NEWEST_FIRST, Order
 from tenants.permissions import Permission
 from tenants.webhooks.endpoints import (
     LONGEST_OVERLAP,
@@ -30,12 +29,10 @@ from tenants.webhooks.endpoints import (
     rotate_secret,
     send_test,
 )
+from tenants.webhooks.lists import DELIVERIES_ORDER, ENDPOINTS_ORDER
 from tenants.webhooks.models import Delivery, Endpoint
 from tenants.webhooks.models.endpoint import MAX_URL_CHARACTERS
 from tenants.webhooks.problems import SENTENCES, Problem
-
-_ORDER: Final = Order(name="webhook endpoints", fields=NEWEST_FIRST, is_descending=True)
-_DELIVERIES: Final = Order(name="webhook deliveries", fields=NEWEST_FIRST, is_descending=True)
 
 
 class EndpointSerializer(StrictSerializer):
@@ -156,7 +153,7 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
     serializer_class = EndpointSerializer
     serializer_classes: ClassVar = {"create": NewEndpointSerializer}
     secrets: ClassVar = frozenset({"secret"})
-    order = _ORDER
+    order = ENDPOINTS_ORDER
     filterset_class = EndpointFilter
     lookup_url_kwarg = "endpoint_id"
 
@@ -206,7 +203,7 @@ class DeliveryViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSc
     }
     serializer_class = DeliverySerializer
     serializer_classes: ClassVar = {"retrieve": OneDeliverySerializer}
-    order = _DELIVERIES
+    order = DELIVERIES_ORDER
     filterset_class = DeliveryFilter
     lookup_url_kwarg = "delivery_id"
 
