@@ -11,6 +11,7 @@ from typing import Final
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from tenants.access.ways_in import no_way_in, ways_in
 from tenants.errors import Conflict, NotPermitted
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import tenant_scope, user_scope
@@ -63,11 +64,11 @@ def list_members(*, limit: int, cursor: str | None = None) -> Page[Membership]:
 
 def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]) -> Membership:
     """Change a member's role. Raises `NotPermitted`, and `Conflict` if the tenant would be left
-    without an owner."""
+    without an owner, or one that asks for single sign-on without a way in beside it."""
     check_grant(role, by)
     membership = _locked(membership, by)
     if role is not Role.OWNER:
-        _check_owner_remains(membership)
+        _check_may_go(membership)
     membership.role = role
     membership.save(update_fields=["role"])
     return membership
@@ -96,7 +97,7 @@ def remove(membership: Membership, *, by: frozenset[Permission], revoke_keys: bo
     """Remove a member, and revoke the keys they made if asked; the user remains, with their other
     tenants. Raises as `change_role` does."""
     membership = _locked(membership, by)
-    _check_owner_remains(membership)
+    _check_may_go(membership)
     if revoke_keys:
         with audited_as(Verb.REVOKED):
             keys_made_by(membership).update(revoked_at=timezone.now())
@@ -112,7 +113,7 @@ def lock_owners() -> None:
 def leave(membership: Membership) -> None:
     """Take oneself out of the tenant. Raises `Conflict` for the only owner."""
     membership = _locked(membership, by=_ANYBODY)
-    _check_owner_remains(membership)
+    _check_may_go(membership)
     with audited_as(Verb.LEFT):
         membership.delete()
 
@@ -129,8 +130,10 @@ def transfer_ownership(to: Membership, *, by: Membership) -> Membership:
         whom = "You are" if to.id == by.id else f"{to.user.email} is"
         raise Conflict(f"{whom} an owner already; name another member.", param="member_id")
     with audited_as(Verb.TRANSFERRED):
-        to.role, by.role = Role.OWNER, Role.ADMIN
+        to.role = Role.OWNER
         to.save(update_fields=["role"])
+        _check_may_go(by)
+        by.role = Role.ADMIN
         by.save(update_fields=["role"])
     return to
 
@@ -158,7 +161,7 @@ def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
     return membership
 
 
-def _check_owner_remains(membership: Membership) -> None:
+def _check_may_go(membership: Membership) -> None:
     if membership.role != Role.OWNER:
         return
     if not Membership.objects.filter(role=Role.OWNER).exclude(id=membership.id).exists():
@@ -166,3 +169,6 @@ def _check_owner_remains(membership: Membership) -> None:
             "This is the organisation's only owner; make somebody else an owner first.",
             param="role",
         )
+    demanding = Tenant.objects.filter(pk=membership.tenant_id, demands_sign_on=True).exists()
+    if demanding and ways_in(membership.tenant_id) == [membership.user]:
+        raise no_way_in(param="role")

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import structlog
 from allauth.account.utils import passthrough_next_redirect_url
 from allauth.core import context
+from allauth.mfa.totp.forms import DeactivateTOTPForm
 from allauth.mfa.webauthn import forms as base
 from allauth.mfa.webauthn import views
 from allauth.mfa.webauthn.internal import auth
@@ -120,8 +121,16 @@ class AddPasskeyView(views.AddWebAuthnView):  # type: ignore[misc]
         return shown | {"options": options, "are_passkeys_possible": are_possible()}
 
 
+class RemovePasskeyView(views.RemoveWebAuthnView):  # type: ignore[misc]
+    form_class = DeactivateTOTPForm  # asks whether any authenticator may go, not an app alone
+    success_url = reverse_lazy("mfa_index")
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        return {**super().get_form_kwargs(), "authenticator": self.object}
+
+
 add_passkey = AddPasskeyView.as_view()
-remove_passkey = views.RemoveWebAuthnView.as_view(success_url=reverse_lazy("mfa_index"))
+remove_passkey = RemovePasskeyView.as_view()
 
 
 # Using --------------------------------------------------------------------------------------------

@@ -11,10 +11,18 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from tenants import encryption
+from tenants.access.ways_in import is_only_way_in
 from tenants.models import User
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
+    error_messages = DefaultMFAAdapter.error_messages | {
+        "cannot_delete_authenticator": (
+            "An organisation of yours asks for single sign-on, and only you get in while its "
+            "provider is down: set up two-step sign-in for another of its owners first."
+        )
+    }
+
     def encrypt(self, text: str) -> str:
         return encryption.encrypt(text, encryption.SECOND_FACTOR).decode()
 
@@ -25,6 +33,13 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
         """Return for whom passkeys are: the public address, whatever host the request named."""
         host = urlsplit(settings.PENSTOCK_PUBLIC_URL).hostname or ""
         return {"id": host, "name": settings.MFA_TOTP_ISSUER}
+
+    def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
+        kinds = [Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN]
+        others = Authenticator.objects.filter(user=authenticator.user, type__in=kinds)
+        return others.exclude(pk=authenticator.pk).exists() or not is_only_way_in(
+            authenticator.user
+        )
 
     def generate_authenticator_name(self, user: User, type: str) -> str:  # noqa: A002
         """Return the name of a passkey that was given none."""

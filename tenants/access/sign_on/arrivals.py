@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from tenants.access.people import change_role, remove
-from tenants.access.sign_on.configuration import other_ways_in, role_for
+from tenants.access.sign_on.configuration import role_for
 from tenants.access.sign_on.domains import domain_of, has_proven
 from tenants.access.sign_on.id_token import Claims
 from tenants.access.sign_on.refusals import Reason, SignOnRefused
@@ -44,7 +44,7 @@ def arrive(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User
             membership = Membership.objects.filter(user=user).first() if user.pk else None
             if role is None and not (membership and not configuration.role_claim):
                 if identity and membership:
-                    _withdraw(membership, user)
+                    _withdraw(membership)
                 role = None
             else:
                 _bind(identity, user, claims, tenant_id)
@@ -112,16 +112,14 @@ def _follow(
     user: User,
     role: Role | None,
 ) -> Role:
-    """Give the role, and return the one that somebody has then: an owner stays one where nobody
-    else could get in without the provider."""
+    """Give the role, and return the one that somebody has then: the last owner stays one, and so
+    does the last who gets in without the provider."""
     if membership is None:
         assert role is not None  # noqa: S101
         Membership.objects.create(tenant_id=configuration.pk, user=user, role=role)
         return role
     present = Role(membership.role)
     if role is None or role == present or not configuration.role_claim:
-        return present
-    if present is Role.OWNER and not _may_lose(user):
         return present
     try:
         change_role(membership, role, by=_PROVIDERS)
@@ -130,15 +128,8 @@ def _follow(
     return role
 
 
-def _withdraw(membership: Membership, user: User) -> None:
-    if membership.role == Role.OWNER and not _may_lose(user):
-        return
+def _withdraw(membership: Membership) -> None:
     try:
         remove(membership, by=_PROVIDERS)
     except Conflict:
         return
-
-
-def _may_lose(owner: User) -> bool:
-    tenant = Tenant.objects.get()
-    return not tenant.demands_sign_on or other_ways_in(tenant.pk, owner)

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 
-from tenants.access.second_factor import has_second_factor
+from tenants.access.ways_in import no_way_in, ways_in
 from tenants.errors import Conflict
 from tenants.isolation.scoping import tenant_scope
-from tenants.models import Membership, SignOnConfiguration, Tenant, User
+from tenants.models import SignOnConfiguration, Tenant
 from tenants.permissions import Role
 from tenants.webhooks import addresses
 
@@ -84,29 +84,14 @@ def demand(
                 code="no_provider",
                 param="demands_sign_on",
             )
-        if not other_ways_in(tenant.pk, None):
-            raise Conflict(
-                "An owner with a password and two-step sign-in must remain as the way in when the "
-                "provider is down: set up two-step sign-in for one first.",
-                code="no_way_in",
-                param="demands_sign_on",
-            )
+        if not ways_in(tenant.pk):
+            raise no_way_in(param="demands_sign_on")
     if sign_on is not None:
         tenant.demands_sign_on = sign_on
     if second_factor is not None:
         tenant.demands_second_factor = second_factor
     tenant.save(update_fields=["demands_sign_on", "demands_second_factor"])
     return tenant
-
-
-def other_ways_in(tenant_id: uuid.UUID, user: User | None) -> bool:
-    """Return whether an owner, other than the user, could enter without the provider."""
-    owners = Membership.objects.filter(tenant_id=tenant_id, role=Role.OWNER, user__is_active=True)
-    return any(
-        each.user.has_usable_password() and has_second_factor(each.user)
-        for each in owners.select_related("user")
-        if user is None or each.user_id != user.pk
-    )
 
 
 def role_for(configuration: SignOnConfiguration, claims: Mapping[str, Any]) -> Role | None:

@@ -6,14 +6,22 @@ from django.core.exceptions import ValidationError
 from pytest_django import Settings
 
 from tenants import encryption
+from tenants.access.people import change_role, leave, remove, transfer_ownership
 from tenants.access.sign_on.check import sign_on_problems
 from tenants.access.sign_on.configuration import configure, demand, remove_configuration, role_for
 from tenants.audit.log import seal_now
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope, tenant_scope
-from tenants.models import AuditEvent, SignOnConfiguration, SignOnIdentity, Tenant
+from tenants.models import (
+    AuditEvent,
+    Membership,
+    SignOnConfiguration,
+    SignOnIdentity,
+    Tenant,
+)
 from tenants.offboarding.closing import close_tenant
 from tenants.offboarding.export import tenant_records
+from tenants.permissions import ROLE_PERMISSIONS, Role
 from tests.support.refusals import raises_invalid
 from tests.support.two_tenants import House, TwoTenants
 
@@ -191,3 +199,43 @@ def test_fsck_finds_what_cannot_be_used_and_what_shuts_people_out(
     with operator_scope("test"):
         SignOnConfiguration.objects.all().delete()
     assert found() == 1  # no provider
+
+
+def _go(house: House, how: str) -> None:
+    owner, heir = (_membership(house, name) for name in ("owner", "admin"))
+    match how:
+        case "removed":
+            remove(owner, by=ROLE_PERMISSIONS[Role.OWNER])
+        case "demoted":
+            change_role(owner, Role.VIEWER, by=ROLE_PERMISSIONS[Role.OWNER])
+        case "left":
+            leave(owner)
+        case "handed_over":
+            transfer_ownership(heir, by=owner)
+
+
+def _membership(house: House, name: str) -> Membership:
+    return Membership.objects.get(user=house.people[name])
+
+
+@pytest.mark.parametrize("how", ["removed", "demoted", "left", "handed_over"])
+def test_the_last_owner_who_gets_in_without_the_provider_stays_one(how: str, acme: House) -> None:
+    owner, admin = (acme.people[name] for name in ("owner", "admin"))
+    configured(acme, **PROVIDER)
+    Authenticator.objects.create(user=owner, type=Authenticator.Type.TOTP, data={"secret": ""})
+    with tenant_scope(acme.tenant.pk):
+        if how != "handed_over":
+            Membership.objects.filter(user=admin).update(role=Role.OWNER)
+        demand(acme.tenant, sign_on=True)
+    with pytest.raises(Conflict) as refused, tenant_scope(acme.tenant.pk):
+        _go(acme, how)
+    assert refused.value.code == "no_way_in"
+    with tenant_scope(acme.tenant.pk):
+        assert _membership(acme, "owner").role == Role.OWNER
+
+    Authenticator.objects.create(user=admin, type=Authenticator.Type.TOTP, data={"secret": ""})
+    with tenant_scope(acme.tenant.pk):
+        _go(acme, how)
+        assert _membership(acme, "admin").role == Role.OWNER
+    with operator_scope("test"):
+        assert list(sign_on_problems()) == []
