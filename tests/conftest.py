@@ -183,12 +183,9 @@ def operators_session(transactional_db: None) -> Iterator[None]:
     """The same for a test that commits: its own statements run as the operator role, outside of
     any transaction."""
     with assume_scope(Scope(reason="test")):
-        _become(OPERATOR_ROLE)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET ROLE {OPERATOR_ROLE}")
         yield
-        # The next test may get this connection from the pool.
-        _become("NONE")
-
-
-def _become(role: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET ROLE {role}")
+    # The connection with this role may be back in the pool by now, and is for nobody else.
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]
