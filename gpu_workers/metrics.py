@@ -5,7 +5,8 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
-from gpu_workers.protocol.messages import RetryReason, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import RetryReason
+from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 
 _SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 _STEP_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)

@@ -20,16 +20,10 @@ from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
 from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.codec import WireFormatError
-from gpu_workers.protocol.messages import (
-    Envelope,
-    InboxMessage,
-    Requeued,
-    RetryReason,
-    UsageEntry,
-    WorkerInfo,
-)
+from gpu_workers.protocol.messages import Envelope, InboxMessage, Requeued, RetryReason, WorkerInfo
 from gpu_workers.protocol.redis_errors import code_of, is_transient
 from gpu_workers.protocol.redis_url import connect_async
+from gpu_workers.protocol.usage import UsageEntry
 
 _T = TypeVar("_T")
 

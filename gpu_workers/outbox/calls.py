@@ -9,7 +9,7 @@ from gpu_workers.finish import Accepted, Refused, Undecided, UnknownRequest, rea
 from gpu_workers.outbox.outbox import OutboxEntry
 from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.calls import FinishMode, finish_arguments
-from gpu_workers.protocol.messages import UsageEntry
+from gpu_workers.protocol.usage import UsageEntry
 
 RECEIPTS_AT_ONCE = 1000
 

@@ -18,8 +18,9 @@ from gpu_workers.outbox.outbox import Outbox, OutboxEntry
 from gpu_workers.outbox.waste import waste_entry
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.calls import FinishMode
-from gpu_workers.protocol.messages import UsageEntry, WasteReason
+from gpu_workers.protocol.messages import WasteReason
 from gpu_workers.protocol.redis_errors import is_transient
+from gpu_workers.protocol.usage import UsageEntry
 
 TICK_SECONDS: Final = 1.0
 # Rows that are checked at once, and in an undisturbed tick at all.

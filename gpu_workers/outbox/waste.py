@@ -1,6 +1,6 @@
 """What an attempt generated that nobody pays for, as its entry in the usage stream."""
 
-from gpu_workers.protocol.messages import UsageEntry, WasteEntry
+from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 
 
 def waste_entry(entry: UsageEntry, counted_elsewhere: int, reason: str) -> WasteEntry | None:

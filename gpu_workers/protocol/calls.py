@@ -4,7 +4,8 @@ them."""
 from typing import Final, Literal
 
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.messages import Envelope, RetryReason, UsageEntry
+from gpu_workers.protocol.messages import Envelope, RetryReason
+from gpu_workers.protocol.usage import UsageEntry
 
 FinishMode = Literal["", "lost", "ask"]
 

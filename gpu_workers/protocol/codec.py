@@ -4,28 +4,29 @@ from typing import TypeVar
 
 import msgspec
 
+from gpu_workers.protocol.adapters import AdapterBase, AdapterSource
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
     Confirmation,
-    EngineTokenCounter,
     Envelope,
     FrameBatch,
     InboxMessage,
     Message,
     Preemption,
+    Prefetch,
     Resend,
-    UsageEntry,
-    WasteEntry,
     WorkerInfo,
 )
 from gpu_workers.protocol.policy import (
+    AdapterPolicy,
     ApiKeyPolicy,
     Caller,
     ModelPolicy,
     PolicyDelta,
     TenantPolicy,
 )
+from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 
 _T = TypeVar("_T")
 
@@ -43,6 +44,9 @@ _usage = msgspec.msgpack.Decoder(UsageEntry | WasteEntry | EngineTokenCounter)
 _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
 _tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
+_adapter = msgspec.msgpack.Decoder(AdapterPolicy)
+_adapter_source = msgspec.msgpack.Decoder(AdapterSource)
+_adapter_base = msgspec.msgpack.Decoder(AdapterBase)
 _caller = msgspec.msgpack.Decoder(Caller)
 _policy_delta = msgspec.msgpack.Decoder(PolicyDelta)
 
@@ -61,9 +65,9 @@ def decode_inbox(data: bytes) -> InboxMessage:
     """Decode an inbox message, which the dispatch functions compose in Lua as plain text.
 
     The forms are `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
-    `preempt <request id> <attempt>\\n` and, from a gateway, `resend <request id> <attempt> <from
-    seq>\\n<gateway id>` and `confirm <gateway id> <number>\\n`. Raises `WireFormatError` on any
-    other.
+    `preempt <request id> <attempt>\\n`, `prefetch <adapter>\\n` and, from a gateway, `resend
+    <request id> <attempt> <from seq>\\n<gateway id>` and `confirm <gateway id> <number>\\n`. Raises
+    `WireFormatError` on any other.
     """
     head, _, rest = data.partition(b"\n")
     match head.split(b" "):
@@ -73,6 +77,8 @@ def decode_inbox(data: bytes) -> InboxMessage:
             return Cancellation(request_id=request_id.decode(), attempt=int(attempt))
         case [b"preempt", request_id, attempt] if attempt.isdigit():
             return Preemption(request_id=request_id.decode(), attempt=int(attempt))
+        case [b"prefetch", adapter]:
+            return Prefetch(adapter=adapter.decode())
         case [b"resend", request_id, attempt, seq] if attempt.isdigit() and seq.isdigit():
             return Resend(
                 request_id=request_id.decode(),
@@ -125,6 +131,18 @@ def decode_tenant(data: bytes) -> TenantPolicy:
 
 def decode_model(data: bytes) -> ModelPolicy:
     return _decode(_model, data, "a model's policy")
+
+
+def decode_adapter(data: bytes) -> AdapterPolicy:
+    return _decode(_adapter, data, "an adapter's row")
+
+
+def decode_adapter_source(data: bytes) -> AdapterSource:
+    return _decode(_adapter_source, data, "an adapter's source")
+
+
+def decode_adapter_base(data: bytes) -> AdapterBase:
+    return _decode(_adapter_base, data, "a base of adapters")
 
 
 def decode_caller(data: bytes) -> Caller:

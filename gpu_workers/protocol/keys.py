@@ -30,6 +30,11 @@ def policy_models() -> str:
     return "{policy}:models"
 
 
+def policy_adapters() -> str:
+    """Name the hash: public name of an adapter -> encoded `policy.AdapterPolicy`."""
+    return "{policy}:adapters"
+
+
 def policy_deltas() -> str:
     """Name the stream of what the latest versions changed: `delta` = `policy.PolicyDelta`."""
     return "{policy}:deltas"
@@ -212,7 +217,7 @@ def pool_request(pool: str, request_id: str) -> str:
     (while it ran), charged_input and charged_output; tries, preemptions and excluded (workers that
     died with it); resumed (tokens that its envelope resumes from); of each attempt that is over
     `after:<attempt>`, how many of its tokens are counted elsewhere and why it is over; envelope
-    until the request is terminal, then record, its encoded `messages.UsageEntry`, and stream_id,
+    until the request is terminal, then record, its encoded `usage.UsageEntry`, and stream_id,
     where that went."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
@@ -275,6 +280,16 @@ def pool_worker_adapters(pool: str, worker_id: str) -> str:
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 
+def pool_adapter_sources(pool: str) -> str:
+    """Name the hash: adapter -> encoded `adapters.AdapterSource`, written by the control plane."""
+    return f"{pool_prefix(pool)}:adapter-sources"
+
+
+def pool_adapter_base(pool: str) -> str:
+    """Name the string: the encoded `adapters.AdapterBase` that a worker has published last."""
+    return f"{pool_prefix(pool)}:adapter-base"
+
+
 def pool_worker_requests(pool: str, worker_id: str) -> str:
     """Name the set of the request ids that a worker holds."""
     return f"{pool_prefix(pool)}:running:{worker_id}"
@@ -286,9 +301,9 @@ def pool_inbox(pool: str, worker_id: str) -> str:
 
 
 def pool_usage(pool: str) -> str:
-    """Name the stream of usage: field `record` = encoded `messages.UsageEntry` of a request's end,
-    `waste` = encoded `messages.WasteEntry` of an attempt that ended no request, `tally` = encoded
-    `messages.EngineTokenCounter`. Entries from a worker's outbox have a field `outbox` = `<outbox
+    """Name the stream of usage: field `record` = encoded `usage.UsageEntry` of a request's end,
+    `waste` = encoded `usage.WasteEntry` of an attempt that ended no request, `tally` = encoded
+    `usage.EngineTokenCounter`. Entries from a worker's outbox have a field `outbox` = `<outbox
     id> <sequence number>`; beyond `MOST_USAGE_ENTRIES` they stay in the outbox."""
     return f"{pool_prefix(pool)}:usage"
 

@@ -181,6 +181,26 @@ class ModelPolicy(Message, frozen=True, tag="model-2"):
         return not self.capabilities or capability in self.capabilities
 
 
+class AdapterVersionPolicy(Message, frozen=True):
+    """A version that may be asked for. `adapter` is its opaque name; `permille` its share of the
+    requests that name no version."""
+
+    number: int
+    adapter: str
+    permille: int = 0
+
+
+class AdapterPolicy(Message, frozen=True, tag="adapter-1"):
+    """One adapter: its public name, `<tenant's slug>/<slug>`, the served model that it changes, and
+    its versions that are ready. Only its tenant may name it."""
+
+    name: str
+    tenant_id: str
+    model: str
+    created_at: int  # Unix seconds
+    versions: list[AdapterVersionPolicy]
+
+
 class Caller(Message, frozen=True, tag="caller-2"):
     """Who a request was authenticated as; also what a one-time websocket ticket stands for.
 

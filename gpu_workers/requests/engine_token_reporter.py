@@ -15,7 +15,7 @@ from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.clock import now_ms
-from gpu_workers.protocol.messages import EngineTokenCounter
+from gpu_workers.protocol.usage import EngineTokenCounter
 from gpu_workers.requests.open_requests import OpenRequests
 
 LOOK_EVERY_SECONDS: Final = 1.0

@@ -14,7 +14,8 @@ from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.waste import waste_entry
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Envelope, Requeued, Terminal, UsageEntry
+from gpu_workers.protocol.messages import Envelope, Requeued, Terminal
+from gpu_workers.protocol.usage import UsageEntry
 from gpu_workers.requests.open_request import OpenRequest, failure
 from gpu_workers.transport import Transport
 

@@ -16,10 +16,10 @@ from gpu_workers.protocol.messages import (
     Terminal,
     TextDelta,
     TokenUsage,
-    UsageEntry,
     WasteReason,
     WireError,
 )
+from gpu_workers.protocol.usage import UsageEntry
 from gpu_workers.requests.inter_token_latency import InterTokenLatency
 
 

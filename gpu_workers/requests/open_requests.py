@@ -122,7 +122,7 @@ class OpenRequests:
             self._frames.resend(message, is_open=is_open)
         elif isinstance(message, Confirmation):
             self._frames.confirm(message)
-        else:
+        elif isinstance(message, Assignment):
             self._assign(message)
 
     def abort_all(self, error: WireError) -> None:

@@ -20,9 +20,9 @@ from gpu_workers.protocol.messages import (
     Requeued,
     RetryReason,
     TokenUsage,
-    UsageEntry,
     WasteReason,
 )
+from gpu_workers.protocol.usage import UsageEntry
 from inference.dispatch.answers import Enqueued, known_wait, read_enqueued
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, FunctionLibrary

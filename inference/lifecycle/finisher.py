@@ -8,8 +8,9 @@ import structlog
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol.codec import WireFormatError
-from gpu_workers.protocol.messages import Outcome, UsageEntry
+from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.redis_errors import is_transient
+from gpu_workers.protocol.usage import UsageEntry
 from inference.dispatch.queue import Dispatch
 from inference.errors import InferenceError
 from inference.lifecycle.inflight_request import InflightRequest

@@ -3,7 +3,8 @@
 import time
 from typing import Final
 
-from gpu_workers.protocol.messages import Outcome, Terminal, TokenUsage, UsageEntry
+from gpu_workers.protocol.messages import Outcome, Terminal, TokenUsage
+from gpu_workers.protocol.usage import UsageEntry
 from inference.dispatch.queue import usage_entry
 from inference.errors import AttemptsExhausted, Cancelled, InferenceError, Unavailable, WorkerLost
 from inference.lifecycle.inflight_request import InflightRequest

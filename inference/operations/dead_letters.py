@@ -14,9 +14,10 @@ from redis import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.clock import now_ms
-from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal, UsageEntry
+from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, Terminal
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.usage import UsageEntry
 from inference.dispatch.answers import Assigned, Queued
 from inference.dispatch.queue import Dispatch, RequestState, Stranded, usage_entry
 from inference.errors import Unavailable

@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from gpu_workers.protocol.codec import WireFormatError, decode_usage
-from gpu_workers.protocol.messages import EngineTokenCounter, Outcome, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.request_id import made_at_ms
+from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 from inference.charges import actual
 from inference.models.usage import ID_TOLERANCE
 from inference.usage.partitions import MONTHS_BACK, month_of, months_later

@@ -8,15 +8,9 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.messages import (
-    Api,
-    Outcome,
-    Prices,
-    TokenUsage,
-    UsageEntry,
-    WasteEntry,
-)
+from gpu_workers.protocol.messages import Api, Outcome, Prices, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 from tenants.billing.models import AccountName, LedgerEntry
 from tenants.models import ApiKey
 

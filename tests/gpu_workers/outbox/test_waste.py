@@ -7,7 +7,8 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import Outcome
+from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.support.polling import eventually

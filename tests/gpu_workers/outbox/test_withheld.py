@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.outbox import relay
 from gpu_workers.protocol import codec, functions, keys
-from gpu_workers.protocol.messages import UsageEntry
+from gpu_workers.protocol.usage import UsageEntry
 from gpu_workers.sim.engine import SimEngine
 from inference.lua_constants import MOST_USAGE_ENTRIES, UNSHARED_USAGE_ENTRIES
 from inference.redis_functions import DISPATCH, library_text

@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from gpu_workers.protocol import codec
+from gpu_workers.protocol.adapters import AdapterBase, AdapterSource, BaseModule
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Api,
@@ -11,23 +12,23 @@ from gpu_workers.protocol.messages import (
     Cancellation,
     Confirmation,
     Delta,
-    EngineTokenCounter,
     Envelope,
     FrameBatch,
     Message,
     Outcome,
     Preemption,
+    Prefetch,
     Resend,
     Terminal,
     TextDelta,
     TokenUsage,
-    UsageEntry,
-    WasteEntry,
     WireError,
     WorkerInfo,
     WorkerState,
 )
 from gpu_workers.protocol.policy import (
+    AdapterPolicy,
+    AdapterVersionPolicy,
     ApiKeyPolicy,
     Caller,
     KeyDigest,
@@ -38,6 +39,7 @@ from gpu_workers.protocol.policy import (
     TenantPolicy,
     TierPolicy,
 )
+from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 
 REQUEST_ID = "0199f2a4c0de7000800000000000beef"
 USAGE = TokenUsage(prompt_tokens=12, cached_tokens=4, completion_tokens=3)
@@ -192,15 +194,37 @@ MODEL = ModelPolicy(
     owned_by="penstock",
     tenant_ids=["tenant-acme"],
 )
+ADAPTER = "ab" * 32
+ADAPTER_POLICY = AdapterPolicy(
+    name="acme/support",
+    tenant_id="tenant-acme",
+    model="sim",
+    created_at=1760000000,
+    versions=[AdapterVersionPolicy(number=3, adapter=ADAPTER, permille=1000)],
+)
+SOURCE = AdapterSource(
+    adapter=ADAPTER,
+    url="https://store.example/a",
+    size_bytes=1000,
+    sha256=b"d" * 32,
+    key=b"k" * 32,
+    expires_at_ms=1760000000000,
+)
+BASE = AdapterBase(
+    model="sim",
+    digest="cd",
+    max_rank=16,
+    modules=[BaseModule(name="model.layers.0.self_attn.q_proj", in_features=64, out_features=96)],
+)
 
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc0020a9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc0022a9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
         "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
-        "c2a090c394000000cd03e801c2c2",
+        "c2a090c394000000cd03e801c2c2a000",
     ),
     (
         FRAMES,
@@ -223,10 +247,10 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         ENTRY,
-        "dc001da775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
+        "dc001ea775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
         "74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696dab63"
         "6f6d706c6574696f6e73c201a3772331a9636f6d706c65746564a473746f70c0940c040300cf00000199c82cc000"
-        "cf00000199c82cc1900329c3ab696e746572616374697665a094000000cd03e8c0c000a0c0",
+        "cf00000199c82cc1900329c3ab696e746572616374697665a094000000cd03e8c0c000a0c000",
     ),
     (
         WASTE,
@@ -254,6 +278,24 @@ GOLDEN: list[tuple[Message, str]] = [
         "99a76d6f64656c2d32a373696da373696dcd0800ce68e77800a870656e73746f636b91ab74656e616e742d61636d"
         "659090",
     ),
+    (
+        ADAPTER_POLICY,
+        "96a9616461707465722d31ac61636d652f737570706f7274ab74656e616e742d61636d65a373696dce68e7780091"
+        "9303d940616261626162616261626162616261626162616261626162616261626162616261626162616261626162"
+        "61626162616261626162616261626162616261626162cd03e8",
+    ),
+    (
+        SOURCE,
+        "97a8736f757263652d31d94061626162616261626162616261626162616261626162616261626162616261626162"
+        "616261626162616261626162616261626162616261626162616261626162b768747470733a2f2f73746f72652e65"
+        "78616d706c652f61cd03e8c4206464646464646464646464646464646464646464646464646464646464646464c4"
+        "206b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6bcf00000199c82cc000",
+    ),
+    (
+        BASE,
+        "95a6626173652d31a373696da26364109193bf6d6f64656c2e6c61796572732e302e73656c665f6174746e2e715f"
+        "70726f6a4060",
+    ),
 ]
 
 
@@ -277,7 +319,7 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_a_message_without_the_fields_that_were_appended_last_is_understood() -> None:
-    appended = len("a477616974c2a090c394000000cd03e801c2c2")
+    appended = len("a477616974c2a090c394000000cd03e801c2c2a000")
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
     waste = b"\x9e" + codec.encode(WASTE)[1:-1]
@@ -287,17 +329,18 @@ def test_a_message_without_the_fields_that_were_appended_last_is_understood() ->
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x21" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x23" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
 
 
-def test_an_inbox_message_is_an_assignment_a_cancellation_or_a_preemption() -> None:
+def test_an_inbox_message_says_what_to_do_with_a_request_or_an_adapter() -> None:
     envelope = b"line one\nline two"
     assert codec.decode_inbox(b"assign r1 2\n" + envelope) == Assignment(
         request_id="r1", attempt=2, envelope=envelope
     )
     assert codec.decode_inbox(b"cancel r1 2\n") == Cancellation(request_id="r1", attempt=2)
     assert codec.decode_inbox(b"preempt r1 2\n") == Preemption(request_id="r1", attempt=2)
+    assert codec.decode_inbox(b"prefetch abab\n") == Prefetch(adapter="abab")
 
 
 def test_gateways_write_demands_for_frames_and_confirmations() -> None:

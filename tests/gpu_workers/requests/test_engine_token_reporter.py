@@ -10,8 +10,9 @@ from redis.asyncio import Redis
 from gpu_workers.engine import EngineLoad, Result
 from gpu_workers.outbox.waste import waste_entry
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry, WasteEntry
+from gpu_workers.protocol.messages import Outcome, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 from gpu_workers.requests.open_request import OpenRequest
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit

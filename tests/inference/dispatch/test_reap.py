@@ -7,7 +7,8 @@ from msgspec import structs
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, UsageEntry
+from gpu_workers.protocol.messages import Outcome
+from gpu_workers.protocol.usage import UsageEntry
 from inference.dispatch.abandoned import end_abandoned
 from inference.dispatch.queue import Dispatch, RequestState
 from inference.lua_constants import GATEWAY_LEASE_MS

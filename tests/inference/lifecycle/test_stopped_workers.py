@@ -15,7 +15,8 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, functions, keys
-from gpu_workers.protocol.messages import Frame, Outcome, Terminal, UsageEntry
+from gpu_workers.protocol.messages import Frame, Outcome, Terminal
+from gpu_workers.protocol.usage import UsageEntry
 from inference.lifecycle import missed_ends
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker

@@ -13,7 +13,8 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.messages import Outcome, TokenUsage, UsageEntry
+from gpu_workers.protocol.messages import Outcome, TokenUsage
+from gpu_workers.protocol.usage import UsageEntry
 from inference.charges import NOTHING, actual
 from inference.dispatch.pool_view import PoolView
 from tests.support.gateways.cast import MODEL, POOL

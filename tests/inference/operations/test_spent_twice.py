@@ -7,7 +7,7 @@ from django.db import OperationalError
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.messages import UsageEntry
+from gpu_workers.protocol.usage import UsageEntry
 from inference.models import UsageQuarantine
 from inference.operations.budgets import rebuild_budgets
 from inference.redis_functions import ADMISSION, library_text

@@ -13,14 +13,9 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.messages import (
-    EngineTokenCounter,
-    Outcome,
-    TokenUsage,
-    UsageEntry,
-    WasteEntry,
-)
+from gpu_workers.protocol.messages import Outcome, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 from inference import models
 from inference.models import UsageQuarantine, UsageRecord, Worker
 from inference.operations.checks import attempt_problems, generated_problems, token_counter_problems

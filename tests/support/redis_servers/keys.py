@@ -19,7 +19,7 @@ _POLICY: Final = "a copy of what PostgreSQL has, row by row"
 _TENANT, _POOL = r"\{t:[^}]*\}", r"\{m:[^}]*\}"
 # The names of gpu_workers/protocol/keys.py, in their order.
 FAMILIES: Final = {
-    r"\{policy\}:(version|api-keys|tenants|models)": _POLICY,
+    r"\{policy\}:(version|api-keys|tenants|models|adapters)": _POLICY,
     r"\{policy\}:deltas": "a stream of DELTAS_KEPT entries at most",
     r"\{policy\}:next-(api-keys|tenants)": "while a full sync fills it; the next one replaces it",
     r"\{policy\}:lost-at": EXPIRES,
@@ -38,6 +38,8 @@ FAMILIES: Final = {
     rf"{_POOL}:active": "a member for each flow; half a minute idle, it leaves with the next claim",
     rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|paces|workers-resynced)": _WORKERS,
     rf"{_POOL}:adapter:.*": _WORKERS,
+    rf"{_POOL}:adapter-sources": "a field for each adapter of PostgreSQL that the pool serves",
+    rf"{_POOL}:adapter-base": "one for each pool",
     rf"{_POOL}:(worker|adapters|inbox|running):.*": "deleted when its worker is forgotten",
     rf"{_POOL}:request:.*": "expires ten minutes after its end, which every request has",
     rf"{_POOL}:usage": "MOST_USAGE_ENTRIES of outboxes; others until newcomers are refused",

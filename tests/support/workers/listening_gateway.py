@@ -14,8 +14,8 @@ from gpu_workers.protocol.messages import (
     Resend,
     Terminal,
     TextDelta,
-    UsageEntry,
 )
+from gpu_workers.protocol.usage import UsageEntry
 from tests.support.polling import eventually
 
 

@@ -6,13 +6,8 @@ from redis.asyncio import Redis
 
 from gpu_workers.engine import Result
 from gpu_workers.protocol import codec, functions, keys
-from gpu_workers.protocol.messages import (
-    EngineTokenCounter,
-    Outcome,
-    TokenUsage,
-    UsageEntry,
-    WasteEntry,
-)
+from gpu_workers.protocol.messages import Outcome, TokenUsage
+from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 from gpu_workers.requests.open_request import OpenRequest
 from tests.support.workers.envelopes import make_envelope
 

@@ -1,0 +1,49 @@
+"""LoRA adapters on the wire: where a worker finds one, what the base is that they are made for.
+
+An adapter's opaque name is the SHA-256, in hex, of its tenant's id and of what is stored: one
+version of one tenant's adapter, never used for anything else. What is stored is one safetensors
+file whose metadata has `adapter_config`, the JSON of PEFT's configuration.
+"""
+
+from enum import IntEnum
+
+from gpu_workers.protocol.messages import Message
+
+
+class AdapterLevel(IntEnum):
+    """How near to the engine's step a worker has an adapter; each holds what the next one has."""
+
+    DISK = 1
+    MEMORY = 2
+    SLOT = 3
+
+
+class AdapterSource(Message, frozen=True, tag="source-1"):
+    """Where a pool's workers get an adapter from until `expires_at_ms`: `size_bytes` at `url`,
+    sealed under `key` (see `sealed`), whose plain bytes have the digest `sha256`."""
+
+    adapter: str
+    url: str
+    size_bytes: int
+    sha256: bytes
+    key: bytes
+    expires_at_ms: int
+
+
+class BaseModule(Message, frozen=True):
+    """A linear layer that adapters may change, by the name that PEFT gives it in a checkpoint, such
+    as `model.layers.0.self_attn.q_proj`."""
+
+    name: str
+    in_features: int
+    out_features: int
+
+
+class AdapterBase(Message, frozen=True, tag="base-1"):
+    """What adapters of a pool are validated against, as its workers publish it. `digest` is of the
+    base's configuration and of this table; `max_rank` the largest rank that they load."""
+
+    model: str
+    digest: str
+    max_rank: int
+    modules: list[BaseModule]
