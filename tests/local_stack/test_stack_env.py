@@ -88,7 +88,9 @@ def test_settings_for_checks_are_left_alone(checkout: Path) -> None:
     assert "local stack" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["migrate", "load_functions"])
+@pytest.mark.parametrize(
+    "command", [pytest.param("migrate", marks=pytest.mark.rare), "load_functions"]
+)
 def test_a_stack_that_is_down_is_said_to_be(checkout: Path, command: str) -> None:
     nowhere = f"{LOOPBACK}:{free_port()}"
     write_stack_env(

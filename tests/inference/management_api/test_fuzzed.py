@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import hypothesis
 import pytest
 from django.core import signals
 from django.core.cache import cache
@@ -19,8 +20,9 @@ from tests.support.fuzzing.api import Case, Fuzzer, operations_of, schema_of
 from tests.support.two_tenants import House, TwoTenants
 
 pytestmark = pytest.mark.django_db
-# Of `make test`; `make fuzz-api` asks twenty times as many.
-CASES = int(os.environ.get("FUZZ_CASES", "1000"))
+# Of `make test-all`; `make test` asks a quarter of them, `make fuzz-api` twenty times as many.
+IS_QUICK = hypothesis.settings.get_current_profile_name() == "quick"
+CASES = int(os.environ.get("FUZZ_CASES", "250" if IS_QUICK else "1000"))
 # Of one test, which is one transaction: PostgreSQL keeps locks of each case until it ends.
 MOST_AT_ONCE = 2000
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
