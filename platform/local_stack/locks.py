@@ -29,8 +29,15 @@ def main() -> None:
     _lock(tool, "control-plane", ["--universal", "--extra=web", "--extra=local", "--extra=dev"])
     _lock(tool, "web", ["--universal", "--extra=web"])
     unfit = [f"--no-emit-package={name}" for name in UNFIT_FOR_CPU]
-    _lock(tool, "engine-cpu", [*LINUX, "--extra=worker-cpu", "--extra=training", *unfit], requirement=CPU_TORCH)
-    _lock(tool, "engine-cuda", [*LINUX, "--extra=worker", "--extra=training"], uses_local_wheels=False)
+    _lock(
+        tool,
+        "engine-cpu",
+        [*LINUX, "--extra=worker-cpu", "--extra=training", *unfit],
+        requirement=CPU_TORCH,
+    )
+    _lock(
+        tool, "engine-cuda", [*LINUX, "--extra=worker", "--extra=training"], uses_local_wheels=False
+    )
 
 
 def _lock(

@@ -9,7 +9,6 @@ from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
-    Confirmation,
     Outcome,
     Preemption,
     Resend,
@@ -61,7 +60,7 @@ class Workers:
 
 def _decoded(messages: list[bytes]) -> list[AboutRequest]:
     found = map(codec.decode_inbox, messages)
-    return [message for message in found if not isinstance(message, Confirmation)]
+    return [message for message in found if isinstance(message, AboutRequest)]
 
 
 async def enqueue(dispatch: Dispatch, request_id: str, **changes: Any) -> Any:
