@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
+from allauth.usersessions.models import UserSession
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -15,6 +16,7 @@ from tests.support.places import ROOT
 _AXE = ROOT / "tests/screenshots/vendor/axe-core/axe.min.js"
 # In pixels; a picture of the whole API takes Chromium half a minute.
 _HIGHEST = 8_000
+_BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 _ASK_AXE = """
     async (rules) => (await axe.run(document, { runOnly: rules })).violations.map(
@@ -33,9 +35,8 @@ def take(
     flags: Sequence[str],
 ) -> list[str]:
     """Write a picture of each, by widths (with their heights) and schemes. Return the problems."""
-    cookies: dict[object, dict[str, str]] = {
-        shot.user.pk: _session(shot.user) for shot in shots if shot.user is not None
-    }
+    users = {shot.user.pk: shot.user for shot in shots if shot.user is not None}
+    cookies: dict[object, dict[str, str]] = {pk: _session(user) for pk, user in users.items()}
     problems: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -125,4 +126,6 @@ def _context(browser: Browser, scheme: str, width: int, height: int) -> BrowserC
 def _session(user: User) -> dict[str, str]:
     client = Client()
     client.force_login(user)
+    # No request came with it.
+    UserSession.objects.filter(user=user).update(ip="192.0.2.7", user_agent=_BROWSER)
     return {name: morsel.value for name, morsel in client.cookies.items()}
