@@ -7,6 +7,10 @@ class ControlPlaneConfig(AppConfig):
 
     name = "control_plane"
 
+    def ready(self) -> None:
+        """Make Celery's app the one that tasks are sent by, in every process that has Django."""
+        import control_plane.celery  # noqa: F401
+
 
 class OperatorAdminConfig(AdminConfig):
     """Django's admin with our site in place of its own."""

@@ -77,6 +77,23 @@ def test_the_gateway_alone_imports_no_django() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_what_pages_ask_of_celery_reaches_its_workers() -> None:
+    """A process that only serves pages knows the broker too, not Celery's own default."""
+    code = (
+        "import django; django.setup(); "
+        "from celery import current_app; from django.conf import settings; "
+        "assert current_app.conf.broker_url == settings.CELERY_BROKER_URL; "
+        "from inference.tasks import retry_dead_letter as task; "
+        "assert task.app.conf.broker_url == settings.CELERY_BROKER_URL"
+    )
+    paths = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
+    environ = penstock_environ(PYTHONPATH=paths, DJANGO_SETTINGS_MODULE="control_plane.settings")
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_celery_knows_every_task_that_its_clock_asks_for() -> None:
     from control_plane.celery import app
 
