@@ -23,7 +23,7 @@ COPY gpu_workers gpu_workers
 COPY templates templates
 ENV PATH=/opt/venv/bin:$PATH PYTHONPATH=/app:/app/platform DJANGO_SETTINGS_MODULE=control_plane.settings
 # A volume that is mounted here takes over the owner.
-RUN install -d -o penstock /var/lib/penstock/redis-users
+RUN install -d -o penstock /var/lib/penstock/redis-users /var/lib/penstock/blobs
 USER penstock
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["python", "-c", \

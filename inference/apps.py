@@ -10,8 +10,10 @@ class InferenceConfig(AppConfig):
     name = "inference"
 
     def ready(self) -> None:
-        from inference.models import IdempotentCall, UsageRecord
+        from inference.blobs.sweep import blob_problems, register_owner
+        from inference.models import IdempotentCall, Upload, UploadPart, UsageRecord
         from inference.models.catalog import visible_models
+        from inference.models.upload import BLOBS as UPLOADS
         from inference.models.usage import wasted_attempts_of
         from inference.operations.budgets import rebuild_budgets
         from inference.operations.checks import (
@@ -25,6 +27,7 @@ class InferenceConfig(AppConfig):
             token_counter_problems,
         )
         from inference.operations.resync import resync_lost_redis
+        from inference.uploads.expiry import erase_uploads
         from inference.usage.collector import is_all_usage_posted
         from inference.usage.invoice_source import RolledUpUsage
         from tenants.billing.invoicing.usage_source import register_usage_source
@@ -42,7 +45,11 @@ class InferenceConfig(AppConfig):
         register_posting_check(is_all_usage_posted)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
+        register_export("upload", lambda tenant: Upload.objects.filter(tenant=tenant))
         register_eraser(IdempotentCall.objects.erase)
+        register_eraser(erase_uploads)
+        register_owner(UPLOADS, UploadPart.objects.paths)
+        register_check("blobs", blob_problems)
         register_check("usage attempts", attempt_problems)
         register_check("usage generated", generated_problems)
         register_check("usage open requests", open_request_problems)

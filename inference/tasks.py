@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol.redis_url import connect_async
 from inference.admission import reservations
+from inference.blobs.sweep import sweep_blobs
 from inference.dispatch import abandoned
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 from inference.errors import InferenceError
@@ -19,6 +20,7 @@ from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import expire_unread_frames, live_gateways
 from inference.operations.resync import load_missing_functions
+from inference.uploads.expiry import expire_uploads
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
 from tenants.isolation.scoping import operator_scope
@@ -58,6 +60,20 @@ def forget_idempotent_calls() -> int:
     """Forget the calls of the management API that can no longer be repeated; returns how many."""
     with operator_scope("deletion of old idempotent calls"):
         return IdempotentCall.objects.forget_old()
+
+
+@shared_task(name="inference.expire_uploads", expires=300)  # type: ignore[untyped-decorator]
+def end_late_uploads() -> int:
+    """End uploads that were not completed, or used, in time; returns how many."""
+    with operator_scope("end of late uploads"):
+        return expire_uploads()
+
+
+@shared_task(name="inference.sweep_blobs", expires=3600)  # type: ignore[untyped-decorator]
+def sweep_orphan_blobs() -> int:
+    """Delete blobs that are on no record; returns how many."""
+    with operator_scope("sweep of blobs"):
+        return sweep_blobs()
 
 
 @shared_task(name="inference.copy_workers", expires=10)  # type: ignore[untyped-decorator]

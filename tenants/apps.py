@@ -15,15 +15,19 @@ class TenantsConfig(AppConfig):
         from tenants.audit.triggers import check_audit
         from tenants.fsck import register_check
         from tenants.isolation.row_security import check_managers, check_walls, wall_problems
+        from tenants.models import DataKey
         from tenants.models.policy_change import register_publisher
+        from tenants.offboarding.closing import register_eraser
         from tenants.policy.check import policy_problems, version_problems
         from tenants.policy.writer import publish_after_commit
 
         register_publisher(publish_after_commit)
+        register_eraser(DataKey.objects.destroy)
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)
         checks.register(checks.Tags.database)(check_audit)
         register_check("audit log", broken_chains)
+        register_check("data keys", DataKey.objects.problems)
         register_check("policy snapshot", policy_problems)
         register_check("policy version", version_problems)
         register_check("tenant walls", wall_problems)

@@ -11,6 +11,7 @@ from django.conf import settings
 # A key for each purpose: what is encrypted for one cannot be read as the other.
 SECOND_FACTOR: Final = b"penstock.second-factor"
 SIGN_ON: Final = b"penstock.sign-on"
+DATA_KEY: Final = b"penstock.data-key"
 
 
 class SecretLost(RuntimeError):

@@ -59,8 +59,8 @@ class UnsupportedMediaType(InferenceError):
     type = "invalid_request_error"
     code = "unsupported_media_type"
 
-    def __init__(self) -> None:
-        super().__init__("Send the body as application/json.")
+    def __init__(self, message: str = "Send the body as application/json.") -> None:
+        super().__init__(message)
 
 
 class LengthRequired(InferenceError):

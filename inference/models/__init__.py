@@ -3,6 +3,7 @@ from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Gateway, Worker
 from inference.models.idempotency import IdempotentCall
 from inference.models.rollup import DailyUsage, UsageRollup
+from inference.models.upload import Upload, UploadPart
 from inference.models.usage import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "PoolTenant",
     "ServedModel",
     "ServedModelTenant",
+    "Upload",
+    "UploadPart",
     "UsageQuarantine",
     "UsageRecord",
     "UsageRollup",

@@ -68,6 +68,14 @@ app.conf.beat_schedule = {
         "task": "inference.forget_idempotent_calls",
         "schedule": crontab(minute=17),
     },
+    "late uploads end": {
+        "task": "inference.expire_uploads",
+        "schedule": 300.0,
+    },
+    "blobs on no record are deleted": {
+        "task": "inference.sweep_blobs",
+        "schedule": 3600.0,
+    },
     "old policy changes are deleted": {
         "task": "tenants.delete_old_changes",
         "schedule": 3600.0,

@@ -1,16 +1,19 @@
 """Which ASGI application answers a path, and the lifespan of them all.
 
-/v1/ goes to the gateway without Django's middleware, database or threads in its way; /ws/ to
-Channels; probes to the status endpoints; all else to Django, where there is one. Before any of them
+/v1/ goes to the gateway without Django's middleware, database or threads in its way, but for
+uploads, which are Django's behind a gate of their own; /ws/ to Channels; probes to the status
+endpoints; all else to Django, where there is one. Before any of them
 stands the edge, which says who is calling and refuses API keys in clear text.
 """
 
 import gc
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from control_plane.edge import Edge, refuse_clear_text
 from control_plane.status import endpoints
+
+UPLOADS: Final = "/v1/uploads"
 
 # Scope, receive and send: what they hold is the servers' business, and Django's.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -25,8 +28,8 @@ class Startable(Protocol):
 
 
 class Dispatcher:
-    """The ASGI application of a process. `websocket` and `django` are None for a gateway alone,
-    which then answers every other path itself, with its own 404."""
+    """The ASGI application of a process. `websocket`, `uploads` and `django` are None for a gateway
+    alone, which then answers every other path itself, with its own 404."""
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Dispatcher:
         gateway: Application,
         status: Application,
         websocket: Application | None = None,
+        uploads: Application | None = None,
         django: Application | None = None,
     ) -> None:
         self._edge = edge
@@ -43,6 +47,7 @@ class Dispatcher:
         self._gateway = gateway
         self._status = status
         self._websocket = websocket
+        self._uploads = uploads
         self._django = django
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -51,7 +56,7 @@ class Dispatcher:
             return
         is_clear_text = self._edge.take_in(scope)
         application = self._application(scope)
-        if is_clear_text and application in (self._gateway, self._connect):
+        if is_clear_text and application in (self._gateway, self._uploads, self._connect):
             application = refuse_clear_text
         await application(scope, receive, send)
 
@@ -61,6 +66,8 @@ class Dispatcher:
         path = scope["path"]
         if path in endpoints.PATHS:
             return self._status
+        if self._uploads is not None and (path == UPLOADS or path.startswith(f"{UPLOADS}/")):
+            return self._uploads
         if self._django is None or path.startswith("/v1/") or path == "/v1":
             return self._gateway
         return self._django

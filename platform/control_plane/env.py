@@ -111,6 +111,10 @@ class Settings(GatewayEnvironment):
     stripe_webhook_secret: str = field(repr=False)
     # Where Stripe's API is.
     stripe_api_base: str
+    # Where adapters and uploads are kept, sealed: file:/folder, which all processes of the control
+    # plane share, or s3://bucket/prefix with the usual AWS_ variables; a relative folder is one of
+    # the checkout's.
+    blob_store_url: str
     # A TrueType font for invoices, embedded in each, for names in other than Western letters.
     invoice_font: str
 
@@ -147,6 +151,9 @@ class Settings(GatewayEnvironment):
             "sign_up_tier": reader.text("PENSTOCK_SIGN_UP_TIER", default="free"),
             "sign_up_credit": reader.dollars("PENSTOCK_SIGN_UP_CREDIT"),
             **_payment_values(reader),
+            "blob_store_url": reader.blob_store_url(
+                "PENSTOCK_BLOB_STORE_URL", default="file:var/blobs"
+            ),
             "invoice_font": reader.file("PENSTOCK_INVOICE_FONT"),
         }
         reader.raise_if_bad()

@@ -6,7 +6,7 @@ from decimal import Decimal
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gpu_workers.protocol import redis_url
 
@@ -131,6 +131,28 @@ class Reader:
                 f"{name} would send its password in clear text: use smtps:// or smtp+starttls://"
             )
         return url
+
+    def blob_store_url(self, name: str, *, default: str) -> str:
+        """Read where blobs are kept: a folder, or a bucket of S3 without credentials, which have
+        variables of their own."""
+        text = self._text(name) or default
+        parts = _split(text)
+        is_folder = parts is not None and parts.scheme == "file" and bool(parts.path.strip("/"))
+        is_bucket = parts is not None and parts.scheme == "s3" and bool(parts.hostname)
+        if parts is None or (is_folder and parts.netloc) or not (is_folder or is_bucket):
+            self._problems.append(
+                f"{name} must name a folder, like file:/var/lib/penstock/blobs, or a bucket, like "
+                "s3://bucket/prefix"
+            )
+        elif parts.username is not None or {key for key, _ in parse_qsl(parts.query)} - {
+            "endpoint",
+            "region",
+        }:
+            self._problems.append(
+                f"{name} takes endpoint and region alone behind its question mark, and no "
+                "credentials: those go into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
+        return text
 
     def mailbox(self, name: str, *, default: str) -> str:
         text = self._text(name) or default

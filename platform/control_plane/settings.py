@@ -30,6 +30,7 @@ PENSTOCK_STRIPE_API_KEY = ENV.stripe_api_key
 PENSTOCK_STRIPE_WEBHOOK_SECRET = ENV.stripe_webhook_secret
 PENSTOCK_STRIPE_API_BASE = ENV.stripe_api_base
 PENSTOCK_INVOICE_FONT = ENV.invoice_font
+PENSTOCK_BLOB_STORE_URL = ENV.blob_store_url
 
 PENSTOCK_API_CALLS_PER_MINUTE = ENV.api_calls_per_minute
 PENSTOCK_SIGN_UP = ENV.sign_up

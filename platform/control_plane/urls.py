@@ -1,10 +1,12 @@
-"""What Django answers. /v1/, /ws/ and the probes never come here: see `asgi.py`."""
+"""What Django answers. Of /v1/ that is uploads alone; /ws/ and the probes never come here: see
+`asgi.py`."""
 
 from django.contrib import admin
 from django.urls import include, path
 
 from control_plane.accounts import sign_on
 from control_plane.accounts.limits import against_repeated_sign_on
+from control_plane.blobs.addresses import blob
 from control_plane.documentation.pages import api_reference, websocket_reference
 from control_plane.operator_site.login import operator_login
 from control_plane.status.front_page import front_page
@@ -21,8 +23,10 @@ urlpatterns = [
     path("admin/login/", operator_login),
     path("admin/", admin.site.urls),
     path("", include("control_plane.dashboard.urls")),
+    path("blobs/<path:path>", blob, name="blob"),
     path("docs/api", api_reference, name="docs-api"),
     path("docs/websocket", websocket_reference, name="docs-websocket"),
+    path("v1/", include("inference.management_api.uploads.urls")),
     path("api/v1/", include("inference.management_api.urls")),
 ]
 handler400 = "control_plane.bad_request.bad_request"

@@ -97,6 +97,7 @@ class Stack:
         defaults = secrets | {
             "PENSTOCK_PUBLIC_URL": self.url,
             "PENSTOCK_EMAIL_URL": f"file:{self.var.resolve() / 'mail'}",
+            "PENSTOCK_BLOB_STORE_URL": f"file:{self.var.resolve() / 'blobs'}",
             "PENSTOCK_WORKER_DRAIN_SECONDS": "5",
         }
         if not self.settings.environ.get("PENSTOCK_MODEL_PATH"):

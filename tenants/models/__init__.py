@@ -1,5 +1,6 @@
 from tenants.models.api_key import ApiKey
 from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
+from tenants.models.data_key import DataKey
 from tenants.models.invitation import Invitation, InvitationState
 from tenants.models.policy_change import (
     AffectsPolicy,
@@ -28,6 +29,7 @@ __all__ = [
     "AuditChain",
     "AuditEvent",
     "BillingMode",
+    "DataKey",
     "Invitation",
     "InvitationState",
     "MailDomain",

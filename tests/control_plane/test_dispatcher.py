@@ -33,6 +33,7 @@ def dispatcher(lifetime: Lifetime | None = None, *, alone: bool = False) -> Disp
         gateway=named("gateway"),
         status=named("status"),
         websocket=None if alone else named("websocket"),
+        uploads=None if alone else named("uploads"),
         django=None if alone else named("django"),
     )
 
@@ -58,6 +59,10 @@ async def drive(application: Dispatcher, scope: dict[str, Any], *received: str) 
         ("/v1/", "gateway", "gateway"),
         ("/v1", "gateway", "gateway"),
         ("/v1x", "django", "gateway"),
+        ("/v1/uploads", "uploads", "gateway"),
+        ("/v1/uploads/upload_1/parts", "uploads", "gateway"),
+        ("/v1/uploadsx", "gateway", "gateway"),
+        ("/v1/uploads/", "uploads", "gateway"),
         ("/", "django", "gateway"),
         ("/admin/", "django", "gateway"),
         ("/healthz", "status", "status"),

@@ -182,6 +182,13 @@ def test_the_dispatch_redis_may_be_named_by_its_sentinels() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("PENSTOCK_BLOB_STORE_URL", "/var/blobs"),
+        ("PENSTOCK_BLOB_STORE_URL", "file:"),
+        ("PENSTOCK_BLOB_STORE_URL", "file://host/blobs"),
+        ("PENSTOCK_BLOB_STORE_URL", "s3:bucket"),
+        ("PENSTOCK_BLOB_STORE_URL", "s3://key:secret@bucket"),
+        ("PENSTOCK_BLOB_STORE_URL", "s3://bucket?secret_access_key=secret"),
+        ("PENSTOCK_BLOB_STORE_URL", "gs://bucket"),
         ("PENSTOCK_EMAIL_URL", "http://mail:25"),
         ("PENSTOCK_EMAIL_URL", "smtp://me:secret@mail:25"),
         ("PENSTOCK_EMAIL_URL", "file:"),

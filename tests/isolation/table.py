@@ -272,6 +272,15 @@ _DJANGO: Final = f"""
 {_T}/mail-domains/<mail_domain_id> GET   401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/mail-domains/<mail_domain_id> DELETE 401 403  403  403  403  403  403  403  401  401  404  404
 {_T}/mail-domains/<mail_domain_id>/verify POST 401 403 403 403 403 403 403 403 401 401 404 404
+# Uploads are Django's, below /v1; the gate before them is the gateway's key check. 415 is no form.
+/v1/uploads                       POST   401  401  401  403  403  200  403  200  401  401  401  200
+/v1/uploads/<upload_id>           GET    401  401  401  403  403  200  403  200  401  401  401  404
+/v1/uploads/<upload_id>/parts     POST   415  415  415  415  415  415  415  415  415  415  415  415
+/v1/uploads/<upload_id>/complete  POST   401  401  401  403  403  400  403  400  401  401  401  404
+/v1/uploads/<upload_id>/cancel    POST   401  401  401  403  403  200  403  200  401  401  401  404
+/v1/^uploads/                     ANY    every 404
+# A signed address is the credential.
+/blobs/<path>                     GET    every 403
 /api/v1/schema/                   GET    every 200
 /api/v1/schema                    GET    every 200
 # Signed by Stripe or refused; here nobody expects it.

@@ -87,6 +87,8 @@ def url(address: str, house: House, **other: object) -> str:
         "delivery_id": house.delivery.id,
         "invoice_id": house.invoice.id,
         "line_id": house.line.id,
+        "upload_id": f"upload_{house.upload.id.hex}",
+        "path": "uploads/nothing",
         "session_id": 0,
         "event_id": house.ids["event_id"] if "<event_id>" in address else None,
         "mail_domain_id": house.mail_domain.id,
@@ -120,6 +122,13 @@ def body_for(row: Row, house: House) -> object:
         ("members", "POST"): {"email": "new@nowhere.example"},
         ("<member_id>", "PATCH"): {"role": "viewer"},
         ("invitations", "POST"): {"email": "new@nowhere.example"},
+        ("uploads", "POST"): {
+            "bytes": 1,
+            "filename": "new.zip",
+            "mime_type": "application/zip",
+            "purpose": "adapter",
+        },
+        ("complete", "POST"): {"part_ids": ["part_" + "0" * 32]},
         ("transfer", "POST"): {"member_id": str(house.members["developer"].id)},
         ("accept", "POST"): {"token": "made-up"},
         ("quotas", "POST"): {
@@ -191,8 +200,9 @@ def test_each_credential_gets_its_status_and_nothing_of_globex(
 def globex_words(houses: TwoTenants) -> list[str]:
     globex = houses.globex
     ids = [globex.tenant.id, globex.project.id, globex.key.id, globex.quota.id, globex.model.id]
+    ids += [globex.upload.id]
     ids += [globex.endpoint.id, globex.delivery.id, globex.invitation.id, globex.mail_domain.id]
-    return [CANARY, globex.key.public_id, *map(str, ids)]
+    return [CANARY, globex.key.public_id, globex.upload.id.hex, *map(str, ids)]
 
 
 @pytest.mark.parametrize(

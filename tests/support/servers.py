@@ -145,6 +145,7 @@ class TestServers:
             "PENSTOCK_ALLOWED_HOSTS": "testserver,localhost,127.0.0.1",
             "PENSTOCK_ALLOWED_ORIGINS": "http://testserver,http://localhost",
             "PENSTOCK_PUBLIC_URL": "http://testserver",
+            "PENSTOCK_BLOB_STORE_URL": f"file:{self.folder / 'blobs'}",
         }
 
     def stop(self) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 from django.contrib.auth.hashers import make_password
 
 from gpu_workers.protocol.request_id import new_request_id
-from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, UsageRecord
+from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, Upload, UsageRecord
+from inference.models.upload import LIFETIME as UPLOAD_LIFETIME
+from inference.models.upload import UploadPurpose
 from inference.usage.rollups import Use, add_to_rollups
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
@@ -49,8 +51,8 @@ DAY = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """One tenant with its people, by role, and a project, a key, a model, a quota, a webhook and
-    somebody who is invited."""
+    """One tenant with its people, by role, and a project, a key, a model, a quota, a webhook, an
+    upload and somebody who is invited."""
 
     tenant: Tenant
     project: Project
@@ -66,6 +68,7 @@ class House:
     invoice: Invoice
     line: InvoiceLine
     mail_domain: MailDomain
+    upload: Upload
 
     @property
     def ids(self) -> dict[str, uuid.UUID]:
@@ -192,6 +195,14 @@ def _house(name: str, tier: str, word: str) -> House:
         invoice=line.invoice,
         line=line,
         mail_domain=MailDomain.objects.create(tenant=tenant, domain=f"mail.{word}.example"),
+        upload=Upload.objects.create(
+            tenant=tenant,
+            filename=f"{word}.zip",
+            mime_type="application/zip",
+            purpose=UploadPurpose.ADAPTER,
+            size_bytes=5,
+            expires_at=datetime.now(UTC) + UPLOAD_LIFETIME,
+        ),
     )
 
 

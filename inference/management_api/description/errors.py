@@ -27,6 +27,10 @@ CODES: Final[dict[str, str]] = {
     "structure_too_costly": "A schema, pattern or grammar takes too long to follow.",
     "structure_impossible": "No text fits the schema, pattern or grammar.",
     "prompt_beyond_reservation": "The prompt has more tokens than its text can have.",
+    "upload_not_pending": "The upload is completed, cancelled, expired or used.",
+    "upload_too_large": "More bytes than the tier allows, a part may have, or were declared.",
+    "wrong_parts": "The parts that are named do not make the file that was declared.",
+    "wrong_md5": "The parts have another MD5 than the call says.",
     # 401
     "invalid_api_key": "There is no such API key.",
     "api_key_expired": "The API key has expired.",
@@ -64,7 +68,7 @@ CODES: Final[dict[str, str]] = {
     },
     "length_required": "The body comes without its length.",
     "body_too_large": "The body is too large.",
-    "unsupported_media_type": "The body is not application/json.",
+    "unsupported_media_type": "The body is not application/json, or not the form that it must be.",
     # 429
     "rate_limit_exceeded": "The caller asks too often.",
     **{
@@ -78,6 +82,7 @@ CODES: Final[dict[str, str]] = {
     "queue_full": "The model's queue is full.",
     "queue_memory_full": "The queues hold as many bytes as they may.",
     "queue_memory_share_full": "The organisation's requests fill their share of the queues.",
+    "storage_limit_reached": "The organisation has stored as much as it may.",
     "too_many_attempts": "Too many attempts to sign in, or too many invalid keys.",
     # 500 to 503
     "internal_error": "A fault of the service; `X-Request-Id` finds it in the log.",
@@ -94,6 +99,8 @@ CODES: Final[dict[str, str]] = {
     "usage_backlog": "Usage waits to be recorded; nothing more is taken for now.",
     "gateway_lost": "The gateway of the request died.",
     "cancelled": "The request was ended early, and not by its client.",
+    "blob_store_away": "The store of large files does not answer.",
+    "blob_store_full": "The store of large files takes nothing more.",
     # of the websocket alone
     "invalid_frame": "The frame is not understood.",
     "frame_too_large": "The frame is larger than 64 KiB.",
@@ -123,7 +130,7 @@ _STATUSES: Final[dict[int, tuple[str, str]]] = {
     411: ("LengthRequired", "The body comes without its length."),
     412: ("PreconditionFailed", "The record has changed since: `If-Match` names an older `ETag`."),
     413: ("BodyTooLarge", "The body is too large."),
-    415: ("UnsupportedMediaType", "The body is not application/json."),
+    415: ("UnsupportedMediaType", "The body is of another type than the call takes."),
     422: ("IdempotencyKeyReused", "`Idempotency-Key` came with another body before."),
     429: ("TooManyRequests", "A limit of the caller is reached; `Retry-After` says until when."),
     500: ("InternalError", "A fault of the service."),

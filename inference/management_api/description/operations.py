@@ -83,13 +83,14 @@ class ManagementSchema(AutoSchema):
     def _headers(self) -> dict[str, str]:
         """Return the headers that the action reads, and what each is good for."""
         if self.method == "POST":
-            return _REPEATED if hasattr(self.view, "secrets") else {}
+            is_kept = hasattr(self.view, "secrets") and self.view.action not in self.view.outside
+            return _REPEATED if is_kept else {}
         if hasattr(self.view, "check_seen"):
             return _PRECONDITIONS.get(self.view.action, {})
         return {}
 
     def _words(self) -> list[str]:
-        path = self.path.removeprefix(self.path_prefix.removeprefix("^"))
+        path = self.path.removeprefix(self.path_prefix.removeprefix("^")).removeprefix("/v1")
         return [word for word in _VARIABLE_OR_ENDING.sub("", path).split("/") if word]
 
     def _refusals(self) -> set[int]:

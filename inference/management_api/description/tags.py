@@ -33,6 +33,7 @@ _TAGS: Final = {
     "audit": ("Audit log", "Who did what to which record, and when."),
     "export": ("Leaving", "All of the organisation's data as one file, and its end."),
     "close": ("Leaving", ""),
+    "uploads": ("Uploads", "Large files in parts, as OpenAI's clients send them."),
     "webhooks": ("Webhooks", "Endpoints that are told of events, and what was sent to them."),
     "schema": ("Description", "This document."),
 }

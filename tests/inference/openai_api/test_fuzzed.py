@@ -50,7 +50,11 @@ async def test_whatever_is_asked_is_answered_as_the_document_tells(
             timeout=TIMEOUT_SECONDS,
         )
 
-    operations = operations_of(schema_of(json.loads(json.dumps(document()))), "/v1/")
+    schema = schema_of(json.loads(json.dumps(document())))
+    # Uploads are Django's.
+    operations = [
+        each for each in operations_of(schema, "/v1/") if not each.path.startswith("/v1/uploads")
+    ]
     fuzzer = Fuzzer(ask=ask, ids={"model": MODEL}, seed=SEED)
     await asyncio.to_thread(fuzzer.ask_all, operations, cases=CASES)
     assert not fuzzer.found, "\n\n".join(fuzzer.found)

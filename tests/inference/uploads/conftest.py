@@ -1,0 +1,56 @@
+"""Uploads over HTTP with API keys of Acme and Globex, and a store of blobs for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+from pytest_django import Settings
+
+from inference.models import Upload
+from tenants.isolation.scoping import operator_scope
+from tests.support.blobs.uploader import Uploader
+from tests.support.two_tenants import House, TwoTenants
+
+
+@pytest.fixture(autouse=True)
+def _no_calls_counted() -> Iterator[None]:
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def blob_folder(settings: Settings, tmp_path: Path) -> Path:
+    folder = tmp_path / "blobs"
+    settings.PENSTOCK_BLOB_STORE_URL = f"file:{folder}"
+    return folder
+
+
+@pytest.fixture
+def emptied(houses: TwoTenants) -> TwoTenants:
+    """Acme and Globex without an upload."""
+    with operator_scope("test"):
+        Upload.objects.all().delete()
+    return houses
+
+
+@pytest.fixture
+def acme(emptied: TwoTenants) -> House:
+    return emptied.acme
+
+
+@pytest.fixture
+def globex(emptied: TwoTenants) -> House:
+    return emptied.globex
+
+
+@pytest.fixture
+def alice(acme: House) -> Uploader:
+    return Uploader(key=acme.issue(scopes=["adapters:write"]), http=Client())
+
+
+@pytest.fixture
+def bob(globex: House) -> Uploader:
+    return Uploader(key=globex.issue(scopes=["adapters:write"]), http=Client())

@@ -1,0 +1,1 @@
+"""What tests of the blob store and of uploads share."""
