@@ -1,0 +1,72 @@
+"""Looks at every number of an adapter, and writes the one file that is stored.
+
+The same adapter gives the same bytes, whatever it came in: tensors by the size of their numbers, so
+that each is aligned, then by name; one metadata entry, `adapter_config`.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy
+
+from inference.adapters.validation.header import ITEM_BYTES, METADATA, Tensor
+from inference.adapters.validation.modules import PREFIX, Pair
+from inference.adapters.validation.span import write_all
+from inference.adapters.validation.verdicts import RefusalCode, UploadRefused, shown
+
+_ALIGNMENT: Final = 8
+# Type -> words, their exponent's bits, which are all set in NaN and infinity, and all but the sign.
+_WORDS: Final = {
+    "F32": ("<u4", 0x7F800000, 0x7FFFFFFF),
+    "F16": ("<u2", 0x7C00, 0x7FFF),
+    "BF16": ("<u2", 0x7F80, 0x7FFF),
+}
+
+
+def write_adapter(pairs: Sequence[Pair], config: str, output: int) -> bool:
+    """Write an adapter to `output`, and return whether it changes anything: whether there is a
+    module whose A and B are both other than zero. Raises `UploadRefused` at NaN and infinity."""
+    tensors = sorted(
+        (tensor for pair in pairs for tensor in (pair.a, pair.b)),
+        key=lambda tensor: (-ITEM_BYTES[tensor.dtype], tensor.name),
+    )
+    write_all(output, _header(tensors, config))
+    not_zero = {tensor.name for tensor in tensors if _copy_checked(tensor, output)}
+    return any(pair.a.name in not_zero and pair.b.name in not_zero for pair in pairs)
+
+
+def _header(tensors: Sequence[Tensor], config: str) -> bytes:
+    header: dict[str, Any] = {METADATA: {"adapter_config": config}}
+    at = 0
+    for tensor in tensors:
+        end = at + tensor.data.size
+        header[tensor.name] = {
+            "dtype": tensor.dtype,
+            "shape": list(tensor.shape),
+            "data_offsets": [at, end],
+        }
+        at = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _copy_checked(tensor: Tensor, output: int) -> bool:
+    """Copy a tensor, and return whether it has a number other than zero. What is written is what
+    was looked at: each byte is read once."""
+    kind, exponent, magnitude = _WORDS[tensor.dtype]
+    has_number = False
+    for chunk in tensor.data.chunks():
+        words = numpy.frombuffer(chunk, dtype=kind)
+        if bool(((words & exponent) == exponent).any()):
+            module = tensor.name.removeprefix(PREFIX)
+            raise UploadRefused(
+                RefusalCode.TENSOR_NOT_FINITE,
+                f"{shown(module)} holds NaN or infinity. The training diverged: train again, with "
+                "a lower learning rate or in another precision, and upload that.",
+                where=shown(module),
+            )
+        has_number = has_number or bool((words & magnitude).any())
+        write_all(output, chunk)
+    return has_number

@@ -1,0 +1,1 @@
+"""Uploads of adapters: good ones, the hostile ones of somebody else, and what PEFT itself saves."""

@@ -1,0 +1,41 @@
+"""Validates an upload in the jail, as every test of one does."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from inference.adapters.validation.validator import validate
+from inference.adapters.validation.verdicts import (
+    Accepted,
+    Bounds,
+    Guard,
+    RefusalCode,
+    Refused,
+)
+from tests.support.adapter_uploads.upload import BASE, upload
+
+MOST_SECONDS: Final = 10.0
+# What every Linux has that runs the tests; containers may refuse the others.
+ALWAYS: Final = {Guard.LIMITS, Guard.NO_NEW_PRIVILEGES, Guard.SYSTEM_CALLS}
+
+
+def verdict_of(folder: Path, data: bytes, bounds: Bounds | None = None) -> Accepted | Refused:
+    """Validate an upload; the folder `kept` below `folder` gets what is accepted."""
+    kept = folder / "kept"
+    kept.mkdir(exist_ok=True)
+    return validate(upload(folder, data), kept, BASE, bounds or Bounds())
+
+
+def assert_refused(
+    folder: Path, data: bytes, code: RefusalCode, bounds: Bounds | None = None
+) -> Refused:
+    """Refused for this reason, within ten seconds, within the jail, and nothing stays on disk."""
+    started = time.monotonic()
+    verdict = verdict_of(folder, data, bounds)
+    seconds = time.monotonic() - started
+    assert isinstance(verdict, Refused), verdict
+    assert verdict.code == code, verdict
+    assert verdict.guards >= ALWAYS
+    assert seconds < MOST_SECONDS
+    assert list((folder / "kept").iterdir()) == []
+    return verdict
