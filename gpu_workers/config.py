@@ -16,6 +16,19 @@ from gpu_workers.protocol import redis_url
 
 DEMO_MODEL_PATH = Path(__file__).parent / "demo_model" / "model"
 
+# vLLM 0.32 takes these alone (`vllm.config.lora.MaxLoRARanks`).
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# As nearly all models of the Llama kind name them; what a model lacks matches nothing.
+DEFAULT_TARGET_MODULES = (
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+)
+
 Parser = Callable[[str], Any]
 
 
@@ -48,6 +61,22 @@ def _integer(minimum: int, maximum: int = 2**31 - 1) -> Parser:
         return number
 
     return parse
+
+
+def _whole_of(*choices: int) -> Parser:
+    def parse(value: str) -> int:
+        if value.strip() not in map(str, choices):
+            raise ValueError(f"expected one of {', '.join(map(str, choices))}")
+        return int(value)
+
+    return parse
+
+
+def _words(value: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in value.split(","))
+    if not all(word.replace("_", "").isalnum() for word in words):
+        raise ValueError("expected names of letters, digits and _, with commas between")
+    return words
 
 
 def _number(minimum: float, maximum: float) -> Parser:
@@ -173,6 +202,21 @@ class WorkerConfig:
     # vLLM's parser for the model's reasoning
     reasoning_parser: str | None = _setting("PENSTOCK_REASONING_PARSER", _text, None)
 
+    # LoRA adapters that one batch can have at once; 0: the pool has no adapters
+    adapter_slots: int = _setting("PENSTOCK_ADAPTER_SLOTS", _integer(0, 4096), 0)
+    # LoRA adapters that are loaded at once, at least those of the slots; None: those of the slots
+    adapters_in_memory: int | None = _setting(
+        "PENSTOCK_ADAPTERS_IN_MEMORY", _integer(1, 65536), None
+    )
+    # The largest rank of an adapter. Every slot has room for it, and every token of a step that has
+    # adapters is multiplied by as much
+    adapter_max_rank: int = _setting("PENSTOCK_ADAPTER_MAX_RANK", _whole_of(*LORA_RANKS), 16)
+    # Linear layers that adapters may change, by the last part of their names. With lm_head the
+    # logits of every token are multiplied once more, with an adapter or not
+    adapter_target_modules: tuple[str, ...] = _setting(
+        "PENSTOCK_ADAPTER_TARGET_MODULES", _words, DEFAULT_TARGET_MODULES
+    )
+
     # CPU seconds that compiling one JSON schema or grammar of a request may take
     structure_seconds: int = _setting("PENSTOCK_STRUCTURE_SECONDS", _integer(1, 600), 10)
     # While requests with a schema run: the newest is ended when so long a step comes three times
@@ -185,6 +229,8 @@ class WorkerConfig:
     sim_tokens_per_second: float = _setting("PENSTOCK_SIM_TOKENS_PER_SECOND", _number(0, 1e9), 0.0)
     # Simulated engine: context length in tokens
     sim_context_tokens: int = _setting("PENSTOCK_SIM_CONTEXT_TOKENS", _integer(16), 2048)
+    # Simulated engine: how long the load of an adapter takes
+    sim_adapter_load_ms: float = _setting("PENSTOCK_SIM_ADAPTER_LOAD_MS", _number(0, 60_000), 5.0)
     # Simulated engine: steps after which it lives and does nothing more; 0: never
     sim_hang_after_steps: int = _setting("PENSTOCK_SIM_HANG_AFTER_STEPS", _integer(0), 0)
     # Simulated engine: steps after which it blocks the worker's event loop once; 0: never
@@ -207,6 +253,8 @@ class WorkerConfig:
                     problems[variable] = "required, but not set"
             except ValueError as error:
                 problems[variable] = str(error)
+        if values.get("adapters_in_memory", 2**31) < values.get("adapter_slots", 0):
+            problems["PENSTOCK_ADAPTERS_IN_MEMORY"] = "expected at least PENSTOCK_ADAPTER_SLOTS"
         if problems:
             raise ConfigError(problems)
         values["pool"] = values.get("pool") or values.get("model", _default_of(cls, "model"))

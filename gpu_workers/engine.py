@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
+from gpu_workers.protocol.adapters import AdapterBase
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, WireError
 
 
@@ -23,6 +25,22 @@ class EngineDescription:
     can_resume: bool = True
     # What it does on a slower or lesser path than it could: see `WorkerInfo.degraded`
     degraded: tuple[str, ...] = ()
+    # LoRA adapters that one step can have, and that can be loaded at once, at least as many; both
+    # are 0 for an engine without adapters
+    adapter_slots: int = 0
+    adapters_in_memory: int = 0
+    # What its adapters are made for; None for an engine without adapters
+    adapter_base: AdapterBase | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadableAdapter:
+    """A LoRA adapter on this machine's disk: `name` is the opaque one, never used for another;
+    `folder` has PEFT's `adapter_config.json` and `adapter_model.safetensors`, and stays until the
+    adapter is unloaded."""
+
+    name: str
+    folder: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +108,20 @@ class EngineHung(EngineDied):
     """The engine lives, holds requests and makes no step."""
 
 
+ADAPTER_NOT_LOADED: Final = WireError(
+    status=503,
+    message="The worker that took this request does not have its adapter loaded; ask again.",
+    type="server_error",
+    code="adapter_not_loaded",
+    retry_after_seconds=1,
+    should_retry=True,
+)
+
+
+class AdapterRefused(RuntimeError):
+    """The engine cannot load this adapter, and serves on. The message is for operators."""
+
+
 # A text, the completion tokens so far, the new token ids: an output of one event.
 EmitText = Callable[[str, int, list[int]], None]
 # What precedes and what follows the JSON of the text in each such event.
@@ -115,6 +147,8 @@ class Engine(Protocol):
         """Run one request: `Output`s while it streams, then one `Result`, never an exception
         except `EngineDied`. Neither bad input nor an abort raises: both are a `Result`.
 
+        A request whose `envelope.adapter` is not loaded ends FAILED, with `ADAPTER_NOT_LOADED`.
+
         With `envelope.resumed_token_ids` it resumes after these: they come as the first output,
         which holds no other token, and count as if they had been generated here.
 
@@ -127,6 +161,17 @@ class Engine(Protocol):
     async def abort(self, request_id: str) -> None:
         """End a request; its `generate` yields a CANCELLED `Result` with the tokens generated.
         An unknown id is no error."""
+        ...
+
+    async def load_adapter(self, adapter: LoadableAdapter) -> None:
+        """Load an adapter to memory; return once requests may name it. One that is loaded is left
+        as it is. Never makes room by itself: unload another before. Raises `AdapterRefused` if the
+        engine cannot load it, or has no room; `EngineDied` if it cannot serve any more."""
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Free an adapter's memory and slot; one that is not loaded is no error. Never called while
+        a request uses it. Raises `EngineDied` if the engine cannot serve any more."""
         ...
 
     def load(self) -> EngineLoad:

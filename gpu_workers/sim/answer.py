@@ -5,7 +5,7 @@ import asyncio
 from gpu_workers.engine import Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
 from gpu_workers.requests.prompt_bound import prompt_refusal
-from gpu_workers.sim.endpoints.endpoint import SimEndpoint
+from gpu_workers.sim.endpoints.endpoint import SharedFields, SimEndpoint
 from gpu_workers.sim.endpoints.registry import ENDPOINTS
 from gpu_workers.sim.model import SimSequence, count_tokens, plan_sequence
 from gpu_workers.sim.openai_json import AnswerJson
@@ -20,14 +20,15 @@ class SimAnswer:
         *,
         envelope: Envelope,
         endpoint: SimEndpoint,
-        includes_usage: bool,
+        fields: SharedFields,
         prompt_tokens: int,
         sequences: list[SimSequence],
     ) -> None:
         self.changed = asyncio.Event()
         self.streams = envelope.stream
         self.priority = envelope.priority
-        self._json = AnswerJson(endpoint, envelope, includes_usage=includes_usage)
+        self.adapter = envelope.adapter
+        self._json = AnswerJson(endpoint, envelope, fields)
         self._prompt_tokens = prompt_tokens
         self._sequences = sequences
         self._chunks: list[bytes] = []
@@ -140,9 +141,12 @@ class SimAnswer:
         return self._sequences[0].token_ids if len(self._sequences) == 1 else []
 
 
-def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -> SimAnswer:
-    """Plan the whole answer; a template adds `overhead_tokens` to each message. Raises `SimRefusal`
-    if vLLM would refuse before generating."""
+def plan_answer(
+    envelope: Envelope, context_tokens: int, overhead_tokens: int, voice: bytes = b""
+) -> SimAnswer:
+    """Plan the whole answer; a template adds `overhead_tokens` to each message, and `voice` is what
+    an adapter makes another answer by. Raises `SimRefusal` if vLLM would refuse before
+    generating."""
     endpoint = ENDPOINTS[envelope.api]
     request = endpoint.parse(envelope.body)
     overhead = overhead_tokens * request.messages
@@ -161,7 +165,7 @@ def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -
         raise SimRefusal(refusal)
     room = min(context_tokens, tier_context)
     sequences = [
-        plan_sequence(prompt, choice, fields, min(limit, room - count))
+        plan_sequence(voice + prompt, choice, fields, min(limit, room - count))
         for prompt, count in zip(request.prompts, counts, strict=True)
         for choice in range(fields.n or 1)
     ]
@@ -170,7 +174,7 @@ def plan_answer(envelope: Envelope, context_tokens: int, overhead_tokens: int) -
     return SimAnswer(
         envelope=envelope,
         endpoint=endpoint,
-        includes_usage=fields.includes_usage,
+        fields=fields,
         prompt_tokens=sum(counts),
         sequences=sequences,
     )

@@ -1,8 +1,9 @@
 """The simulated engine: product code that speaks OpenAI's JSON without a model or a GPU.
 
 It decodes like vLLM does: in steps, one token for each running sequence, at most `slots`
-sequences in a batch, the rest waiting in order of priority. Text is a function of the prompt
-alone, so that a test or a drill can distinguish answers and repeat them.
+sequences in a batch, of at most `adapters.slots` LoRA adapters, the rest waiting in order of
+priority. Text is a function of prompt and adapter alone, so that a test or a drill can distinguish
+answers and repeat them.
 """
 
 import asyncio
@@ -11,8 +12,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import BeginTexts, EngineDescription, EngineDied, EngineLoad, Output, Result
+from gpu_workers.engine import (
+    ADAPTER_NOT_LOADED,
+    BeginTexts,
+    EngineDescription,
+    EngineDied,
+    EngineLoad,
+    LoadableAdapter,
+    Output,
+    Result,
+)
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
+from gpu_workers.sim.adapters import SimAdapters
 from gpu_workers.sim.answer import SimAnswer, plan_answer
 from gpu_workers.sim.faults import SimFaults
 from gpu_workers.sim.model import MAX_TOKEN_BYTES
@@ -35,6 +46,11 @@ class SimEngine:
         context_tokens: int = 2048,
         sleep: Sleep = asyncio.sleep,
         faults: SimFaults | None = None,
+        adapter_slots: int = 0,
+        adapters_in_memory: int = 0,
+        adapter_max_rank: int = 16,
+        adapter_load_seconds: float = 0.0,
+        model: str = "sim",
     ) -> None:
         self._slots = slots
         self._step_seconds = step_seconds
@@ -42,6 +58,14 @@ class SimEngine:
         self._context_tokens = context_tokens
         self._sleep = sleep
         self._faults = faults or SimFaults()
+        self._adapters = SimAdapters(
+            slots=adapter_slots,
+            in_memory=adapters_in_memory,
+            model=model,
+            max_rank=adapter_max_rank,
+            load_seconds=adapter_load_seconds,
+            sleep=sleep,
+        )
         self._steps = 0
         self._answers: dict[str, SimAnswer] = {}
         self._wake = asyncio.Event()
@@ -61,6 +85,11 @@ class SimEngine:
                 block_after_steps=config.sim_block_after_steps,
                 block_seconds=config.sim_block_seconds,
             ),
+            adapter_slots=config.adapter_slots,
+            adapters_in_memory=config.adapters_in_memory or config.adapter_slots,
+            adapter_max_rank=config.adapter_max_rank,
+            adapter_load_seconds=config.sim_adapter_load_ms / 1000,
+            model=config.model,
         )
 
     async def start(self) -> EngineDescription:
@@ -73,6 +102,9 @@ class SimEngine:
             kv_cache_tokens=self._slots * self._context_tokens,
             template_overhead_tokens=TEMPLATE_OVERHEAD_TOKENS,
             max_token_bytes=MAX_TOKEN_BYTES,
+            adapter_slots=self._adapters.slots,
+            adapters_in_memory=self._adapters.in_memory,
+            adapter_base=self._adapters.base,
         )
 
     async def warm_up(self) -> None:
@@ -83,8 +115,12 @@ class SimEngine:
     ) -> AsyncIterator[Output | Result]:
         """Generate as `Engine.generate` says. Raises `EngineDied` once the engine has failed."""
         await self.check_health()
+        voice = self._adapters.voice(envelope.adapter) if envelope.adapter else b""
+        if voice is None:
+            yield Result(outcome=Outcome.FAILED, usage=TokenUsage(), error=ADAPTER_NOT_LOADED)
+            return
         try:
-            answer = plan_answer(envelope, self._context_tokens, TEMPLATE_OVERHEAD_TOKENS)
+            answer = plan_answer(envelope, self._context_tokens, TEMPLATE_OVERHEAD_TOKENS, voice)
         except SimRefusal as refusal:
             yield Result(outcome=Outcome.REFUSED, usage=TokenUsage(), error=refusal.error)
             return
@@ -102,6 +138,14 @@ class SimEngine:
         if answer is not None:
             answer.cancel()
             self._forget(request_id)
+
+    async def load_adapter(self, adapter: LoadableAdapter) -> None:
+        await self.check_health()
+        await self._adapters.load(adapter)
+
+    async def unload_adapter(self, name: str) -> None:
+        await self.check_health()
+        self._adapters.unload(name)
 
     def load(self) -> EngineLoad:
         return EngineLoad(
@@ -159,8 +203,14 @@ class SimEngine:
 
     def _admit(self) -> None:
         free = self._slots - self._running_sequences()
-        waiting = [answer for answer in self._answers.values() if answer.waiting_sequences]
+        answers = self._answers.values()
+        in_slots = {each.adapter for each in answers if each.adapter and each.running_sequences}
+        waiting = [answer for answer in answers if answer.waiting_sequences]
         for answer in sorted(waiting, key=lambda each: each.priority):
+            if answer.adapter and answer.adapter not in in_slots:
+                if not free or len(in_slots) >= self._adapters.slots:
+                    continue
+                in_slots.add(answer.adapter)
             free -= answer.admit(free)
 
     def _running_sequences(self) -> int:

@@ -7,19 +7,20 @@ from typing import Any
 import msgspec
 
 from gpu_workers.protocol.messages import Envelope, TokenUsage
-from gpu_workers.sim.endpoints.endpoint import Content, SimEndpoint
+from gpu_workers.requests.answered_model import answered_model
+from gpu_workers.sim.endpoints.endpoint import Content, SharedFields, SimEndpoint
 
 
 class AnswerJson:
     """The JSON of one request, in both its shapes."""
 
-    def __init__(self, endpoint: SimEndpoint, envelope: Envelope, *, includes_usage: bool) -> None:
+    def __init__(self, endpoint: SimEndpoint, envelope: Envelope, fields: SharedFields) -> None:
         self._endpoint = endpoint
-        self._model = envelope.model
+        self._model = answered_model(envelope, fields.model)
         self._id = f"{endpoint.id_prefix}-{envelope.request_id}"
         self._created = int(time.time())
         self._encode = msgspec.json.Encoder().encode
-        self.includes_usage = envelope.stream and includes_usage
+        self.includes_usage = envelope.stream and fields.includes_usage
 
     def opening_chunks(self, choices: int) -> list[bytes]:
         """Return what comes before the first token of each choice."""

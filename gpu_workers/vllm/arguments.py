@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from gpu_workers.config import WorkerConfig
+from gpu_workers.vllm.adapters.worker_extension import EXTENSION
 
 CPU_KV_CACHE_GIB: Final = "1"
 CPU_INFO: Final = Path("/proc/cpuinfo")
@@ -109,7 +110,23 @@ def command_line(config: WorkerConfig) -> list[str]:
         line.append("--enable-auto-tool-choice")
     if is_eager(config):
         line.append("--enforce-eager")
-    return line
+    return line + _adapter_arguments(config)
+
+
+def _adapter_arguments(config: WorkerConfig) -> list[str]:
+    """Return what makes an engine for LoRA adapters: nothing for a pool without."""
+    if not config.adapter_slots:
+        return []
+    in_memory = config.adapters_in_memory or config.adapter_slots
+    return [
+        "--enable-lora",
+        f"--max-loras={config.adapter_slots}",
+        f"--max-cpu-loras={in_memory}",
+        f"--max-lora-rank={config.adapter_max_rank}",
+        f"--worker-extension-cls={EXTENSION}",
+        "--lora-target-modules",
+        *config.adapter_target_modules,
+    ]
 
 
 def is_eager(config: WorkerConfig) -> bool:

@@ -1,8 +1,8 @@
 """The thin proxy between vLLM's serving objects and its engine.
 
 The serving objects call `generate` as they would on AsyncLLM. On the way in it sets what is ours
-to set (priority, bounds); on the way out it counts, so that a result says what the engine really
-generated, also after an abort. It runs for every token: nothing but counting belongs here.
+to set (priority, adapter, bounds); on the way out it counts, so that a result says what the engine
+really generated, also after an abort. It runs for every token: nothing but counting belongs here.
 """
 
 import asyncio
@@ -74,6 +74,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         generation.engine_ids.append(request_id)
         envelope = generation.envelope
         options["priority"] = envelope.priority
+        options["lora_request"] = generation.lora_request
         try:
             _bound(sampling_params, _room(prompt, envelope))
             if refusal := prompt_refusal(envelope, generation.rendered_tokens):

@@ -5,6 +5,8 @@ vLLM samples a token in every step also for a prompt of which only a piece was i
 away and winds a seeded request's generator back; but of generators only those of GPUs can be (vLLM
 0.32.0, `GPUModelRunner._bookkeeping_sync`), and what that raises ends the engine. Any seeded prompt
 of two tokens can get there: how much of it a step takes depends on the others.
+
+Its kernels for LoRA adapters give one tenant's to another: see `adapters.cpu_slots`.
 """
 
 from collections.abc import Mapping
@@ -14,6 +16,8 @@ import numpy
 import torch
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.cpu_worker import CPUWorker
+
+from gpu_workers.vllm.adapters.cpu_slots import mend
 
 
 class SeededCPUWorker(CPUWorker):  # type: ignore[misc]  # vLLM is not seen here
@@ -27,10 +31,15 @@ class SeededCPUWorker(CPUWorker):  # type: ignore[misc]  # vLLM is not seen here
 
 
 class SeededCPUModelRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM is not seen here
-    """What is thrown away takes no number from its request's generator, so none is to be given
-    back."""
+    """Keeps adapters apart; and what is thrown away takes no number from its request's generator,
+    so none is to be given back."""
 
     _spared: Mapping[int, torch.Generator] = {}
+
+    def load_lora_model(self, *arguments: Any, **options: Any) -> Any:
+        model = super().load_lora_model(*arguments, **options)
+        mend(self.lora_manager)
+        return model
 
     def _sample(self, *arguments: Any, **options: Any) -> Any:
         batch = self.input_batch

@@ -13,7 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_workers.config import WorkerConfig
-from gpu_workers.engine import BeginTexts, EngineDescription, EngineLoad, Output, Result
+from gpu_workers.engine import (
+    AdapterRefused,
+    BeginTexts,
+    EngineDescription,
+    EngineLoad,
+    LoadableAdapter,
+    Output,
+    Result,
+)
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.vllm.arguments import set_environment
 from gpu_workers.vllm.parts import Part
@@ -53,8 +61,12 @@ class VllmEngine:
         description = await serving.open()
         with serving.own_requests():
             degraded = await probe(serving)
+        adapters = serving.adapters
         return replace(
             description,
+            adapter_slots=adapters.slots if adapters else 0,
+            adapters_in_memory=adapters.in_memory if adapters else 0,
+            adapter_base=adapters.base if adapters else None,
             can_resume=description.can_resume and Part.RESUMPTION not in degraded,
             degraded=tuple(sorted(degraded)),
         )
@@ -73,6 +85,16 @@ class VllmEngine:
 
     async def abort(self, request_id: str) -> None:
         await self._started.abort(request_id)
+
+    async def load_adapter(self, adapter: LoadableAdapter) -> None:
+        adapters = self._started.adapters
+        if adapters is None:
+            raise AdapterRefused("this engine has no slots for adapters")
+        await adapters.load(adapter)
+
+    async def unload_adapter(self, name: str) -> None:
+        if (adapters := self._started.adapters) is not None:
+            await adapters.unload(name)
 
     def load(self) -> EngineLoad:
         return self._serving.load_now() if self._serving else EngineLoad(running=0, waiting=0)

@@ -46,6 +46,7 @@ class Generation:
         "hides_usage",
         "is_aborted",
         "logprobs",
+        "lora_request",
         "new_token_ids",
         "prompt_tokens",
         "queue",
@@ -66,6 +67,7 @@ class Generation:
         self.envelope = envelope
         self.begin_texts = None if Part.OUTPUT_DIVERSION in without else begin_texts
         self.without = without
+        self.lora_request: Any = None  # vLLM's own, of the adapter that it names
         self.queue: RequestOutputCollector | None = None
         self.replay: RequestOutput | None = None  # what the next output comes after
         self.engine_ids: list[str] = []

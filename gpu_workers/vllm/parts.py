@@ -13,3 +13,4 @@ class Part(StrEnum):
     QUEUE_LIMITS = "queue_limits"  # nothing but dispatch bounds what waits in the engine
     STEP_STATS = "step_stats"  # a hung engine is not found; its queue is not known
     ABORT = "abort"  # what was cancelled runs to its bound
+    ADAPTERS = "adapters"  # it mixes them up: who names one is refused, as without adapters

@@ -13,6 +13,8 @@ import structlog
 
 from gpu_workers.engine import EngineDied, EngineLoad
 from gpu_workers.protocol.messages import Api, Envelope, Outcome
+from gpu_workers.vllm.adapters.loaded import LoadedAdapters
+from gpu_workers.vllm.adapters.probe import keeps_apart
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS, PLAINEST
 from gpu_workers.vllm.own_requests import Answer, Serving, answer_to, own_request
 from gpu_workers.vllm.parts import Part
@@ -41,6 +43,7 @@ class Probed(Serving, Protocol):
     """The serving under probe."""
 
     model: str
+    adapters: LoadedAdapters | None
 
     def load_now(self) -> EngineLoad: ...
 
@@ -65,6 +68,7 @@ async def probe(serving: Probed) -> frozenset[Part]:
         _probe_abort,
         _probe_queue_limits,
         _probe_stats,
+        _probe_adapters,
     )
     differing = serving.missing()
     serving.serve_without(differing)
@@ -175,6 +179,12 @@ async def _probe_stats(serving: Probed) -> Part | None:
             return None
         await asyncio.sleep(0.01)
     return Part.STEP_STATS
+
+
+async def _probe_adapters(serving: Probed) -> Part | None:
+    """Nobody gets an adapter that he has not named."""
+    adapters = serving.adapters
+    return None if adapters is None or await keeps_apart(serving, adapters) else Part.ADAPTERS
 
 
 def _plain(

@@ -13,7 +13,6 @@ import vllm.envs
 from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
-from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.exceptions import VLLMValidationError
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -21,6 +20,7 @@ from vllm.v1.executor import Executor
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import (
+    ADAPTER_NOT_LOADED,
     BeginTexts,
     EngineDescription,
     EngineDied,
@@ -28,17 +28,20 @@ from gpu_workers.engine import (
     Output,
     Result,
 )
-from gpu_workers.protocol.messages import Api, Envelope, Outcome, WireError
+from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
+from gpu_workers.requests.answered_model import answered_model
 from gpu_workers.requests.render_turns import RenderTurns
 from gpu_workers.vllm import cpu_host
+from gpu_workers.vllm.adapters.answered_name import answering_as, name_answers
+from gpu_workers.vllm.adapters.loaded import LoadedAdapters, base_of
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS
-from gpu_workers.vllm.errors import result_of_error, result_of_response
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.parts import Part
 from gpu_workers.vllm.prompt_guard import guard_prompts
+from gpu_workers.vllm.results import result_of_answer, result_of_exception, result_of_stream
 from gpu_workers.vllm.stats import StepStats
 from gpu_workers.vllm.structures.gate import StructureGate
 from gpu_workers.vllm.structures.step_guard import StepGuard
@@ -46,13 +49,6 @@ from gpu_workers.vllm.structures.step_guard import StepGuard
 SHUTDOWN_SECONDS: Final = 1.0  # nothing is open by then; what does not end is killed
 _DONE: Final = "data: [DONE]\n\n"
 _ERROR: Final = 'data: {"error"'
-
-_CUT_SHORT: Final = WireError(
-    status=502,
-    message="The engine ended this request before all of it was generated; ask again.",
-    type="server_error",
-    code="generation_cut_short",
-)
 
 # What the engine may hold, times what it can run: dispatch gives it no more than that, and should
 # dispatch be wrong, the engine says so instead of letting requests wait where nobody sees them.
@@ -75,6 +71,8 @@ class VllmServing:
         self.model = model
         # What is served without, as this vLLM is another one
         self.degraded: frozenset[Part] = frozenset()
+        # None for an engine without adapters, and for one that mixes them up
+        self.adapters: LoadedAdapters | None = None
         self._llm = llm
         llm.structures = StructureGate(llm, cpu_seconds=structure_seconds)
         self._stats = stats  # of each engine, once it has started
@@ -136,6 +134,12 @@ class VllmServing:
         state = State()
         await init_app_state(self._llm, state, self._arguments, tasks)
         _cache_environment()
+        name_answers(state.openai_serving_models)
+        if self.adapters is None and (lora := self._llm.vllm_config.lora_config) is not None:
+            base = await base_of(self._llm, model=self.model, max_rank=lora.max_lora_rank)
+            self.adapters = LoadedAdapters(
+                self._llm, base, slots=lora.max_loras, in_memory=lora.max_cpu_loras
+            )
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
         config = self._llm.vllm_config
         cache = config.cache_config
@@ -162,6 +166,11 @@ class VllmServing:
         """Generate as `Engine.generate` says, relying on none of the parts in `without`. Raises
         `EngineDied` if the engine has died."""
         generation = Generation(envelope, begin_texts, without | self.degraded)
+        if envelope.adapter:
+            generation.lora_request = self.adapters and self.adapters.request_of(envelope.adapter)
+            if generation.lora_request is None:
+                yield Result(outcome=Outcome.FAILED, usage=TokenUsage(), error=ADAPTER_NOT_LOADED)
+                return
         self._llm.generations[envelope.request_id] = generation
         try:
             endpoint = self._endpoints[envelope.api]
@@ -190,13 +199,13 @@ class VllmServing:
                         cached_tokens=generation.cached_tokens if generation.has_one_prompt else 0,
                     )
                     is_role_event = False
-                result = _result_of_stream(generation)
+                result = result_of_stream(generation)
             else:
-                result = await _result_of_answer(endpoint, generation, answer)
+                result = await result_of_answer(endpoint, generation, answer)
         except EngineDied:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
-            result = _result_of_exception(generation, error)
+            result = result_of_exception(generation, error)
         finally:
             generation.end_rendering()  # where it was refused before there was a prompt
             del self._llm.generations[envelope.request_id]
@@ -247,6 +256,8 @@ class VllmServing:
         """Rely on these parts of vLLM no more."""
         self.degraded = parts
         self._llm.resumes = Part.RESUMPTION not in parts
+        if Part.ADAPTERS in parts:
+            self.adapters = None
 
     def missing(self) -> frozenset[Part]:
         """Return the parts that this vLLM has not even by name."""
@@ -273,6 +284,7 @@ class VllmServing:
         """Ask vLLM under our request id; return a stream of events, an answer or vLLM's error."""
         envelope = generation.envelope
         body = self._decode(envelope.body)
+        name = answered_model(envelope, body.get("model", ""))
         body |= {
             "model": envelope.model,
             "stream": envelope.stream,
@@ -284,7 +296,8 @@ class VllmServing:
         generation.choices = request.sequences
         generation.hides_usage = request.hides_usage
         self._check_sequences(request.sequences)
-        return await endpoint.ask(request.vllm_request)
+        with answering_as(name):
+            return await endpoint.ask(request.vllm_request)
 
     def _check_sequences(self, sequences: int) -> None:
         most = _BACKSTOP * self._slots
@@ -334,56 +347,3 @@ def _is_asked_to_end() -> bool:
     """Tell whether the running task was cancelled, if vLLM has caught that."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _result_of_stream(generation: Generation) -> Result:
-    if generation.error is not None:
-        return result_of_error(generation.error, generation.usage())
-    if not generation.is_whole:
-        return _cut_short(generation)
-    finish_reason = generation.rendered_finish_reason or generation.finish_reason
-    return _completed(generation, finish_reason, None)
-
-
-async def _result_of_answer(endpoint: Endpoint, generation: Generation, answer: Any) -> Result:
-    if isinstance(answer, ErrorResponse):
-        if (generation.is_aborted or generation.ended_for) and not generation.is_whole:
-            return _cut_short(generation)
-        return result_of_response(answer.error, generation.usage())
-    if not generation.is_whole:
-        generation.logprobs = None  # nobody gets them
-    rendered = await endpoint.render_answer(generation, answer)
-    generation.reasoning_tokens = rendered.reasoning_tokens
-    if not generation.is_whole:
-        return _cut_short(generation)
-    return _completed(generation, rendered.finish_reason, rendered.body)
-
-
-def _result_of_exception(generation: Generation, error: Exception) -> Result:
-    if (generation.is_aborted or generation.ended_for) and generation.error is None:
-        return _cut_short(generation)
-    return result_of_error(generation.error or error, generation.usage())
-
-
-def _cut_short(generation: Generation) -> Result:
-    """Return the result of a request of which a choice has not ended by itself: cancelled, or
-    failed where its client did not ask for that. Never complete, however many choices have
-    ended."""
-    is_cancelled = generation.is_aborted and generation.ended_for is None
-    return Result(
-        outcome=Outcome.CANCELLED if is_cancelled else Outcome.FAILED,
-        usage=generation.usage(),
-        error=None if is_cancelled else generation.ended_for or _CUT_SHORT,
-        first_token_ns=generation.first_token_ns,
-        token_ids=[] if generation.envelope.stream else generation.take_token_ids(),
-    )
-
-
-def _completed(generation: Generation, finish_reason: str | None, body: bytes | None) -> Result:
-    return Result(
-        outcome=Outcome.COMPLETED,
-        usage=generation.usage(),
-        finish_reason=finish_reason,
-        body=body,
-        first_token_ns=generation.first_token_ns,
-    )

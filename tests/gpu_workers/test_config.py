@@ -86,3 +86,20 @@ def test_an_env_file_is_read_line_by_line(tmp_path: Path) -> None:
     file = tmp_path / "demo.env"
     file.write_text("# a comment\n\nPENSTOCK_MODEL=sim\nURL='redis://x?a=b'\n#NOT=this\n")
     assert read_env_file(file) == {"PENSTOCK_MODEL": "sim", "URL": "redis://x?a=b"}
+
+
+def test_a_worker_has_no_adapters_unless_it_is_given_slots() -> None:
+    config = WorkerConfig.from_environ(REDIS)
+    assert config.adapter_slots == 0
+    assert "lm_head" not in config.adapter_target_modules
+    slots = REDIS | {"PENSTOCK_ADAPTER_SLOTS": "8"}
+    assert WorkerConfig.from_environ(slots).adapters_in_memory is None
+    chosen = slots | {"PENSTOCK_ADAPTER_TARGET_MODULES": "q_proj, lm_head"}
+    assert WorkerConfig.from_environ(chosen).adapter_target_modules == ("q_proj", "lm_head")
+
+
+def test_adapters_that_no_engine_could_have_are_refused() -> None:
+    wrong = {"PENSTOCK_ADAPTER_MAX_RANK": "12", "PENSTOCK_ADAPTER_TARGET_MODULES": "q_proj,--x"}
+    assert wrong_variables(REDIS | wrong) == list(wrong)
+    few = {"PENSTOCK_ADAPTER_SLOTS": "8", "PENSTOCK_ADAPTERS_IN_MEMORY": "7"}
+    assert wrong_variables(REDIS | few) == ["PENSTOCK_ADAPTERS_IN_MEMORY"]

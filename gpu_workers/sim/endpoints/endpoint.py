@@ -20,6 +20,7 @@ class SharedFields(msgspec.Struct):
     """The fields of OpenAI's requests that mean the same in all APIs and that the simulation
     heeds."""
 
+    model: str = ""
     max_tokens: int | None = None
     min_tokens: int = 0
     ignore_eos: bool = False

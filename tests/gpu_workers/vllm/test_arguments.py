@@ -81,3 +81,14 @@ def test_nothing_is_compiled_where_compilation_is_skipped(tmp_path: Path) -> Non
     assert environment(tmp_path)["TORCH_COMPILE_DISABLE"] == "1", "without a GPU"
     compiled = environment(tmp_path, PENSTOCK_ENFORCE_EAGER="false")
     assert "TORCH_COMPILE_DISABLE" not in compiled
+
+
+def test_an_engine_is_made_for_adapters_only_where_it_has_slots_for_them() -> None:
+    none = arguments.command_line(WorkerConfig.from_environ(REDIS))
+    assert not any("lora" in argument for argument in none)
+    slots = REDIS | {"PENSTOCK_ADAPTER_SLOTS": "8", "PENSTOCK_ADAPTER_TARGET_MODULES": "q_proj"}
+    line = arguments.command_line(WorkerConfig.from_environ(slots))
+    assert {"--enable-lora", "--max-loras=8", "--max-cpu-loras=8"} <= set(line)
+    assert line[line.index("--lora-target-modules") :] == ["--lora-target-modules", "q_proj"]
+    more = WorkerConfig.from_environ(slots | {"PENSTOCK_ADAPTERS_IN_MEMORY": "64"})
+    assert "--max-cpu-loras=64" in arguments.command_line(more)

@@ -15,6 +15,8 @@ from gpu_workers.engine import EngineDescription
 from gpu_workers.sim.engine import SimEngine
 from tests.support.places import ROOT
 from tests.support.workers.abort_contract import ABORT_CLAUSES
+from tests.support.workers.adapters.contract import ADAPTER_CLAUSES
+from tests.support.workers.adapters.loads_contract import ADAPTER_LOAD_CLAUSES
 from tests.support.workers.asking import Clause
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
@@ -33,7 +35,14 @@ NEWEST_ENGINE_PYTHON = Path(
     os.environ.get("NEWEST_ENGINE_PYTHON") or ROOT / newest_engine.FOLDER / "bin" / "python"
 )
 NEWEST_REASON = ROOT / newest_engine.REASON
-SHARED_CLAUSES = [*CLAUSES, *ABORT_CLAUSES, *LIVENESS_CLAUSES, *RESUMPTION_CLAUSES]
+SHARED_CLAUSES = [
+    *CLAUSES,
+    *ABORT_CLAUSES,
+    *LIVENESS_CLAUSES,
+    *RESUMPTION_CLAUSES,
+    *ADAPTER_CLAUSES,
+    *ADAPTER_LOAD_CLAUSES,
+]
 
 
 async def at_once(seconds: float) -> None:
@@ -43,7 +52,14 @@ async def at_once(seconds: float) -> None:
 
 @pytest.fixture
 async def sim() -> AsyncIterator[tuple[SimEngine, EngineDescription]]:
-    engine = SimEngine(slots=16, sleep=at_once)
+    engine = SimEngine(
+        slots=16,
+        sleep=at_once,
+        adapter_slots=4,
+        adapters_in_memory=8,
+        adapter_max_rank=8,
+        adapter_load_seconds=0.001,
+    )
     yield engine, await engine.start()
     await engine.stop()
 

@@ -33,6 +33,9 @@ def make_envelope(
     sequences: int = 1,
     reads_last_frames: bool = False,
     reads_texts: bool = False,
+    adapter: str = "",
+    adapter_name: str = "",
+    adapter_version: int = 0,
 ) -> Envelope:
     """Alice of Acme asks something."""
     if body is None:
@@ -64,4 +67,7 @@ def make_envelope(
         sequences=sequences,
         reads_last_frames=reads_last_frames,
         reads_texts=reads_texts,
+        adapter=adapter,
+        adapter_name=adapter_name,
+        adapter_version=adapter_version,
     )

@@ -234,6 +234,34 @@ async def steps_that_are_not_reported_leave_the_count_to_the_results(engine: Any
     assert not load.held, "so that it is never taken for hung"
 
 
+async def adapters_that_are_mixed_up_are_not_served(engine: Any) -> None:
+    """As where a kernel takes no adapter for the last one: the base is served without any."""
+    from gpu_workers.vllm.adapters.loaded import LoadedAdapters
+    from gpu_workers.vllm.generation import Generation
+
+    of_request, own = Generation.__dict__["lora_request"], LoadedAdapters.request_of
+    asked: list[Any] = []
+
+    def noted(adapters: Any, name: str) -> Any:
+        asked.append(own(adapters, name))
+        return asked[-1]
+
+    mixed_up = property(
+        lambda generation: of_request.__get__(generation) or (asked and asked[-1]) or None,
+        lambda generation, request: of_request.__set__(generation, request),
+    )
+    with replaced(LoadedAdapters, "request_of", noted):
+        async with broken(engine, Generation, "lora_request", mixed_up) as description:
+            assert description.degraded == (Part.ADAPTERS,)
+            assert (description.adapter_slots, description.adapters_in_memory) == (0, 0)
+            assert description.adapter_base is None
+    answer = await ask(engine, make_envelope(QUESTION, adapter="0" * 64))
+    assert answer.result.error is not None
+    assert answer.result.error.code == "adapter_not_loaded"
+    answer = await ask(engine, make_envelope(ENDLESS, max_output_tokens=20))
+    assert answer.result.usage.completion_tokens == 20
+
+
 # The last of them spoils the engine's own count.
 PROBE_CLAUSES: list[ProbeClause] = [
     outputs_that_cannot_be_diverted_wake_the_task_that_asked,
@@ -246,6 +274,7 @@ PROBE_CLAUSES: list[ProbeClause] = [
     request_states_that_are_not_as_we_know_them_resume_nothing,
     queue_limits_that_bound_nothing_are_reported,
     an_abort_that_ends_nothing_is_reported,
+    adapters_that_are_mixed_up_are_not_served,
     the_vllm_that_we_know_is_served_in_full,
     steps_that_are_not_reported_leave_the_count_to_the_results,
 ]

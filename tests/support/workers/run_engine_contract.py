@@ -19,6 +19,8 @@ from gpu_workers.config import WorkerConfig
 from gpu_workers.process_tree import adopt_children
 from gpu_workers.vllm.engine import VllmEngine
 from tests.support.workers.abort_contract import ABORT_CLAUSES
+from tests.support.workers.adapters.contract import ADAPTER_CLAUSES
+from tests.support.workers.adapters.loads_contract import ADAPTER_LOAD_CLAUSES
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
 from tests.support.workers.liveness_contract import FIRST_CLAUSE, LIVENESS_CLAUSES
@@ -40,6 +42,9 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             "PENSTOCK_MAX_NUM_SEQS": "16",
             "PENSTOCK_STRUCTURE_SECONDS": "1",
             "PENSTOCK_TOOL_CALL_PARSER": "hermes",
+            "PENSTOCK_ADAPTER_SLOTS": "4",
+            "PENSTOCK_ADAPTERS_IN_MEMORY": "8",
+            "PENSTOCK_ADAPTER_MAX_RANK": "8",
             **dict(setting.split("=", 1) for setting in settings),
         }
     )
@@ -56,6 +61,8 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             *ABORT_CLAUSES,
             *LIVENESS_CLAUSES,
             *RESUMPTION_CLAUSES,
+            *ADAPTER_CLAUSES,
+            *ADAPTER_LOAD_CLAUSES,
             *VLLM_CLAUSES,
             *STREAM_CLAUSES,
             *STRUCTURE_CLAUSES,

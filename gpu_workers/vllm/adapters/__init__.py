@@ -1,0 +1,1 @@
+"""LoRA adapters in vLLM: what is loaded, what its worker says of the base, what is mended there."""
