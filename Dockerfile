@@ -57,7 +57,8 @@ FROM base AS worker
 COPY gpu_workers gpu_workers
 ENV PATH=/app/.venv-engine/bin:$PATH PYTHONPATH=/app HF_HOME=/home/penstock/models
 USER penstock
-RUN mkdir -p /home/penstock/models /home/penstock/outbox /home/penstock/compile-cache
+RUN mkdir -p /home/penstock/models /home/penstock/outbox /home/penstock/compile-cache \
+    /home/penstock/adapter-cache
 EXPOSE 9101
 ENV PENSTOCK_WORKER_METRICS_HOST=0.0.0.0 PENSTOCK_WORKER_METRICS_PORT=9101
 HEALTHCHECK --interval=10s --timeout=5s --start-period=300s CMD ["python", "-c", \

@@ -84,6 +84,8 @@ async def run(config: WorkerConfig, make_engine: Callable[[WorkerConfig], Engine
         drain_seconds=config.drain_seconds,
         hung_seconds=config.hung_seconds,
         metrics_url=serve_metrics(config.metrics_host, config.metrics_port),
+        adapter_cache=config.adapter_cache,
+        adapter_cache_bytes=config.adapter_cache_bytes,
         on_warm=freeze_heap,
     )
     loop = asyncio.get_running_loop()

@@ -16,6 +16,8 @@ from gpu_workers.protocol import redis_url
 
 DEMO_MODEL_PATH = Path(__file__).parent / "demo_model" / "model"
 
+ADAPTER_CACHE_BYTES = 20 * 1024**3
+
 # vLLM 0.32 takes these alone (`vllm.config.lora.MaxLoRARanks`).
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # As nearly all models of the Llama kind name them; what a model lacks matches nothing.
@@ -146,6 +148,14 @@ class WorkerConfig:
     # A folder for what the engine compiles, kept over restarts, which workers may share; None:
     # var/compile-cache
     compile_cache: Path | None = _setting("PENSTOCK_WORKER_COMPILE_CACHE", Path, None)  # noqa: RUF009
+    # A folder for adapters as they are fetched, kept over restarts, which workers may share; None:
+    # var/adapter-cache
+    adapter_cache: Path | None = _setting("PENSTOCK_ADAPTER_CACHE", Path, None)  # noqa: RUF009
+    # Bytes that it may hold, those that are opened for the engine among them: more than twice what
+    # is in memory at once
+    adapter_cache_bytes: int = _setting(
+        "PENSTOCK_ADAPTER_CACHE_BYTES", _integer(1, 2**63 - 1), ADAPTER_CACHE_BYTES
+    )
     # A model folder or a hub name
     model_path: str = _setting("PENSTOCK_MODEL_PATH", _text, str(DEMO_MODEL_PATH))
     # Sequences held at once, one for each choice of a request; None: those of its batch

@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 from msgspec import structs
 
+from gpu_workers.adapters.worker_adapters import WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDescription, EngineLoad
 from gpu_workers.heartbeat import Heartbeat
@@ -38,6 +39,7 @@ class Lease:
         heartbeat: Heartbeat,
         engine: Engine,
         requests: OpenRequests,
+        adapters: WorkerAdapters,
         outbox: Outbox,
         relay: OutboxRelay,
         metrics: WorkerMetrics,
@@ -47,6 +49,7 @@ class Lease:
         self._heartbeat = heartbeat
         self._engine = engine
         self._requests = requests
+        self._adapters = adapters
         self._outbox = outbox
         self._relay = relay
         self._metrics = metrics
@@ -76,6 +79,7 @@ class Lease:
             max_token_bytes=engine.max_token_bytes,
             can_resume=engine.can_resume,
             degraded=list(engine.degraded),
+            adapter_slots=engine.adapter_slots,
         )
 
     def enter(self, state: WorkerState) -> None:
@@ -167,6 +171,7 @@ class Lease:
         self._log.warning("redis_lost_this_worker", open_requests=len(self._requests))
         await self._transport.register(self._info(self._engine.load()))
         self._relay.resync()
+        self._adapters.resync()
         held = self._requests.held()
         lost = await self._transport.adopt(held)
         self._requests.disown(

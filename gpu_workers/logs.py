@@ -18,6 +18,8 @@ def configure_logging(log_format: str, level: str) -> None:
             exception_formatter=structlog.dev.plain_traceback,
         )
     )
+    # Says each URL that it asks, whose signature lets whoever reads it fetch.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

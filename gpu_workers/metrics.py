@@ -1,10 +1,11 @@
 """The worker's metric families, served beside vLLM's own on /metrics."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
+from gpu_workers.protocol.adapters import AdapterLevel
 from gpu_workers.protocol.messages import RetryReason
 from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 
@@ -88,6 +89,35 @@ FLUSH_FRAMES = Histogram(
 CLAIM_SECONDS = Histogram(
     "penstock_worker_claim_seconds", "Round trip of a claim.", ["model"], buckets=_STEP_SECONDS
 )
+ADAPTER_HITS = Counter(
+    "penstock_worker_adapter_hits",
+    "Requests with an adapter, by where it was: slot, memory, disk or store.",
+    ["model", "level"],
+)
+ADAPTER_LOADS = Counter(
+    "penstock_worker_adapter_loads",
+    "Loads of adapters to the engine's memory: loaded, unavailable or refused.",
+    ["model", "outcome"],
+)
+ADAPTER_LOAD_SECONDS = Histogram(
+    "penstock_worker_adapter_load_seconds",
+    "From a worker's wish for an adapter to its being loaded, from its disk or the store.",
+    ["model", "level"],
+    buckets=_SECONDS,
+)
+ADAPTER_EVICTIONS = Counter(
+    "penstock_worker_adapter_evictions",
+    "Adapters that made room for others, in memory or on disk.",
+    ["model", "level"],
+)
+ADAPTERS_IN_MEMORY = Gauge(
+    "penstock_worker_adapters_in_memory", "Adapters that the engine has loaded.", ["model"]
+)
+ADAPTER_CACHE_BYTES = Gauge(
+    "penstock_worker_adapter_cache_bytes",
+    "Bytes of the adapters' cache on disk, all workers' that share it.",
+    ["model"],
+)
 
 
 class WorkerMetrics:
@@ -115,10 +145,28 @@ class WorkerMetrics:
         self.frames = FRAMES.labels(model)
         self.flush_frames = FLUSH_FRAMES.labels(model)
         self.claim_seconds = CLAIM_SECONDS.labels(model)
+        self.adapters_in_memory = ADAPTERS_IN_MEMORY.labels(model)
+        self.adapter_cache_bytes = ADAPTER_CACHE_BYTES.labels(model)
 
     def degraded(self, parts: Iterable[str]) -> None:
         for part in parts:
             DEGRADED.labels(self._model, part).set(1)
+
+    def adapter_hit(self, level: AdapterLevel | None) -> None:
+        word = "store" if level is None else level.name.lower()
+        ADAPTER_HITS.labels(self._model, word).inc()
+
+    def adapter_loaded(self, seconds: float, *, is_fetched: bool) -> None:
+        ADAPTER_LOADS.labels(self._model, "loaded").inc()
+        level = "store" if is_fetched else "disk"
+        ADAPTER_LOAD_SECONDS.labels(self._model, level).observe(seconds)
+
+    def adapter_load_failed(self, *, is_refused: bool) -> None:
+        outcome = "refused" if is_refused else "unavailable"
+        ADAPTER_LOADS.labels(self._model, outcome).inc()
+
+    def adapter_evicted(self, level: Literal["memory", "disk"]) -> None:
+        ADAPTER_EVICTIONS.labels(self._model, level).inc()
 
     def requeued(self, reason: RetryReason) -> None:
         REQUEUES.labels(self._model, reason).inc()

@@ -5,7 +5,7 @@ and not an error. Every call here may be repeated: the dispatch functions are id
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from redis.exceptions import NoPermissionError
 
 from gpu_workers.finish import Accepted, FinishArguments, FinishBatches, Refused
 from gpu_workers.protocol import codec, functions, keys
+from gpu_workers.protocol.adapters import AdapterLevel
 from gpu_workers.protocol.calls import adoption_arguments, finish_arguments, requeue_arguments
 from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.codec import WireFormatError
@@ -128,10 +129,19 @@ class Transport:
             slots,
             info.kv_cache_tokens,
             info.adapter_slots,
-            ",".join(info.adapters),
             int(ready),
         )
         return list(_decoded(answer))
+
+    async def post_adapters(self, changes: Mapping[str, AdapterLevel | None]) -> None:
+        """Report how near this worker has adapters (by their opaque names) where that has changed;
+        None: it has one no more. After each registration the scheduler knows of none. Raises as
+        `claim` does, a connection error rather than waiting: a post may be repeated."""
+        arguments: list[str | int] = []
+        for adapter, level in changes.items():
+            arguments += (adapter, int(level or 0))
+        if arguments:
+            await self._fcall(functions.POST_ADAPTERS, self._worker_id, *arguments)
 
     async def report_progress(
         self,

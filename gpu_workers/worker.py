@@ -16,11 +16,14 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
+from gpu_workers.adapters.worker_adapters import WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.config import ADAPTER_CACHE_BYTES
 from gpu_workers.engine import Engine, EngineDied, EngineHung
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.lease import Lease
@@ -83,6 +86,8 @@ class Worker:
         drain_seconds: float = 30.0,
         hung_seconds: float = 60.0,
         metrics_url: str = "",
+        adapter_cache: Path | None = None,
+        adapter_cache_bytes: int = ADAPTER_CACHE_BYTES,
         counter_report_seconds: float = REPORT_EVERY_SECONDS,
         on_warm: Callable[[], None] = lambda: None,
     ) -> None:
@@ -117,8 +122,18 @@ class Worker:
             pid=os.getpid(),
             metrics_url=metrics_url,
         )
+        self._adapters = WorkerAdapters(
+            engine=engine,
+            redis=transport.redis,
+            post=transport.post_adapters,
+            pool=pool,
+            metrics=self._metrics,
+            cache=adapter_cache,
+            cache_bytes=adapter_cache_bytes,
+        )
         self._requests = OpenRequests(
             engine=engine,
+            adapters=self._adapters,
             transport=transport,
             outbox=outbox,
             metrics=self._metrics,
@@ -146,6 +161,7 @@ class Worker:
             heartbeat=heartbeat,
             engine=engine,
             requests=self._requests,
+            adapters=self._adapters,
             outbox=outbox,
             relay=self._relay,
             metrics=self._metrics,
@@ -196,10 +212,13 @@ class Worker:
             known = await self._engine.start()
             self._supervise(self._check_engine_forever())
             await self._engine.warm_up()
+            upkeep = await self._adapters.start(known)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker leaves with a reason
             self._log.exception("engine_did_not_start")
             self._end(Exit.START_FAILED, str(error))
             return
+        for each in upkeep:
+            self._supervise(each)
         if self._drain_asked.is_set():
             return
         self._on_warm()
@@ -261,6 +280,7 @@ class Worker:
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self._transport.close)
             last_first.push_async_callback(self._engine.stop)
+            last_first.push_async_callback(self._adapters.close)
             last_first.push_async_callback(self._outbox.close)
             last_first.push_async_callback(self._requests.close)
             last_first.push_async_callback(self._lease.close)

@@ -270,13 +270,19 @@ def pool_paces(pool: str) -> str:
 
 
 def pool_adapter_workers(pool: str, adapter: str) -> str:
-    """Name the set of the ids of workers that can start an adapter without loading it."""
+    """Name the sorted set: id of each worker that has an adapter, scored by its
+    `adapters.AdapterLevel`; 0 of one that is to get it, for a request or ahead of one."""
     return f"{pool_prefix(pool)}:adapter:{adapter}"
 
 
+def pool_worker_levels(pool: str, worker_id: str) -> str:
+    """Name the hash: adapter -> level, the same for one worker."""
+    return f"{pool_prefix(pool)}:levels:{worker_id}"
+
+
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
-    """Name the hash: `slots` (adapters at once), `resident` (loaded, between commas), `draining`
-    (those that get no new requests) and `run:<adapter>`, the running requests of each."""
+    """Name the hash of numbers: `slots` (adapters at once) and, of each adapter that runs there,
+    `run:<adapter>` (its running requests) and `drain:<adapter>`, where it starts no more."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 

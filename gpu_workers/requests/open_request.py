@@ -59,6 +59,8 @@ class OpenRequest:
     # All that its gateway has been sent, if it can be resumed elsewhere
     token_ids: list[int] = field(default_factory=list)
     task: "asyncio.Task[None] | None" = None
+    # Done once it is aborted, for as long as it waits for its adapter
+    aborted: "asyncio.Future[None] | None" = None
     # Of its `TextDelta`s, until the first has said it
     form: tuple[bytes, bytes] | None = None
     _seq: int = 0
@@ -194,7 +196,8 @@ class OpenRequest:
             ttft_ms=None if first is None else max(0, first - arrived),
             is_billed=envelope.is_billed,
             service_class=envelope.service_class,
-            adapter=envelope.adapter,
+            adapter=envelope.adapter_name,
+            adapter_version=envelope.adapter_version,
             prices=envelope.prices,
             itl_p50_ms=self.inter_token_latency.quantile_ms(0.5),
             itl_p95_ms=self.inter_token_latency.quantile_ms(0.95),

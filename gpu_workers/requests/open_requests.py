@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final
 
 import structlog
 
+from gpu_workers.adapters.unavailable import AdapterUnavailable, refused, unavailable
+from gpu_workers.adapters.worker_adapters import WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import EmitText, Engine, EngineDied, Output, Result
+from gpu_workers.engine import AdapterRefused, EmitText, Engine, EngineDied, Output, Result
 from gpu_workers.frames.writer import FrameWriter
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.outbox import Outbox
@@ -22,6 +25,7 @@ from gpu_workers.protocol.messages import (
     InboxMessage,
     Outcome,
     Preemption,
+    Prefetch,
     Resend,
     TokenUsage,
     WireError,
@@ -49,6 +53,7 @@ class OpenRequests:
         self,
         *,
         engine: Engine,
+        adapters: WorkerAdapters,
         transport: Transport,
         outbox: Outbox,
         metrics: WorkerMetrics,
@@ -57,6 +62,7 @@ class OpenRequests:
         on_lost_by_redis: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
+        self._adapters = adapters
         self._on_engine_died = on_engine_died
         self._open: dict[str, OpenRequest] = {}
         self._cancelled_early: dict[tuple[str, int], None] = {}
@@ -122,6 +128,8 @@ class OpenRequests:
             self._frames.resend(message, is_open=is_open)
         elif isinstance(message, Confirmation):
             self._frames.confirm(message)
+        elif isinstance(message, Prefetch):
+            self._adapters.prefetch(message.adapter)
         elif isinstance(message, Assignment):
             self._assign(message)
 
@@ -239,6 +247,8 @@ class OpenRequests:
     def _abort(self, request: OpenRequest) -> None:
         if not request.is_aborted:
             request.is_aborted = True
+            if request.aborted is not None and not request.aborted.done():
+                request.aborted.set_result(None)
             abort = asyncio.create_task(self._engine.abort(request.envelope.request_id))
             self._aborts.add(abort)
             abort.add_done_callback(self._aborts.discard)
@@ -266,18 +276,37 @@ class OpenRequests:
             return Result(outcome=Outcome.CANCELLED, usage=TokenUsage())
         result: Result | None = None
         try:
-            async for item in self._engine.generate(envelope, partial(self._begin_texts, request)):
-                if type(item) is Output:
-                    self._frames.append(envelope.gateway_id, request.delta(item))
-                elif type(item) is Result:
-                    result = request.final_result(item)
+            async with self._adapter_of(request):
+                if request.aborted is not None and request.is_aborted:
+                    # Before the engine knew it
+                    cancelled = Result(outcome=Outcome.CANCELLED, usage=TokenUsage())
+                    return request.final_result(cancelled)
+                generate = self._engine.generate(envelope, partial(self._begin_texts, request))
+                async for item in generate:
+                    if type(item) is Output:
+                        self._frames.append(envelope.gateway_id, request.delta(item))
+                    elif type(item) is Result:
+                        result = request.final_result(item)
         except EngineDied as error:
             self._on_engine_died(error)
             request.stopped_by_worker = ENGINE_FAILED
             return request.failed(ENGINE_FAILED, error.usage)
+        except AdapterUnavailable:
+            return request.failed(unavailable(envelope.adapter_name))
+        except AdapterRefused:
+            return request.failed(refused(envelope.adapter_name))
         except Exception:  # noqa: BLE001 - a fault of the engine adapter; the client gets an error
             _log.exception("engine_raised", request_id=envelope.request_id)
         return result or request.failed(INTERNAL)
+
+    def _adapter_of(self, request: OpenRequest) -> "AbstractAsyncContextManager[None, bool | None]":
+        """Return what keeps a request's adapter loaded; one without needs nothing."""
+        if not request.envelope.adapter:
+            return nullcontext()
+        request.aborted = asyncio.get_running_loop().create_future()
+        if request.is_aborted:
+            request.aborted.set_result(None)
+        return self._adapters.use(request.envelope.adapter, request.aborted)
 
     def _begin_texts(self, request: OpenRequest, form: tuple[bytes, bytes]) -> EmitText:
         """Return what sends texts to a gateway, or whole events to one of an earlier version."""

@@ -165,12 +165,12 @@ local function forecast(keys, args)
 end
 
 -- Claim requests for all slots of a worker that are free, and renew its lease. `info` is its
--- description, `adapters` those it holds, between commas. What the queue cannot use of the free
--- slots stays as credit; a worker that is not `ready` has none.
+-- description. What the queue cannot use of the free slots stays as credit; a worker that is not
+-- `ready` has none.
 -- Reply: inbox messages to run now.
 local function claim(keys, args)
-  local prefix, worker_id, info, slots, kv_tokens, adapter_slots, adapters, ready, now =
-    keys[1], unpack(args)
+  local prefix, worker_id, info, slots, kv_tokens, adapter_slots, ready, now = keys[1],
+    unpack(args)
   now = now_ms(now)
   local refused = renew_lease(prefix, worker_id, info, now)
   if refused then
@@ -181,7 +181,7 @@ local function claim(keys, args)
   retire_idle_flows(pool)
   if ready == '1' then
     set_kv(pool, worker_id, tonumber(kv_tokens))
-    set_adapters(pool, worker_id, tonumber(adapter_slots), adapters)
+    set_adapter_slots(pool, worker_id, tonumber(adapter_slots))
     slots = paced_slots(pool, worker_id, tonumber(slots))
     local credit, left = math.max(0, slots - sequences_held(pool, worker_id)), 0
     set_slots(pool, worker_id, slots)
@@ -370,7 +370,9 @@ redis.register_function{ function_name = 'penstock_beat_1', callback = beat,
   flags = WITHOUT_MEMORY }
 redis.register_function{ function_name = 'penstock_leave_1', callback = leave,
   flags = WITHOUT_MEMORY }
-redis.register_function{ function_name = 'penstock_claim_1', callback = claim,
+redis.register_function{ function_name = 'penstock_claim_2', callback = claim,
+  flags = WITHOUT_MEMORY }
+redis.register_function{ function_name = 'penstock_post_adapters_1', callback = post_adapters,
   flags = WITHOUT_MEMORY }
 redis.register_function{ function_name = 'penstock_report_progress_1', callback = report_progress,
   flags = WITHOUT_MEMORY }

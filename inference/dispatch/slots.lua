@@ -9,29 +9,52 @@ local MOST_PREEMPTIONS = 2         -- of one request, so that it ends some day
 local CANDIDATES = 4               -- workers with credit that are looked at for one request
 local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
 
--- Find the live worker with most credit that has room for so many tokens and for the adapter, one
--- that holds it already before others; return its id and its credit, or nil. Dead ones are benched
--- on the way.
+-- Ask a worker to stop an attempt, by a message that begins with `cancel` or `preempt`.
+local function stop_attempt(prefix, worker_id, word, request_id, attempt)
+  redis.call('RPUSH', prefix .. ':inbox:' .. worker_id,
+    word .. ' ' .. request_id .. ' ' .. attempt .. '\n')
+end
+
+-- Return what a worker is to a request of so many tokens: how near it has the adapter, SLOT where
+-- none is needed; nil where it has no room. A dead one is benched.
+local function fitness(pool, worker_id, tokens, adapter)
+  if not is_live(pool, worker_id) then
+    bench_worker(pool, worker_id)
+  elseif has_kv_for(pool, worker_id, tokens) then
+    return adapter == '' and SLOT or nearness(pool, worker_id, adapter)
+  end
+  return nil
+end
+
+-- Find the live worker that has credit, room for so many tokens and for the adapter, and has that
+-- the nearest, of those the one with most credit; return its id and its credit, or nil. Looked at
+-- are those with most credit of all and those that have the adapter.
 local function worker_with_credit(pool, tokens, adapter)
   if get(pool, 'free') <= 0 then
     return nil
   end
-  local candidates = redis.call('ZREVRANGEBYSCORE', pool.prefix .. ':free-slots', '+inf', '1',
-    'WITHSCORES', 'LIMIT', 0, CANDIDATES)
-  local second, credit_of_second
-  for index = 1, #candidates, 2 do
-    local worker_id, credit = candidates[index], tonumber(candidates[index + 1])
-    if not is_live(pool, worker_id) then
-      bench_worker(pool, worker_id)
-    elseif has_kv_for(pool, worker_id, tokens) then
-      if adapter == '' or is_resident(pool, worker_id, adapter) then
-        return worker_id, credit
-      elseif not second and has_adapter_slot(pool, worker_id) then
-        second, credit_of_second = worker_id, credit
-      end
+  local key, best, most, nearest = pool.prefix .. ':free-slots', nil, nil, -2
+  local function look_at(worker_id, credit)
+    local near = fitness(pool, worker_id, tokens, adapter)
+    if near and (near > nearest or near == nearest and credit > most) then
+      best, most, nearest = worker_id, credit, near
     end
   end
-  return second, credit_of_second
+  local candidates = redis.call('ZREVRANGEBYSCORE', key, '+inf', '1', 'WITHSCORES', 'LIMIT', 0,
+    CANDIDATES)
+  for index = 1, #candidates, 2 do
+    look_at(candidates[index], tonumber(candidates[index + 1]))
+    if nearest == SLOT then
+      return best, most
+    end
+  end
+  for _, worker_id in ipairs(adapter ~= '' and some_holders(pool, adapter) or {}) do
+    local credit = tonumber(redis.call('ZSCORE', key, worker_id)) or 0
+    if credit >= 1 then
+      look_at(worker_id, credit)
+    end
+  end
+  return best, most
 end
 
 -- Take so many sequences from a worker's credit and from the sum; return what is left. One free

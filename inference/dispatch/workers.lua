@@ -12,8 +12,7 @@ local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts les
 local PAUSE_MS = WORKER_LEASE_MS / 2  -- without any call, though many are made each second
 local TICK_MS = 500                -- how exactly the time of the last call is known
 
--- In adapters.lua, which builds on this file.
-local forget_adapters
+local forget_adapters, drop_levels  -- in adapters.lua, which builds on this file
 
 -- Return the time of a worker's last call; minus the time of fencing, if it was fenced; nil of one
 -- that is unknown.
@@ -193,6 +192,7 @@ end
 local function fence(pool, worker_id)
   redis.call('ZADD', pool.prefix .. ':heartbeats', -pool.now, worker_id)
   bench_worker(pool, worker_id)
+  drop_levels(pool, worker_id)
   redis.call('ZREM', pool.prefix .. ':paces', worker_id)
   redis.call('DEL', pool.prefix .. ':inbox:' .. worker_id)
 end
@@ -219,17 +219,23 @@ local function fenced_error(worker_id)
   return redis.error_reply('FENCED another process has taken the name of worker ' .. worker_id)
 end
 
--- Renew a worker's lease and publish its description; return an error reply, or nil.
-local function renew_lease(prefix, worker_id, info, now)
+-- Return the error reply to a worker that is unknown or fenced, or nil.
+local function lease_error(prefix, worker_id)
   local heartbeat = heartbeat_of(prefix, worker_id)
   if not heartbeat then
     return redis.error_reply('UNKNOWN worker ' .. worker_id .. ' has to register first')
-  elseif heartbeat < 0 then
-    return fenced_error(worker_id)
   end
-  redis.call('ZADD', prefix .. ':heartbeats', now, worker_id)
-  redis.call('HSET', prefix .. ':workers', worker_id, info)
-  return nil
+  return heartbeat < 0 and fenced_error(worker_id) or nil
+end
+
+-- Renew a worker's lease and publish its description; return an error reply, or nil.
+local function renew_lease(prefix, worker_id, info, now)
+  local refused = lease_error(prefix, worker_id)
+  if not refused then
+    redis.call('ZADD', prefix .. ':heartbeats', now, worker_id)
+    redis.call('HSET', prefix .. ':workers', worker_id, info)
+  end
+  return refused
 end
 
 -- Return the inbox message that gives a worker an attempt.
@@ -237,21 +243,14 @@ local function assignment(request_id, attempt, envelope)
   return 'assign ' .. request_id .. ' ' .. attempt .. '\n' .. envelope
 end
 
--- Ask a worker to stop an attempt, by a message that begins with `cancel` or `preempt`.
-local function stop_attempt(prefix, worker_id, word, request_id, attempt)
-  redis.call('RPUSH', prefix .. ':inbox:' .. worker_id,
-    word .. ' ' .. request_id .. ' ' .. attempt .. '\n')
-end
-
 -- Calls -----------------------------------------------------------------------------------------
 
--- Register a worker's process under its name, and fence any earlier one.
+-- Register a worker's process under its name, with no adapters, and fence any earlier one.
 -- Reply: the ids of the processes that this call fenced.
 local function register(keys, args)
   local prefix, worker_id, name, info, now = keys[1], unpack(args)
   local pool = open_pool(prefix, now_ms(now))
-  local heartbeat = heartbeat_of(prefix, worker_id)
-  if heartbeat and heartbeat < 0 then
+  if (heartbeat_of(prefix, worker_id) or 0) < 0 then
     return fenced_error(worker_id)
   end
   local fenced = {}
@@ -263,6 +262,7 @@ local function register(keys, args)
   redis.call('HSET', prefix .. ':names', name, worker_id)
   redis.call('HSET', prefix .. ':workers', worker_id, info)
   redis.call('ZADD', prefix .. ':heartbeats', pool.now, worker_id)
+  drop_levels(pool, worker_id)
   save(pool)
   return fenced
 end

@@ -206,7 +206,7 @@ class Cost:
         ]
 
     def _claim_call(self, worker: str, slots: int) -> tuple[Any, ...]:
-        return functions.CLAIM, worker, b"info", slots, 0, 0, "", 1, self.pool.now_ms
+        return functions.CLAIM, worker, b"info", slots, 0, 0, 1, self.pool.now_ms
 
     def _let_time_pass(self) -> None:
         self.pool.now_ms += 500

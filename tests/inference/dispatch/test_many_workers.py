@@ -7,6 +7,7 @@ import pytest
 from redis import Redis
 
 from gpu_workers.protocol import functions, keys
+from gpu_workers.protocol.adapters import AdapterLevel
 from inference.lua_constants import WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
@@ -20,14 +21,15 @@ def pool(dispatch_redis_url: str) -> Iterator[VirtualPool]:
         yield VirtualPool(redis)
 
 
-def fill(pool: VirtualPool, workers: int, *, adapters: str = "") -> list[str]:
-    """Full workers that report their steps, and requests that wait."""
+def fill(pool: VirtualPool, workers: int, **levels: AdapterLevel) -> list[str]:
+    """Full workers that report their steps and have these adapters, and requests that wait."""
     names = [f"worker-{number}#1" for number in range(workers)]
     for number in range(workers * SLOTS + 20):
         pool.enqueue(Ask(request_id=f"r{number:05d}", tenant=f"t{number % 7}", output=512))
     for name in names:
         pool.register(name)
-        started = pool.claim(name, SLOTS, kv_tokens=10_000, adapter_slots=2, adapters=adapters)
+        pool.post(name, **levels)
+        started = pool.claim(name, SLOTS, kv_tokens=10_000, adapter_slots=2)
         assert len(started) == SLOTS
         pool.settle(name, [(each.request_id, 1, 50, 10) for each in started], step_us=STEP_US)
     return names
@@ -62,7 +64,7 @@ def commands_of_each_call(pool: VirtualPool, workers: int) -> dict[str, int]:
         "finish": pool.finish_call(held, 1, 60, 20),
         "requeue": (functions.REQUEUE, other, 1, "preempted", b"", 0, pool.now_ms),
         "claim": (
-            functions.CLAIM, one, b"info", SLOTS + 1, 10_000, 0, "", 1, pool.now_ms,
+            functions.CLAIM, one, b"info", SLOTS + 1, 10_000, 0, 1, pool.now_ms,
         ),
         "forecast": (functions.FORECAST, "interactive", "t1", pool.now_ms),
         "reap": (functions.REAP, WORKER_LEASE_MS, 0, 500, "", pool.now_ms),
@@ -77,14 +79,14 @@ def test_no_call_asks_more_of_redis_where_there_are_many_workers(pool: VirtualPo
 def test_what_every_call_reads_does_not_grow_with_the_workers(pool: VirtualPool) -> None:
     def numbers_read(workers: int) -> int:
         pool.redis.flushall()
-        fill(pool, workers, adapters="a,b")
+        fill(pool, workers, a=AdapterLevel.SLOT, b=AdapterLevel.DISK)
         return pool.redis.hlen(keys.pool_scheduler(pool.name))
 
     assert numbers_read(MANY) == numbers_read(FEW)
 
 
 def commands_of_a_claim(pool: VirtualPool, worker: str) -> int:
-    claim = (functions.CLAIM, worker, b"info", SLOTS, 10_000, 0, "", 1, pool.now_ms)
+    claim = (functions.CLAIM, worker, b"info", SLOTS, 10_000, 0, 1, pool.now_ms)
     return commands_of(pool, *claim)
 
 
@@ -143,8 +145,8 @@ def test_a_request_is_left_to_a_worker_that_has_its_adapter_wherever_that_is(
     names = [f"worker-{number}#1" for number in range(MANY)]
     for name in names:
         pool.register(name)
-        adapters = "a" if name == names[-1] else "b"
-        pool.claim(name, 1, adapter_slots=2, adapters=adapters)
+        pool.post(name, **{"a" if name == names[-1] else "b": AdapterLevel.SLOT})
+        pool.claim(name, 1, adapter_slots=2)
     holder = names[-1]
     for number in range(MANY):
         pool.enqueue(Ask(request_id=f"r{number}", tenant="t", adapter="b"))
@@ -161,7 +163,7 @@ def test_a_request_is_left_to_a_worker_that_has_its_adapter_wherever_that_is(
 
 
 def test_of_a_worker_that_has_left_nothing_is_kept(pool: VirtualPool) -> None:
-    [name] = fill(pool, 1, adapters="a,b")
+    [name] = fill(pool, 1, a=AdapterLevel.SLOT, b=AdapterLevel.DISK)
     pool.enqueue(Ask(request_id="new", tenant="t1", adapter="c"))
     running = keys.pool_worker_requests(pool.name, name)
     while held := cast(set[bytes], pool.redis.smembers(running)):

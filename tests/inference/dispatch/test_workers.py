@@ -1,7 +1,6 @@
-"""Which worker gets a request: KV cache, adapters and pace; and how much a class may hold."""
+"""Which worker gets a request: KV cache and pace; and how much a class may hold."""
 
 from collections import Counter
-from typing import cast
 
 import pytest
 from redis.exceptions import ResponseError
@@ -81,84 +80,6 @@ def test_part_of_the_cache_is_kept_for_who_is_below_his_share(pool: VirtualPool)
     assert len(taken(pool, ONE)) == 1 + 15
     pool.enqueue(an_ask("newcomer", tenant="globex", prompt=50, output=50))
     assert taken(pool, ONE) == ["newcomer"]
-
-
-# adapters -----------------------------------------------------------------------------------------
-
-
-def with_adapter(name: str, adapter: str, tenant: str | None = None) -> Ask:
-    return an_ask(name, tenant=tenant or adapter, adapter=adapter)
-
-
-def test_a_request_goes_to_a_worker_that_holds_its_adapter(pool: VirtualPool) -> None:
-    for worker, slots, resident in [(ONE, 4, "blue"), (TWO, 9, "red")]:
-        pool.register(worker)
-        pool.claim(worker, slots, adapter_slots=2, adapters=resident)
-    pool.enqueue(with_adapter("a", "blue"))
-    pool.enqueue(with_adapter("b", "red"))
-    pool.enqueue(with_adapter("c", "green"))
-    assert taken(pool, ONE) == ["a"]
-    assert taken(pool, TWO) == ["b", "c"]
-
-
-def test_there_are_never_more_adapters_at_work_than_slots(pool: VirtualPool) -> None:
-    pool.register(ONE)
-    pool.claim(ONE, 64, adapter_slots=2)
-    for name in "abcd":
-        pool.enqueue(with_adapter(f"{name}1", name))
-        pool.enqueue(with_adapter(f"{name}2", name))
-    assert taken(pool, ONE) == ["a1", "a2", "b1", "b2"]
-    assert pool.claim(ONE, 64, adapter_slots=2) == []
-    pool.finish("a1", 1, 1, 1)
-    assert taken(pool, ONE) == []
-    pool.finish("a2", 1, 1, 1)
-    assert taken(pool, ONE)[0] == "c1"
-
-
-def test_requests_without_an_adapter_run_beside_those_with_one(pool: VirtualPool) -> None:
-    pool.register(ONE)
-    pool.claim(ONE, 64, adapter_slots=1)
-    pool.enqueue(with_adapter("a", "blue"))
-    pool.enqueue(with_adapter("b", "red"))
-    pool.enqueue(an_ask("plain"))
-    assert set(taken(pool, ONE)) == {"a", "plain"}
-
-
-def test_a_hot_adapter_drains_so_that_a_cold_one_gets_its_turn(pool: VirtualPool) -> None:
-    """Two tenants keep both adapter slots busy for ever; the third is not starved by that."""
-    pool.register(ONE)
-    pool.claim(ONE, 8, adapter_slots=2)
-    number = 0
-    running: list[tuple[str, int]] = []
-
-    def flood(adapter: str) -> None:
-        nonlocal number
-        number += 1
-        pool.enqueue(with_adapter(f"{adapter}-{number:04d}", adapter))
-
-    def collect() -> list[str]:
-        messages = pool.inbox(ONE)
-        running.extend((each.request_id, each.attempt) for each in messages)
-        return [each.request_id for each in messages]
-
-    for _ in range(8):
-        flood("blue")
-        flood("red")
-    collect()
-    pool.enqueue(with_adapter("cold", "green"))
-    for turn in range(200):
-        request_id, attempt = running.pop(0)
-        pool.finish(request_id, attempt, 100, 100)
-        flood(request_id.partition("-")[0])
-        pool.now_ms += 10
-        if turn % 50 == 0:
-            pool.settle(ONE, [])
-        if "cold" in collect():
-            break
-    else:
-        raise AssertionError("the cold adapter never got its turn")
-    state = cast(dict[bytes, bytes], pool.redis.hgetall(keys.pool_worker_adapters(pool.name, ONE)))
-    assert len([field for field in state if field.startswith(b"run:")]) <= 2
 
 
 # pace ---------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Workers:
         self, worker_id: str = WORKER, *, slots: int = 4, ready: bool = True
     ) -> list[AboutRequest]:
         info = encoded_worker_info(worker_id)
-        answer = await self._call(functions.CLAIM, worker_id, info, slots, 0, 0, "", int(ready))
+        answer = await self._call(functions.CLAIM, worker_id, info, slots, 0, 0, int(ready))
         return _decoded(answer)
 
     async def held(self, worker_id: str = WORKER) -> list[AboutRequest]:

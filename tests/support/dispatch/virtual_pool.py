@@ -3,12 +3,14 @@
 Synchronous, since nothing runs beside it: the state machine and the fairness benchmark use it too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from redis import Redis
 
 from gpu_workers.protocol import functions, keys
+from gpu_workers.protocol.adapters import AdapterLevel
 from gpu_workers.protocol.calls import UNBOUNDED_BYTES
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, library_text
@@ -104,12 +106,26 @@ class VirtualPool:
         *,
         kv_tokens: int = 0,
         adapter_slots: int = 0,
-        adapters: str = "",
         ready: bool = True,
     ) -> list[Started]:
-        posted = (slots, kv_tokens, adapter_slots, adapters, int(ready))
+        posted = (slots, kv_tokens, adapter_slots, int(ready))
         answer = self.call(functions.CLAIM, worker_id, b"info", *posted, self.now_ms)
         return [started(message) for message in answer]
+
+    def post(self, worker_id: str, **levels: AdapterLevel | None) -> None:
+        """How near a worker has adapters now; None: it has one no more."""
+        self.call(*self.post_call(worker_id, levels))
+
+    def post_call(
+        self, worker_id: str, levels: Mapping[str, AdapterLevel | None]
+    ) -> tuple[Any, ...]:
+        posted = [each for adapter, level in levels.items() for each in (adapter, int(level or 0))]
+        return functions.POST_ADAPTERS, worker_id, *posted
+
+    def levels(self, worker_id: str) -> dict[str, int]:
+        """How near a worker has each adapter, as it is kept."""
+        found = self.numbers(keys.pool_worker_levels(self.name, worker_id))
+        return {adapter: int(level) for adapter, level in found.items()}
 
     def beat(self, worker_id: str, loop_age_ms: int = 0) -> None:
         self.call(functions.BEAT, worker_id, b"info", loop_age_ms, self.now_ms)

@@ -224,7 +224,7 @@ class ScriptedWorker:
             await asyncio.sleep(1)
 
     async def claim(self, info: bytes, slots: int) -> Any:
-        return await self.call(functions.CLAIM, self.worker_id, info, slots, 0, 0, "", 1)
+        return await self.call(functions.CLAIM, self.worker_id, info, slots, 0, 0, 1)
 
     async def die(self) -> None:
         """As by kill -9, long enough ago for the lease to have run out."""

@@ -40,7 +40,7 @@ FAMILIES: Final = {
     rf"{_POOL}:adapter:.*": _WORKERS,
     rf"{_POOL}:adapter-sources": "a field for each adapter of PostgreSQL that the pool serves",
     rf"{_POOL}:adapter-base": "one for each pool",
-    rf"{_POOL}:(worker|adapters|inbox|running):.*": "deleted when its worker is forgotten",
+    rf"{_POOL}:(worker|adapters|levels|inbox|running):.*": "deleted when its worker is forgotten",
     rf"{_POOL}:request:.*": "expires ten minutes after its end, which every request has",
     rf"{_POOL}:usage": "MOST_USAGE_ENTRIES of outboxes; others until newcomers are refused",
     rf"{_POOL}:(usage-withheld|dead-letters|receipts:.*)": EXPIRES,
@@ -63,7 +63,7 @@ OTHER_FAMILIES: Final = {
 }
 # Whose key it is has to be there.
 _OF_A_REQUEST: Final = re.compile(rf"({_POOL}):request:(.+)")
-_OF_A_WORKER: Final = re.compile(rf"({_POOL}):(?:worker|adapters|inbox|running):(.+)")
+_OF_A_WORKER: Final = re.compile(rf"({_POOL}):(?:worker|adapters|levels|inbox|running):(.+)")
 
 
 def end_of(key: str) -> str | None:

@@ -1,0 +1,244 @@
+"""Which adapters are in the engine's memory: those that open requests use, and the latest besides.
+
+A request reaches the engine only while its adapter is loaded: it waits for that alone, beside the
+others. What a request uses, or waits for, is never unloaded.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from gpu_workers.adapters.supply import AdapterSupply
+from gpu_workers.adapters.unavailable import AdapterUnavailable
+from gpu_workers.cancellation import cancel_and_wait
+from gpu_workers.engine import AdapterRefused, Engine, EngineDied, LoadableAdapter
+from gpu_workers.metrics import WorkerMetrics
+from gpu_workers.protocol.adapters import AdapterLevel
+
+# How long a request waits for its adapter, and for others to end where all that are loaded are in
+# use; its client then asks again, and may find another worker.
+WAIT_SECONDS: Final = 60.0
+PREFETCHES_AT_ONCE: Final = 2
+PREFETCHES_KEPT: Final = 256
+# A refusal is remembered, so that whoever asks again and again costs no load each time.
+REFUSED_SECONDS: Final = 60.0
+REFUSALS_KEPT: Final = 1024
+
+_Problem = AdapterUnavailable | AdapterRefused | EngineDied
+
+_log = structlog.get_logger("gpu_workers.adapters.residency")
+
+
+class _NoRoom(Exception):
+    """All that is loaded is in use, and nobody waits for this one."""
+
+
+class Residency:
+    """The adapters in one engine's memory, at most `capacity`, and which of them have most likely
+    one of its `slots`. `on_change` is called with each whose level may be another one now,
+    `on_missed` with each that was to be loaded and is not."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        supply: AdapterSupply,
+        metrics: WorkerMetrics,
+        capacity: int,
+        slots: int,
+        on_change: Callable[[str], None],
+        on_missed: Callable[[str], None],
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self._engine = engine
+        self._supply = supply
+        self._metrics = metrics
+        self._capacity = capacity
+        self._most_slots = slots
+        self._on_change = on_change
+        self._on_missed = on_missed
+        self._wait_seconds = wait_seconds
+        self._loaded: OrderedDict[str, Path] = OrderedDict()  # the least recently used first
+        self._slots: OrderedDict[str, None] = OrderedDict()  # likewise
+        self._users: Counter[str] = Counter()  # open requests, those that wait too
+        self._loads: dict[str, asyncio.Task[_Problem | None]] = {}
+        self._refused: dict[str, float] = {}
+        self._wanted: deque[str] = deque(maxlen=PREFETCHES_KEPT)
+        self._is_wanted = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._turn = asyncio.Lock()  # whose load changes what the engine has
+
+    def level_of(self, name: str) -> AdapterLevel | None:
+        """Return how near an adapter is; None where it would have to be fetched."""
+        if name in self._slots:
+            return AdapterLevel.SLOT
+        if name in self._loaded:
+            return AdapterLevel.MEMORY
+        return AdapterLevel.DISK if self._supply.has(name) else None
+
+    @asynccontextmanager
+    async def use(self, name: str, until: "asyncio.Future[None]") -> AsyncIterator[None]:
+        """Keep an adapter loaded for the block, once it is. Where `until` is done first, the block
+        begins without it. Raises `AdapterUnavailable`, `AdapterRefused` or `EngineDied`."""
+        self._metrics.adapter_hit(self.level_of(name))
+        self._users[name] += 1
+        try:
+            if name not in self._loaded:
+                await self._wait_loaded(name, until)
+            self._touch(name)
+            yield
+        finally:
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name]
+            self._touch(name)
+            self._freed.set()
+
+    def prefetch(self, name: str) -> None:
+        """Load an adapter soon, if that takes none from a request. Of too many the latest count."""
+        if name not in self._loaded and name not in self._loads and name not in self._wanted:
+            self._wanted.append(name)
+            self._is_wanted.set()
+
+    async def prefetch_forever(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            running = [task for name, task in self._loads.items() if not self._users[name]]
+            if len(running) >= PREFETCHES_AT_ONCE:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            elif self._wanted:
+                name = self._wanted.popleft()
+                if name not in self._loaded and not self._is_refused(name):
+                    self._load_of(name)
+            else:
+                self._is_wanted.clear()
+
+    async def close(self) -> None:
+        """End what is under way. The engine keeps what it has: it ends too."""
+        await cancel_and_wait(list(self._loads.values()))
+
+    async def _wait_loaded(self, name: str, until: "asyncio.Future[None]") -> None:
+        if self._is_refused(name):
+            raise AdapterRefused("the engine has refused it a moment ago")
+        load = self._load_of(name)
+        either: set[asyncio.Future[Any]] = {load, until}
+        await asyncio.wait(either, timeout=self._wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if until.done():
+            return
+        if not load.done():
+            raise AdapterUnavailable(f"it was not loaded in {self._wait_seconds:g} s")
+        problem = AdapterUnavailable("the worker stops") if load.cancelled() else load.result()
+        if problem is not None:
+            raise problem.with_traceback(None)
+
+    def _load_of(self, name: str) -> "asyncio.Task[_Problem | None]":
+        """Return the one load of an adapter that is under way."""
+        if name not in self._loads:
+            self._loads[name] = asyncio.create_task(self._load(name), name=f"adapter:{name[:8]}")
+        return self._loads[name]
+
+    async def _load(self, name: str) -> _Problem | None:
+        """Load an adapter; return why it is not, where a request waits for it."""
+        problem: _Problem | None = None
+        try:
+            await self._bring(name)
+        except (AdapterUnavailable, EngineDied) as error:
+            problem = error
+        except AdapterRefused as error:
+            self._remember_refusal(name)
+            problem = error
+        except Exception as error:  # noqa: BLE001 - one adapter must not end the worker
+            _log.exception("adapter_load_failed", adapter=name)
+            problem = AdapterUnavailable(type(error).__name__)
+        finally:
+            del self._loads[name]
+            if name not in self._loaded:
+                self._on_missed(name)
+        if problem is not None:
+            self._metrics.adapter_load_failed(is_refused=isinstance(problem, AdapterRefused))
+            _log.warning("adapter_not_loaded", adapter=name, reason=str(problem))
+        return problem
+
+    async def _bring(self, name: str) -> None:
+        """Load an adapter; one that nobody waits for only where that takes none from a request."""
+        started = asyncio.get_running_loop().time()
+        while True:
+            opened = await self._supply.open(name)
+            try:
+                async with self._turn:
+                    await self._make_room_for(name)
+                    adapter = LoadableAdapter(name=name, folder=opened.folder)
+                    await self._engine.load_adapter(adapter)
+                    self._loaded[name] = opened.folder
+                break
+            except _NoRoom:
+                await self._supply.drop(opened.folder)
+                if not self._users[name]:
+                    return
+            except BaseException:
+                await self._supply.drop(opened.folder)
+                raise
+        seconds = asyncio.get_running_loop().time() - started
+        self._metrics.adapter_loaded(seconds, is_fetched=opened.is_fetched)
+        self._metrics.adapters_in_memory.set(len(self._loaded))
+        self._on_change(name)
+        _log.info(
+            "adapter_loaded",
+            adapter=name,
+            seconds=round(seconds, 3),
+            is_fetched=opened.is_fetched,
+        )
+
+    async def _make_room_for(self, name: str) -> None:
+        """Unload until one more may be loaded; wait until a request ends where all are in use.
+        Raises `_NoRoom` rather than wait for what nobody waits for."""
+        while len(self._loaded) >= self._capacity:
+            idle = next((each for each in self._loaded if not self._users[each]), None)
+            if idle is not None:
+                await self._unload(idle)
+            elif self._users[name]:
+                self._freed.clear()
+                await self._freed.wait()
+            else:
+                raise _NoRoom
+
+    async def _unload(self, name: str) -> None:
+        folder = self._loaded.pop(name)
+        self._slots.pop(name, None)
+        self._on_change(name)
+        await self._engine.unload_adapter(name)
+        await self._supply.drop(folder)
+        self._metrics.adapter_evicted("memory")
+        self._metrics.adapters_in_memory.set(len(self._loaded))
+
+    def _touch(self, name: str) -> None:
+        """Note that an adapter is used, and so has a slot: in place of the one that was longest
+        unused, as in the engine."""
+        if name not in self._loaded:
+            return
+        self._loaded.move_to_end(name)
+        if name in self._slots:
+            self._slots.move_to_end(name)
+            return
+        if len(self._slots) >= self._most_slots:
+            unused = next((each for each in self._slots if not self._users[each]), None)
+            if unused is None:
+                return  # it waits in the engine until another has ended
+            del self._slots[unused]
+            self._on_change(unused)
+        self._slots[name] = None
+        self._on_change(name)
+
+    def _is_refused(self, name: str) -> bool:
+        return self._refused.get(name, 0.0) > asyncio.get_running_loop().time()
+
+    def _remember_refusal(self, name: str) -> None:
+        self._refused.pop(name, None)
+        self._refused[name] = asyncio.get_running_loop().time() + REFUSED_SECONDS
+        if len(self._refused) > REFUSALS_KEPT:
+            del self._refused[next(iter(self._refused))]
