@@ -10,6 +10,15 @@ class InferenceConfig(AppConfig):
     name = "inference"
 
     def ready(self) -> None:
+        from inference.adapters.offboarding import (
+            ADAPTERS,
+            adapter_paths,
+            delete_adapters,
+            exported_adapters,
+            exported_versions,
+        )
+        from inference.adapters.policy_rows import adapter_policies
+        from inference.adapters.sources import address_problems, restore_sources
         from inference.blobs.sweep import blob_problems, register_owner
         from inference.models import IdempotentCall, Upload, UploadPart, UsageRecord
         from inference.models.catalog import visible_models
@@ -35,21 +44,28 @@ class InferenceConfig(AppConfig):
         from tenants.fsck import register_check
         from tenants.offboarding.closing import register_eraser
         from tenants.offboarding.export import register_export
-        from tenants.policy.rows import register_model_source
+        from tenants.policy.rows import register_adapter_source, register_model_source
         from tenants.policy.writer import register_pre_restore_hook, register_restorer
 
         register_model_source(visible_models)
+        register_adapter_source(adapter_policies)
         register_pre_restore_hook(resync_lost_redis)
         register_restorer(rebuild_budgets)
+        register_restorer(restore_sources)
         register_usage_source(RolledUpUsage())
         register_posting_check(is_all_usage_posted)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
+        register_export("adapter", exported_adapters)
+        register_export("adapter_version", exported_versions)
+        register_eraser(delete_adapters)
         register_export("upload", lambda tenant: Upload.objects.filter(tenant=tenant))
         register_eraser(IdempotentCall.objects.erase)
         register_eraser(erase_uploads)
         register_owner(UPLOADS, UploadPart.objects.paths)
+        register_owner(ADAPTERS, adapter_paths)
         register_check("blobs", blob_problems)
+        register_check("adapter addresses", address_problems)
         register_check("usage attempts", attempt_problems)
         register_check("usage generated", generated_problems)
         register_check("usage open requests", open_request_problems)

@@ -1,6 +1,7 @@
 """What Celery does for inference; `control_plane/celery.py` says when."""
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -10,7 +11,11 @@ from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from gpu_workers.protocol.redis_url import connect_async
+from inference.adapters import intake, registry
+from inference.adapters.sources import data_key_of, sync_sources
+from inference.adapters.validation.verdicts import ValidatorFailed
 from inference.admission import reservations
+from inference.blobs.opening import blob_store
 from inference.blobs.sweep import sweep_blobs
 from inference.dispatch import abandoned
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
@@ -67,6 +72,36 @@ def end_late_uploads() -> int:
     """End uploads that were not completed, or used, in time; returns how many."""
     with operator_scope("end of late uploads"):
         return expire_uploads()
+
+
+@shared_task(name="inference.sync_adapters", expires=20)  # type: ignore[untyped-decorator]
+def sync_adapters() -> int:
+    """Tell workers where adapters are, with addresses that hold, and take away what nothing needs;
+    returns how many addresses were written."""
+    with operator_scope("addresses of adapters"):
+        registry.finish_deletions()
+    with dispatch_redis() as redis, operator_scope("addresses of adapters"):
+        return sync_sources(redis, sign=blob_store().signed_url, key_of=data_key_of)
+
+
+@shared_task(  # type: ignore[untyped-decorator]
+    name=intake.VALIDATE,
+    autoretry_for=(intake.NotNow, ValidatorFailed, InferenceError),
+    retry_backoff=2,
+    retry_backoff_max=30,
+    max_retries=5,
+)
+def validate_adapter(version_id: str) -> str:
+    """Validate an uploaded version of an adapter; returns its state. Of its own queue, `adapters`:
+    a large one takes seconds."""
+    return intake.validate_version(uuid.UUID(version_id))
+
+
+@shared_task(name="adapters.ask_for_forgotten", expires=50)  # type: ignore[untyped-decorator]
+def ask_for_forgotten_adapters() -> int:
+    """Have uploads validated that nobody looks at any more; returns how many."""
+    with operator_scope("uploads of adapters"):
+        return intake.ask_for_forgotten()
 
 
 @shared_task(name="inference.sweep_blobs", expires=3600)  # type: ignore[untyped-decorator]

@@ -27,6 +27,7 @@ class Permission(StrEnum):
     VIEW_AUDIT = "view_audit"
     VIEW_PEOPLE = "view_people"
     VIEW_WEBHOOKS = "view_webhooks"  # and what was sent to them
+    VIEW_ADAPTERS = "view_adapters"
     WRITE_KEYS = "write_keys"
     WRITE_ADAPTERS = "write_adapters"
     WRITE_PROJECTS = "write_projects"  # and the tenant's name
@@ -39,7 +40,7 @@ class Permission(StrEnum):
     CLOSE = "close"  # delete the tenant's data
 
 
-_VIEWER: Final = frozenset({Permission.VIEW, Permission.VIEW_USAGE})
+_VIEWER: Final = frozenset({Permission.VIEW, Permission.VIEW_USAGE, Permission.VIEW_ADAPTERS})
 _DEVELOPER: Final = _VIEWER | {
     Permission.VIEW_WEBHOOKS,
     Permission.WRITE_KEYS,
@@ -68,7 +69,7 @@ ROLE_PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
 SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
     Scope.INFERENCE: frozenset(),
     Scope.USAGE_READ: frozenset({Permission.VIEW_USAGE}),
-    Scope.ADAPTERS_WRITE: frozenset({Permission.WRITE_ADAPTERS}),
+    Scope.ADAPTERS_WRITE: frozenset({Permission.VIEW_ADAPTERS, Permission.WRITE_ADAPTERS}),
     Scope.KEYS_WRITE: frozenset({Permission.VIEW, Permission.WRITE_KEYS}),
     Scope.ADMIN: _ADMIN,
 }
@@ -85,6 +86,7 @@ ACTING_MAY: Final = ACTING_MAY_CHANGE | {
     Permission.VIEW_AUDIT,
     Permission.VIEW_PEOPLE,
     Permission.VIEW_WEBHOOKS,
+    Permission.VIEW_ADAPTERS,
 }
 # Nobody acts as an owner: some of what is theirs goes by the role itself.
 ACTING_ROLES: Final = (Role.VIEWER, Role.BILLING, Role.DEVELOPER, Role.ADMIN)

@@ -19,6 +19,7 @@ from gpu_workers.protocol.messages import (
     WorkerInfo,
 )
 from gpu_workers.protocol.policy import (
+    AdapterList,
     AdapterPolicy,
     ApiKeyPolicy,
     Caller,
@@ -45,6 +46,7 @@ _api_key = msgspec.msgpack.Decoder(ApiKeyPolicy)
 _tenant = msgspec.msgpack.Decoder(TenantPolicy)
 _model = msgspec.msgpack.Decoder(ModelPolicy)
 _adapter = msgspec.msgpack.Decoder(AdapterPolicy)
+_adapter_list = msgspec.msgpack.Decoder(AdapterList)
 _adapter_source = msgspec.msgpack.Decoder(AdapterSource)
 _adapter_base = msgspec.msgpack.Decoder(AdapterBase)
 _caller = msgspec.msgpack.Decoder(Caller)
@@ -135,6 +137,10 @@ def decode_model(data: bytes) -> ModelPolicy:
 
 def decode_adapter(data: bytes) -> AdapterPolicy:
     return _decode(_adapter, data, "an adapter's row")
+
+
+def decode_adapter_list(data: bytes) -> AdapterList:
+    return _decode(_adapter_list, data, "a list of adapters")
 
 
 def decode_adapter_source(data: bytes) -> AdapterSource:

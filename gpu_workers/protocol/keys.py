@@ -31,7 +31,8 @@ def policy_models() -> str:
 
 
 def policy_adapters() -> str:
-    """Name the hash: public name of an adapter -> encoded `policy.AdapterPolicy`."""
+    """Name the hash: public name of an adapter -> encoded `policy.AdapterPolicy`; a tenant's slug
+    and a slash -> encoded `policy.AdapterList`."""
     return "{policy}:adapters"
 
 
@@ -48,6 +49,11 @@ def policy_next_api_keys() -> str:
 def policy_next_tenants() -> str:
     """Name the hash that a full sync fills before it replaces `policy_tenants` in one step."""
     return "{policy}:next-tenants"
+
+
+def policy_next_adapters() -> str:
+    """Name the hash that a full sync fills before it replaces `policy_adapters` in one step."""
+    return "{policy}:next-adapters"
 
 
 def policy_lost_at() -> str:

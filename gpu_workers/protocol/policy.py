@@ -90,13 +90,15 @@ class TierPolicy(Message, frozen=True):
 
 class TenantPolicy(Message, frozen=True, tag="tenant-1"):
     """What all keys of a tenant share. `limits` are the tenant's own, beside those of its tier;
-    `refusal` is the sentence that its callers get while it is suspended."""
+    `refusal` is the sentence that its callers get while it is suspended; the names of its adapters
+    begin with `slug` and a slash."""
 
     tenant_id: str
     name: str
     tier: TierPolicy
     limits: list[Limit] = []
     refusal: str | None = None
+    slug: str = ""
 
 
 class KeyDigest(Message, frozen=True):
@@ -201,6 +203,18 @@ class AdapterPolicy(Message, frozen=True, tag="adapter-1"):
     versions: list[AdapterVersionPolicy]
 
 
+class AdapterList(Message, frozen=True, tag="adapters-1"):
+    """The names of a tenant's adapters, in order. It stands among them, by `list_field`."""
+
+    names: list[str]
+
+
+def list_field(adapter_name: str) -> str:
+    """Return the field of the list that has an adapter's name: all of that up to the slash, which
+    is the name of none."""
+    return adapter_name[: adapter_name.index("/") + 1]
+
+
 class Caller(Message, frozen=True, tag="caller-2"):
     """Who a request was authenticated as; also what a one-time websocket ticket stands for.
 
@@ -223,14 +237,15 @@ class Caller(Message, frozen=True, tag="caller-2"):
 
 
 class PolicyDelta(Message, frozen=True, tag="delta-1"):
-    """What a version of the snapshot changed of the one before it: public key ids, tenant ids, and
-    whether models did. A version without one may have changed anything."""
+    """What a version of the snapshot changed of the one before it: public key ids, tenant ids,
+    whether models did, fields of adapters. A version without one may have changed anything."""
 
     base: str
     version: str
     api_keys: list[str] = []
     tenants: list[str] = []
     has_models: bool = False
+    adapters: list[str] = []
 
 
 def is_visible_to(model: ModelPolicy, caller: Caller) -> bool:

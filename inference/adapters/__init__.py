@@ -1,1 +1,2 @@
-"""LoRA adapters of tenants: their verbs, and how an upload becomes one that workers may load."""
+"""LoRA adapters as tenants keep them: verbs over the records, the rows of the policy snapshot, and
+where workers find what is ready. Call the verbs inside the tenant's scope, or an operator's."""

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Prices
-from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope, is_visible_to
+from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope
 from inference.admission.key_activity import KeyActivity
 from inference.admission.key_check import ApiKeyCheck
 from inference.admission.limits import (
@@ -29,6 +29,7 @@ from inference.admission.limits import (
     rate_limit_headers,
     refusal,
 )
+from inference.admission.offers import Offer, Offers
 from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
 from inference.admission.reservations import (
     Clock,
@@ -39,7 +40,7 @@ from inference.admission.reservations import (
     Reservations,
 )
 from inference.charges import Charge
-from inference.errors import InferenceError, ModelNotFound, PolicyLost, Unauthenticated
+from inference.errors import InferenceError, PolicyLost, Unauthenticated
 from inference.redis_retry import retry_until
 
 __all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
@@ -79,6 +80,7 @@ class Admission:
     ) -> None:
         self._redis = redis
         self._snapshot = PolicySnapshot(redis)
+        self._offers = Offers(self._snapshot)
         self._reservations = Reservations(redis, clock=clock)
         self._key_activity = KeyActivity(redis)
         self._limits: dict[int, tuple[Caller, list[ScopedLimit], bytes]] = {}
@@ -146,19 +148,18 @@ class Admission:
     # what ---------------------------------------------------------------------------------------
 
     async def visible_models(self, caller: Caller) -> list[ModelPolicy]:
-        models = await self._snapshot.models()
-        return [model for model in models.values() if is_visible_to(model, caller)]
+        """Return the served models that the caller may know of."""
+        return await self._offers.models(caller)
 
-    async def model(self, name: str, caller: Caller) -> ModelPolicy:
-        """Return the model, if the caller may know of it."""
-        model = (await self._snapshot.models()).get(name)
-        if model is None or not is_visible_to(model, caller):
-            raise ModelNotFound(
-                f"The model {name[:200]!r} does not exist, or you have no access to it; "
-                "GET /v1/models lists yours.",
-                param="model",
-            )
-        return model
+    async def visible_offers(self, caller: Caller) -> list[Offer]:
+        """Return all that the caller can name: served models, then adapters. A snapshot that Redis
+        has lost is waited for."""
+        until = time.monotonic() + _LOST_SNAPSHOT_SECONDS
+        return await retry_until(lambda: self._offers.all(caller), until=until)
+
+    async def offer(self, name: str, caller: Caller, *, sticky: str = "") -> Offer:
+        """See `Offers.named`."""
+        return await self._offers.named(name, caller, sticky=sticky)
 
     # how much -----------------------------------------------------------------------------------
 

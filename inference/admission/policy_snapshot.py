@@ -15,6 +15,8 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import (
+    AdapterList,
+    AdapterPolicy,
     ApiKeyPolicy,
     Caller,
     ModelPolicy,
@@ -43,6 +45,8 @@ class PolicySnapshot:
         self._was_there = False
         self._keys: dict[str, ApiKeyPolicy] = {}
         self._tenants: dict[str, TenantPolicy] = {}
+        self._adapters: dict[str, AdapterPolicy] = {}
+        self._adapter_lists: dict[str, AdapterList] = {}
         self._models: dict[str, ModelPolicy] | None = None
 
     async def start(self) -> None:
@@ -85,6 +89,30 @@ class PolicySnapshot:
     async def tenant(self, tenant_id: str) -> TenantPolicy | None:
         return await self._row(self._tenants, keys.policy_tenants(), tenant_id, codec.decode_tenant)
 
+    async def adapter(self, name: str) -> AdapterPolicy | None:
+        """Return the adapter of this public name. Whose it is the caller compares."""
+        return await self._row(self._adapters, keys.policy_adapters(), name, codec.decode_adapter)
+
+    async def adapters_of(self, slug: str) -> list[AdapterPolicy]:
+        """Return the adapters of the tenant with this slug, in the order of names."""
+        key = keys.policy_adapters()
+        has = await self._row(self._adapter_lists, key, f"{slug}/", codec.decode_adapter_list)
+        if has is None:
+            return []
+        version = self._version
+        missing = [name for name in has.names if name not in self._adapters]
+        rows = await self._redis.hmget(key, missing) if missing else []
+        read = {
+            name: codec.decode_adapter(row)
+            for name, row in zip(missing, rows, strict=True)
+            if isinstance(row, bytes)
+        }
+        found = [read.get(name) or self._adapters.get(name) for name in has.names]
+        if version == self._version:
+            for name, row in read.items():
+                _keep(self._adapters, name, row)
+        return [adapter for adapter in found if adapter is not None]
+
     def holds(self, caller: Caller) -> bool:
         """Return whether a caller was made of what the snapshot says now, as far as it is kept."""
         return (
@@ -120,9 +148,7 @@ class PolicySnapshot:
             return None
         row = decode(data)
         if version == self._version:
-            if len(kept) >= _ROWS_KEPT:
-                kept.clear()
-            kept[field] = row
+            _keep(kept, field, row)
         return row
 
     async def _follow_version(self) -> None:
@@ -142,6 +168,8 @@ class PolicySnapshot:
         if deltas is None:
             self._keys.clear()
             self._tenants.clear()
+            self._adapters.clear()
+            self._adapter_lists.clear()
             self._models = None
         else:
             self._forget_changed(deltas)
@@ -159,6 +187,9 @@ class PolicySnapshot:
                 self._keys.pop(public_id, None)
             for tenant_id in delta.tenants:
                 self._tenants.pop(tenant_id, None)
+            for adapter in delta.adapters:
+                self._adapters.pop(adapter, None)
+                self._adapter_lists.pop(adapter, None)
             if delta.has_models:
                 self._models = None
 
@@ -181,6 +212,12 @@ class PolicySnapshot:
             if delta.base.encode() == before:
                 return newest_first[::-1] if is_reached else None
         return None
+
+
+def _keep(kept: dict[str, _T], field: str, row: _T) -> None:
+    if len(kept) >= _ROWS_KEPT:
+        kept.clear()
+    kept[field] = row
 
 
 def _decode_delta(fields: dict[bytes, bytes]) -> PolicyDelta | None:

@@ -288,11 +288,12 @@ def usage_entry(
         ttft_ms=ttft_ms,
         is_billed=envelope.is_billed,
         service_class=envelope.service_class,
-        adapter=envelope.adapter,
+        adapter=envelope.adapter_name,
         prices=envelope.prices,
         wasted_tokens=wasted,
         waste_reason=WasteReason.NOT_RESUMED if wasted else "",
         generated_tokens=0,
+        adapter_version=envelope.adapter_version,
     )
 
 

@@ -6,10 +6,14 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import structs
+
 from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import Envelope, Prices
 from gpu_workers.protocol.policy import Caller, Capability, ModelPolicy, OnSaturation, TierPolicy
+from inference.admission.adapters import ChosenAdapter
 from inference.admission.gate import Admission
+from inference.admission.offers import Offer
 from inference.admission.reservations import PoolTarget
 from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
 from inference.dispatch.pool_view import PoolView
@@ -81,38 +85,44 @@ class CandidateBuilder:
         """Return the candidates of a request. Raises `ModelNotFound` where the caller may not know
         of its model, `ModelCapabilityMissing` where the model is not meant for it, and
         `InvalidRequest` where it is too large for the model or the caller's tier."""
-        primary = await self._view(request.model, caller)
+        offer = await self._admission.offer(request.model, caller, sticky=request.sticky)
+        primary = await self._view(offer)
         _check_capabilities(request, primary.model)
         _check_output(request, caller.tier)
         check_answer(request, primary.context_tokens(caller.tier.max_context_tokens))
         _check_prompt(request, primary, caller.tier)
         _check_sequences(request, primary)
-        fallback, reason = await self._fallback(caller, request, primary)
+        fallback, reason = await self._fallback(caller, request, primary, offer)
         return Candidates(
-            primary=self._candidate(caller, request, primary, request_id),
+            primary=self._candidate(caller, request, primary, request_id, offer.adapter),
             fallback=None
             if fallback is None
             else self._candidate(caller, request, fallback, request_id),
             no_fallback_reason=reason,
         )
 
-    async def _view(self, model_name: str, caller: Caller) -> PoolView:
-        model = await self._admission.model(model_name, caller)
-        return PoolView(model=model, workers=await self._workers.kinds(model.pool))
+    async def _view(self, offer: Offer) -> PoolView:
+        workers = await self._workers.kinds(offer.model.pool)
+        return PoolView(model=offer.model, workers=workers)
 
     async def _fallback(
-        self, caller: Caller, request: InferenceRequest, primary: PoolView
+        self, caller: Caller, request: InferenceRequest, primary: PoolView, offer: Offer
     ) -> tuple[PoolView | None, str]:
         """Return the view of the project's smaller model, or why it cannot answer this request."""
         name = caller.key.smaller_model
         if not name:
             return None, ""
+        if offer.adapter is not None:
+            return None, f"No other model answers as {offer.adapter_name} does."
         if name == primary.model.name:
             return None, "It is the project's smaller model itself."
         try:
-            view = await self._view(name, caller)
+            smaller = await self._admission.offer(name, caller)
         except ModelNotFound:
             return None, "The project's smaller model is none that this API key can call."
+        if smaller.adapter is not None:
+            return None, "The project's smaller model is an adapter, which answers for none."
+        view = await self._view(smaller)
         missing = _missing_capability(request, view.model)
         if missing is not None:
             return None, f"{name}, which answers instead, does not support {missing.value}."
@@ -126,12 +136,18 @@ class CandidateBuilder:
         return view, ""
 
     def _candidate(
-        self, caller: Caller, request: InferenceRequest, view: PoolView, request_id: str
+        self,
+        caller: Caller,
+        request: InferenceRequest,
+        view: PoolView,
+        request_id: str,
+        adapter: ChosenAdapter | None = None,
     ) -> Candidate:
         bounds = _bounds(request, view, caller.tier)
-        return Candidate(
-            envelope=self._envelope(caller, request, view, bounds, request_id), bounds=bounds
-        )
+        envelope = self._envelope(caller, request, view, bounds, request_id)
+        if adapter is not None:
+            envelope = _with_adapter(envelope, view.model, caller.tier, adapter)
+        return Candidate(envelope=envelope, bounds=bounds)
 
     def _envelope(
         self,
@@ -176,6 +192,21 @@ class CandidateBuilder:
             sequences=request.choices,
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
+
+
+def _with_adapter(
+    envelope: Envelope, model: ModelPolicy, tier: TierPolicy, adapter: ChosenAdapter
+) -> Envelope:
+    """Return the envelope for an adapter of its model, at the adapter's price. Whatever becomes of
+    the first attempt, the version is the same."""
+    name, arrived_at_ms = adapter.policy.name, envelope.arrived_at_ms
+    return structs.replace(
+        envelope,
+        adapter=adapter.version.adapter,
+        adapter_name=name,
+        adapter_version=adapter.version.number,
+        prices=prices_of(model, tier, adapter=name, at_ms=arrived_at_ms),
+    )
 
 
 def _engine_priority(tier: TierPolicy) -> int:

@@ -38,9 +38,19 @@ class Generation:
 
     @property
     def headers(self) -> Headers:
-        """Return what an HTTP answer tells of the caller's limits, and of what it did not ask
-        for."""
-        return self._request.admitted.headers + self._request.notice.headers
+        """Return what an HTTP answer tells of the caller's limits, of what it did not ask for, and
+        which version of an adapter it is from."""
+        told = self._request.admitted.headers + self._request.notice.headers
+        adapter = self.adapter
+        return told if adapter is None else (*told, ("x-penstock-adapter", adapter))
+
+    @property
+    def adapter(self) -> str | None:
+        """Return the adapter and its version, as `acme/support@3`."""
+        envelope = self._request.envelope
+        if not envelope.adapter_name:
+            return None
+        return f"{envelope.adapter_name}@{envelope.adapter_version}"
 
     async def next(self, write: Write | None = None) -> Progress:
         """Return new output, the end, or neither after a long silence. Output after the first may

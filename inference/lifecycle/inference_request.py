@@ -20,7 +20,8 @@ class InferenceRequest:
     outputs are generated in all. `logprobs_per_token` is how many log probabilities each token of
     an output comes with, its own and its alternatives', as `logprobs_param` asks. `is_resumable`:
     another worker may go on with it after its first token. `needs` are the capabilities that its
-    model must have, each with the field of the body that asks for it.
+    model must have, each with the field of the body that asks for it. Requests with the same
+    `sticky` text get the same of two versions of an adapter; empty: each request by itself.
     """
 
     api: Api
@@ -41,3 +42,4 @@ class InferenceRequest:
     logprobs_param: str = "logprobs"
     is_resumable: bool = False
     needs: Mapping[Capability, str] = field(default_factory=dict)
+    sticky: str = ""

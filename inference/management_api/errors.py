@@ -17,6 +17,7 @@ from rest_framework import exceptions as drf
 from rest_framework.settings import api_settings
 
 from gpu_workers.protocol.request_id import new_request_id
+from inference.adapters.errors import AdapterConflict
 from inference.errors import (
     BodyTooLarge,
     Forbidden,
@@ -133,6 +134,8 @@ def api_error(error: Exception) -> InferenceError:
             )
         case InvitationRefused():
             return ResourceConflict(error.message, code=error.code)
+        case AdapterConflict():
+            return ResourceConflict(error.message, param=error.param, code=error.code)
         case Conflict():
             return ResourceConflict(error.message, param=error.param)
         case BadCursor():

@@ -26,6 +26,7 @@ from rest_framework.request import Request
 
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.policy import QUOTA_NAMES
+from inference.models.adapter import AdapterState
 from tenants.access.key_lists import KeyState, has_state
 from tenants.billing.models.invoice import InvoiceState
 from tenants.billing.models.ledger import TransactionKind
@@ -218,6 +219,18 @@ class InvoiceFilter(ListFilter):
 class LineUsageFilter(ListFilter):
     api_key_id = _id()
     outcome = _one_of(Outcome)
+
+
+class AdapterFilter(ListFilter):
+    state = _one_of(["active", "archived"], method="in_state")
+    search = _contains("slug")
+
+    def in_state(self, rows: _Rows, _name: str, value: str) -> _Rows:
+        return rows.filter(archived_at__isnull=value == "active")
+
+
+class AdapterVersionFilter(ListFilter):
+    state = _one_of(AdapterState)
 
 
 class EndpointFilter(ListFilter):

@@ -6,6 +6,7 @@ from typing import Any
 from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
+from inference.management_api.adapters.viewsets import AdapterVersionViewSet, AdapterViewSet
 from inference.management_api.description.viewset import SchemaViewSet
 from inference.management_api.errors import nothing_here
 from inference.management_api.renderers import CsvRenderer, PdfRenderer
@@ -41,6 +42,7 @@ from inference.management_api.resources.webhooks import DeliveryViewSet, Endpoin
 
 _TENANT = "tenants/<uuid:tenant_id>"
 _DELIVERIES = f"{_TENANT}/webhooks/<uuid:endpoint_id>/deliveries"
+_VERSIONS = f"{_TENANT}/adapters/<uuid:adapter_id>/versions"
 _INVOICE = f"{_TENANT}/invoices/<uuid:invoice_id>"
 _LINE_USAGE = f"{_INVOICE}/lines/<uuid:line_id>/usage"
 
@@ -61,6 +63,8 @@ router.register(f"{_TENANT}/transactions", TransactionViewSet, basename="transac
 router.register(f"{_TENANT}/invoices", InvoiceViewSet, basename="invoice")
 router.register(_LINE_USAGE, LineUsageViewSet, basename="line-usage")
 router.register(f"{_TENANT}/models", ServedModelViewSet, basename="model")
+router.register(f"{_TENANT}/adapters", AdapterViewSet, basename="adapter")
+router.register(_VERSIONS, AdapterVersionViewSet, basename="adapter-version")
 router.register(f"{_TENANT}/audit", AuditEventViewSet, basename="audit-event")
 router.register(f"{_TENANT}/mail-domains", MailDomainViewSet, basename="mail-domain")
 router.register(f"{_TENANT}/webhooks", EndpointViewSet, basename="webhook")

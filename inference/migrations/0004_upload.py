@@ -58,7 +58,7 @@ UPLOAD_PART = migrations.CreateModel(
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0005_data_key"), ("inference", "0002_idempotent_call")]
+    dependencies = [("tenants", "0005_data_key"), ("inference", "0003_adapter")]
 
     operations = [
         UPLOAD,

@@ -1,3 +1,4 @@
+from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Gateway, Worker
@@ -7,6 +8,9 @@ from inference.models.upload import Upload, UploadPart
 from inference.models.usage import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
 
 __all__ = [
+    "Adapter",
+    "AdapterState",
+    "AdapterVersion",
     "DailyUsage",
     "DeadLetter",
     "EngineTokenCounter",

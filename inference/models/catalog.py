@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.utils import timezone
@@ -98,6 +99,24 @@ class ServedModel(_InCatalogue):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse what PostgreSQL refuses (served_model_names.sql), in words."""
+        super().clean()
+        first, slash, _ = self.name.partition("/")
+        if slash and Tenant.objects.filter(slug=first.lower()).exists():
+            of_tenant = ValidationError(
+                f"Names that begin with {first.lower()}/ are those of a tenant's adapters.",
+                code="name_of_tenant",
+            )
+            raise ValidationError({"name": of_tenant})
+        stored = ServedModel.objects.filter(pk=self.pk).exclude(name=self.name).first()
+        if stored is not None and stored.adapters.exists():
+            named = ValidationError(
+                "Adapters name this model; serve it under another name beside this one.",
+                code="has_adapters",
+            )
+            raise ValidationError({"name": named})
 
     def to_policy(self, prices: Sequence[PricePolicy] = ()) -> ModelPolicy:
         return ModelPolicy(

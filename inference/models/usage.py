@@ -99,6 +99,7 @@ class UsageRecord(models.Model):
     itl_p50_ms = models.FloatField("inter-token latency, p50 (ms)", null=True, blank=True)
     itl_p95_ms = models.FloatField("inter-token latency, p95 (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+    adapter_version = models.PositiveIntegerField(default=0, db_default=0)
 
     objects = UsageRecordManager()
 

@@ -12,7 +12,8 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """A model that the key may use. `max_model_len` bounds prompt and output together."""
+    """A model that the key may use. `max_model_len` bounds prompt and output together. `parent` is
+    the served model that an adapter changes, null of a served model."""
 
     id: str
     object: Literal["model"]
@@ -20,6 +21,7 @@ class Model(msgspec.Struct, kw_only=True):
     owned_by: str
     max_model_len: _Count
     capabilities: list[Capability]
+    parent: str | None
 
 
 class ModelList(msgspec.Struct, kw_only=True):

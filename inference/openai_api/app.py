@@ -17,10 +17,11 @@ import msgspec
 from prometheus_client import Counter
 
 from gpu_workers.protocol.messages import Outcome, Terminal
-from gpu_workers.protocol.policy import Caller, ModelPolicy, Scope
+from gpu_workers.protocol.policy import Caller, Scope
 from gpu_workers.protocol.request_id import new_request_id
 from inference.admission.gate import TICKET_SECONDS
 from inference.admission.limits import Headers
+from inference.admission.offers import Offer
 from inference.errors import (
     Cancelled,
     InferenceError,
@@ -121,13 +122,16 @@ class OpenAIApi:
 
     async def _list_models(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
-        models = await self._completions.admission.visible_models(caller)
-        await exchange.answer({"object": "list", "data": [_model_json(model) for model in models]})
+        offers = await self._completions.admission.visible_offers(caller)
+        await exchange.answer({"object": "list", "data": [_model_json(offer) for offer in offers]})
 
     async def _show_model(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
         name = exchange.scope["path"].removeprefix(f"{_MODELS}/").rstrip("/")
-        await exchange.answer(_model_json(await self._completions.admission.model(name, caller)))
+        admission = self._completions.admission
+        # Whoever only looks takes nobody's turn between two versions.
+        offer = await admission.offer(name, caller, sticky=caller.tenant_id)
+        await exchange.answer(_model_json(offer))
 
     async def _show_limits(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
@@ -275,12 +279,14 @@ async def _cancel_when_gone(receive: Any, generation: Generation) -> None:
     generation.cancel()
 
 
-def _model_json(model: ModelPolicy) -> dict[str, Any]:
+def _model_json(offer: Offer) -> dict[str, Any]:
+    model, adapter = offer.model, offer.adapter
     return {
-        "id": model.name,
+        "id": offer.name,
         "object": "model",
-        "created": model.created_at,
-        "owned_by": model.owned_by,
+        "created": model.created_at if adapter is None else adapter.policy.created_at,
+        "owned_by": model.owned_by if adapter is None else offer.name.partition("/")[0],
         "max_model_len": model.context_tokens,
         "capabilities": model.capabilities,
+        "parent": None if adapter is None else model.name,
     }

@@ -227,6 +227,7 @@ def parse_chat(data: bytes) -> InferenceRequest:
     """Return the validated request. Raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
     refuse_unsupported(body, REFUSED_BY_CHAT)
+    sticky = body.prompt_cache_key or body.safety_identifier or body.user or ""
     clear_fields(body, _INERT)
     named = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     asked = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
@@ -257,6 +258,7 @@ def parse_chat(data: bytes) -> InferenceRequest:
         output_param=named,
         body=parsing.encode(body),
         needs=_needs(body),
+        sticky=sticky,
     )
 
 

@@ -54,6 +54,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
     """Return the validated request. Raises `InvalidRequest`."""
     body = parsing.decode(data, _decoder)
     refuse_unsupported(body, REFUSED_BY_COMPLETIONS)
+    sticky = body.user or ""
     clear_fields(body, INERT)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidRequest(
@@ -96,6 +97,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
         output_param="max_tokens",
         body=parsing.encode(body),
         needs={Capability.COMPLETIONS: "model", **needed_capabilities(body)},
+        sticky=sticky,
     )
 
 

@@ -106,6 +106,7 @@ class RecordRow(_AttemptRow, frozen=True, gc=False, kw_only=True):
     ttft_ms: int | None
     itl_p50_ms: float | None
     itl_p95_ms: float | None
+    adapter_version: int
 
     @property
     def key(self) -> tuple[str | int, ...]:
@@ -282,6 +283,7 @@ def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> Reco
         ttft_ms=entry.ttft_ms,
         itl_p50_ms=entry.itl_p50_ms,
         itl_p95_ms=entry.itl_p95_ms,
+        adapter_version=entry.adapter_version,
         recorded_at=now,
     )
 

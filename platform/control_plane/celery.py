@@ -72,6 +72,14 @@ app.conf.beat_schedule = {
         "task": "inference.expire_uploads",
         "schedule": 300.0,
     },
+    "workers find adapters": {
+        "task": "inference.sync_adapters",
+        "schedule": 30.0,
+    },
+    "uploads of adapters are not forgotten": {
+        "task": "adapters.ask_for_forgotten",
+        "schedule": 60.0,
+    },
     "blobs on no record are deleted": {
         "task": "inference.sweep_blobs",
         "schedule": 3600.0,

@@ -168,7 +168,11 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "penstock"
 # They wait for other people's servers, and hold up nothing of ours: see tenants/webhooks/tasks.py.
-CELERY_TASK_ROUTES = {"webhooks.*": {"queue": "webhooks"}}
+# Those of `adapters` run what may take seconds of CPU each: see inference/adapters/intake.py.
+CELERY_TASK_ROUTES = {
+    "webhooks.*": {"queue": "webhooks"},
+    "adapters.*": {"queue": "adapters"},
+}
 CELERY_TASK_TIME_LIMIT = 120
 CELERY_TASK_SOFT_TIME_LIMIT = 90
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False

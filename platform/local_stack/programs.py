@@ -62,7 +62,8 @@ def web_program(port: int) -> Program:
 
 
 def celery_programs(schedule_file: Path) -> list[Program]:
-    """Return the workers of periodic jobs and of webhooks, and the beat that schedules them."""
+    """Return the workers of periodic jobs, of webhooks and of adapters, and the beat that schedules
+    them."""
     celery = [sys.executable, "-m", "celery", "--app", "control_plane.celery"]
     worker = [*celery, "worker", "--concurrency", "1", "--loglevel", "INFO", "--without-gossip"]
     worker += ["--without-mingle", "--hostname", "local@penstock"]
@@ -80,9 +81,14 @@ def celery_programs(schedule_file: Path) -> list[Program]:
     telling = [*celery, "worker", "--queues", "webhooks", "--pool", "threads", "--concurrency", "2"]
     telling += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
     telling += ["--hostname", "webhooks@penstock"]
+    # One at a time: each starts a process that may take a core for seconds.
+    looking = [*celery, "worker", "--queues", "adapters", "--pool", "solo", "--concurrency", "1"]
+    looking += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
+    looking += ["--hostname", "adapters@penstock"]
     return [
         Program(name="celery", command=guarded(worker)),
         Program(name="webhooks", command=guarded(telling)),
+        Program(name="adapters", command=guarded(looking)),
         Program(name="beat", command=guarded(beat)),
     ]
 

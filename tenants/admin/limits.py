@@ -60,6 +60,10 @@ class TierAdmin(OperatorAdmin):
                 ]
             },
         ),
+        (
+            "Adapters per tenant",
+            {"fields": [("max_adapters", "max_adapter_rank"), "max_adapter_bytes"]},
+        ),
         ("Pricing", {"fields": ["price_multiplier"]}),
     ]
 

@@ -112,10 +112,10 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
     list_filter = [("tier", RelatedDropdownFilter), "is_suspended"]
     search_fields = ["name", "id__startswith"]
     list_select_related = ["tier"]
-    readonly_fields = ["id", "state", "created_at", "closed_at"]
+    readonly_fields = ["id", "slug", "state", "created_at", "closed_at"]
     fieldsets = [
         (None, {"fields": ["name", "tier", "state"]}),
-        ("Details", {"fields": ["id", "created_at", "closed_at"], "classes": ["collapse"]}),
+        ("Details", {"fields": ["id", "slug", "created_at", "closed_at"], "classes": ["collapse"]}),
     ]
     inlines = [ProjectInline, MembershipInline, QuotaInline]
     actions = ["suspend", "resume", "move_to_tier"]

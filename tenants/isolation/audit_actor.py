@@ -46,6 +46,8 @@ class Verb(StrEnum):
     ACCEPTED = "accepted"
     DECLINED = "declined"
     REFUSED = "refused"
+    ARCHIVED = "archived"
+    POINTED = "pointed"  # an adapter's traffic, at versions
     TRANSFERRED = "transferred"  # ownership
     LEFT = "left"
     SIGNED_IN = "signed_in"

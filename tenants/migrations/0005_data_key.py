@@ -7,7 +7,7 @@ from tenants.migrations._schema import columns
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0003_sign_on")]
+    dependencies = [("tenants", "0004_adapters")]
 
     operations = [
         migrations.CreateModel(

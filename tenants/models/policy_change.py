@@ -35,6 +35,7 @@ class PolicyPart(models.TextChoices):
     TENANTS = "tenants"  # [ids]: their rows
     TIERS = "tiers"  # [ids]: the rows of their tenants
     MODELS = "models"  # []: all models
+    ADAPTERS = "adapters"  # [public names]: their rows, and the lists of their tenants
     EVERYTHING = "everything"  # []: the whole snapshot
 
 

@@ -37,6 +37,9 @@ class Tenant(AffectsPolicy):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=200)
+    # What its adapters' names begin with. PostgreSQL makes it of the first name, see slugs.sql, and
+    # keeps it: through new names, and after the closing, so that nobody inherits it.
+    slug = models.CharField(max_length=63, editable=False, db_default="")
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT, related_name="tenants")
     is_suspended = models.BooleanField(
         "suspended",
@@ -63,7 +66,8 @@ class Tenant(AffectsPolicy):
                 name="tenant_name_in_any_case",
                 violation_error_code="unique",
                 violation_error_message="A tenant with this name already exists.",
-            )
+            ),
+            models.UniqueConstraint(fields=["slug"], name="tenant_slug_once"),
         ]
 
     def __str__(self) -> str:

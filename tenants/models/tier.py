@@ -75,6 +75,13 @@ class Tier(AffectsPolicy):
     max_output_tokens = models.PositiveIntegerField(
         "upper limit of max_tokens", validators=_AT_LEAST_ONE
     )
+    max_adapters = models.PositiveIntegerField(
+        default=10, help_text="LoRA adapters, whatever their versions; 0 for none."
+    )
+    max_adapter_bytes = models.PositiveBigIntegerField(
+        "max adapter storage (bytes)", default=1 << 30, help_text="All stored versions together."
+    )
+    max_adapter_rank = models.PositiveIntegerField("largest rank of an adapter", default=64)
     price_multiplier = models.DecimalField(
         max_digits=6,
         decimal_places=3,

@@ -8,7 +8,7 @@ import msgspec
 
 from gpu_workers.protocol import codec, keys
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Tenant
-from tenants.policy.rows import api_key_rows, model_rows, tenant_rows
+from tenants.policy.rows import adapter_rows, api_key_rows, model_rows, tenant_rows
 from tenants.policy.writer import written_version
 from tenants.policy_redis import policy_redis
 
@@ -40,6 +40,8 @@ def policy_problems() -> Iterator[str]:
         yield f"Policy snapshot, tenant {tenant_id}: {what}."
     for name, what in _model_differences().items():
         yield f"Policy snapshot, model {name}: {what}."
+    for name, what in _adapter_differences().items():
+        yield f"Policy snapshot, adapter {name}: {what}."
 
 
 def version_problems() -> Iterator[str]:
@@ -75,6 +77,17 @@ def _tenant_differences(only: set[str] | None) -> dict[str, str]:
 
 def _model_differences() -> dict[str, str]:
     return _differences(keys.policy_models(), model_rows(), codec.decode_model, only=None)
+
+
+def _adapter_differences() -> dict[str, str]:
+    return _differences(keys.policy_adapters(), adapter_rows(), _decode_adapter, only=None)
+
+
+def _decode_adapter(data: bytes) -> msgspec.Struct:
+    try:
+        return codec.decode_adapter(data)
+    except codec.WireFormatError:
+        return codec.decode_adapter_list(data)
 
 
 def _differences(

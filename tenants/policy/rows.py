@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
@@ -10,7 +10,7 @@ from typing import TypeVar
 from django.db.models import Model, Q, QuerySet
 
 from gpu_workers.protocol.codec import encode
-from gpu_workers.protocol.policy import Limit, ModelPolicy
+from gpu_workers.protocol.policy import AdapterList, AdapterPolicy, Limit, ModelPolicy, list_field
 from tenants.billing.ledger.balances import spendable
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, BillingMode, PolicyChange, PolicyPart, Quota, Tenant
@@ -23,6 +23,9 @@ _Row = TypeVar("_Row", bound=Model)
 PolicyRow = tuple[str, bytes]
 ModelSource = Callable[[], Iterable[ModelPolicy]]
 _model_sources: list[ModelSource] = []
+# Given what names begin with, up to the slash, or None for all: the adapters that can be called.
+AdapterSource = Callable[[Collection[str] | None], Iterable[AdapterPolicy]]
+_adapter_sources: list[AdapterSource] = []
 
 
 def register_model_source(source: ModelSource) -> None:
@@ -32,13 +35,20 @@ def register_model_source(source: ModelSource) -> None:
         _model_sources.append(source)
 
 
+def register_adapter_source(source: AdapterSource) -> None:
+    """Say where adapters come from, as for models."""
+    if source not in _adapter_sources:
+        _adapter_sources.append(source)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AffectedRows:
-    """What is to be written, by public key id and by tenant id, where None means that the row has
-    to go. `models` are all of them, or None where none changed."""
+    """What is to be written, by public key id, by tenant id and by field of the adapters, where
+    None means that the row has to go. `models` are all of them, or None where none changed."""
 
     api_keys: dict[str, bytes | None] = field(default_factory=dict)
     tenants: dict[str, bytes | None] = field(default_factory=dict)
+    adapters: dict[str, bytes | None] = field(default_factory=dict)
     models: dict[str, bytes] | None = None
 
 
@@ -60,6 +70,7 @@ def affected_rows(changes: Iterable[PolicyChange]) -> AffectedRows:
     return AffectedRows(
         api_keys=api_keys,
         tenants=tenants,
+        adapters=_affected_adapters(ids[PolicyPart.ADAPTERS]),
         models=dict(model_rows()) if affects_models else None,
     )
 
@@ -111,6 +122,36 @@ def model_rows() -> Iterator[PolicyRow]:
     for source in _model_sources:
         for model in source():
             yield model.name, encode(model)
+
+
+def adapter_rows() -> Iterator[PolicyRow]:
+    lists: defaultdict[str, list[str]] = defaultdict(list)
+    for adapter in _adapters(None):
+        lists[list_field(adapter.name)].append(adapter.name)
+        yield adapter.name, encode(adapter)
+    for prefix, names in lists.items():
+        yield prefix, encode(AdapterList(names=sorted(names)))
+
+
+def _affected_adapters(changed: Collection[str]) -> dict[str, bytes | None]:
+    """Return the rows of these adapters, and the lists that have them, or had."""
+    lists: dict[str, list[str]] = {list_field(name): [] for name in changed}
+    rows: dict[str, bytes | None] = dict.fromkeys([*changed, *lists])
+    if not rows:
+        return rows
+    for adapter in _adapters(lists):
+        lists[list_field(adapter.name)].append(adapter.name)
+        if adapter.name in rows:
+            rows[adapter.name] = encode(adapter)
+    rows.update(
+        {prefix: encode(AdapterList(names=sorted(has))) for prefix, has in lists.items() if has}
+    )
+    return rows
+
+
+def _adapters(prefixes: Collection[str] | None) -> Iterator[AdapterPolicy]:
+    for source in _adapter_sources:
+        yield from source(prefixes)
 
 
 def _limits(quotas: "QuerySet[Quota]", place: str) -> defaultdict[uuid.UUID, list[Limit]]:

@@ -69,6 +69,7 @@ def tenant_policy(
         tier=tier_policy(tenant.tier),
         limits=limits,
         refusal=_refusal(tenant),
+        slug=tenant.slug,
     )
 
 

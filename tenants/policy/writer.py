@@ -13,6 +13,7 @@ snapshot, or very many rows, say nothing of the kind.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, cast
@@ -31,6 +32,7 @@ from tenants.models import PolicyChange, PolicyPart, PolicyVersion
 from tenants.policy.rows import (
     AffectedRows,
     PolicyRow,
+    adapter_rows,
     affected_rows,
     api_key_rows,
     model_rows,
@@ -61,6 +63,7 @@ _CHUNK: Final = 1000
 _NEXT: Final = {
     keys.policy_api_keys(): keys.policy_next_api_keys(),
     keys.policy_tenants(): keys.policy_next_tenants(),
+    keys.policy_adapters(): keys.policy_next_adapters(),
 }
 
 
@@ -195,6 +198,7 @@ def _write_whole() -> str:
         counts = [
             _fill(keys.policy_next_api_keys(), api_key_rows()),
             _fill(keys.policy_next_tenants(), tenant_rows()),
+            _fill(keys.policy_next_adapters(), adapter_rows()),
         ]
         for _ in range(_ATTEMPTS):
             seen = written_version()
@@ -206,11 +210,9 @@ def _write_whole() -> str:
             if changes is None or _is_everything(changes):
                 break
             rows = affected_rows(changes)
-            rows = AffectedRows(
-                api_keys=rows.api_keys, tenants=rows.tenants, models=dict(model_rows())
-            )
+            rows = replace(rows, models=dict(model_rows()))
             version = str(changes[-1]) if changes else base
-            if _write(rows, seen=seen, version=version, replace=_NEXT):
+            if _write(rows, seen=seen, version=version, instead=_NEXT):
                 log.info("policy_rewritten", version=version, api_keys=counts[0])
                 return version
 
@@ -240,7 +242,7 @@ def _write(
     *,
     seen: str | None,
     version: str,
-    replace: Mapping[str, str] = MappingProxyType({}),
+    instead: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """Write the rows at once, so that readers see all of it or nothing. Return False, with nothing
     written, where the snapshot is no longer of the version `seen`."""
@@ -248,20 +250,21 @@ def _write(
         pipeline.watch(keys.policy_version())  # type: ignore[no-untyped-call]
         if _text(pipeline.get(keys.policy_version())) != seen:
             return False
-        filled = [bool(pipeline.exists(built)) for built in replace.values()]
+        filled = [bool(pipeline.exists(built)) for built in instead.values()]
         pipeline.multi()
-        for (key, built), is_filled in zip(replace.items(), filled, strict=True):
+        for (key, built), is_filled in zip(instead.items(), filled, strict=True):
             if is_filled:
                 pipeline.rename(built, key)
             else:
                 pipeline.delete(key)
         _set_rows(pipeline, keys.policy_api_keys(), rows.api_keys)
         _set_rows(pipeline, keys.policy_tenants(), rows.tenants)
+        _set_rows(pipeline, keys.policy_adapters(), rows.adapters)
         if rows.models is not None:
             pipeline.delete(keys.policy_models())
             _set_rows(pipeline, keys.policy_models(), rows.models)
         pipeline.set(keys.policy_version(), version)
-        if seen is not None and not replace:
+        if seen is not None and not instead:
             _add_delta(pipeline, rows, base=seen, version=version)
         try:
             pipeline.execute()
@@ -271,7 +274,7 @@ def _write(
 
 
 def _add_delta(pipeline: Pipeline, rows: AffectedRows, *, base: str, version: str) -> None:
-    if len(rows.api_keys) + len(rows.tenants) > _MOST_NAMED:
+    if len(rows.api_keys) + len(rows.tenants) + len(rows.adapters) > _MOST_NAMED:
         return
     delta = PolicyDelta(
         base=base,
@@ -279,6 +282,7 @@ def _add_delta(pipeline: Pipeline, rows: AffectedRows, *, base: str, version: st
         api_keys=sorted(rows.api_keys),
         tenants=sorted(rows.tenants),
         has_models=rows.models is not None,
+        adapters=sorted(rows.adapters),
     )
     entry = cast(_Mapping, {keys.POLICY_DELTA_FIELD: encode(delta)})
     pipeline.xadd(keys.policy_deltas(), entry, maxlen=DELTAS_KEPT)

@@ -117,4 +117,4 @@ def test_every_task_of_the_clock_goes_to_a_queue_that_a_worker_of_make_up_takes(
         app.amqp.router.route({}, entry["task"])["queue"].name
         for entry in app.conf.beat_schedule.values()
     }
-    assert asked == taken == {"penstock", "webhooks"}
+    assert asked == taken == {"penstock", "webhooks", "adapters"}

@@ -31,6 +31,8 @@ _W: Final = f"{_T}/webhooks"
 _E: Final = f"{_W}/<endpoint_id>"
 _D: Final = f"{_E}/deliveries/<delivery_id>"
 
+_A: Final = f"{_T}/adapters/<adapter_id>"
+_AV: Final = f"{_A}/versions/<version_id>"
 _L: Final = f"{_T}/invoices/<invoice_id>/lines/<line_id>"
 
 _P: Final = "/t/<tenant_id>/"
@@ -248,6 +250,18 @@ _DJANGO: Final = f"""
 {_L}/usage.csv                    GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/tier                         GET    401  200  200  403  403  403  200  200  401  401  404  404
 {_T}/models                       GET    401  200  200  403  403  403  200  200  401  401  404  404
+{_T}/adapters                     GET    401  200  200  403  403  200  403  200  401  401  404  404
+{_T}/adapters                     POST   401  403  201  403  403  201  403  201  401  401  404  404
+{_A}                              GET    401  200  200  403  403  200  403  200  401  401  404  404
+{_A}                              PATCH  401  403  200  403  403  200  403  200  401  401  404  404
+{_A}                              DELETE 401  403  204  403  403  204  403  204  401  401  404  404
+{_A}/usage                        GET    401  200  200  403  200  403  403  200  401  401  404  404
+{_A}/versions                     GET    401  200  200  403  403  200  403  200  401  401  404  404
+# A file that is not completed yet is as one that is not there.
+{_A}/versions                     POST   401  403  404  403  403  404  403  404  401  401  404  404
+{_AV}                             GET    401  200  200  403  403  200  403  200  401  401  404  404
+{_AV}                             DELETE 401  403  204  403  403  204  403  204  401  401  404  404
+{_AV}/archive                     POST   401  403  200  403  403  200  403  200  401  401  404  404
 {_T}/audit                        GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/balance                      GET    401  403  200  403  403  403  403  200  401  401  404  404
 {_T}/transactions                 GET    401  403  200  403  403  403  403  200  401  401  404  404

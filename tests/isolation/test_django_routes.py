@@ -54,6 +54,8 @@ _OURS = (
     "delivery",
     "invoice",
     "line",
+    "adapter",
+    "version",
 )
 
 
@@ -87,6 +89,8 @@ def url(address: str, house: House, **other: object) -> str:
         "delivery_id": house.delivery.id,
         "invoice_id": house.invoice.id,
         "line_id": house.line.id,
+        "adapter_id": house.adapter_version.adapter_id,
+        "version_id": house.adapter_version.id,
         "upload_id": f"upload_{house.upload.id.hex}",
         "path": "uploads/nothing",
         "session_id": 0,
@@ -138,6 +142,9 @@ def body_for(row: Row, house: House) -> object:
         },
         ("<quota_id>", "PATCH"): {"value": 1},
         ("balance-alert", "PATCH"): {"threshold_nanos": 1},
+        ("adapters", "POST"): {"slug": "new", "model": house.model.name},
+        ("versions", "POST"): {"file_id": f"file-{house.upload.id.hex}"},
+        ("<adapter_id>", "PATCH"): {"traffic": [{"version": 1, "permille": 1000}]},
         ("webhooks", "POST"): {"url": "https://93.184.216.34/new"},
         ("<endpoint_id>", "PATCH"): {"description": "renamed"},
     }

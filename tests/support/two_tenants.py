@@ -12,7 +12,16 @@ from typing import Any
 from django.contrib.auth.hashers import make_password
 
 from gpu_workers.protocol.request_id import new_request_id
-from inference.models import Pool, PoolTenant, ServedModel, ServedModelTenant, Upload, UsageRecord
+from inference.adapters.registry import add_adapter
+from inference.models import (
+    AdapterVersion,
+    Pool,
+    PoolTenant,
+    ServedModel,
+    ServedModelTenant,
+    Upload,
+    UsageRecord,
+)
 from inference.models.upload import LIFETIME as UPLOAD_LIFETIME
 from inference.models.upload import UploadPurpose
 from inference.usage.rollups import Use, add_to_rollups
@@ -42,6 +51,7 @@ from tenants.money import whole_cents
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint, send_test
 from tenants.webhooks.models import Delivery, Endpoint
+from tests.support.adapters.records import a_ready_version
 
 CANARY = "zeppelin"
 PASSWORD = "correct horse battery"
@@ -68,6 +78,7 @@ class House:
     invoice: Invoice
     line: InvoiceLine
     mail_domain: MailDomain
+    adapter_version: AdapterVersion
     upload: Upload
 
     @property
@@ -88,6 +99,8 @@ class House:
             "member_id": self.members["developer"].id,
             "invitation_id": self.invitation.id,
             "mail_domain_id": self.mail_domain.id,
+            "adapter_id": self.adapter_version.adapter_id,
+            "version_id": self.adapter_version.id,
         }
 
     def issue(self, **fields: Any) -> str:
@@ -195,6 +208,7 @@ def _house(name: str, tier: str, word: str) -> House:
         invoice=line.invoice,
         line=line,
         mail_domain=MailDomain.objects.create(tenant=tenant, domain=f"mail.{word}.example"),
+        adapter_version=_second_version(tenant, f"{word}-adapter", model.name),
         upload=Upload.objects.create(
             tenant=tenant,
             filename=f"{word}.zip",
@@ -204,6 +218,13 @@ def _house(name: str, tier: str, word: str) -> House:
             expires_at=datetime.now(UTC) + UPLOAD_LIFETIME,
         ),
     )
+
+
+def _second_version(tenant: Tenant, slug: str, model: str) -> AdapterVersion:
+    """Ready, beside the first, which has the traffic."""
+    adapter = add_adapter(tenant, slug=slug, model=model)
+    a_ready_version(adapter)
+    return a_ready_version(adapter)
 
 
 def issued_line(project: Project, model: str, tier: str, adapter: str = "") -> InvoiceLine:

@@ -30,6 +30,7 @@ WORDS = {
     Permission.VIEW_PEOPLE: "see the members",
     Permission.VIEW_BALANCE: "see the balance, and the transactions behind it",
     Permission.VIEW_WEBHOOKS: "see webhook endpoints and the log of their deliveries",
+    Permission.VIEW_ADAPTERS: "see LoRA adapters, their versions and their traffic",
     Permission.WRITE_KEYS: "make, change, rotate and revoke API keys, none wider than oneself",
     Permission.WRITE_ADAPTERS: "manage LoRA adapters",
     Permission.WRITE_PROJECTS: "make and change projects, rename the tenant",

@@ -98,7 +98,7 @@ def _judge(
         guards = _guards(outcome)
         _log.info(
             "adapter_validated",
-            code=verdict.code.value if isinstance(verdict, Rejected) else "accepted",
+            verdict=verdict.code.value if isinstance(verdict, Rejected) else "accepted",
             seconds=round(outcome.seconds, 3),
             guards=_told(guards),
             without=_told(set(Guard) - guards),

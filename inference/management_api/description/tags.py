@@ -30,6 +30,7 @@ _TAGS: Final = {
     "payments": ("Billing", ""),
     "tier": ("Tier and models", "What the organisation has bought, and what it may call."),
     "models": ("Tier and models", ""),
+    "adapters": ("Adapters", "LoRA adapters, their versions, and which of them answer."),
     "audit": ("Audit log", "Who did what to which record, and when."),
     "export": ("Leaving", "All of the organisation's data as one file, and its end."),
     "close": ("Leaving", ""),

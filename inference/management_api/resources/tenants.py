@@ -62,6 +62,7 @@ class TenantSerializer(StrictSerializer):
     object = fields.ConstantField("tenant")
     id = fields.UUIDField(read_only=True)
     name = fields.NameField()
+    slug = fields.CharField(read_only=True)
     role = serializers.SerializerMethodField()
     permissions = serializers.SerializerMethodField()
     tier = fields.CharField(source="tier.name", read_only=True)

@@ -26,6 +26,9 @@ class TierSerializer(serializers.Serializer[Any]):
     max_context_tokens = fields.IntegerField(read_only=True, allow_null=True)
     default_max_output_tokens = fields.IntegerField(read_only=True)
     max_output_tokens = fields.IntegerField(read_only=True)
+    max_adapters = fields.IntegerField(read_only=True)
+    max_adapter_bytes = fields.IntegerField(read_only=True)
+    max_adapter_rank = fields.IntegerField(read_only=True)
     price_multiplier = serializers.FloatField(read_only=True)
 
 

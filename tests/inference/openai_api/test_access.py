@@ -105,6 +105,7 @@ async def test_a_model_can_be_shown(service: Service, path: str) -> None:
         "owned_by": "penstock",
         "max_model_len": 2048,
         "capabilities": ["chat"],
+        "parent": None,
     }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import (
+    AdapterList,
+    AdapterPolicy,
+    AdapterVersionPolicy,
     ApiKeyPolicy,
     KeyDigest,
     ModelPolicy,
@@ -20,6 +24,7 @@ from gpu_workers.protocol.policy import (
     Scope,
     TenantPolicy,
     TierPolicy,
+    list_field,
 )
 from inference.lifecycle.completions import GatewaySettings
 from inference.openai_api.gateway import Gateway, create_gateway
@@ -57,6 +62,7 @@ class Snapshot:
         self._keys: dict[str, ApiKeyPolicy] = {}
         self._tenants: dict[str, TenantPolicy] = {}
         self._models: dict[str, ModelPolicy] = {}
+        self._adapters: dict[str, AdapterPolicy] = {}
 
     async def add_key(self, tenant: str, **changes: Any) -> str:
         """A fresh key of a tenant; returns the key."""
@@ -90,7 +96,7 @@ class Snapshot:
         """Writes a tenant, or changes what was written of it."""
         tenant_id = tenant.lower()
         known = self._tenants.get(tenant_id) or TenantPolicy(
-            tenant_id=tenant_id, name=tenant, tier=a_tier()
+            tenant_id=tenant_id, name=tenant, tier=a_tier(), slug=tenant_id
         )
         policy = self._tenants[tenant_id] = msgspec.structs.replace(known, **changes)
         await self._redis.hset(keys.policy_tenants(), tenant_id, codec.encode(policy))
@@ -112,6 +118,34 @@ class Snapshot:
         await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
         await self.bump(has_models=True)
 
+    async def put_adapter(
+        self, name: str, shares: dict[int, int] | None = None, *, model: str = MODEL
+    ) -> None:
+        """Writes an adapter of the tenant that its name begins with, or writes it anew: its ready
+        versions, each with its share in permille."""
+        tenant = name.partition("/")[0]
+        versions = [
+            AdapterVersionPolicy(number=number, adapter=opaque(name, number), permille=share)
+            for number, share in (shares or {1: 1000}).items()
+        ]
+        self._adapters[name] = AdapterPolicy(
+            name=name, tenant_id=tenant, model=model, created_at=7, versions=versions
+        )
+        await self._write_adapters(name)
+
+    async def remove_adapter(self, name: str) -> None:
+        del self._adapters[name]
+        await self._redis.hdel(keys.policy_adapters(), name)
+        await self._write_adapters(name)
+
+    async def _write_adapters(self, changed: str) -> None:
+        field = list_field(changed)
+        names = sorted(name for name in self._adapters if list_field(name) == field)
+        rows = {name: codec.encode(self._adapters[name]) for name in names}
+        rows[field] = codec.encode(AdapterList(names=names))
+        await self._redis.hset(keys.policy_adapters(), mapping=rows)  # type: ignore[arg-type]
+        await self.bump(adapters=[changed, field])
+
     async def write_again(self) -> None:
         """All of it, into a Redis that has lost it."""
         for public_id, key in self._keys.items():
@@ -131,6 +165,11 @@ class Snapshot:
             entry: Any = {keys.POLICY_DELTA_FIELD: codec.encode(delta)}
             await self._redis.xadd(keys.policy_deltas(), entry)
         await self._redis.set(keys.policy_version(), str(self._version))
+
+
+def opaque(name: str, number: int) -> str:
+    """What queues and engines call a version of an adapter."""
+    return hashlib.sha256(f"{name}@{number}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

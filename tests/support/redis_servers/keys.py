@@ -21,7 +21,7 @@ _TENANT, _POOL = r"\{t:[^}]*\}", r"\{m:[^}]*\}"
 FAMILIES: Final = {
     r"\{policy\}:(version|api-keys|tenants|models|adapters)": _POLICY,
     r"\{policy\}:deltas": "a stream of DELTAS_KEPT entries at most",
-    r"\{policy\}:next-(api-keys|tenants)": "while a full sync fills it; the next one replaces it",
+    r"\{policy\}:next-(api-keys|tenants|adapters)": "while a sync fills it; the next replaces it",
     r"\{policy\}:lost-at": EXPIRES,
     r"\{uses\}:(keys|digests)": "a field for each key that was used; the control plane empties it",
     rf"{_TENANT}:(reservations|open)": _REQUESTS,
@@ -57,7 +57,7 @@ OTHER_FAMILIES: Final = {
     r"cache:.*": EXPIRES,
     r"channels.*": EXPIRES,
     r"celery:_kombu\.binding.*": "a member for each queue",
-    r"celery:(penstock|webhooks)(\W.*)?": "the Celery worker of this queue empties it",
+    r"celery:(penstock|webhooks|adapters)(\W.*)?": "the Celery worker of this queue empties it",
     r"celery:unacked.*": "tasks that a Celery worker holds, a few at once",
     r"celery:.*\.pidbox": "a worker's mailbox for remote control, which is emptied",
 }

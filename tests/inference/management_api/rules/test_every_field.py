@@ -45,9 +45,10 @@ DOCUMENTED: dict[str, dict[str, Any]] = {
         "demands_sign_on": False,
         "demands_second_factor": False,
     },
+    "adapter": {"traffic": [{"version": 2, "permille": 1000}]},
 }
 # Columns that follow from a documented field.
-FOLLOWS = {"disabled_reason", "disabled_at", "failing_since", "encrypted_client_secret"}
+FOLLOWS = {"disabled_reason", "disabled_at", "failing_since", "encrypted_client_secret", "main"}
 
 
 def records(acme: House) -> dict[str, tuple[str, models.Model]]:
@@ -58,6 +59,7 @@ def records(acme: House) -> dict[str, tuple[str, models.Model]]:
         )
         provider.client_secret = "of acme"
         provider.save()
+    adapter = acme.adapter_version.adapter
     return {
         "tenant": ("", acme.tenant),
         "project": (f"projects/{acme.project.id}", acme.project),
@@ -67,6 +69,7 @@ def records(acme: House) -> dict[str, tuple[str, models.Model]]:
         "balance-alert": ("balance-alert", alert),
         "webhook": (f"webhooks/{acme.endpoint.id}", acme.endpoint),
         "sign-on": ("sign-on", provider),
+        "adapter": (f"adapters/{adapter.id}", adapter),
     }
 
 
@@ -103,6 +106,7 @@ def test_no_resource_that_can_be_changed_is_left_out() -> None:
         f"{tenant}/balance-alert",
         f"{tenant}/webhooks/<uuid:endpoint_id>",
         f"{tenant}/sign-on",
+        f"{tenant}/adapters/<uuid:adapter_id>",
     }
 
 

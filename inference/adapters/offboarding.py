@@ -1,0 +1,32 @@
+"""A tenant's adapters as they leave with it: told in its export, and gone when it is closed."""
+
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from django.db.models import QuerySet
+
+from inference.models.adapter import Adapter, AdapterVersion
+from tenants.models import Tenant
+
+# Below which all that is stored of adapters lies in the blob store.
+ADAPTERS: Final = "adapters"
+
+
+def adapter_paths() -> Iterable[str]:
+    """Return the paths of the blobs that versions have, within an operator's scope."""
+    return AdapterVersion.objects.exclude(path="").values_list("path", flat=True)
+
+
+def exported_adapters(tenant_id: uuid.UUID) -> QuerySet[Adapter]:
+    return Adapter.objects.filter(tenant=tenant_id)
+
+
+def exported_versions(tenant_id: uuid.UUID) -> QuerySet[AdapterVersion]:
+    return AdapterVersion.objects.filter(tenant=tenant_id)
+
+
+def delete_adapters(tenant: Tenant) -> None:
+    """Delete a tenant's adapters, for `close_tenant`; usage goes on to know them by name. What is
+    stored is nobody's from then on, sealed under a key that goes with the tenant, and swept."""
+    Adapter.objects.filter(tenant=tenant).delete()

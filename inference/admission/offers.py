@@ -1,0 +1,80 @@
+"""What a caller can name as its request's model: served models, and its tenant's adapters of them.
+What is another's, what is not there and what its key may not use are the same 404."""
+
+from dataclasses import dataclass
+
+from gpu_workers.protocol.policy import Caller, ModelPolicy, is_visible_to
+from inference.admission.adapters import AdapterName, ChosenAdapter, Turns, choose, may_use
+from inference.admission.policy_snapshot import PolicySnapshot
+from inference.errors import ModelNotFound
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """A served model, as it is or with an adapter; `name` is what the caller calls it."""
+
+    name: str
+    model: ModelPolicy
+    adapter: ChosenAdapter | None = None
+
+    @property
+    def adapter_name(self) -> str:
+        return "" if self.adapter is None else self.adapter.policy.name
+
+
+class Offers:
+    """What the snapshot of one gateway process offers."""
+
+    def __init__(self, snapshot: PolicySnapshot) -> None:
+        self._snapshot = snapshot
+        self._turns = Turns()
+
+    async def models(self, caller: Caller) -> list[ModelPolicy]:
+        models = await self._snapshot.models()
+        return [model for model in models.values() if is_visible_to(model, caller)]
+
+    async def all(self, caller: Caller) -> list[Offer]:
+        """Return the served models and then the adapters that answer when they are named without a
+        version, each in the order of names."""
+        offers = [Offer(name=model.name, model=model) for model in await self.models(caller)]
+        if not caller.tenant.slug:
+            return offers
+        models = await self._snapshot.models()
+        for policy in await self._snapshot.adapters_of(caller.tenant.slug):
+            base = models.get(policy.model)
+            # Any of two versions: a list promises none, and takes nobody's turn.
+            chosen = choose(policy, None, caller.tenant_id, self._turns)
+            if base is not None and chosen is not None and may_use(caller, policy, base):
+                offers.append(Offer(name=policy.name, model=base, adapter=chosen))
+        return offers
+
+    async def named(self, name: str, caller: Caller, *, sticky: str = "") -> Offer:
+        """Return what the caller means by a name. `sticky`: who always gets the same of two
+        versions. Raises `ModelNotFound`."""
+        model = (await self._snapshot.models()).get(name)
+        if model is not None and is_visible_to(model, caller):
+            return Offer(name=name, model=model)
+        offer = None if model is not None else await self._adapter(name, caller, sticky)
+        if offer is None:
+            raise ModelNotFound(
+                f"The model {name[:200]!r} does not exist, or you have no access to it; "
+                "GET /v1/models lists yours.",
+                param="model",
+            )
+        return offer
+
+    async def _adapter(self, name: str, caller: Caller, sticky: str) -> Offer | None:
+        asked = AdapterName.parsed(name)
+        # Another's is not even looked for: whether it is there shows in no answer's time.
+        if asked is None or asked.slug != caller.tenant.slug:
+            return None
+        if caller.key.adapters is not None and asked.name not in caller.key.adapters:
+            return None
+        policy = await self._snapshot.adapter(asked.name)
+        if policy is None:
+            return None
+        base = (await self._snapshot.models()).get(policy.model)
+        if base is None or not may_use(caller, policy, base):
+            return None
+        chosen = choose(policy, asked.version, sticky, self._turns)
+        return None if chosen is None else Offer(name=name, model=base, adapter=chosen)

@@ -1,0 +1,1 @@
+"""LoRA adapters as a resource: their versions, which of them answer, what each has done."""

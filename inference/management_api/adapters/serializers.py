@@ -1,0 +1,140 @@
+"""Adapters and their versions as they are sent and shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from gpu_workers.protocol.policy import WHOLE
+from inference.adapters import registry
+from inference.adapters.intake import add_uploaded_version
+from inference.management_api import fields
+from inference.management_api.serializers import StrictSerializer
+from inference.models.adapter import Adapter, AdapterVersion
+
+
+class ShareSerializer(StrictSerializer):
+    """A version's share of the requests that name none."""
+
+    version = fields.IntegerField(min_value=1)
+    permille = fields.IntegerField(min_value=1, max_value=WHOLE)
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, Mapping):
+            self.fail("invalid", datatype=type(data).__name__)
+        return super().to_internal_value(data)
+
+
+class AdapterSerializer(StrictSerializer):
+    """`traffic` names one version or two, 1000 together; nobody is answered while it is empty."""
+
+    always = frozenset({"traffic"})
+
+    object = fields.ConstantField("adapter")
+    id = fields.UUIDField(read_only=True)
+    name = fields.CharField(read_only=True)
+    slug = fields.CharField(read_only=True)
+    model = fields.CharField(source="model_id", read_only=True)
+    traffic = fields.ListField(child=ShareSerializer(), source="shares", max_length=2)
+    created_at = fields.DateTimeField(read_only=True)
+    archived_at = fields.DateTimeField(read_only=True, allow_null=True)
+
+    def validate_traffic(self, shares: list[dict[str, int]]) -> dict[int, int]:
+        traffic = {share["version"]: share["permille"] for share in shares}
+        if len(traffic) != len(shares):
+            raise serializers.ValidationError("Each version is named once.")
+        return traffic
+
+    def update(self, instance: Adapter, validated_data: dict[str, Any]) -> Adapter:
+        return registry.point_traffic(instance, validated_data["shares"])
+
+
+class NewAdapterSerializer(AdapterSerializer):
+    """`slug` follows the organisation's own in the name: `acme/<slug>`."""
+
+    slug = fields.CharField(max_length=100)
+    model = fields.CharField(max_length=200, source="model_id")
+    traffic = fields.ListField(child=ShareSerializer(), source="shares", read_only=True)
+
+    def create(self, validated_data: dict[str, Any]) -> Adapter:
+        return registry.add_adapter(
+            validated_data["tenant"],
+            slug=validated_data["slug"],
+            model=validated_data["model_id"],
+        )
+
+
+class VersionQuantilesSerializer(serializers.Serializer[Any]):
+    """In ms; None where nothing was measured."""
+
+    p50 = serializers.FloatField(read_only=True, allow_null=True)
+    p95 = serializers.FloatField(read_only=True, allow_null=True)
+    p99 = serializers.FloatField(read_only=True, allow_null=True)
+
+    def to_representation(self, instance: tuple[float | None, ...]) -> dict[str, Any]:
+        return dict(zip(("p50", "p95", "p99"), instance, strict=True))
+
+
+class VersionUseSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("adapter_version.usage")
+    version = fields.IntegerField(read_only=True)
+    requests = fields.IntegerField(read_only=True)
+    completed = fields.IntegerField(read_only=True)
+    failed = fields.IntegerField(read_only=True)
+    prompt_tokens = fields.IntegerField(read_only=True)
+    completion_tokens = fields.IntegerField(read_only=True)
+    cost_nanos = fields.IntegerField(read_only=True)
+    ttft_ms = VersionQuantilesSerializer(read_only=True)
+    inter_token_ms = VersionQuantilesSerializer(read_only=True)
+
+
+class VersionUseQuery(StrictSerializer):
+    """The last so many days, up to now."""
+
+    days = fields.ChoiceField(["1", "7", "30", "90"], default="7")
+
+
+class RefusalSerializer(serializers.Serializer[Any]):
+    """Why a version answers nobody; None where nothing is wrong."""
+
+    code = fields.CharField(source="refusal_code", read_only=True)
+    message = fields.CharField(source="refusal", read_only=True)
+
+    def to_representation(self, instance: AdapterVersion) -> Any:
+        return super().to_representation(instance) if instance.refusal_code else None
+
+
+class AdapterVersionSerializer(serializers.Serializer[Any]):
+    object = fields.ConstantField("adapter_version")
+    id = fields.UUIDField(read_only=True)
+    adapter_id = fields.UUIDField(read_only=True)
+    number = fields.IntegerField(read_only=True)
+    state = fields.CharField(read_only=True)
+    permille = serializers.SerializerMethodField()
+    rank = fields.IntegerField(read_only=True, allow_null=True)
+    parameters = fields.IntegerField(read_only=True, allow_null=True)
+    stored_bytes = fields.IntegerField(read_only=True)
+    sha256 = fields.CharField(source="digest", read_only=True)
+    warnings = serializers.ListField(child=fields.CharField(), read_only=True)
+    refusal = RefusalSerializer(source="*", read_only=True, allow_null=True)
+    created_at = fields.DateTimeField(read_only=True)
+    ready_at = fields.DateTimeField(read_only=True, allow_null=True)
+    archived_at = fields.DateTimeField(read_only=True, allow_null=True)
+    delete_at = fields.DateTimeField(read_only=True, allow_null=True)
+
+    def get_permille(self, version: AdapterVersion) -> int:
+        permille: int = version.adapter.permille_of(version.number)
+        return permille
+
+
+class NewVersionSerializer(StrictSerializer):
+    """`file_id` is that of a completed upload of /v1/uploads with the purpose `adapter`; it is used
+    once."""
+
+    file_id = fields.CharField(max_length=60)
+
+    def create(self, validated_data: dict[str, Any]) -> AdapterVersion:
+        return add_uploaded_version(validated_data["adapter"], validated_data["file_id"])
+
+    def to_representation(self, instance: AdapterVersion) -> Any:
+        return AdapterVersionSerializer(instance, context=self.context).data

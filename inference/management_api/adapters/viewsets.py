@@ -1,0 +1,167 @@
+"""LoRA adapters of a tenant, their versions, and which of them answer. An API key that lists
+adapters sees and changes those alone."""
+
+import uuid
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ModelViewSet
+
+from inference.adapters import registry
+from inference.errors import Forbidden
+from inference.management_api.adapters.serializers import (
+    AdapterSerializer,
+    AdapterVersionSerializer,
+    NewAdapterSerializer,
+    NewVersionSerializer,
+    VersionUseQuery,
+    VersionUseSerializer,
+)
+from inference.management_api.callers import KeyBearer
+from inference.management_api.filters import AdapterFilter, AdapterVersionFilter
+from inference.management_api.serializers import ListQuery, Nothing
+from inference.management_api.viewsets import TenantScopedViewSet
+from inference.models.adapter import Adapter, AdapterVersion
+from inference.usage.adapter_versions import compare_versions
+from tenants.models import Tenant
+from tenants.pagination import NEWEST_FIRST, Order
+from tenants.permissions import Permission
+
+_ADAPTERS = Order(name="adapters", fields=NEWEST_FIRST, is_descending=True)
+_VERSIONS = Order(name="adapter versions", fields=NEWEST_FIRST, is_descending=True)
+
+
+class _OfAdapters(TenantScopedViewSet):
+    def adapters(self) -> QuerySet[Adapter]:
+        """Return those that the caller may see."""
+        adapters = Adapter.objects.select_related("tenant")
+        allowed = self._allowed_slugs()
+        return adapters if allowed is None else adapters.filter(slug__in=allowed)
+
+    def check_allowed(self, slug: str) -> None:
+        """Raises `Forbidden` for a name that the caller's key does not list."""
+        allowed = self._allowed_slugs()
+        if allowed is not None and slug not in allowed:
+            raise Forbidden(
+                "This API key may use the adapters that it lists, and this is none of them.",
+                code="adapter_not_allowed",
+            )
+
+    def _allowed_slugs(self) -> list[str] | None:
+        if not isinstance(self.caller, KeyBearer) or self.caller.key.allowed_adapters is None:
+            return None
+        return _slugs(self.tenant, self.caller.key.allowed_adapters)
+
+
+class AdapterViewSet(ModelViewSet[Any], _OfAdapters):
+    summaries: ClassVar = {
+        "list": "List adapters",
+        "create": "Add an adapter",
+        "retrieve": "Show an adapter",
+        "partial_update": "Point an adapter's traffic at versions",
+        "destroy": "Archive an adapter and delete its versions",
+        "usage": "Compare an adapter's versions",
+    }
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_ADAPTERS,
+        "create": Permission.WRITE_ADAPTERS,
+        "retrieve": Permission.VIEW_ADAPTERS,
+        "partial_update": Permission.WRITE_ADAPTERS,
+        "destroy": Permission.WRITE_ADAPTERS,
+        "usage": Permission.VIEW_USAGE,
+    }
+    query_serializers: ClassVar = {"list": ListQuery, "usage": VersionUseQuery}
+    serializer_class = AdapterSerializer
+    serializer_classes: ClassVar = {"create": NewAdapterSerializer}
+    order = _ADAPTERS
+    filterset_class = AdapterFilter
+    lookup_url_kwarg = "adapter_id"
+
+    def get_queryset(self) -> QuerySet[Adapter]:
+        return self.adapters()
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        self.check_allowed(serializer.validated_data["slug"])
+        serializer.save(tenant=self.tenant)
+
+    def perform_destroy(self, instance: Adapter) -> None:
+        registry.delete_adapter(instance)
+
+    @extend_schema(responses=VersionUseSerializer(many=True))
+    @action(
+        detail=True, methods=["get"], serializer_class=VersionUseSerializer, filterset_class=None
+    )
+    def usage(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        adapter: Adapter = self.get_object()
+        until = timezone.now()
+        since = until - timedelta(days=int(self.query["days"]))
+        rows = compare_versions(self.tenant.id, adapter.name, since=since, until=until)
+        return self.get_paginated_response(self.get_serializer(rows, many=True).data)
+
+
+class AdapterVersionViewSet(
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.DestroyModelMixin,
+    _OfAdapters,
+):
+    """What is deleted stays in the list: its number was used."""
+
+    summaries: ClassVar = {
+        "list": "List an adapter's versions",
+        "create": "Make an uploaded file the next version",
+        "retrieve": "Show a version",
+        "destroy": "Delete a version once nothing needs it any more",
+        "archive": "Answer no new request with a version",
+    }
+    permission_map: ClassVar = {
+        "list": Permission.VIEW_ADAPTERS,
+        "create": Permission.WRITE_ADAPTERS,
+        "retrieve": Permission.VIEW_ADAPTERS,
+        "destroy": Permission.WRITE_ADAPTERS,
+        "archive": Permission.WRITE_ADAPTERS,
+    }
+    serializer_class = AdapterVersionSerializer
+    serializer_classes: ClassVar = {"create": NewVersionSerializer}
+    order = _VERSIONS
+    filterset_class = AdapterVersionFilter
+    lookup_url_kwarg = "version_id"
+
+    def get_queryset(self) -> QuerySet[AdapterVersion]:
+        versions = AdapterVersion.objects.filter(adapter=self._adapter())
+        return versions.select_related("adapter__tenant")
+
+    def _adapter(self) -> Adapter:
+        return get_object_or_404(self.adapters(), id=self.kwargs["adapter_id"])
+
+    @extend_schema(responses={201: AdapterVersionSerializer})
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().create(request, *args, **kwargs)
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(adapter=self._adapter())
+
+    def perform_destroy(self, instance: AdapterVersion) -> None:
+        registry.delete_version(instance)
+
+    @extend_schema(responses=AdapterVersionSerializer)
+    @action(detail=True, methods=["post"], serializer_class=Nothing)
+    def archive(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        version = self.get_object()
+        self.body()
+        archived = registry.archive_version(version)
+        return Response(AdapterVersionSerializer(archived).data)
+
+
+def _slugs(tenant: Tenant, names: list[str]) -> list[str]:
+    prefix = f"{tenant.slug}/"
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]

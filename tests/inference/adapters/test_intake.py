@@ -1,0 +1,190 @@
+"""From an upload to a version that workers find: by the public API, the jail and a real store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+from redis import Redis
+
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.policy import AdapterPolicy
+from gpu_workers.protocol.sealed import open_sealed
+from inference.adapters import intake
+from inference.adapters.sources import data_key_of
+from inference.blobs.opening import blob_store
+from inference.models import Adapter, AdapterVersion, Upload
+from inference.models.upload import UploadStatus
+from tenants.access.api_keys import issue_api_key
+from tenants.isolation.scoping import operator_scope
+from tenants.models import Project, Tier
+from tests.support.adapter_uploads.upload import BASE as PUBLISHED
+from tests.support.adapter_uploads.upload import files, zipped
+from tests.support.adapters.records import BASE, a_base
+from tests.support.blobs.uploader import Uploader, stored
+from tests.support.projects import make_project
+
+pytestmark = pytest.mark.django_db(transaction=True)
+POOL = "pool-a"
+
+
+@pytest.fixture(autouse=True)
+def _store(settings: Settings, tmp_path: Path, redis: Redis) -> None:
+    settings.PENSTOCK_BLOB_STORE_URL = f"file:{tmp_path / 'blobs'}"
+    settings.CELERY_BROKER_URL = "memory://"
+    redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
+
+
+@pytest.fixture
+def acme() -> Project:
+    with operator_scope("test"):
+        project = make_project("Acme", "premium")
+        a_base()
+    return project
+
+
+@pytest.fixture
+def alice(acme: Project) -> Uploader:
+    with operator_scope("test"):
+        key = issue_api_key(acme, scopes=["adapters:write"]).key
+    return Uploader(key=key, http=Client())
+
+
+def uploaded(alice: Uploader, data: bytes) -> str:
+    upload_id = alice.begin(len(data))
+    answer = alice.complete(upload_id, alice.part(upload_id, data))
+    assert answer.status_code == 200, answer.content
+    file_id: str = answer.json()["file"]["id"]
+    return file_id
+
+
+def call(alice: Uploader, acme: Project, path: str, body: object) -> Any:
+    return alice.http.post(
+        f"/api/v1/tenants/{acme.tenant_id}/adapters{path}",
+        json.dumps(body),
+        content_type="application/json",
+        headers=alice.headers,
+    )
+
+
+def a_version(alice: Uploader, acme: Project, data: bytes) -> AdapterVersion:
+    made = call(alice, acme, "", {"slug": "support", "model": BASE})
+    assert made.status_code == 201, made.content
+    path = f"/{made.json()['id']}/versions"
+    answer = call(alice, acme, path, {"file_id": uploaded(alice, data)})
+    assert answer.status_code == 201, answer.content
+    assert answer.json()["state"] == "uploading"
+    with operator_scope("test"):
+        return AdapterVersion.objects.get(pk=answer.json()["id"])
+
+
+def again(version: AdapterVersion) -> AdapterVersion:
+    with operator_scope("test"):
+        return AdapterVersion.objects.select_related("adapter__tenant").get(pk=version.pk)
+
+
+def test_an_upload_becomes_a_version_that_workers_and_gateways_know(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    version = a_version(alice, acme, zipped(files()))
+    assert intake.validate_version(version.pk) == "ready"
+    version = again(version)
+    assert (version.rank, version.base_digest) == (4, PUBLISHED.digest)
+
+    row: Any = redis.hget(keys.pool_adapter_sources(POOL), version.opaque_name)
+    source = codec.decode_adapter_source(row)
+    blob = blob_store().look(version.path)
+    assert source.size_bytes == blob.size_bytes == version.stored_bytes
+    with operator_scope("test"):
+        assert source.key == data_key_of(version.adapter.tenant)
+    plain = b"".join(open_sealed(blob_store().get(version.path), source.key))
+    assert len(plain) < source.size_bytes
+    assert version.path in source.url
+
+    policy: Any = redis.hget(keys.policy_adapters(), "acme/support")
+    shown: AdapterPolicy = codec.decode_adapter(policy)
+    assert [(each.adapter, each.permille) for each in shown.versions] == [
+        (version.opaque_name, 1000)
+    ]
+    # What was uploaded is nobody's any more, what is stored is the version's.
+    with operator_scope("test"):
+        assert Upload.objects.get().status == UploadStatus.EXPIRED
+    assert intake.validate_version(version.pk) == "ready"
+
+
+def test_an_upload_that_is_no_adapter_is_refused_with_its_reason(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    version = a_version(alice, acme, b"this is no archive at all")
+    assert intake.validate_version(version.pk) == "refused"
+    assert again(version).refusal_code == "archive_kind"
+    assert redis.hlen(keys.pool_adapter_sources(POOL)) == 0
+    with operator_scope("test"):
+        assert Upload.objects.get().status == UploadStatus.EXPIRED
+
+
+def test_a_rank_beyond_the_tier_is_refused(alice: Uploader, acme: Project) -> None:
+    with operator_scope("test"):
+        Tier.objects.update(max_adapter_rank=3)
+    version = a_version(alice, acme, zipped(files()))
+    assert intake.validate_version(version.pk) == "refused"
+    assert again(version).refusal_code == "rank"
+
+
+def test_without_a_worker_that_has_told_its_base_it_waits(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    redis.delete(keys.pool_adapter_base(POOL))
+    version = a_version(alice, acme, zipped(files()))
+    with pytest.raises(intake.NotNow):
+        intake.validate_version(version.pk)
+    assert again(version).state == "validating"
+    redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
+    assert intake.validate_version(version.pk) == "ready"
+
+
+def test_a_file_is_used_once(alice: Uploader, acme: Project) -> None:
+    version = a_version(alice, acme, zipped(files()))
+    path = f"/{version.adapter_id}/versions"
+    used = f"file-{version.upload.replace('-', '')}"
+    assert call(alice, acme, path, {"file_id": used}).status_code == 400
+    for file_id in ("file-" + "0" * 32, "../../etc/passwd", "", "x" * 60):
+        answer = call(alice, acme, path, {"file_id": file_id})
+        assert answer.status_code in (400, 404)
+    with operator_scope("test"):
+        assert AdapterVersion.objects.count() == 1
+
+
+def test_anothers_file_is_as_one_that_is_not_there(alice: Uploader, acme: Project) -> None:
+    with operator_scope("test"):
+        globex = make_project("Globex", "premium")
+        key = issue_api_key(globex, scopes=["adapters:write"]).key
+    theirs = uploaded(Uploader(key=key, http=Client()), zipped(files()))
+    made = call(alice, acme, "", {"slug": "support", "model": BASE})
+    path = f"/{made.json()['id']}/versions"
+    answers = [call(alice, acme, path, {"file_id": each}) for each in (theirs, "file-" + "0" * 32)]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert answers[0].json()["error"]["code"] == answers[1].json()["error"]["code"]
+
+
+def test_an_upload_that_is_damaged_in_the_store_is_refused(alice: Uploader, acme: Project) -> None:
+    version = a_version(alice, acme, zipped(files()))
+    for blob in blob_store().list("uploads"):
+        data = b"".join(blob_store().get(blob.path))
+        blob_store().put(blob.path, [data[:-1]])
+    assert intake.validate_version(version.pk) == "refused"
+    assert again(version).refusal_code == "upload_lost"
+    assert stored() == 0
+
+
+def test_a_key_that_lists_adapters_makes_no_other(acme: Project) -> None:
+    with operator_scope("test"):
+        key = issue_api_key(acme, scopes=["adapters:write"], allowed_adapters=["acme/support"]).key
+    narrow = Uploader(key=key, http=Client())
+    refused = call(narrow, acme, "", {"slug": "other", "model": BASE})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "adapter_not_allowed")
+    assert call(narrow, acme, "", {"slug": "support", "model": BASE}).status_code == 201
+    with operator_scope("test"):
+        assert Adapter.objects.count() == 1

@@ -1,0 +1,1 @@
+"""Adapters on record, and what is said of them."""
