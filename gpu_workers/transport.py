@@ -141,7 +141,7 @@ class Transport:
         for adapter, level in changes.items():
             arguments += (adapter, int(level or 0))
         if arguments:
-            await self._fcall(functions.POST_ADAPTERS, self._worker_id, *arguments)
+            await self._fcall(functions.POST_ADAPTERS, self._worker_id, "", *arguments)
 
     async def report_progress(
         self,

@@ -29,6 +29,12 @@ MOST_USAGE_ENTRIES: Final = 50_000
 UNSHARED_USAGE_ENTRIES: Final = 50_000
 # How long a dead letter keeps its payload.
 DEAD_LETTER_MS: Final = 86_400_000
+# Others that a request lets go first where it cannot run at once, for want of room or since its
+# adapter is elsewhere; from then on room is made. Each call that might start it counts, and workers
+# claim every second, so it is after as many seconds at most.
+MOST_PASSES: Final = 8
+# After so long a prefetch is forgotten that the worker has not told of: its message was lost.
+COMING_MS: Final = 10_000
 # Of a token; a request's cost is counted in these units.
 INPUT_WEIGHT: Final = 1
 OUTPUT_WEIGHT: Final = 2
@@ -93,6 +99,8 @@ DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "DEAD_LETTER_MS": DEAD_LETTER_MS,
     "MOST_USAGE_ENTRIES": MOST_USAGE_ENTRIES,
     "UNSHARED_USAGE_ENTRIES": UNSHARED_USAGE_ENTRIES,
+    "MOST_PASSES": MOST_PASSES,
+    "COMING_MS": COMING_MS,
     "INPUT_WEIGHT": INPUT_WEIGHT,
     "OUTPUT_WEIGHT": OUTPUT_WEIGHT,
     "CLASSES": list(CLASS_WEIGHTS),

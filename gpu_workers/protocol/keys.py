@@ -191,11 +191,17 @@ def pool_waiting_keys(pool: str, service_class: str, tenant_id: str, project_id:
 
 
 def pool_waiting_requests(
-    pool: str, service_class: str, tenant_id: str, project_id: str, api_key_id: str
+    pool: str,
+    service_class: str,
+    tenant_id: str,
+    project_id: str,
+    api_key_id: str,
+    adapter: str = "",
 ) -> str:
-    """Name the sorted set: an API key's waiting requests, scored by deadline in ms."""
+    """Name the sorted set: an API key's waiting requests, scored by deadline in ms; with an
+    adapter, those of them that need it."""
     path = f"{service_class}:{tenant_id}:{project_id}:{api_key_id}"
-    return f"{pool_prefix(pool)}:requests:{path}"
+    return f"{pool_prefix(pool)}:requests:{path}" + (f":{adapter}" if adapter else "")
 
 
 def pool_gateways(pool: str) -> str:
@@ -287,9 +293,16 @@ def pool_worker_levels(pool: str, worker_id: str) -> str:
 
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
-    """Name the hash of numbers: `slots` (adapters at once) and, of each adapter that runs there,
-    `run:<adapter>` (its running requests) and `drain:<adapter>`, where it starts no more."""
+    """Name the hash: `slots` (adapters at once); of each adapter that runs there `run:<adapter>`
+    (its running requests), `turn:<adapter>` (since when, in ms, and the tenant) and, if it starts
+    no more, `drain:<adapter>` (the tenant that is to have its slot); `coming:<adapter>` of one that
+    is prefetched (since when, in ms)."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
+
+
+def pool_adapters_waiting(pool: str) -> str:
+    """Name the hash: adapter -> how many requests wait for it."""
+    return f"{pool_prefix(pool)}:adapters-waiting"
 
 
 def pool_adapter_sources(pool: str) -> str:

@@ -25,12 +25,13 @@ local function wait_again(pool, path, request_id, gateway, wait_ms, deadline_ms,
   redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
   begin_waiting(pool, gateway, request_id, expires_ms)
   local flow = open_flow(pool, path)
-  add_waiting(pool, path, flow, request_id, deadline_ms)
+  add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
   save(flow)
   local worker_id, credit = worker_with_credit(pool, tokens, adapter)
   if worker_id then
     hand_over_next(pool, worker_id, credit)
   end
+  prefetch(pool, adapter, 1)
 end
 
 -- Requeue a request whose worker was lost, whose frames were lost or that gives its slot up. With
@@ -121,7 +122,7 @@ local function adopt_one(pool, worker_id, line, envelope)
   if state then
     redis.call('ZREM', prefix .. ':queue', request_id)
     end_waiting(pool, gateway, request_id)
-    remove_waiting(pool, path, request_id)
+    remove_waiting(pool, path, request_id, adapter)
   end
   local flow = open_flow(pool, path)
   meet_gateway(pool, gateway)
@@ -158,6 +159,32 @@ local function adopt(keys, args)
   end
   save(pool)
   return stale
+end
+
+-- Note how near a worker has adapters, where that has changed, and start what waited for one of them
+-- to come: worker_id, now ('' for Redis TIME), then each adapter and its level, 0 for one that it has
+-- no more. Reply: OK.
+local function post_adapters(keys, args)
+  local prefix, worker_id, now, has_come = keys[1], args[1], args[2], false
+  local refused = lease_error(prefix, worker_id)
+  if refused then
+    return refused
+  end
+  local pool = open_pool(prefix, now_ms(now ~= '' and now))
+  for index = 3, #args, 2 do
+    local adapter, level = args[index], tonumber(args[index + 1])
+    if not level or level < 0 or level > SLOT then
+      return redis.error_reply('ERR expected a level from 0 to 3, got ' .. args[index + 1])
+    end
+    post_level(pool, worker_id, adapter, level)
+    has_come = has_come or level >= MEMORY
+      and redis.call('HEXISTS', prefix .. ':adapters-waiting', adapter) == 1
+  end
+  if has_come then
+    free_slot(pool, worker_id)
+  end
+  save(pool)
+  return redis.status_reply('OK')
 end
 
 -- Name this Redis, unless it has a name: the first candidate stays. Reply: the epoch of this Redis.

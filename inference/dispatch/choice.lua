@@ -194,15 +194,34 @@ local function next_tenant(pool, class, for_newcomers, held_back)
   return nil, least
 end
 
--- Take a tenant's first request out of `requests`; return its id and path. The caller calls
--- `note_left`.
-local function pop_request(pool, class, tenant)
+-- Take the earliest of a key's requests that need one of these adapters out of `requests`; return
+-- its id, or nil.
+local function pop_with_adapter(pool, path, adapters)
+  local first, least
+  for _, adapter in ipairs(adapters) do
+    local request_id, deadline_ms = unpack(redis.call('ZRANGE',
+      pool.prefix .. ':requests:' .. path.text .. ':' .. adapter, 0, 0, 'WITHSCORES'))
+    deadline_ms = tonumber(deadline_ms)
+    if request_id and (not first or deadline_ms < least) then
+      first, least = request_id, deadline_ms
+    end
+  end
+  if first then
+    redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, first)
+  end
+  return first
+end
+
+-- Take a tenant's first request out of `requests`, of its first key one that needs one of these
+-- adapters before others; return its id and path. The caller calls `note_left`.
+local function pop_request(pool, class, tenant, adapters)
   local prefix = pool.prefix .. ':'
   local flow = class .. ':' .. tenant
   local project = redis.call('ZRANGE', prefix .. 'projects:' .. flow, 0, 0)[1]
   local key = redis.call('ZRANGE', prefix .. 'keys:' .. flow .. ':' .. project, 0, 0)[1]
   local path = make_path(class, tenant, project, key)
-  return redis.call('ZPOPMIN', prefix .. 'requests:' .. path.text)[1], path
+  return pop_with_adapter(pool, path, adapters)
+    or redis.call('ZPOPMIN', prefix .. 'requests:' .. path.text)[1], path
 end
 
 -- Raise the floors to the least counters of this moment: whoever joins later is no better off than

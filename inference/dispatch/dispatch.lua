@@ -43,28 +43,18 @@ local function find_slot(pool, flow, request, length)
   return worker_id, credit, may_start, is_newcomer
 end
 
--- Return the reply that keeps a request out of the queue, or nil.
-local function queue_refusal(pool, flow, length, most, position, wait_ms, most_wait_ms)
-  if is_full_for(pool, flow, length, most) then
-    return { 'full', length, wait_ms }
-  elseif wait_ms > most_wait_ms then
-    return { 'saturated', position, wait_ms }
-  end
-  return nil
-end
-
 -- Queue a new request. Where a worker has headroom only, start what is next there: this one, if it
 -- is below its share. Where none has credit, have a batch request give way to an interactive one.
 -- Return whether the request was started.
-local function queue_up(pool, path, flow, request_id, gateway, expires_ms, deadline_ms, worker_id,
+local function queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms, worker_id,
   credit)
-  redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
-  begin_waiting(pool, gateway, request_id, expires_ms)
-  add_waiting(pool, path, flow, request_id, deadline_ms)
+  redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request.id)
+  begin_waiting(pool, gateway, request.id, expires_ms)
+  add_waiting(pool, path, flow, request.id, deadline_ms, request.adapter)
   save(flow)
   if worker_id then
     hand_over_next(pool, worker_id, credit)
-    return redis.call('HGET', request_key(pool.prefix, request_id), 'state') == 'running'
+    return redis.call('HGET', request_key(pool.prefix, request.id), 'state') == 'running'
   end
   local others = get(flow, 'running') + get(flow, 'waiting') - 1
   if path.class == 'interactive'
@@ -141,7 +131,7 @@ local function enqueue(keys, args)
     save(pool)
     return { 'assigned', worker_id }
   end
-  local is_started = queue_up(pool, path, flow, request_id, gateway, expires_ms, deadline_ms,
+  local is_started = queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms,
     worker_id, credit)
   if is_newcomer then
     note_newcomer(pool, not is_started)
@@ -150,6 +140,7 @@ local function enqueue(keys, args)
   if is_started then
     return { 'assigned', worker_id }
   end
+  prefetch(pool, adapter, position)
   return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0 }
 end
 
@@ -325,7 +316,7 @@ local function finish(keys, args)
     save(flow)
     redis.call('ZREM', prefix .. ':queue', request_id)
     end_waiting(pool, redis.call('HGET', key, 'gateway'), request_id)
-    remove_waiting(pool, path, request_id)
+    remove_waiting(pool, path, request_id, adapter)
   end
   save(pool)
   return accepted
@@ -338,8 +329,8 @@ end
 local function cancel(keys, args)
   local prefix, request_id = keys[1], unpack(args)
   local key = request_key(prefix, request_id)
-  local state, attempt, worker_id, path_text = unpack(redis.call('HMGET', key, 'state', 'attempt',
-    'worker', 'path'))
+  local state, attempt, worker_id, path_text, adapter = unpack(redis.call('HMGET', key, 'state',
+    'attempt', 'worker', 'path', 'adapter'))
   if state == 'running' then
     redis.call('HSET', key, 'cancelled', 1)
     stop_attempt(prefix, worker_id, 'cancel', request_id, attempt)
@@ -348,7 +339,7 @@ local function cancel(keys, args)
     local pool = open_pool(prefix, 0)
     redis.call('HSET', key, 'cancelled', 1)
     redis.call('ZREM', prefix .. ':queue', request_id)
-    remove_waiting(pool, parse_path(path_text), request_id)
+    remove_waiting(pool, parse_path(path_text), request_id, adapter)
     save(pool)
     return 'queued'
   elseif state == 'finished' then

@@ -78,13 +78,14 @@ local function bring_back(pool, gateway)
   local prefix = pool.prefix
   local set_aside_ids = redis.call('LPOP', prefix .. ':set-aside:' .. gateway, MOST_BROUGHT_BACK)
   for _, request_id in ipairs(set_aside_ids or {}) do
-    local state, path_text, deadline_ms, expires_ms, cancelled = unpack(redis.call('HMGET',
-      request_key(prefix, request_id), 'state', 'path', 'deadline_ms', 'expires_ms', 'cancelled'))
+    local state, path_text, deadline_ms, expires_ms, cancelled, adapter = unpack(redis.call('HMGET',
+      request_key(prefix, request_id), 'state', 'path', 'deadline_ms', 'expires_ms', 'cancelled',
+      'adapter'))
     local may_wait = state == 'queued' and not cancelled and tonumber(expires_ms) > pool.waiting_now
     if may_wait and redis.call('ZADD', prefix .. ':queue', 'NX', expires_ms, request_id) == 1 then
       local path = parse_path(path_text)
       local flow = open_flow(pool, path)
-      add_waiting(pool, path, flow, request_id, deadline_ms)
+      add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
       save(flow)
     end
   end

@@ -247,8 +247,26 @@ local function lift_class(pool, class)
   set(pool, class .. ':served', pool.now)
 end
 
+-- Note of a request that needs an adapter that it waits, by its deadline, or waits no more (nil):
+-- `requests:<path>:<adapter>` has those of a key, `adapters-waiting` counts those of each adapter.
+local function note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
+  if not adapter or adapter == '' then
+    return
+  end
+  local key = pool.prefix .. ':requests:' .. path.text .. ':' .. adapter
+  local counts, change = pool.prefix .. ':adapters-waiting', nil
+  if deadline_ms then
+    change = redis.call('ZADD', key, deadline_ms, request_id)
+  else
+    change = -redis.call('ZREM', key, request_id)
+  end
+  if change ~= 0 and redis.call('HINCRBY', counts, adapter, change) <= 0 then
+    redis.call('HDEL', counts, adapter)
+  end
+end
+
 -- Add a request to those that wait, and its key, project and tenant where they did not wait yet.
-local function add_waiting(pool, path, flow, request_id, deadline_ms)
+local function add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
   local prefix, class = pool.prefix .. ':', path.class
   local requests, tenants = prefix .. 'requests:' .. path.text, prefix .. 'tenants:' .. class
   if get(pool, class .. ':waiting') == 0 then
@@ -257,6 +275,7 @@ local function add_waiting(pool, path, flow, request_id, deadline_ms)
   add(pool, class .. ':waiting', 1)
   add(flow, 'waiting', 1)
   redis.call('ZADD', requests, deadline_ms, request_id)
+  note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
   if redis.call('ZCARD', requests) > 1 then
     return
   end
@@ -292,8 +311,9 @@ local function note_left(pool, path)
 end
 
 -- Give a request that the asking worker may not have the place back that it had in the queue.
-local function put_back(pool, path, flow, request_id, deadline_ms)
+local function put_back(pool, path, flow, request_id, deadline_ms, adapter)
   local prefix = pool.prefix .. ':'
+  note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
   add(pool, path.class .. ':waiting', 1)
   add(flow, 'waiting', 1)
   redis.call('ZADD', prefix .. 'requests:' .. path.text, deadline_ms, request_id)
@@ -303,7 +323,8 @@ local function put_back(pool, path, flow, request_id, deadline_ms)
 end
 
 -- Take a request out of those that wait, if it is there.
-local function remove_waiting(pool, path, request_id)
+local function remove_waiting(pool, path, request_id, adapter)
+  note_adapter_waits(pool, path, adapter, request_id, nil)
   if redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, request_id) == 1 then
     redis.call('HINCRBY', flow_key(pool, path.flow), 'waiting', -1)
     note_left(pool, path)

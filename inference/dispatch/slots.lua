@@ -78,7 +78,7 @@ local function start_attempt(pool, path, flow, request, worker_id)
   save(flow)
   add(pool, path.class .. ':running', request.sequences)
   add(worker_of(pool, worker_id), 'kv_used', input + output)
-  note_adapter(pool, worker_id, request.adapter, 1)
+  note_adapter(pool, worker_id, path.tenant, request.adapter, 1)
   set(pool, path.class .. ':served', pool.now)
   redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
     'attempt', attempt, 'charged_input', input, 'charged_output', output, 'started_ms', pool.now)
@@ -96,7 +96,7 @@ local function end_attempt(pool, path, flow, worker_id, request)
   release_request(pool, worker_id, request.id, request.sequences)
   add(pool, path.class .. ':running', -request.sequences)
   add(worker_of(pool, worker_id), 'kv_used', -request.charged)
-  note_adapter(pool, worker_id, request.adapter, -1)
+  note_adapter(pool, worker_id, path.tenant, request.adapter, -1)
   if path.class == 'batch' then
     redis.call('ZREM', pool.prefix .. ':preemptible', request.id)
   end
@@ -134,25 +134,26 @@ local function may_have(pool, worker_id, path, flow, request, passed_over)
     passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
     return false, request.passes >= MOST_PASSES
   end
-  local is_first = not passed_over.for_adapter
-  if request.adapter == '' or may_run_adapter(pool, worker_id, request, is_first) then
+  if request.adapter == '' or may_run_adapter(pool, worker_id, path.tenant, request) then
     return true
   end
-  passed_over.for_adapter = true
+  passed_over.is_for_adapter = true
   passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
   return false
 end
 
--- Take the tenant's first request out of the queue; return it and its path. `is_due`: it may still
--- start, as it has not waited too long and its gateway is there.
-local function pop_waiting(pool, class, tenant)
-  local request_id, path = pop_request(pool, class, tenant)
+-- Take the tenant's first request out of the queue, one that needs one of these adapters before
+-- others; return it and its path. `is_due`: it may still start, as it has not waited too long and
+-- its gateway is there.
+local function pop_waiting(pool, class, tenant, adapters)
+  local request_id, path = pop_request(pool, class, tenant, adapters)
   redis.call('ZREM', pool.prefix .. ':queue', request_id)
   local state, expires_ms, deadline_ms, attempt, prompt, output, envelope, resumable, excluded,
     preemptions, adapter, passes, sequences, gateway = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'state', 'expires_ms', 'deadline_ms', 'attempt',
       'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
       'sequences', 'gateway'))
+  note_adapter_waits(pool, path, adapter, request_id, nil)
   expires_ms = tonumber(expires_ms) or 0
   local may_wait = state == 'queued' and expires_ms > pool.waiting_now
   if may_wait and is_silent(pool, gateway) then
@@ -183,13 +184,16 @@ local function restore_flows(pool, passed_over)
   end
 end
 
--- Start the tenant's first request on the worker; return its assignment and its sequences, or nil.
+-- Start the tenant's first request on the worker, or where one was passed over since its adapter
+-- may not run there, the first of those whose adapters do; return its assignment and its sequences,
+-- or nil.
 -- One that nobody may start any more is withdrawn: it leaves the queue, and whoever ends it finds it
 -- among those that its gateway has waiting. One call withdraws so many, and then leaves each further
 -- flow alone that has such a request at its head. One that this worker may not have goes to
 -- `passed_over`, for the caller to put back.
 local function start_first(pool, worker_id, passed_over, class, tenant, least_class, least_tenant)
-  local request, path = pop_waiting(pool, class, tenant)
+  local adapters = passed_over.is_for_adapter and running_adapters(pool, worker_id, tenant) or {}
+  local request, path = pop_waiting(pool, class, tenant, adapters)
   local flow = open_flow(pool, path)
   add(flow, 'waiting', -1)
   local may_start, is_held = false, false
@@ -224,8 +228,25 @@ local function next_for(pool, worker_id, passed_over, class)
     passed_over.for_width[class])
 end
 
+-- Return the least served of the tenants that wait in a class and have an adapter running on the
+-- worker, and the least counter of the class; nil where there is none that may have the slot.
+local function next_with_adapter(pool, worker_id, passed_over, class)
+  local key, found, least = pool.prefix .. ':tenants:' .. class, nil, nil
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  local is_for_newcomers = passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1)
+  for tenant in pairs(tenants_with_adapters(pool, worker_id)) do
+    local counter = tonumber(redis.call('ZSCORE', key, tenant))
+    if counter and (not least or counter < least or counter == least and tenant < found)
+      and not (is_for_newcomers and not may_have_headroom(pool, class, tenant, counter - first)) then
+      found, least = tenant, counter
+    end
+  end
+  return found, tonumber(first)
+end
+
 -- Start the next request on the worker, only of one class where that is given; return its
--- assignment and its sequences, or nil where there is none that it may have.
+-- assignment and its sequences, or nil where there is none that it may have. Where so many were
+-- passed over that the call looks at no more of them, those go on that need an adapter which runs.
 local function take_next(pool, worker_id, passed_over, only_class)
   local classes, least_class = waiting_classes(pool)
   for _, class in ipairs(classes) do
@@ -241,6 +262,18 @@ local function take_next(pool, worker_id, passed_over, only_class)
         return message, sequences
       end
       tenant, least_tenant = next_for(pool, worker_id, passed_over, class.name)
+    end
+    local are_enough = not passed_over.is_held and #passed_over >= MOST_PASSED_OVER
+    while passed_over.is_for_adapter and are_enough and not only_class do
+      tenant, least_tenant = next_with_adapter(pool, worker_id, passed_over, class.name)
+      if not tenant then
+        break
+      end
+      local message, sequences = start_first(pool, worker_id, passed_over, class.name, tenant,
+        least_class, least_tenant)
+      if message then
+        return message, sequences
+      end
     end
   end
   return nil
@@ -265,7 +298,7 @@ local function take_up_to(pool, worker_id, credit, most, first_class)
   for _, each in ipairs(passed_over) do
     redis.call('HINCRBY', request_key(pool.prefix, each.id), 'passes', math.max(1, #taken))
     local flow = open_flow(pool, each.path)
-    put_back(pool, each.path, flow, each.id, each.deadline_ms)
+    put_back(pool, each.path, flow, each.id, each.deadline_ms, each.adapter)
     save(flow)
     redis.call('ZADD', pool.prefix .. ':queue', each.expires_ms, each.id)
   end
@@ -318,6 +351,16 @@ local function is_full_for(pool, flow, length, most)
   end
   local share = most * get(flow, 'share') / math.max(get(pool, 'weights'), get(flow, 'share'))
   return get(flow, 'waiting') >= math.floor(share) or length >= LARGEST_QUEUE * most
+end
+
+-- Return the reply that keeps a request out of the queue, or nil.
+local function queue_refusal(pool, flow, length, most, position, wait_ms, most_wait_ms)
+  if is_full_for(pool, flow, length, most) then
+    return { 'full', length, wait_ms }
+  elseif wait_ms > most_wait_ms then
+    return { 'saturated', position, wait_ms }
+  end
+  return nil
 end
 
 -- Return the position of one more request of the flow, 0 where it need not wait, and its wait in

@@ -14,6 +14,7 @@ from tests.benchmarks.fairness.report import OURS, Result, markdown, write
 from tests.benchmarks.fairness.simulate import Run, simulate
 from tests.benchmarks.fairness.workloads import (
     Workload,
+    adapter_workloads,
     flood_workloads,
     share_workloads,
     vtc_workloads,
@@ -34,7 +35,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "fairness")
     arguments = parser.parse_args()
     seconds = QUICK_SECONDS if arguments.quick else SECONDS
-    workloads = [*flood_workloads(seconds), *share_workloads(seconds), *vtc_workloads(seconds)]
+    workloads = [
+        *flood_workloads(seconds),
+        *adapter_workloads(seconds),
+        *share_workloads(seconds),
+        *vtc_workloads(seconds),
+    ]
     results: list[Result] = []
     plots: dict[str, Run] = {}
     begin = time.monotonic()
@@ -49,7 +55,7 @@ def main() -> None:
 
 
 def compare(workload: Workload, redis: "Redis", plots: dict[str, Run]) -> Result:
-    model = EngineModel()
+    model = EngineModel(adapter_slots=workload.adapter_slots)
     figures = {}
     for name, policy in BASELINES.items():
         run = simulate(workload, policy(workload.tenants), model=model)

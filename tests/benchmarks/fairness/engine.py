@@ -6,13 +6,16 @@ A step has room for `batched_tokens`: one of each sequence that decodes, then pr
 order of arrival. A sequence's first token comes with the step that ends its prefill. A sequence is
 let in when there is a slot and its prompt and output fit the KV cache in whole blocks, else it and
 those behind it wait inside the engine; one whose adapter has no slot lets others by, as in vLLM.
-The sequences of one request share the whole blocks of their prompt: the first prefills them.
+What a load of one costs stands in `loads`. The sequences of one request share the whole blocks of
+their prompt: the first prefills them.
 """
 
 import heapq
 import math
 from collections import deque
 from dataclasses import dataclass, field
+
+from tests.benchmarks.fairness.loads import LoadModel, Loads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class EngineModel:
     kv_blocks: int = 2_048
     batched_tokens: int = 2_048
     adapter_slots: int = 4
+    loads: LoadModel = field(default_factory=LoadModel)
 
     def prefilled_by(self, sequence: "Sequence") -> int:
         """The tokens of the prompt that the sequence does not share with an earlier one."""
@@ -120,6 +124,7 @@ class Engine:
         self._blocks_reserved = 0
         self._adapters: dict[str, int] = {}
         self._kv_resident = 0
+        self.loads = Loads(model.loads, model.adapter_slots)
 
     @property
     def free_slots(self) -> int:
@@ -132,11 +137,17 @@ class Engine:
         self.held[request.number] = request
         self._held[request.tenant] = self._held.get(request.tenant, 0) + request.sequences
         self._waiting += [Sequence(request, number) for number in range(request.sequences)]
-        self._let_in()
+        self.loads.get(request.adapter, now_ms)
+        self._let_in(now_ms)
+
+    def stand_idle(self, now_ms: float) -> None:
+        """Take in what is loaded ahead of requests, while there are none."""
+        self.loads.arrive(now_ms, self._adapters)
 
     def step(self, now_ms: float) -> Step:
         """One step from `now_ms` on."""
         model = self.model
+        self._let_in(now_ms)
         decoding = dict(self._decoding)
         sequences = sum(decoding.values())
         prefilled: list[tuple[Sequence, int]] = []
@@ -155,6 +166,7 @@ class Engine:
             + model.per_sequence_ms * sequences
             + model.per_prompt_token_ms * (room - budget)
             + model.per_kv_token_ms * self._kv_resident
+            + self.loads.take_stall_ms()
         )
         self._kv_resident += sequences + room - budget
         self.step_number += 1
@@ -166,7 +178,7 @@ class Engine:
                 self._begin_decoding(sequence, now_ms + duration)
         while self._ends and self._ends[0][0] <= self.step_number:
             self._end(heapq.heappop(self._ends)[-1], now_ms + duration, done)
-        self._let_in()
+        self._let_in(now_ms + duration)
         return done
 
     def _begin_decoding(self, sequence: Sequence, now_ms: float) -> None:
@@ -193,7 +205,8 @@ class Engine:
             self._held[request.tenant] -= request.sequences
             done.ended.append(request)
 
-    def _let_in(self) -> None:
+    def _let_in(self, now_ms: float) -> None:
+        self.loads.arrive(now_ms, self._adapters)
         aside: list[Sequence] = []
         while self._waiting and self._in_batch < self.model.slots:
             sequence = self._waiting[0]
@@ -207,13 +220,16 @@ class Engine:
             sequence.to_prefill = self.model.prefilled_by(sequence)
             self._in_batch += 1
             self._blocks_reserved += needed
+            self.loads.use(sequence.request.adapter, self._adapters)
             self._count_adapter(sequence.request, 1)
             self._prefilling.append(sequence)
         self._waiting.extendleft(reversed(aside))
 
     def _has_adapter_slot(self, request: Request) -> bool:
-        is_there = not request.adapter or request.adapter in self._adapters
-        return is_there or len(self._adapters) < self.model.adapter_slots
+        if not request.adapter or request.adapter in self._adapters:
+            return True
+        is_here = self.loads.is_here(request.adapter)
+        return is_here and len(self._adapters) < self.model.adapter_slots
 
     def _count_adapter(self, request: Request, change: int) -> None:
         if request.adapter:

@@ -1,9 +1,14 @@
 """What is read off a run: latency of victims, shares, Jain's index, the bound, throughput."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import combinations
+from math import inf
 
-from tests.benchmarks.fairness.engine import Step
+from gpu_workers.protocol.adapters import AdapterLevel
+from inference.lua_constants import MOST_PASSES
+from tests.benchmarks.fairness.engine import Request, Step
+from tests.benchmarks.fairness.policies import CLAIM_EVERY_MS
 from tests.benchmarks.fairness.simulate import Run
 from tests.support.dispatch.fairness_bound import Limits, gap_bound
 
@@ -22,6 +27,20 @@ class Figures:
     largest_gap_of_bound: float
     units_per_second: float
     refused: int
+    adapters: "AdapterFigures | None"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterFigures:
+    """Of requests that need an adapter, in milliseconds: the longest that one waited, the longest
+    time in which one waited and no adapter's turn began, and the drain bound on that (see
+    docs/fairness.md); and how often one was taken to memory, and to a slot."""
+
+    longest_wait_ms: float
+    longest_standstill_ms: float
+    bound_ms: float
+    loads: int
+    switches: int
 
 
 def measure(run: Run) -> Figures:
@@ -38,6 +57,7 @@ def measure(run: Run) -> Figures:
         largest_gap_of_bound=largest,
         units_per_second=served / (run.duration_ms / 1000 * (1 - WARM_UP)),
         refused=sum(each.is_refused for each in run.requests),
+        adapters=_adapters(run),
     )
 
 
@@ -139,3 +159,45 @@ def _largest_gap(run: Run, one: str, other: str) -> float:
         low, high = min(low, now), max(high, now)
         largest = max(largest, high - low)
     return largest
+
+
+def _adapters(run: Run) -> AdapterFigures | None:
+    """Of a request that waits: either its adapter runs, or another's turn begins within the bound,
+    or its own does."""
+    mine = [each for each in run.requests if each.adapter and not each.is_refused]
+    if not mine:
+        return None
+    turns = _turns(mine)
+    begins = sorted(begin for each in turns.values() for begin, _ in each)
+    longest = standstill = held = 0.0
+    for each in mine:
+        end = each.started_ms if each.started_ms >= 0 else run.duration_ms
+        longest = max(longest, end - each.arrived_ms)
+        at = each.arrived_ms
+        for begin in begins[bisect_right(begins, at) : bisect_left(begins, end)]:
+            standstill, at = max(standstill, begin - at), begin
+        if not any(begin < end and at < last for begin, last in turns[each.adapter]):
+            standstill = max(standstill, end - at)
+        if each.started_ms >= 0:
+            held = max(held, (each.ended_ms if each.ended_ms >= 0 else run.duration_ms) - end)
+    return AdapterFigures(
+        longest_wait_ms=longest,
+        longest_standstill_ms=standstill,
+        bound_ms=MOST_PASSES * CLAIM_EVERY_MS + held,
+        loads=run.loads[AdapterLevel.MEMORY],
+        switches=run.loads[AdapterLevel.SLOT],
+    )
+
+
+def _turns(requests: list[Request]) -> dict[str, list[tuple[float, float]]]:
+    """From when to when each adapter had requests running, one after another."""
+    turns: dict[str, list[tuple[float, float]]] = {each.adapter: [] for each in requests}
+    for each in sorted(requests, key=lambda each: each.started_ms):
+        if each.started_ms < 0:
+            continue
+        mine, end = turns[each.adapter], each.ended_ms if each.ended_ms >= 0 else inf
+        if mine and each.started_ms <= mine[-1][1]:
+            mine[-1] = (mine[-1][0], max(end, mine[-1][1]))
+        else:
+            mine.append((each.started_ms, end))
+    return turns

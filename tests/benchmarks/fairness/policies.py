@@ -219,13 +219,16 @@ class Penstock:
         if now_ms - self._reaped_ms >= REAP_EVERY_MS:
             self._reaped_ms = now_ms
             calls.append(pool.reap_call())
+        if engine.loads.changes:
+            calls.append(pool.post_call(WORKER, engine.loads.changes))
+            engine.loads.changes = {}
         taken = []
         if now_ms - self._claimed_ms >= CLAIM_EVERY_MS:
             self._claimed_ms = now_ms
-            taken = self._answers(calls)
+            taken = self._answers(calls, engine, now_ms)
             taken += [each.request_id for each in self._claim(engine.model)]
         elif calls:
-            taken = self._answers(calls)
+            taken = self._answers(calls, engine, now_ms)
         begun = [self._requests[request_id] for request_id in taken]
         for request in begun:
             self._counts[request.tenant] -= 1
@@ -239,15 +242,20 @@ class Penstock:
             WORKER, model.slots, kv_tokens=model.kv_tokens, adapter_slots=model.adapter_slots
         )
 
-    def _answers(self, calls: list[tuple[object, ...]]) -> list[str]:
+    def _answers(self, calls: list[tuple[object, ...]], engine: Engine, now_ms: float) -> list[str]:
+        """The requests to begin; prefetches are begun here."""
         inbox = keys.pool_inbox(self.pool.name, WORKER)
         pipeline = self.pool.redis.pipeline(transaction=False)
         for function, *arguments in calls:
             pipeline.fcall(str(function), 1, keys.pool_prefix(self.pool.name), *arguments)
         pipeline.lrange(inbox, 0, -1)
         pipeline.delete(inbox)
-        messages = pipeline.execute()[-2]
-        return [started(message).request_id for message in messages]
+        messages: list[bytes] = pipeline.execute()[-2]
+        for message in messages:
+            word, _, adapter = message.decode().strip().partition(" ")
+            if word == "prefetch":
+                engine.loads.get(adapter, now_ms)
+        return [started(each).request_id for each in messages if each.startswith(b"assign")]
 
     def _ask(self, request: Request) -> Ask:
         tenant = self.tenants[request.tenant]

@@ -12,6 +12,7 @@ from tests.benchmarks.plot import bars, lines
 
 OURS = "Penstock"
 TTFT_BAR, ITL_BAR, SHARE_BAR, JAIN_BAR, THROUGHPUT_BAR = 1.5, 1.15, 0.02, 0.99, 0.97
+ADAPTER_THROUGHPUT_BAR = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,19 @@ class Result:
     def throughput(self) -> float:
         return self.ours.units_per_second / self.figures["first-come"].units_per_second
 
+    @property
+    def standstill(self) -> float | None:
+        """How long a request that needed an adapter waited and no turn began, in parts of the drain
+        bound."""
+        mine = self.ours.adapters
+        return None if mine is None else mine.longest_standstill_ms / mine.bound_ms
+
+    @property
+    def longest_wait(self) -> float | None:
+        """How long one waited at all, in the same parts."""
+        mine = self.ours.adapters
+        return None if mine is None else mine.longest_wait_ms / mine.bound_ms
+
 
 def markdown(results: list[Result], seconds: float) -> str:
     """Tables, then what falls short."""
@@ -40,6 +54,8 @@ def markdown(results: list[Result], seconds: float) -> str:
         f"Virtual time, {seconds:.0f} s a run, the first fifth left out.",
         "## Under a flood: TTFT p99 of the victims, ms",
         _latency_table([each for each in results if each.alone]),
+        "## Adapters: waits, ms, and loads",
+        _adapter_table(results),
         "## Shares, the bound and throughput",
         _share_table(results),
         "## Against the bars",
@@ -89,6 +105,21 @@ def verdicts(results: list[Result]) -> list[str]:
             [(each, each.throughput) for each in results if each.workload.is_uniform],
             lambda value: value >= THROUGHPUT_BAR,
         ),
+        _verdict(
+            f"throughput of a flood with adapters at least {ADAPTER_THROUGHPUT_BAR} of first-come",
+            [(each, each.throughput) for each in floods if each.ours.adapters],
+            lambda value: value >= ADAPTER_THROUGHPUT_BAR,
+        ),
+        _verdict(
+            "no wait for a turn to begin longer than the drain bound",
+            [(each, each.standstill) for each in results],
+            lambda value: value <= 1,
+        ),
+        _verdict(
+            "no wait at all longer than it, where all are within their share",
+            [(each, each.longest_wait) for each in results if not each.alone],
+            lambda value: value <= 1,
+        ),
     ]
 
 
@@ -115,7 +146,7 @@ def write(folder: Path, results: list[Result], runs: dict[str, Run], seconds: fl
 
 
 def _latency_table(results: list[Result]) -> str:
-    names = list(results[0].figures)
+    names = list(results[0].figures) if results else []
     rows = [["workload", *names, "alone", "ratio", "slots to spare", "ratio", "inter-token ratio"]]
     for each in results:
         ttft = each.ours.ttft_p99_ms
@@ -130,6 +161,30 @@ def _latency_table(results: list[Result]) -> str:
                 _number(_times(each.ours.itl_p99_ms, each.alone, "itl_p99_ms"), 2),
             ]
         )
+    return table(rows)
+
+
+def _adapter_table(results: list[Result]) -> str:
+    rows = [["workload", "policy", "TTFT p99", "longest wait", "without a turn", "bound", "loads",
+             "switches", "throughput / first-come"]]  # fmt: skip
+    for each in [each for each in results if each.ours.adapters]:
+        base = each.figures["first-come"].units_per_second
+        for name, figures in each.figures.items():
+            if figures.adapters:
+                is_ours = name == OURS
+                rows.append(
+                    [
+                        each.workload.name,
+                        name,
+                        _number(figures.ttft_p99_ms),
+                        _number(figures.adapters.longest_wait_ms),
+                        _number(figures.adapters.longest_standstill_ms if is_ours else None),
+                        _number(figures.adapters.bound_ms if is_ours else None),
+                        str(figures.adapters.loads),
+                        str(figures.adapters.switches),
+                        f"{figures.units_per_second / base:.3f}",
+                    ]
+                )
     return table(rows)
 
 

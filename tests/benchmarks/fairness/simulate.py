@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from gpu_workers.protocol.adapters import AdapterLevel
 from tests.benchmarks.fairness.engine import Engine, EngineModel, Request, Step
 from tests.benchmarks.fairness.policies import Policy
 from tests.benchmarks.fairness.workloads import Arrivals, Workload
@@ -26,6 +27,8 @@ class Run:
     requests: list[Request] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     steps: list[tuple[float, Step]] = field(default_factory=list)  # each with when it began
+    # How many adapters were taken to each level
+    loads: dict[AdapterLevel, int] = field(default_factory=dict)
 
     @property
     def duration_ms(self) -> float:
@@ -34,7 +37,8 @@ class Run:
 
 def simulate(workload: Workload, policy: Policy, *, model: EngineModel, seed: int = 1) -> Run:
     """Runs until the workload's time is over; what is then unfinished stays so."""
-    engine, run = Engine(model), Run(workload=workload)
+    engine = Engine(model)
+    run = Run(workload=workload, loads=engine.loads.counts)
     arrivals = Arrivals(workload, seed)
     served = dict.fromkeys(workload.tenants, 0.0)
     now, sampled, ended = 0.0, -SAMPLE_EVERY_MS, list[Request]()
@@ -51,6 +55,7 @@ def simulate(workload: Workload, policy: Policy, *, model: EngineModel, seed: in
             run.samples.append(Sample(now, dict(served), joint))
             sampled, joint = now, None
         if not engine.held:
+            engine.stand_idle(now)
             ended, now = [], min(max(now + 0.1, arrivals.next_ms()), now + SAMPLE_EVERY_MS)
             continue
         step = engine.step(now)

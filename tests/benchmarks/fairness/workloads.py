@@ -27,6 +27,8 @@ class Client:
     is_poisson: bool = True
     keys: int = 1
     adapters: tuple[str, ...] = ("",)
+    # How often each adapter is asked for beside the others; empty: all alike
+    adapter_weights: tuple[float, ...] = ()
     sequences: int = 1
     spread: float = 0.5  # sizes are drawn from mean * [1 - spread, 1 + spread]
 
@@ -42,6 +44,7 @@ class Workload:
     victims: list[str] = field(default_factory=list)
     flooder: str = ""
     seconds: float = 60.0
+    adapter_slots: int = 4
 
     @property
     def tenants(self) -> dict[str, Tenant]:
@@ -116,9 +119,14 @@ class Arrivals:
             prompt=draw(client.prompt(now)),
             output=draw(client.output(now)),
             key=f"key-{self._random.randrange(client.keys)}",
-            adapter=self._random.choice(client.adapters),
+            adapter=self._adapter(client),
             sequences=client.sequences,
         )
+
+    def _adapter(self, client: Client) -> str:
+        if not client.adapter_weights:
+            return self._random.choice(client.adapters)
+        return self._random.choices(client.adapters, client.adapter_weights)[0]
 
 
 def steady(part: float) -> Rate:
@@ -269,6 +277,34 @@ def flood_workloads(seconds: float) -> list[Workload]:
             Client(tenant=flooder, rate=flood, adapters=cold),
             adapted,
         ),
+    ]
+
+
+def adapter_workloads(seconds: float) -> list[Workload]:
+    """Many adapters on few slots: the n-th of all is asked for 1/n as often as the first, and they
+    go round among the tenants."""
+    ranks, tenants, load = range(1, 1_001), 50, 0.3
+    total = sum(1 / rank for rank in ranks)
+    clients = []
+    for number in range(tenants):
+        mine = ranks[number::tenants]
+        weights = tuple(1 / rank for rank in mine)
+        clients.append(
+            Client(
+                tenant=Tenant(name=f"tenant-{number:02d}"),
+                rate=steady(load * sum(weights) / total),
+                adapters=tuple(f"adapter-{rank}" for rank in mine),
+                adapter_weights=weights,
+            )
+        )
+    return [
+        Workload(
+            name="1,000 adapters on 8 slots",
+            clients=clients,
+            victims=[each.tenant.name for each in clients],
+            seconds=seconds,
+            adapter_slots=8,
+        )
     ]
 
 

@@ -6,30 +6,21 @@ import pytest
 from redis.exceptions import ResponseError
 
 from gpu_workers.protocol import functions, keys
-from gpu_workers.protocol.adapters import AdapterLevel
-from inference.lua_constants import WORKER_LEASE_MS
+from inference.lua_constants import MOST_PASSES, WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
-
-ONE, TWO, THREE = "one#1", "two#1", "three#1"
-DISK, MEMORY, SLOT = AdapterLevel.DISK, AdapterLevel.MEMORY, AdapterLevel.SLOT
-
-
-def taken(pool: VirtualPool, worker_id: str) -> list[str]:
-    return [each.request_id for each in pool.inbox(worker_id)]
-
-
-def join(pool: VirtualPool, worker_id: str, slots: int = 64, **levels: AdapterLevel) -> None:
-    """A worker of two adapter slots begins, with these adapters."""
-    pool.register(worker_id)
-    pool.post(worker_id, **levels)
-    pool.claim(worker_id, slots, adapter_slots=2)
-
-
-def holders(pool: VirtualPool, adapter: str) -> dict[str, int]:
-    found = pool.redis.zrange(keys.pool_adapter_workers(pool.name, adapter), 0, -1, withscores=True)
-    pairs = cast(list[tuple[bytes, float]], found)
-    return {worker_id.decode(): int(level) for worker_id, level in pairs}
-
+from tests.support.dispatch.with_adapters import (
+    DISK,
+    MEMORY,
+    ONE,
+    SLOT,
+    THREE,
+    TWO,
+    draining,
+    holders,
+    join,
+    taken,
+    with_adapter,
+)
 
 # levels -------------------------------------------------------------------------------------------
 
@@ -77,15 +68,11 @@ def test_a_level_that_there_is_not_is_refused(pool: VirtualPool) -> None:
     join(pool, ONE)
     for level in ("4", "-1", "warm"):
         with pytest.raises(ResponseError, match="expected a level from 0 to 3"):
-            pool.call(functions.POST_ADAPTERS, ONE, "blue", level)
+            pool.call(functions.POST_ADAPTERS, ONE, "", "blue", level)
     assert pool.levels(ONE) == {}
 
 
 # where --------------------------------------------------------------------------------------------
-
-
-def with_adapter(name: str, adapter: str, tenant: str | None = None) -> Ask:
-    return Ask(request_id=name, tenant=tenant or adapter, adapter=adapter)
 
 
 def test_a_request_goes_to_a_worker_that_holds_its_adapter(pool: VirtualPool) -> None:
@@ -131,6 +118,7 @@ def test_there_are_never_more_adapters_at_work_than_slots(pool: VirtualPool) -> 
         pool.enqueue(with_adapter(f"{name}1", name))
         pool.enqueue(with_adapter(f"{name}2", name))
     assert taken(pool, ONE) == ["a1", "a2", "b1", "b2"]
+    pool.post(ONE, c=MEMORY, d=MEMORY)
     assert pool.claim(ONE, 64, adapter_slots=2) == []
     pool.finish("a1", 1, 1, 1)
     assert taken(pool, ONE) == []
@@ -182,3 +170,129 @@ def test_a_hot_adapter_drains_so_that_a_cold_one_gets_its_turn(pool: VirtualPool
         raise AssertionError("the cold adapter never got its turn")
     state = cast(dict[bytes, bytes], pool.redis.hgetall(keys.pool_worker_adapters(pool.name, ONE)))
     assert len([field for field in state if field.startswith(b"run:")]) <= 2
+
+
+def test_the_queue_of_an_adapter_that_runs_is_not_hidden_behind_one_that_waits_for_a_slot(
+    pool: VirtualPool,
+) -> None:
+    """However many are before it in the order."""
+    join(pool, ONE, 2, adapter_slots=1)
+    pool.enqueue(with_adapter("a", "blue", "acme"))
+    pool.enqueue(Ask(request_id="plain", tenant="acme"))
+    for number in range(5):
+        pool.enqueue(with_adapter(f"red-{number}", "red", "acme"))
+    pool.now_ms += 1
+    pool.enqueue(with_adapter("b", "blue", "acme"))
+    assert taken(pool, ONE) == ["a", "plain"]
+    pool.finish("plain", 1)
+    assert taken(pool, ONE) == ["b"]
+
+
+# turns --------------------------------------------------------------------------------------------
+
+
+def wait_patiently(pool: VirtualPool, worker_id: str, adapter_slots: int = 2) -> None:
+    """As many claims as a request lets go by, and the one in which it does no more."""
+    for _ in range(MOST_PASSES + 1):
+        assert pool.claim(worker_id, 64, adapter_slots=adapter_slots) == []
+
+
+def test_a_slot_is_not_held_for_an_adapter_that_is_still_loading(pool: VirtualPool) -> None:
+    """It is prefetched, and starts as soon as it has come; what is in memory goes first."""
+    join(pool, ONE, adapter_slots=1, red=MEMORY)
+    pool.enqueue(with_adapter("a", "blue"))
+    pool.enqueue(with_adapter("b", "cold"))
+    pool.now_ms += 1
+    pool.enqueue(with_adapter("c", "red"))
+    pool.enqueue(with_adapter("d", "red"))
+    assert taken(pool, ONE) == ["a"]
+    pool.finish("a", 1)
+    assert taken(pool, ONE) == ["c", "d"]
+    for name in "cd":
+        pool.finish(name, 1)
+    assert taken(pool, ONE) == []
+    pool.post(ONE, cold=MEMORY)
+    assert taken(pool, ONE) == ["b"]
+
+
+def test_who_waits_for_a_slot_has_one_made_though_nobody_else_is_served(pool: VirtualPool) -> None:
+    """So the wait for a drain is over after MOST_PASSES claims, however little is asked."""
+    join(pool, ONE)
+    for name in ("blue", "red", "green"):
+        pool.enqueue(with_adapter(name, name))
+    assert taken(pool, ONE) == ["blue", "red"]
+    wait_patiently(pool, ONE)
+    assert draining(pool, ONE) == {"blue": "green"}
+    pool.enqueue(with_adapter("more", "blue"))
+    assert taken(pool, ONE) == []
+    pool.finish("blue", 1)
+    assert taken(pool, ONE) == ["green"]
+    assert draining(pool, ONE) == {}
+
+
+def test_a_tenant_that_has_a_slot_gives_up_its_own_for_its_next_adapter(pool: VirtualPool) -> None:
+    """Many adapters give nobody more slots."""
+    join(pool, ONE)
+    pool.enqueue(with_adapter("a", "red", "globex"))
+    pool.now_ms += 1
+    pool.enqueue(with_adapter("b", "blue", "acme"))
+    pool.enqueue(with_adapter("c", "green", "acme"))
+    wait_patiently(pool, ONE)
+    assert draining(pool, ONE) == {"blue": "acme"}
+
+
+def test_who_has_most_slots_gives_one_up(pool: VirtualPool) -> None:
+    join(pool, ONE, adapter_slots=3)
+    pool.enqueue(with_adapter("a", "red", "globex"))
+    pool.now_ms += 1
+    for number in range(3):
+        pool.enqueue(with_adapter(f"b{number}", "blue", "acme"))
+        pool.now_ms += 1
+    pool.enqueue(with_adapter("c", "green", "acme"))
+    pool.enqueue(with_adapter("d", "black", "initech"))
+    wait_patiently(pool, ONE, 3)
+    assert draining(pool, ONE) == {"blue": "initech"}
+
+
+def test_each_tenant_that_waits_has_an_adapter_drain_but_few_do_at_a_time(
+    pool: VirtualPool,
+) -> None:
+    join(pool, ONE, adapter_slots=8)
+    for name in "abcdefghijklm":
+        pool.enqueue(with_adapter(name, name))
+        pool.now_ms += 1
+    wait_patiently(pool, ONE, 8)
+    assert sorted(draining(pool, ONE)) == ["a", "b"]
+    assert len(set(draining(pool, ONE).values())) == 2
+
+
+def test_an_adapter_goes_on_where_its_slot_is_not_needed_any_more(pool: VirtualPool) -> None:
+    join(pool, ONE)
+    pool.enqueue(with_adapter("a", "blue"))
+    pool.now_ms += 1
+    pool.enqueue(with_adapter("b", "red"))
+    pool.enqueue(with_adapter("c", "green"))
+    wait_patiently(pool, ONE)
+    assert draining(pool, ONE) == {"blue": "green"}
+    pool.finish("b", 1)
+    assert taken(pool, ONE) == ["a", "b", "c"]
+    assert draining(pool, ONE) == {}
+
+
+def test_a_request_has_an_adapter_drain_on_one_worker_only(pool: VirtualPool) -> None:
+    for worker_id in (ONE, TWO):
+        join(pool, worker_id, adapter_slots=1)
+        pool.enqueue(with_adapter(worker_id, worker_id))
+    pool.enqueue(with_adapter("c", "green"))
+    for worker_id in (ONE, TWO):
+        wait_patiently(pool, worker_id, 1)
+    assert [bool(draining(pool, worker_id)) for worker_id in (ONE, TWO)] == [True, False]
+
+
+def test_an_old_worker_that_claims_with_a_list_of_adapters_is_refused(
+    pool: VirtualPool,
+) -> None:
+    """Its arguments would be taken for others."""
+    join(pool, ONE)
+    with pytest.raises(ResponseError, match=r"(?i)function not found"):
+        pool.call("penstock_claim_1", ONE, b"info", 4, 0, 2, "blue", 1)

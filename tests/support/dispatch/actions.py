@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gpu_workers.protocol import functions, keys
-from inference.lua_constants import ATTEMPT_GAP, MOST_TRIES, WORKER_LEASE_MS
+from gpu_workers.protocol.adapters import AdapterLevel
+from inference.lua_constants import ATTEMPT_GAP, COMING_MS, MOST_TRIES, WORKER_LEASE_MS
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.invariants import Invariants
 from tests.support.dispatch.model import Gateway, Request, Worker, cost
@@ -83,6 +84,7 @@ class Actions(Invariants):
         self.model.since.clear()
         for worker in self.model.workers:
             worker.is_known = False
+            worker.levels, worker.coming = {}, {}
         open_requests = [each.ask for each in self.model.all("lost")]
         self.reserving.reserve_again(open_requests, self.pool.now_ms)
 
@@ -136,6 +138,7 @@ class Actions(Invariants):
     def register(self, worker: Worker) -> None:
         self.pool.call(functions.REGISTER, worker.worker_id, worker.name, b"info", self.pool.now_ms)
         worker.heartbeat_ms, worker.is_known = self.pool.now_ms, True
+        worker.levels, worker.coming = {}, {}
 
     def post_slots(self, worker: Worker, slots: int, *, ready: bool = True) -> None:
         taken = self.pool.claim(
@@ -148,6 +151,7 @@ class Actions(Invariants):
         worker.heartbeat_ms, worker.is_busy = self.pool.now_ms, False
         for message in taken:
             self.start(worker, message.request_id, message.attempt)
+        self.read_inboxes()
 
     def come_back(self, worker: Worker) -> None:
         """It speaks again: to a Redis that lost it by registering and taking its requests back."""
@@ -303,17 +307,31 @@ class Actions(Invariants):
         """What was handed over since, by any worker."""
         handed_over = []
         for worker in self.model.workers:
-            for word, message in self.pool.messages(worker.worker_id):
-                request = self.model.requests[message.request_id]
+            for word, name, attempt in self.pool.messages(worker.worker_id):
+                if word == "prefetch":
+                    self.note_prefetch(worker, name)
+                    continue
+                request = self.model.requests[name]
                 if word == "assign":
-                    self.start(worker, message.request_id, message.attempt)
+                    self.start(worker, name, attempt)
                     handed_over.append(request)
                 elif word == "preempt":
-                    assert self.is_current(request, worker, message.attempt)
+                    assert self.is_current(request, worker, attempt)
                     assert request.ask.service_class == "batch"
                     assert request.ask.is_resumable
                     request.gives_way = True
         return handed_over
+
+    def note_prefetch(self, worker: Worker, adapter: str) -> None:
+        """A worker is told to get what it has not said it has in memory, and as many at a time as
+        it has slots."""
+        assert worker.levels.get(adapter, AdapterLevel.DISK) == AdapterLevel.DISK
+        for name, since_ms in list(worker.coming.items()):
+            if self.pool.now_ms - since_ms > COMING_MS:
+                del worker.coming[name]
+        assert adapter not in worker.coming
+        worker.coming[adapter] = self.pool.now_ms
+        assert len(worker.coming) <= worker.adapter_slots
 
     def start(self, worker: Worker, request_id: str, attempt: int) -> None:
         """A worker was handed an attempt; it takes note even while it is silent."""
@@ -332,3 +350,4 @@ class Actions(Invariants):
         request.attempts_seen.add(attempt)
         request.state, request.worker, request.attempt = "running", worker.worker_id, attempt
         worker.hands[request_id] = attempt
+        worker.coming.pop(request.ask.adapter, None)

@@ -11,6 +11,7 @@ from gpu_workers.protocol.messages import (
     Cancellation,
     Outcome,
     Preemption,
+    Prefetch,
     Resend,
 )
 from inference.dispatch.queue import Dispatch, usage_entry
@@ -60,7 +61,7 @@ class Workers:
 
 def _decoded(messages: list[bytes]) -> list[AboutRequest]:
     found = map(codec.decode_inbox, messages)
-    return [message for message in found if isinstance(message, AboutRequest)]
+    return [message for message in found if not isinstance(message, Confirmation | Prefetch)]
 
 
 async def enqueue(dispatch: Dispatch, request_id: str, **changes: Any) -> Any:

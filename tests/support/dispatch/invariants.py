@@ -15,6 +15,8 @@ from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
 WEIGHTS = {"acme": 1, "globex": 2, "initech": 4}
 CLASSES = ["interactive", "batch"]
+# Of each tenant
+ADAPTERS = ["a", "b"]
 SLOTS = 9
 MOST_PROMPT, MOST_OUTPUT, MOST_SEQUENCES = 200, 300, 12
 FLOWS = [(tenant, name) for tenant in sorted(WEIGHTS) for name in CLASSES]
@@ -129,6 +131,52 @@ class Invariants:
             assert scheduler.get(f"{name}:waiting", 0) == in_class
 
     @invariant()
+    def what_workers_have_is_what_adapters_have(self) -> None:
+        """Workers by adapter and adapters by worker; of a process that was shut out only what runs
+        there until somebody ends it."""
+        if not self.has_adapters():
+            return
+        prefix = keys.pool_prefix(self.pool.name)
+        by_worker: set[tuple[str, str, int]] = set()
+        by_adapter: set[tuple[str, str, int]] = set()
+        living = {each.worker_id for each in self.model.workers}
+        for key in cast(list[bytes], self.redis.keys(f"{prefix}:levels:*")):
+            worker_id = key.decode().removeprefix(f"{prefix}:levels:")
+            levels = self.pool.levels(worker_id)
+            by_worker |= {(worker_id, adapter, level) for adapter, level in levels.items()}
+            assert worker_id in living or set(levels) <= set(self.adapters_on(worker_id)["run"])
+        for key in cast(list[bytes], self.redis.keys(f"{prefix}:adapter:*")):
+            adapter = key.decode().removeprefix(f"{prefix}:adapter:")
+            by_adapter |= {
+                (each, adapter, int(level)) for each, level in self.scores(key.decode()).items()
+            }
+        assert by_worker == by_adapter
+
+    @invariant()
+    def who_waits_for_an_adapter_is_known_by_it(self) -> None:
+        if not self.has_adapters():
+            return
+        prefix, counts = keys.pool_prefix(self.pool.name), dict[str, float]()
+        ids = set().union(*(self.waiting_ids(*each) for each in FLOWS))
+        asks = [self.model.requests[each].ask for each in ids]
+        waiting = {
+            f"{each.service_class}:{each.tenant}:{each.project}:{each.key}:{each.adapter}:"
+            f"{each.request_id}"
+            for each in asks
+            if each.adapter
+        }
+        found = {
+            f"{key.decode().removeprefix(f'{prefix}:requests:')}:{request_id}"
+            for key in cast(list[bytes], self.redis.keys(f"{prefix}:requests:*:*:*:*:*"))
+            for request_id in self.scores(key.decode())
+        }
+        assert found == waiting
+        for each in waiting:
+            adapter = each.split(":")[-2]
+            counts[adapter] = counts.get(adapter, 0) + 1
+        assert self.pool.numbers(keys.pool_adapters_waiting(self.pool.name)) == counts
+
+    @invariant()
     def nothing_waits_while_a_worker_has_credit_for_anybody(self) -> None:
         """Beyond the headroom as much as the widest needs, and where neither KV cache, adapters nor
         exclusion stand between."""
@@ -183,7 +231,8 @@ class Invariants:
         found = cast(list[bytes], self.redis.keys("{m:*"))
         names = {key.decode().split(":")[2] for key in found}
         may_not_stay = {"queue", "waiting", "open", "running", "tenants", "projects", "keys"}
-        assert names & (may_not_stay | {"requests", "preemptible", "set-aside"}) == set()
+        may_not_stay |= {"requests", "adapters-waiting", "preemptible", "set-aside"}
+        assert names & may_not_stay == set()
         scheduler = self.pool.scheduler()
         assert all(not scheduler.get(f"{name}:waiting") for name in CLASSES)
         assert all(not scheduler.get(f"{name}:running") for name in CLASSES)
@@ -197,15 +246,31 @@ class Invariants:
         for each in held:
             if each.ask.adapter:
                 counts[each.ask.adapter] = counts.get(each.ask.adapter, 0) + 1
-        key = keys.pool_worker_adapters(self.pool.name, worker.worker_id)
-        state = cast(dict[bytes, bytes], self.redis.hgetall(key))
-        found = {
-            name.decode().removeprefix("run:"): int(count)
-            for name, count in state.items()
-            if name.startswith(b"run:")
-        }
-        assert found == counts
-        assert len(found) <= max(worker.adapter_slots, 0)
+        found = self.adapters_on(worker.worker_id)
+        assert {adapter: int(count) for adapter, count in found["run"].items()} == counts
+        assert len(counts) <= max(worker.adapter_slots, 0)
+        assert set(found["turn"]) == set(counts)
+        assert set(found["drain"]) <= set(counts)
+        assert len(found["drain"]) <= max(1, worker.adapter_slots / 4)
+        assert set(found["coming"]) <= set(worker.coming)
+        if not self.has_adapters():
+            return
+        # What runs, or was told to come, and was never posted, is to come.
+        expected = dict.fromkeys({*counts, *found["coming"]}, 0) | worker.levels
+        assert self.pool.levels(worker.worker_id) == expected
+
+    def has_adapters(self) -> bool:
+        return bool(self.model.workers and self.model.workers[0].adapter_slots)
+
+    def adapters_on(self, worker_id: str) -> dict[str, dict[str, str]]:
+        """What is kept of a worker's adapters, by kind."""
+        key = keys.pool_worker_adapters(self.pool.name, worker_id)
+        found: dict[str, dict[str, str]] = {"run": {}, "turn": {}, "drain": {}, "coming": {}}
+        for field, value in cast(dict[bytes, bytes], self.redis.hgetall(key)).items():
+            kind, _, adapter = field.decode().partition(":")
+            if adapter:
+                found[kind][adapter] = value.decode()
+        return found
 
     def is_missing(self, request: Request) -> bool:
         """Whose gateway Redis has not heard of for so long that nobody may start it."""

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from redis import Redis
 
+from gpu_workers.protocol.adapters import AdapterLevel
 from inference.lua_constants import STALE_LOOP_MS
 from tests.support.dispatch.actions import Actions
 from tests.support.dispatch.invariants import (
+    ADAPTERS,
     CLASSES,
     MOST_OUTPUT,
     MOST_PROMPT,
@@ -41,7 +43,9 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         self.reserving = Reserving(self.redis)
         self.model = Model()
 
-    @initialize(adapter_slots=st.sampled_from([0, 0, 2]), kv_tokens=st.sampled_from([0, 0, 1_500]))
+    @initialize(
+        adapter_slots=st.sampled_from([0, 0, 1, 2]), kv_tokens=st.sampled_from([0, 0, 1_500])
+    )
     def start_the_workers(self, adapter_slots: int, kv_tokens: int) -> None:
         for name in ("one", "two"):
             worker = Worker(name, adapter_slots, kv_tokens)
@@ -82,7 +86,7 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         seconds=st.sampled_from([1, 3, 600]),
         on_saturation=st.sampled_from(["wait", "wait", "refuse"]),
         is_resumable=st.sampled_from([True, True, False]),
-        adapter=st.sampled_from(["", "", "a", "b", "c"]),
+        adapter=st.sampled_from(["", "", *ADAPTERS]),
         sequences=st.sampled_from([1, 1, 1, 2, 4, MOST_SEQUENCES]),
         which=which_gateway,
         count=st.sampled_from([1, 1, 2, 5, 12]),
@@ -119,7 +123,9 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
                 seconds=seconds,
                 on_saturation=on_saturation,
                 is_resumable=is_resumable,
-                adapter=adapter if self.model.workers[0].adapter_slots else "",
+                adapter=f"{path[0]}-{adapter}"
+                if adapter and self.model.workers[0].adapter_slots
+                else "",
                 sequences=sequences,
                 gateway=gateway.gateway_id,
                 payload=payload,
@@ -199,6 +205,24 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         worker = self.model.workers[which]
         if worker.is_known and not worker.is_silent:
             self.post_slots(worker, slots, ready=ready)
+
+    @rule(
+        which=which_worker,
+        levels=st.dictionaries(
+            st.tuples(st.sampled_from(sorted(WEIGHTS)), st.sampled_from(ADAPTERS)).map("-".join),
+            st.sampled_from([None, *AdapterLevel]),
+            max_size=3,
+        ),
+    )
+    def post_adapters(self, which: int, levels: dict[str, AdapterLevel | None]) -> None:
+        worker = self.model.workers[which]
+        if worker.is_known and not worker.is_silent and worker.adapter_slots:
+            self.pool.post(worker.worker_id, **levels)
+            for adapter, level in levels.items():
+                worker.coming.pop(adapter, None)
+                worker.levels.pop(adapter, None)
+                if level is not None:
+                    worker.levels[adapter] = level
 
     @rule(which=which_worker, loop_age_ms=st.sampled_from([0, 0, STALE_LOOP_MS + 1]))
     def beat(self, which: int, loop_age_ms: int) -> None:

@@ -58,6 +58,9 @@ class Worker:
     is_busy: bool = False
     heartbeat_ms: int = 0
     hands: dict[str, int] = field(default_factory=dict)
+    # How near it has said that it has adapters, since it registered; what it was told to get, when
+    levels: dict[str, int] = field(default_factory=dict)
+    coming: dict[str, int] = field(default_factory=dict)
 
     @property
     def worker_id(self) -> str:

@@ -78,7 +78,7 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request that a worker may not have is not put back",
-        right="    put_back(pool, each.path, flow, each.id, each.deadline_ms)\n",
+        right="    put_back(pool, each.path, flow, each.id, each.deadline_ms, each.adapter)\n",
         wrong="",
     ),
     PlantedBug(
@@ -110,6 +110,26 @@ BUGS: Final = [
         name="a worker whose loop is stale keeps its credit",
         right="tonumber(loop_age_ms) > STALE_LOOP_MS",
         wrong="tonumber(loop_age_ms) < 0",
+    ),
+    PlantedBug(
+        name="a worker runs more adapters at once than it has slots for",
+        right="  return state.distinct < state.slots\n",
+        wrong="  return state.distinct <= state.slots\n",
+    ),
+    PlantedBug(
+        name="what a process had stays when another has its name",
+        right="  drop_levels(pool, worker_id)\n  redis.call('ZREM', pool.prefix .. ':paces'",
+        wrong="  redis.call('ZREM', pool.prefix .. ':paces'",
+    ),
+    PlantedBug(
+        name="an adapter that a worker has no more stays with it",
+        right="level > 0 and level or state.run[adapter] and COMING or nil)",
+        wrong="level)",
+    ),
+    PlantedBug(
+        name="a request that was withdrawn goes on waiting for its adapter",
+        right="  note_adapter_waits(pool, path, adapter, request_id, nil)\n  if",
+        wrong="  if",
     ),
 ]
 

@@ -120,7 +120,7 @@ class VirtualPool:
         self, worker_id: str, levels: Mapping[str, AdapterLevel | None]
     ) -> tuple[Any, ...]:
         posted = [each for adapter, level in levels.items() for each in (adapter, int(level or 0))]
-        return functions.POST_ADAPTERS, worker_id, *posted
+        return functions.POST_ADAPTERS, worker_id, self.now_ms, *posted
 
     def levels(self, worker_id: str) -> dict[str, int]:
         """How near a worker has each adapter, as it is kept."""
@@ -198,12 +198,18 @@ class VirtualPool:
         self.redis.delete(key)
         return [started(each) for each in messages if each.startswith(b"preempt")]
 
-    def messages(self, worker_id: str) -> list[tuple[str, Started]]:
-        """All that a worker was told since, with the word each message begins with."""
+    def messages(self, worker_id: str) -> list[tuple[str, str, int]]:
+        """All that a worker was told since: the word that a message begins with, the request (of a
+        prefetch the adapter) and the attempt (0)."""
         key = keys.pool_inbox(self.name, worker_id)
         found = cast(list[bytes], self.redis.lrange(key, 0, -1))
         self.redis.delete(key)
-        return [(each.partition(b" ")[0].decode(), started(each)) for each in found]
+        heads = [each.partition(b"\n")[0].decode().split(" ") for each in found]
+        return [(word, name, int(*attempt)) for word, name, *attempt in heads]
+
+    def prefetches(self, worker_id: str) -> list[str]:
+        """The adapters that a worker was told to get since; the rest of its inbox is lost."""
+        return [name for word, name, _ in self.messages(worker_id) if word == "prefetch"]
 
     def cancel(self, request_id: str) -> str:
         return str(self.call(functions.CANCEL, request_id).decode())

@@ -31,6 +31,7 @@ FAMILIES: Final = {
     "tenants-with-reservations": "a member for each tenant",
     rf"{_POOL}:(queue|withdrawn|open|preemptible)": _REQUESTS,
     rf"{_POOL}:(tenants|projects|keys|requests|waiting):.*": _REQUESTS,
+    rf"{_POOL}:adapters-waiting": _REQUESTS,
     rf"{_POOL}:(set-aside|last-frames):.*": EXPIRES,
     rf"{_POOL}:gateways": "a member for each gateway, and a day after it was missed none",
     rf"{_POOL}:scheduler": "one for each pool, of some 30 fields",
