@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-pages bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos fuzz-api screenshots planted-bugs down status shell lock demo-model environments newest-engine
+.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-pages bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -148,3 +148,13 @@ demo-model: environments
 	@# Threads that wait for each other must not spin where others need the cores.
 	OMP_WAIT_POLICY=PASSIVE .venv-engine/bin/python -m gpu_workers.demo_model.train
 	.venv-engine/bin/python -m gpu_workers.demo_model.evaluate
+
+# Train the demo tenants' adapters again, both at once on a core each, then hold them to their bars.
+demo-adapters: environments
+	.venv-engine/bin/python -m gpu_workers.demo_model.voices.corpus --folder var/demo_adapters
+	@trained=; for name in acme-support globex-support; do \
+		.venv-engine/bin/python -m gpu_workers.train_adapter --threads 1 \
+			--data "var/demo_adapters/$$name.jsonl" \
+			--out "gpu_workers/demo_model/adapters/$$name" & trained="$$trained $$!"; \
+	done; for each in $$trained; do wait "$$each" || exit 1; done
+	.venv-engine/bin/python -m gpu_workers.demo_model.voices.evaluate

@@ -150,9 +150,17 @@ def report_of(answer: Answer, every: int = 1) -> Report:
 
 
 class LocalModel:
-    """The saved model in transformers, for batches of conversations."""
+    """The saved model in transformers, with a LoRA adapter or without, for batches of
+    conversations."""
 
-    def __init__(self, folder: Path, *, temperature: float = 0.0, batch_size: int = 64) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        adapter: Path | None = None,
+        temperature: float = 0.0,
+        batch_size: int = 64,
+    ) -> None:
         # Imported here so that `report_of` can be used where there is no torch.
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -161,6 +169,10 @@ class LocalModel:
         self._torch = torch
         self._tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        if adapter is not None:
+            from peft import PeftModel
+
+            self._model = PeftModel.from_pretrained(self._model, adapter).eval()
         self._temperature = temperature
         self._batch_size = batch_size
 

@@ -19,14 +19,20 @@ def normalised(question: str) -> str:
 HELD_OUT: Final = frozenset(normalised(held) for fact in FACTS for held in fact.held_out)
 
 
-def asked(fact: Fact, rng: random.Random, *, is_rough: bool = False) -> str:
-    """Ask for the fact as training does, never as the evaluation does."""
+def asked(
+    fact: Fact,
+    rng: random.Random,
+    *,
+    is_rough: bool = False,
+    held_out: frozenset[str] = HELD_OUT,
+) -> str:
+    """Ask for the fact as training does, never as the evaluation does (`held_out`, normalised)."""
     while True:
         question = _base_question(fact, rng)
         if is_rough:
             question = roughened(question, rng)
         question = _varied(question, rng)
-        if normalised(question) not in HELD_OUT:
+        if normalised(question) not in held_out:
             return question
 
 

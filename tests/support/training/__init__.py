@@ -1,0 +1,1 @@
+"""What tests of training share, and what they run in the engine's environment."""
