@@ -38,6 +38,9 @@ _L: Final = f"{_T}/invoices/<invoice_id>/lines/<line_id>"
 _P: Final = "/t/<tenant_id>/"
 _PB: Final = f"{_P}billing"
 _PW: Final = f"{_P}webhooks/<endpoint_id>"
+_PA: Final = f"{_P}adapters/<adapter_id>"
+_PV: Final = f"{_PA}/versions/<version_id>"
+_PU: Final = f"{_P}adapters/uploads"
 _PD: Final = f"{_PW}/deliveries/<delivery_id>"
 
 _DJANGO: Final = f"""
@@ -139,6 +142,25 @@ _DJANGO: Final = f"""
 {_P}limits/<quota_id>             POST   302  403  422  302  302  302  302  302  302  302  404  302
 {_P}limits/<quota_id>/remove      GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_P}limits/<quota_id>/remove      POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_P}adapters                      GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_P}adapters/new                  GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_P}adapters/new                  POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PU}                             POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PU}/<pending_id>/parts          POST   302  403  411  302  302  302  302  302  302  302  404  302
+{_PU}/<pending_id>/complete       POST   302  403  400  302  302  302  302  302  302  302  404  302
+{_PA}                             GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_PA}/traffic                     GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PA}/traffic                     POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PA}/delete                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PA}/delete                      POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PA}/versions/new                GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PA}/versions/new                POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PV}                             GET    302  200  200  302  302  302  302  302  302  302  404  302
+{_PV}/promote                     POST   302  403  302  302  302  302  302  302  302  302  404  302
+{_PV}/archive                     GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PV}/archive                     POST   302  403  422  302  302  302  302  302  302  302  404  302
+{_PV}/delete                      GET    302  403  200  302  302  302  302  302  302  302  404  302
+{_PV}/delete                      POST   302  403  422  302  302  302  302  302  302  302  404  302
 {_P}members                       GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_P}billing                       GET    302  403  200  302  302  302  302  302  302  302  404  302
 {_PB}/transactions                GET    302  403  200  302  302  302  302  302  302  302  404  302

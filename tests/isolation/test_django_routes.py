@@ -92,6 +92,7 @@ def url(address: str, house: House, **other: object) -> str:
         "adapter_id": house.adapter_version.adapter_id,
         "version_id": house.adapter_version.id,
         "upload_id": f"upload_{house.upload.id.hex}",
+        "pending_id": house.upload.id,
         "path": "uploads/nothing",
         "session_id": 0,
         "event_id": house.ids["event_id"] if "<event_id>" in address else None,

@@ -27,6 +27,7 @@ from tenants.models import (
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import DisabledReason, Endpoint
+from tests.screenshots.adapters import Adapters, have_adapters
 from tests.screenshots.affairs import Affairs, have_affairs
 from tests.screenshots.growth import let_grow
 
@@ -60,6 +61,7 @@ class Cast:
     key: ApiKey
     quota: Quota
     affairs: Affairs
+    adapters: Adapters
     developer: Membership
     # Addresses of links: for `nobody`, and for somebody without an account.
     invitation: str
@@ -129,6 +131,7 @@ def make_cast() -> Cast:
             key=keys[0],
             quota=Quota.objects.get(project=projects[1], limit="spend_per_month"),
             affairs=affairs,
+            adapters=have_adapters(acme),
             alice=alice,
             viewer=viewer,
             nobody=nobody,

@@ -28,6 +28,8 @@ def shots(cast: Cast) -> list[Shot]:
     key, quota = f"{acme}keys/{cast.key.id}", f"{acme}limits/{cast.quota.id}"
     new, affairs = f"/t/{cast.new.id}/", cast.affairs
     hook = f"{acme}webhooks/{affairs.endpoint.id}"
+    adapter = f"{acme}adapters/{cast.adapters.support.id}"
+    ready, refused = cast.adapters.ready.id, cast.adapters.refused.id
     return [
         Shot(name="front-page", user=None, address="/"),
         Shot(name="not-found", user=None, address="/nothing"),
@@ -101,6 +103,23 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(
             name="webhook-delivery", user=alice, address=f"{hook}/deliveries/{affairs.delivery.id}"
         ),
+        Shot(name="adapters", user=alice, address=f"{acme}adapters"),
+        Shot(name="adapters-viewer", user=cast.viewer, address=f"{acme}adapters"),
+        Shot(name="adapters-empty", user=alice, address=f"{quiet}adapters"),
+        Shot(name="adapter-new", user=alice, address=f"{acme}adapters/new"),
+        Shot(name="adapter-new-wrong", user=alice, address=f"{acme}adapters/new", first=_no_file),
+        Shot(name="adapter", user=alice, address=adapter),
+        Shot(name="adapter-viewer", user=cast.viewer, address=adapter),
+        Shot(name="adapter-version", user=alice, address=f"{adapter}/versions/{ready}"),
+        Shot(name="adapter-version-refused", user=alice, address=f"{adapter}/versions/{refused}"),
+        Shot(name="adapter-version-new", user=alice, address=f"{adapter}/versions/new"),
+        Shot(
+            name="adapter-version-archive",
+            user=alice,
+            address=f"{adapter}/versions/{ready}/archive",
+        ),
+        Shot(name="adapter-traffic", user=alice, address=f"{adapter}/traffic"),
+        Shot(name="adapter-delete", user=alice, address=f"{adapter}/delete"),
         Shot(name="audit", user=alice, address=f"{acme}audit"),
         Shot(name="audit-none", user=alice, address=f"{acme}audit?verb=closed"),
         Shot(name="audit-event", user=alice, address=f"{acme}audit/{affairs.event.id}"),
@@ -232,6 +251,12 @@ def _wrong_hook(page: Page) -> None:
     page.locator("form.form [type=submit]").click()
     page.locator(".field-error").first.wait_for()
     page.evaluate("scrollTo(0, 0)")
+
+
+def _no_file(page: Page) -> None:
+    page.locator("[name=slug]").fill("Support Team")
+    page.locator("form.form [type=submit]").click()
+    page.locator(".field-error").first.wait_for()
 
 
 def _rotate(page: Page) -> None:

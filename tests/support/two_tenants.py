@@ -101,6 +101,7 @@ class House:
             "mail_domain_id": self.mail_domain.id,
             "adapter_id": self.adapter_version.adapter_id,
             "version_id": self.adapter_version.id,
+            "pending_id": self.upload.id,
         }
 
     def issue(self, **fields: Any) -> str:

@@ -36,6 +36,7 @@ SECTIONS: Final = (
     Section(page="overview", word="Overview", icon="home", permission=Permission.VIEW),
     Section(page="projects", word="Projects", icon="folder", permission=Permission.VIEW),
     Section(page="keys", word="Keys", icon="key", permission=Permission.VIEW),
+    Section(page="adapters", word="Adapters", icon="layers", permission=Permission.VIEW_ADAPTERS),
     Section(page="members", word="Members", icon="people", permission=Permission.VIEW_PEOPLE),
     Section(page="limits", word="Limits", icon="gauge", permission=Permission.VIEW),
     Section(page="billing", word="Billing", icon="card", permission=Permission.VIEW_BALANCE),

@@ -4,6 +4,23 @@ from django.urls import path
 
 from control_plane.dashboard.acting import end_acting
 from control_plane.dashboard.components import components
+from control_plane.dashboard.pages.adapters.adapters import (
+    AdapterPage,
+    AdaptersPage,
+    AdapterVersionPage,
+)
+from control_plane.dashboard.pages.adapters.ends import (
+    ArchiveVersionPage,
+    DeleteAdapterPage,
+    DeleteVersionPage,
+)
+from control_plane.dashboard.pages.adapters.new import NewAdapterPage, NewVersionPage
+from control_plane.dashboard.pages.adapters.traffic import PromotePage, TrafficPage
+from control_plane.dashboard.pages.adapters.uploading import (
+    AddPartPage,
+    BeginUploadPage,
+    CompleteUploadPage,
+)
 from control_plane.dashboard.pages.billing.balance import (
     BillingOverviewPage,
     TransactionPage,
@@ -64,6 +81,9 @@ from control_plane.dashboard.pages.webhooks.endpoints import (
 app_name = "dashboard"
 
 _TENANT = "t/<uuid:tenant_id>/"
+_ADAPTER = f"{_TENANT}adapters/<uuid:adapter_id>"
+_VERSION = f"{_ADAPTER}/versions/<uuid:version_id>"
+_PENDING = f"{_TENANT}adapters/uploads/<uuid:pending_id>"
 _INVOICE = f"{_TENANT}billing/invoices/<uuid:invoice_id>"
 _WEBHOOK = f"{_TENANT}webhooks/<uuid:endpoint_id>"
 _DELIVERY = f"{_WEBHOOK}/deliveries/<uuid:delivery_id>"
@@ -89,6 +109,19 @@ urlpatterns = [
     path(f"{_TENANT}limits/balance-alert", BalanceAlertPage.as_view(), name="balance-alert"),
     path(f"{_TENANT}limits/<uuid:quota_id>", LimitPage.as_view(), name="limit"),
     path(f"{_TENANT}limits/<uuid:quota_id>/remove", RemoveLimitPage.as_view(), name="remove-limit"),
+    path(f"{_TENANT}adapters", AdaptersPage.as_view(), name="adapters"),
+    path(f"{_TENANT}adapters/new", NewAdapterPage.as_view(), name="new-adapter"),
+    path(f"{_TENANT}adapters/uploads", BeginUploadPage.as_view(), name="begin-upload"),
+    path(f"{_PENDING}/parts", AddPartPage.as_view(), name="upload-part"),
+    path(f"{_PENDING}/complete", CompleteUploadPage.as_view(), name="complete-upload"),
+    path(_ADAPTER, AdapterPage.as_view(), name="adapter"),
+    path(f"{_ADAPTER}/traffic", TrafficPage.as_view(), name="adapter-traffic"),
+    path(f"{_ADAPTER}/delete", DeleteAdapterPage.as_view(), name="delete-adapter"),
+    path(f"{_ADAPTER}/versions/new", NewVersionPage.as_view(), name="new-version"),
+    path(_VERSION, AdapterVersionPage.as_view(), name="adapter-version"),
+    path(f"{_VERSION}/promote", PromotePage.as_view(), name="promote-version"),
+    path(f"{_VERSION}/archive", ArchiveVersionPage.as_view(), name="archive-version"),
+    path(f"{_VERSION}/delete", DeleteVersionPage.as_view(), name="delete-version"),
     path(f"{_TENANT}members", MembersPage.as_view(), name="members"),
     path(f"{_TENANT}billing", BillingOverviewPage.as_view(), name="billing"),
     path(f"{_TENANT}billing/transactions", TransactionsPage.as_view(), name="transactions"),

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 HTMX = {"HX-Request": "true"}
 LOADED = (
     "tokens.css base.css components.css forms.css shell.css main.js copying.js dialogs.js focus.js "
-    "notices.js secrets.js theme.js times.js icons.svg vendor/htmx/htmx.min.js"
+    "notices.js secrets.js theme.js times.js upload.js icons.svg vendor/htmx/htmx.min.js"
 )
 
 

@@ -8,3 +8,4 @@ import "./secrets.js";
 import "./passkeys.js";
 import "./theme.js";
 import "./times.js";
+import "./upload.js";

@@ -14,6 +14,8 @@ from tenants.models import AuditEvent
 from tenants.spreadsheet import spreadsheet_cell
 
 RECORDS: Final[dict[str, str]] = {
+    "inference.Adapter": "adapter",
+    "inference.AdapterVersion": "adapter version",
     "tenants.ApiKey": "API key",
     "webhooks.BalanceAlert": "balance alert",
     "tenants.Invitation": "invitation",

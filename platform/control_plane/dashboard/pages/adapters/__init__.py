@@ -1,0 +1,1 @@
+"""LoRA adapters: the list, a new one, its versions and their files, which of them answer."""
