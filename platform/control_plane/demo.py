@@ -8,7 +8,7 @@ from typing import Self
 
 from django.db import IntegrityError, transaction
 
-from gpu_workers.protocol.policy import Capability
+from gpu_workers.protocol.policy import Capability, Scope
 from inference.models import Pool, ServedModel
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
@@ -37,6 +37,8 @@ DEMO_PRICE = {
     "cached_micros_per_million_tokens": 50_000,
     "completion_micros_per_million_tokens": 400_000,
 }
+
+_SCOPES = [Scope.INFERENCE, Scope.ADAPTERS_WRITE]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -145,7 +147,9 @@ def _seed_tenant(name: str, tier: str, key: str | None) -> tuple[Tenant, str]:
     record = ApiKey.objects.find(key) if key else None
     if key and record and not record.is_revoked and record.tenant_id == tenant.id:
         return tenant, key
-    return tenant, _bring_back(project, key) or issue_api_key(project, name="demo").key
+    return tenant, _bring_back(project, key) or issue_api_key(
+        project, name="demo", scopes=_SCOPES
+    ).key
 
 
 def _bring_back(project: Project, key: str | None) -> str | None:
@@ -154,6 +158,6 @@ def _bring_back(project: Project, key: str | None) -> str | None:
         return None
     try:
         with transaction.atomic():
-            return issue_api_key(project, name="demo", key=key).key
+            return issue_api_key(project, name="demo", key=key, scopes=_SCOPES).key
     except (MalformedApiKey, IntegrityError):
         return None  # mistyped, or its public id is taken: by a revoked key or another tenant's

@@ -12,6 +12,7 @@ import redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerState
 from gpu_workers.protocol.redis_url import connect
+from local_stack.demo_adapters import TENANTS, DemoAdapter
 from local_stack.installation.progress import Progress
 from local_stack.services import LOOPBACK, ServiceError
 from local_stack.supervisor import ProgramState, Supervisor
@@ -42,6 +43,17 @@ class FirstCompletion:
         self._until(lambda: is_healthy(self._web_port), "the web process", progress)
         self._until(self.has_ready_worker, "the worker to load the model", progress)
         self._until(self._completes, "the first completion", progress)
+
+    def wait_for_adapters(self, root: Path, progress: Progress) -> None:
+        """Put the demo's adapters in, and wait until they answer. Raises as `wait` does, and where
+        one is refused."""
+        for tenant in TENANTS:
+            adapter = DemoAdapter(root, self._demo_env, tenant)
+            try:
+                if adapter.put_in():
+                    self._until(adapter.answers, "the demo's adapters", progress)
+            finally:
+                adapter.close()
 
     def has_ready_worker(self) -> bool:
         """Return whether a worker of this start is ready: an earlier one may still be on record."""

@@ -100,8 +100,9 @@ class Stack:
             "PENSTOCK_BLOB_STORE_URL": f"file:{self.var.resolve() / 'blobs'}",
             "PENSTOCK_WORKER_DRAIN_SECONDS": "5",
         }
-        if not self.settings.environ.get("PENSTOCK_MODEL_PATH"):
+        if self._has_demo_model:
             defaults["HF_HUB_OFFLINE"] = "1"  # the demo model lies in the checkout
+            defaults |= {"PENSTOCK_ADAPTER_SLOTS": "4", "PENSTOCK_ADAPTERS_IN_MEMORY": "32"}
             # So that a request with tools works as it does on vLLM's own server.
             defaults["PENSTOCK_TOOL_CALL_PARSER"] = "hermes"
         given = {
@@ -113,6 +114,10 @@ class Stack:
         return (
             defaults | given | self.servers.urls() | paths | processes.marker_environ(self.stack_id)
         )
+
+    @property
+    def _has_demo_model(self) -> bool:
+        return not self.settings.environ.get("PENSTOCK_MODEL_PATH")
 
     @cached_property
     def data_folder(self) -> Path:
@@ -177,7 +182,10 @@ class Stack:
             if engine is not None:
                 wait_until_made(self.root, engine, progress)
             start_workers()
-            self._first_completion().wait(progress)
+            first = self._first_completion()
+            first.wait(progress)
+            if self._has_demo_model:
+                first.wait_for_adapters(self.root, progress)
             self._ready_file.touch()
             return True
 
