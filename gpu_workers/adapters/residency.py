@@ -100,8 +100,11 @@ class Residency:
             self._freed.set()
 
     def prefetch(self, name: str) -> None:
-        """Load an adapter soon, if that takes none from a request. Of too many the latest count."""
-        if name not in self._loaded and name not in self._loads and name not in self._wanted:
+        """Load an adapter soon, if that takes none from a request. Of too many the latest count.
+        The scheduler waits to hear of it, so what is loaded, or refused, is told again."""
+        if name in self._loaded or self._is_refused(name):
+            self._on_missed(name)
+        elif name not in self._loads and name not in self._wanted:
             self._wanted.append(name)
             self._is_wanted.set()
 

@@ -153,20 +153,18 @@ def pool_queue(pool: str) -> str:
 
 
 def pool_scheduler(pool: str) -> str:
-    """Name the hash of numbers. Of the pool: slots, free (credit of all live workers), weights (of
-    the active flows), kept (headroom, as learned), output, ratio and held_ms (averages), floor;
-    payload (bytes of the requests it holds); tick, heard and resumed (times in ms of the last call,
-    the last heartbeat and the end of the last pause), skipped (ms by which the clock was set);
-    headroom, if an operator has set it; kv (tokens of all KV caches). Of each class
-    `<class>:counter`, `:floor`, `:waiting`, `:running`, `:served`."""
+    """Name the hash of numbers. Of the pool: slots, free (credit of live workers), weights (of the
+    active flows), kept (headroom, as learned), headroom (if an operator has set it), output, ratio
+    and held_ms (averages), floor, payload (bytes held), kv (tokens of all KV caches); tick, heard
+    and resumed (ms of the last call, the last heartbeat, the end of the last pause), skipped (ms by
+    which the clock was set). By class `:counter`, `:floor`, `:waiting`, `:running`, `:served`."""
     return f"{pool_prefix(pool)}:scheduler"
 
 
 def pool_flow(pool: str, service_class: str, tenant_id: str) -> str:
     """Name the hash of what one tenant has in one class: counter, weight, share, running, waiting,
-    tokens (of what runs, as charged), payload (bytes of what it holds), output and ratio (its
-    history), floor; of its projects and keys `project:<id>`, `floor:<id>` and
-    `key:<project>:<key>`."""
+    tokens (charged), payload (bytes held), output and ratio (its history), floor; of its projects
+    and keys `project:<id>`, `floor:<id>` and `key:<project>:<key>`."""
     return f"{pool_prefix(pool)}:flow:{service_class}:{tenant_id}"
 
 
@@ -205,8 +203,7 @@ def pool_waiting_requests(
 
 
 def pool_gateways(pool: str) -> str:
-    """Name the sorted set: id of each gateway scored by its last sign of life in ms of Redis TIME;
-    of one that was found silent, minus the time since when it is missed."""
+    """Name the sorted set: gateway ids by last sign of life, in ms; of silent ones minus since."""
     return f"{pool_prefix(pool)}:gateways"
 
 
@@ -217,8 +214,7 @@ def pool_gateway_waiting(pool: str, gateway_id: str) -> str:
 
 
 def pool_set_aside(pool: str, gateway_id: str) -> str:
-    """Name the expiring list: ids of requests that left the queue while their gateway was silent;
-    with its next sign of life they are back."""
+    """Name the expiring list: ids of requests that left the queue while their gateway is silent."""
     return f"{pool_prefix(pool)}:set-aside:{gateway_id}"
 
 
@@ -282,8 +278,7 @@ def pool_paces(pool: str) -> str:
 
 
 def pool_adapter_workers(pool: str, adapter: str) -> str:
-    """Name the sorted set: id of each worker that has an adapter, scored by its
-    `adapters.AdapterLevel`; 0 of one that is to get it, for a request or ahead of one."""
+    """Name the sorted set: ids of workers that have an adapter, by level; 0: they are to get it."""
     return f"{pool_prefix(pool)}:adapter:{adapter}"
 
 
@@ -293,10 +288,9 @@ def pool_worker_levels(pool: str, worker_id: str) -> str:
 
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
-    """Name the hash: `slots` (adapters at once); of each adapter that runs there `run:<adapter>`
-    (its running requests), `turn:<adapter>` (since when, in ms, and the tenant) and, if it starts
-    no more, `drain:<adapter>` (the tenant that is to have its slot); `coming:<adapter>` of one that
-    is prefetched (since when, in ms)."""
+    """Name the hash: `slots`; of each adapter that runs there `run:<adapter>` (requests),
+    `turn:<adapter>` (since when, in ms, whose) and, if it starts no more, `drain:<adapter>` (whose
+    its slot will be); `coming:<adapter>` of one that is prefetched (since when, in ms)."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
 
 

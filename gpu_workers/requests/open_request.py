@@ -204,7 +204,6 @@ class OpenRequest:
             wasted_tokens=result.wasted_tokens + left,
             waste_reason=WasteReason.NOT_RESUMED if left else reason,
             generated_tokens=max(0, counted - self.resumed),
-            adapter_version=envelope.adapter_version,
         )
 
     def seconds_per_token(self) -> float | None:

@@ -24,7 +24,7 @@ local function adapters_of(pool, worker_id)
     return state
   end
   state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, distinct = 0, run = {},
-    turn = {}, drain = {}, coming = {} }
+    turn = {}, drain = {}, coming = {}, missed = {} }
   local found = redis.call('HGETALL', state.key)
   for index = 1, #found, 2 do
     local kind, adapter = string.match(found[index], '^(%l+):(.*)$')
@@ -140,11 +140,15 @@ function forget_adapters(pool, worker_id)
   pool.adapters[worker_id] = nil
 end
 
--- Note what a worker has posted of an adapter; 0: it has it no more.
+-- Note what a worker has posted of an adapter; 0: it has it no more. Where it could not get what was
+-- prefetched, it may have a request for that in this call, tries again, and says why not. Return
+-- whether requests for it may start now.
 local function post_level(pool, worker_id, adapter, level)
   local state = adapters_of(pool, worker_id)
+  state.missed[adapter] = state.coming[adapter] ~= nil and level < MEMORY
   end_prefetch(state, adapter)
   set_level(pool, worker_id, adapter, level > 0 and level or state.run[adapter] and COMING or nil)
+  return level >= MEMORY or state.missed[adapter]
 end
 
 -- Where -----------------------------------------------------------------------------------------
@@ -306,11 +310,11 @@ local function may_run_adapter(pool, worker_id, tenant, request)
     end_drain(state, adapter)
   end
   local near, may_wait = nearness(pool, worker_id, adapter), request.passes < MOST_PASSES
-  if near and (near >= MEMORY or not may_wait) then
+  if near and (near >= MEMORY or not may_wait or state.missed[adapter]) then
     return true
   elseif not near and not may_wait and state.slots > 0 then
     drain_one(pool, worker_id, tenant, request)
-  elseif request.passes == 0 then
+  elseif (state.coming[adapter] or 0) + COMING_MS < pool.now then
     prefetch(pool, adapter, 1)
   end
   return false

@@ -176,11 +176,9 @@ local function post_adapters(keys, args)
     if not level or level < 0 or level > SLOT then
       return redis.error_reply('ERR expected a level from 0 to 3, got ' .. args[index + 1])
     end
-    post_level(pool, worker_id, adapter, level)
-    has_come = has_come or level >= MEMORY
-      and redis.call('HEXISTS', prefix .. ':adapters-waiting', adapter) == 1
+    has_come = post_level(pool, worker_id, adapter, level) or has_come
   end
-  if has_come then
+  if has_come and redis.call('EXISTS', prefix .. ':adapters-waiting') == 1 then
     free_slot(pool, worker_id)
   end
   save(pool)

@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
+from inference.adapters.offboarding import delete_adapters
 from inference.models import Upload
 from tenants.isolation.scoping import operator_scope
 from tests.support.blobs.uploader import Uploader
@@ -30,9 +31,11 @@ def blob_folder(settings: Settings, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def emptied(houses: TwoTenants) -> TwoTenants:
-    """Acme and Globex without an upload."""
+    """Acme and Globex without an upload, and without adapters, which are in no store."""
     with operator_scope("test"):
         Upload.objects.all().delete()
+        for house in (houses.acme, houses.globex):
+            delete_adapters(house.tenant)
     return houses
 
 

@@ -11,7 +11,6 @@ from gpu_workers.protocol.messages import (
     Cancellation,
     Outcome,
     Preemption,
-    Prefetch,
     Resend,
 )
 from inference.dispatch.queue import Dispatch, usage_entry
@@ -61,7 +60,7 @@ class Workers:
 
 def _decoded(messages: list[bytes]) -> list[AboutRequest]:
     found = map(codec.decode_inbox, messages)
-    return [message for message in found if not isinstance(message, Confirmation | Prefetch)]
+    return [message for message in found if isinstance(message, AboutRequest)]
 
 
 async def enqueue(dispatch: Dispatch, request_id: str, **changes: Any) -> Any:
