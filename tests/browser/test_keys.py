@@ -19,7 +19,7 @@ from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 
-LONG = {"max_tokens": 1500, "ignore_eos": True, "stream": True}
+LONG = {"max_tokens": 1900, "ignore_eos": True, "stream": True}
 ENDS_WITHIN_SECONDS = 5.0
 # On a machine that does much else.
 _HEARD_WITHIN_SECONDS = 30.0

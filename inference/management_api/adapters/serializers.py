@@ -52,6 +52,8 @@ class AdapterSerializer(StrictSerializer):
 class NewAdapterSerializer(AdapterSerializer):
     """`slug` follows the organisation's own in the name: `acme/<slug>`."""
 
+    always = frozenset()
+
     slug = fields.CharField(max_length=100)
     model = fields.CharField(max_length=200, source="model_id")
     traffic = fields.ListField(child=ShareSerializer(), source="shares", read_only=True)

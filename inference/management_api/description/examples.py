@@ -22,6 +22,8 @@ _VALUES: Final[dict[str, Any]] = {
     "overlap_seconds": 86_400,
     "is_enabled": True,
     "reason": "no longer used",
+    "slug": "support",
+    "traffic": [{"version": 2, "permille": 1000}],
 }
 # What an example shows besides the fields that are required.
 _ALSO: Final = frozenset({"scopes", "project_id", "overlap_seconds", "role"})
