@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
 from gpu_workers.protocol.adapters import AdapterSource
 from gpu_workers.protocol.sealed import open_sealed
-
-CONFIG_FILE: Final = "adapter_config.json"
-TENSORS_FILE: Final = "adapter_model.safetensors"
 
 CHUNK_BYTES: Final = 1024 * 1024
 # Some 100 bytes for each tensor; the largest adapters have some ten thousand.
@@ -33,7 +31,7 @@ def unseal(sealed: Path, source: AdapterSource, folder: Path) -> None:
     compared with the source's digest, whatever becomes of `sealed` meanwhile. Raises
     `AdapterCorrupt`, `FileNotFoundError` where there is none, and `OSError` where the disk refuses;
     what the folder holds then is nothing to use."""
-    tensors = folder / TENSORS_FILE
+    tensors = folder / WEIGHTS_FILE
     digest = hashlib.sha256()
     with _open_regular(sealed, source.size_bytes) as file, tensors.open("xb") as written:
         try:

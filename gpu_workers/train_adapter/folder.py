@@ -5,14 +5,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import torch
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors.torch import save_file
 
-CONFIG_FILE: Final = "adapter_config.json"
-TENSORS_FILE: Final = "adapter_model.safetensors"
+from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
 
 
 def save_adapter(adapter: PeftModel, folder: Path, *, base_name: str) -> None:
@@ -31,7 +29,7 @@ def save_adapter(adapter: PeftModel, folder: Path, *, base_name: str) -> None:
         "inference_mode": True,
     }
     with _replaced(folder) as unfinished:
-        save_file(tensors, unfinished / TENSORS_FILE, metadata={"format": "pt"})
+        save_file(tensors, unfinished / WEIGHTS_FILE, metadata={"format": "pt"})
         text = json.dumps(settings, indent=2, sort_keys=True, default=sorted)
         (unfinished / CONFIG_FILE).write_text(f"{text}\n", encoding="utf-8")
 

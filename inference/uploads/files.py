@@ -18,14 +18,30 @@ def take_file(tenant: Tenant, file_id: str, purpose: UploadPurpose) -> Upload:
     """Return a completed upload by its file's id, or its own, for one use: it does not expire any
     more, until it is discarded. Within the tenant's scope. Raises `NoSuchUpload`, also for another
     purpose's, and `UploadNotPending` for one that was taken."""
-    upload = upload_of(tenant.id, parse_file_id(file_id), is_locked=True)
-    is_file = upload.status == UploadStatus.COMPLETED and upload.purpose == purpose
-    if not is_file or (upload.taken_at is None and upload.expires_at <= timezone.now()):
-        raise NoSuchUpload
+    upload = _file(tenant, file_id, purpose, is_locked=True)
     if upload.taken_at is not None:
         raise UploadNotPending("This file was used before; upload it again.")
     upload.taken_at = timezone.now()
     upload.save(update_fields=["taken_at"])
+    return upload
+
+
+def waiting_file(tenant: Tenant, file_id: str, purpose: UploadPurpose) -> Upload | None:
+    """Return a file that `take_file` would take, within the tenant's scope; None without one."""
+    try:
+        upload = _file(tenant, file_id, purpose)
+    except NoSuchUpload:
+        return None
+    return upload if upload.taken_at is None else None
+
+
+def _file(
+    tenant: Tenant, file_id: str, purpose: UploadPurpose, *, is_locked: bool = False
+) -> Upload:
+    upload = upload_of(tenant.id, parse_file_id(file_id), is_locked=is_locked)
+    is_file = upload.status == UploadStatus.COMPLETED and upload.purpose == purpose
+    if not is_file or (upload.taken_at is None and upload.expires_at <= timezone.now()):
+        raise NoSuchUpload
     return upload
 
 

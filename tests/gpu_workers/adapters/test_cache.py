@@ -13,8 +13,9 @@ import pytest
 from msgspec import structs
 from safetensors.numpy import load_file
 
+from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
 from gpu_workers.adapters.cache import AdapterCache, CacheUnusable
-from gpu_workers.adapters.unseal import CONFIG_FILE, TENSORS_FILE, AdapterCorrupt
+from gpu_workers.adapters.unseal import AdapterCorrupt
 from gpu_workers.protocol.adapters import AdapterSource
 from tests.support.places import ROOT
 from tests.support.workers.adapters.full_disk import files_of_at_most
@@ -65,9 +66,9 @@ def test_an_adapter_is_opened_as_the_folder_that_peft_and_vllm_read(cache: Adapt
     fetched, cached = put(cache, adapter), cache.open_cached(source_of(adapter))
     assert cached is not None
     for folder in (fetched, cached):
-        assert (folder / TENSORS_FILE).read_bytes() == adapter.plain
+        assert (folder / WEIGHTS_FILE).read_bytes() == adapter.plain
         assert json.loads((folder / CONFIG_FILE).read_text())["r"] == 8
-        assert len(load_file(folder / TENSORS_FILE)) == 2
+        assert len(load_file(folder / WEIGHTS_FILE)) == 2
 
 
 def test_what_lies_in_the_shared_folder_is_sealed(cache: AdapterCache, cache_folder: Path) -> None:
@@ -146,7 +147,7 @@ def test_nobody_reaches_between_the_check_and_the_load_through_the_shared_folder
     flip_a_byte(path)
     path.unlink()
     another_adapter(path)
-    assert (opened / TENSORS_FILE).read_bytes() == adapter.plain
+    assert (opened / WEIGHTS_FILE).read_bytes() == adapter.plain
 
 
 def test_another_key_or_digest_than_the_sources_opens_nothing(
@@ -207,7 +208,7 @@ def test_what_all_workers_have_opened_counts_and_is_never_removed(cache_folder: 
     assert ours.size_bytes() <= 4 * size, "the last was used, and not kept"
     ours.make_room(size)
     assert ours.names() == set()
-    assert all((folder / TENSORS_FILE).exists() for folder in opened)
+    assert all((folder / WEIGHTS_FILE).exists() for folder in opened)
     theirs.close()
     ours.close()
     assert files_in(cache_folder) == set()
@@ -250,7 +251,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_write_leaves_nothing_to_its_
     left = files_in(cache_folder)
     assert not any(name.endswith("-fetched") for name in left)
     assert cache.names() == {adapter.name}
-    assert (opened / TENSORS_FILE).exists(), "of a worker that lives"
+    assert (opened / WEIGHTS_FILE).exists(), "of a worker that lives"
 
 
 def test_a_disk_that_refuses_leaves_what_was_there_and_nothing_half_written(
@@ -274,7 +275,7 @@ def test_a_folder_that_somebody_removes_is_made_again(
     assert cache.open_cached(source_of(adapter)) is None
     opened = put(cache, adapter)
     AdapterCache.open(cache_folder, ENOUGH).close()
-    assert (opened / TENSORS_FILE).exists(), "it has its lock again"
+    assert (opened / WEIGHTS_FILE).exists(), "it has its lock again"
     assert cache.size_bytes() == 2 * len(adapter.sealed)
 
 

@@ -11,12 +11,12 @@ import pytest
 import structlog
 from redis.asyncio import Redis
 
+from gpu_workers.adapter_files import WEIGHTS_FILE
 from gpu_workers.adapters.cache import AdapterCache
 from gpu_workers.adapters.fetch import Fetches
 from gpu_workers.adapters.sources import AdapterSources
 from gpu_workers.adapters.supply import FETCHES_AT_ONCE, AdapterSupply, Opened
 from gpu_workers.adapters.unavailable import AdapterUnavailable
-from gpu_workers.adapters.unseal import TENSORS_FILE
 from gpu_workers.metrics import WorkerMetrics
 from tests.support.polling import eventually
 from tests.support.workers.adapters.full_disk import files_of_at_most
@@ -106,7 +106,7 @@ async def test_an_adapter_is_fetched_once_and_then_read_from_disk(
     fetched, cached = await supplied.open(ACME), await supplied.open(ACME)
     assert (fetched.is_fetched, cached.is_fetched) == (True, False)
     assert store.asked == [ACME.name]
-    assert (cached.folder / TENSORS_FILE).read_bytes() == ACME.plain
+    assert (cached.folder / WEIGHTS_FILE).read_bytes() == ACME.plain
     assert supplied.supply.has(ACME.name)
     assert supplied.changed == [ACME.name]
     await supplied.supply.drop(cached.folder)
@@ -250,7 +250,7 @@ async def test_a_corrupt_cache_is_fetched_again(
     (cache_folder / "sealed" / ACME.name).write_bytes(b"x" * len(ACME.sealed))
     opened = await supplied.open(ACME)
     assert opened.is_fetched
-    assert (opened.folder / TENSORS_FILE).read_bytes() == ACME.plain
+    assert (opened.folder / WEIGHTS_FILE).read_bytes() == ACME.plain
     assert not (await supplied.open(ACME)).is_fetched
 
 

@@ -9,7 +9,6 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.utils import timezone
 
 from control_plane.dashboard.forms import PageForm
 from control_plane.dashboard.pages.adapters.adapters import ChangingPage
@@ -17,6 +16,7 @@ from inference.errors import InferenceError
 from inference.models import Upload
 from inference.models.upload import MAX_FILENAME_CHARACTERS, UploadPurpose, UploadStatus
 from inference.uploads.errors import NoSuchUpload
+from inference.uploads.files import waiting_file
 from inference.uploads.ids import parse_file_id
 from inference.uploads.uploading import (
     NewUpload,
@@ -60,7 +60,7 @@ class FileForm(PageForm):
         replaced."""
         file_id: str = self.cleaned_data[FILE_ID]
         is_asked = bool(file_id) and not self.cleaned_data.get(FILE)
-        if is_asked and kept_file(self.tenant, file_id) is None:
+        if is_asked and waiting_file(self.tenant, file_id, UploadPurpose.ADAPTER) is None:
             self.add_error(FILE, "The uploaded file is no longer there; choose it again.")
             return ""
         return file_id
@@ -84,7 +84,7 @@ class FileForm(PageForm):
     def kept(self) -> Upload | None:
         """Return the file that came before, which need not be sent again."""
         text = str(self.data.get(FILE_ID, "")) if self.is_bound else ""
-        return kept_file(self.tenant, text) if text else None
+        return waiting_file(self.tenant, text, UploadPurpose.ADAPTER) if text else None
 
 
 class TakesFile(ChangingPage):
@@ -154,17 +154,6 @@ def shown_name(filename: str) -> str:
     """Return the name of a file without its folder, and without what is no text."""
     last = filename.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(filter(str.isprintable, last))[:MAX_FILENAME_CHARACTERS] or "adapter"
-
-
-def kept_file(tenant: Tenant, file_id: str) -> Upload | None:
-    """Return a file that waits to be used, within the tenant's scope."""
-    try:
-        upload = upload_of(tenant.id, parse_file_id(file_id))
-    except NoSuchUpload:
-        return None
-    is_file = upload.status == UploadStatus.COMPLETED and upload.purpose == UploadPurpose.ADAPTER
-    is_free = upload.taken_at is None and upload.expires_at > timezone.now()
-    return upload if is_file and is_free else None
 
 
 def _drop(tenant: Tenant, file_id: str) -> None:

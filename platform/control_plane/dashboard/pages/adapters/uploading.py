@@ -15,6 +15,7 @@ from control_plane.dashboard.page import TenantPage, private
 from control_plane.dashboard.pages.adapters.files import begin
 from inference.errors import InferenceError
 from inference.management_api.errors import LengthRequired
+from inference.models import Upload
 from inference.uploads.bounds import MAX_PARTS
 from inference.uploads.errors import NoSuchUpload
 from inference.uploads.ids import parse_part_id
@@ -54,14 +55,14 @@ class BeginUploadPage(_UploadPage):
                     filename=given["filename"],
                     size_bytes=given["bytes"],
                     replaces=given["replaces"],
-                ).id
+                )
             )
         )
 
-    def _begun(self, upload_id: uuid.UUID) -> dict[str, Any]:
-        args = [self.tenant.id, upload_id]
+    def _begun(self, upload: Upload) -> dict[str, Any]:
+        args = [self.tenant.id, upload.id]
         return {
-            "file_id": f"file-{upload_id.hex}",
+            "file_id": upload.file_id,
             "part_bytes": PART_BYTES,
             "parts": reverse("dashboard:upload-part", args=args),
             "complete": reverse("dashboard:complete-upload", args=args),
