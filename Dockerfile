@@ -30,7 +30,7 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["python", "-c", 
     "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
 CMD ["python", "-m", "uvicorn", "control_plane.asgi:application", "--host", "0.0.0.0", \
     "--port", "8000", "--loop", "uvloop", "--http", "httptools", "--ws", "websockets-sansio", \
-    "--ws-max-size", "131072", "--ws-per-message-deflate", "false", "--lifespan", "on", \
+    "--ws-max-size", "1179648", "--ws-per-message-deflate", "false", "--lifespan", "on", \
     "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "20"]
 
 

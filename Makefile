@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-front bench-gateway bench-keys bench-usage bench-pages bench-month-end bench-fairness bench-live-fairness bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes chaos fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
+.PHONY: up test test-all check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters chaos security audit fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -20,7 +20,7 @@ test: environments
 
 # Everything, with many examples of each property: planted bugs, a thousand requests at once, kills
 # of the engine, long runs in any order. What CI runs.
-test-all: environments newest-engine
+test-all: environments newest-engine audit
 	@$(PY) -m pytest -n 2 --dist loadgroup --hypothesis-profile thorough
 
 check:
@@ -33,6 +33,10 @@ check:
 
 bench: environments
 	@$(PY) -m tests.benchmarks.serving $(ARGS)
+
+# From an upload of an adapter to its first token, and what a cold one adds; a quarter of an hour.
+bench-adapters: environments
+	@$(PY) -m tests.benchmarks.adapters $(ARGS)
 
 # What a core in front of an engine carries, Penstock beside vLLM's own server; about ten minutes.
 bench-front: environments
@@ -51,7 +55,11 @@ bench-keys: environments
 bench-usage: environments
 	@$(PY) -m tests.benchmarks.usage $(ARGS)
 
-# Lists and pages at 10,000 tenants, 50,000 keys and ten million usage records, and what a page
+# Ten million hourly sums of refusals: reports, the page, adding. Ten minutes, 5 GB of disk.
+bench-refusals: environments
+	@$(PY) -m tests.benchmarks.refusals $(ARGS)
+
+# Lists, pages, searches, reports and dashboards at ten million usage records, and what a page
 # weighs in Chromium. Twenty minutes, 12 GB of disk.
 bench-pages:
 	@$(BOOTSTRAP) --control-plane-only
@@ -61,9 +69,17 @@ bench-pages:
 bench-month-end: environments
 	@$(PY) -m tests.benchmarks.month_end $(ARGS)
 
+# A night's fsck at ten million entries of the ledger, and the whole one. Half an hour, 15 GB of disk.
+bench-fsck: environments
+	@$(PY) -m tests.benchmarks.fsck $(ARGS)
+
 # What one tenant notices of another that floods the real stack; about nine minutes.
 bench-live-fairness: environments
 	@$(PY) -m tests.benchmarks.live_fairness $(ARGS)
+
+# What 64 streams notice of 20 open dashboards; writes docs/benchmarks/live-pages.md; ten minutes.
+bench-live-pages: environments
+	@$(PY) -m tests.benchmarks.live_pages $(ARGS)
 
 # What reserve, dispatch and return add to the time to first token where nobody else is there.
 bench-idle-pool: environments
@@ -92,6 +108,12 @@ bench-extremes: environments
 bench-credit: environments
 	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k "credit and 1000" $(ARGS)
 
+# A thousand adapters on one worker, of vLLM and of the simulated engine: every answer its own, none
+# of another's cache, memory bounded and flat; writes docs/benchmarks/many-adapters.md; half an hour.
+# ARGS="--bug unmended --adapters 80 --requests 800 --loads 0" shows that it finds a bug.
+prove-adapters: environments
+	@PYTHONPATH=.:platform $(PY) -m tests.benchmarks.many_adapters $(ARGS)
+
 # Bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:
 	@$(BOOTSTRAP) --control-plane-only
@@ -106,6 +128,16 @@ bench-fairness:
 chaos:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.chaos $(ARGS)
+
+# What Penstock promises of its security, each promise with the tests that hold it, as one table:
+# walls, abuse that hit its peers, websockets, SSRF, keys, a node that lies, leaks. About ten minutes.
+security: environments
+	@$(PY) -m tests.security $(ARGS)
+
+# Known vulnerabilities, bill of materials and licences of all that is locked; what it writes lies in
+# var/audit. A vulnerability service that cannot be reached is said, and is an error with ARGS="--strict".
+audit: environments
+	@PYTHONPATH=.:platform $(PY) -m local_stack.audit $(ARGS)
 
 # Whatever the API's document allows, and what it forbids, asked 20,000 times of the management API
 # and 2,000 of /v1; another seed each time, which FUZZ_SEED repeats. About a quarter of an hour.

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -18,9 +19,11 @@ from gpu_workers.heap import delay_collections, freeze_heap, measure_collections
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.logs import configure_logging
 from gpu_workers.metrics import serve_metrics
+from gpu_workers.model_digest import digest_of
 from gpu_workers.outbox.disk import OutboxError
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.process_tree import adopt_children
+from gpu_workers.protocol.tracing import open_tracer
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
 
@@ -42,6 +45,8 @@ def make_engine(config: WorkerConfig) -> Engine:
 def main(make_engine: Callable[[WorkerConfig], Engine] = make_engine) -> int:
     """Run a worker until it leaves; return the exit status. `make_engine` is for whoever watches an
     engine, such as a benchmark."""
+    # The memory of worker and engine holds prompts: no crash of either leaves an image of it.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     environ = {**_running_stack(), **os.environ, **_flags()}
     try:
         config = WorkerConfig.from_environ(environ)
@@ -84,9 +89,11 @@ async def run(config: WorkerConfig, make_engine: Callable[[WorkerConfig], Engine
         drain_seconds=config.drain_seconds,
         hung_seconds=config.hung_seconds,
         metrics_url=serve_metrics(config.metrics_host, config.metrics_port),
+        model_digest=_model_digest(config),
         adapter_cache=config.adapter_cache,
         adapter_cache_bytes=config.adapter_cache_bytes,
         on_warm=freeze_heap,
+        tracer=open_tracer("penstock-worker", config.traces_endpoint),
     )
     loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -100,6 +107,18 @@ def _outbox(config: WorkerConfig) -> Outbox:
     if config.outbox is not None:
         return Outbox.open(config.outbox, pool=config.pool)
     return Outbox.open_free(Path("var") / "outbox", pool=config.pool)
+
+
+def _model_digest(config: WorkerConfig) -> str:
+    """Return the digest of the model folder; "" without one: the simulated engine has no model, and
+    one by a name of the hub may not be on this disk yet."""
+    folder = Path(config.model_path)
+    if config.engine == "sim" or not folder.is_dir():
+        return ""
+    try:
+        return digest_of(folder)
+    except OSError:
+        return ""  # which the engine will tell better, as it cannot read it either
 
 
 def _flags() -> dict[str, str]:

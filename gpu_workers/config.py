@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gpu_workers.protocol import redis_url
 
@@ -53,6 +54,13 @@ def _one_of(*choices: str) -> Parser:
         return value
 
     return parse
+
+
+def _endpoint(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError("expected a URL like http://collector:4318/v1/traces")
+    return value
 
 
 def _integer(minimum: int, maximum: int = 2**31 - 1) -> Parser:
@@ -136,7 +144,8 @@ class WorkerConfig:
     dispatch_redis_url: str = _setting("PENSTOCK_DISPATCH_REDIS_URL", _redis_url, secret=True)
     # vllm, or sim: the simulated engine, which needs neither a GPU nor a model
     engine: str = _setting("PENSTOCK_WORKER_ENGINE", _one_of("vllm", "sim"), "vllm")
-    # The name under which tenants ask for the model
+    # The name under which tenants ask for the model; required for the simulated engine, so that it
+    # stands in for none unless it is told to
     model: str = _setting("PENSTOCK_WORKER_MODEL", _text, "penstock-demo")
     # The pool whose queue the worker takes from; empty: the model's name
     pool: str = _setting("PENSTOCK_WORKER_POOL", _text, "")
@@ -164,6 +173,8 @@ class WorkerConfig:
     metrics_port: int = _setting("PENSTOCK_WORKER_METRICS_PORT", _integer(0, 65535), 0)
     # The address of /metrics; loopback unless Prometheus runs elsewhere
     metrics_host: str = _setting("PENSTOCK_WORKER_METRICS_HOST", _text, "127.0.0.1")
+    # OTLP over HTTP, such as http://collector:4318/v1/traces: where spans are sent; empty: none are
+    traces_endpoint: str = _setting("PENSTOCK_TRACES_ENDPOINT", _endpoint, "")
     # How long open requests may take to end after SIGTERM
     drain_seconds: float = _setting("PENSTOCK_WORKER_DRAIN_SECONDS", _number(0, 86400), 30.0)
     # How long the event loop may do nothing before the process ends itself, for a fresh start
@@ -265,6 +276,10 @@ class WorkerConfig:
                 problems[variable] = str(error)
         if values.get("adapters_in_memory", 2**31) < values.get("adapter_slots", 0):
             problems["PENSTOCK_ADAPTERS_IN_MEMORY"] = "expected at least PENSTOCK_ADAPTER_SLOTS"
+        if values.get("engine") == "sim" and "model" not in values:
+            problems.setdefault(
+                "PENSTOCK_WORKER_MODEL", "required with the simulated engine (--model)"
+            )
         if problems:
             raise ConfigError(problems)
         values["pool"] = values.get("pool") or values.get("model", _default_of(cls, "model"))

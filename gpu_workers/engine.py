@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from gpu_workers.protocol.adapters import AdapterBase
+from gpu_workers.protocol.adapters import AdapterBase, AdapterEffect
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage, WireError
 
 
@@ -31,6 +31,11 @@ class EngineDescription:
     adapters_in_memory: int = 0
     # What its adapters are made for; None for an engine without adapters
     adapter_base: AdapterBase | None = None
+    # What tells its model from others, where that was not known before it started; see
+    # `model_digest`
+    model_digest: str = ""
+    # How many of the GPUs that its process sees it uses, the first ones; 0: it computes elsewhere
+    gpus: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +100,24 @@ class EngineLoad:
     steps: int = 0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineStats:
+    """How the engine does; None is what it does not tell. `kv_used` is the share (0 to 1) of its KV
+    cache in use; of the steps of the last seconds, `batch_used` is the mean share of the batch's
+    sequences and `step_us` the median in microseconds, None where there were none. The others count
+    since its start: prompt tokens looked up in the prefix cache and found there, sequences
+    preempted, tokens drafted by speculation and accepted."""
+
+    kv_used: float | None = None
+    batch_used: float | None = None
+    step_us: int | None = None
+    prefix_asked_tokens: int | None = None
+    prefix_hit_tokens: int | None = None
+    preemptions: int | None = None
+    drafted_tokens: int | None = None
+    accepted_tokens: int | None = None
+
+
 class EngineDied(RuntimeError):
     """The engine cannot serve any more; the worker fails its requests and exits. `usage` is what it
     had counted for the request that it is raised from, if there is one."""
@@ -120,6 +143,11 @@ ADAPTER_NOT_LOADED: Final = WireError(
 
 class AdapterRefused(RuntimeError):
     """The engine cannot load this adapter, and serves on. The message is for operators."""
+
+
+class ProbeFailed(RuntimeError):
+    """The engine could not find out what an adapter does, and serves on. The message is for
+    operators."""
 
 
 # A text, the completion tokens so far, the new token ids: an output of one event.
@@ -169,6 +197,13 @@ class Engine(Protocol):
         engine cannot load it, or has no room; `EngineDied` if it cannot serve any more."""
         ...
 
+    async def probe_adapter(self, name: str) -> AdapterEffect:
+        """Ask a few short prompts by a loaded adapter, beside whoever is served, and tell what it
+        makes of the base's log-probabilities. Nobody's requests: what they generate is not in
+        `load().generated_tokens`. Raises `ProbeFailed`, within seconds, where it cannot tell;
+        `EngineDied` if it cannot serve any more."""
+        ...
+
     async def unload_adapter(self, name: str) -> None:
         """Free an adapter's memory and slot; one that is not loaded is no error. Never called while
         a request uses it. Raises `EngineDied` if the engine cannot serve any more."""
@@ -176,6 +211,10 @@ class Engine(Protocol):
 
     def load(self) -> EngineLoad:
         """Return the engine's own queue; cheap enough to call before every claim."""
+        ...
+
+    def stats(self) -> EngineStats:
+        """Return how the engine does; called about once a second."""
         ...
 
     async def check_health(self) -> None:

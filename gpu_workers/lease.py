@@ -2,6 +2,7 @@
 taken again where Redis has lost the worker."""
 
 import asyncio
+import time
 from typing import Final
 
 import structlog
@@ -10,6 +11,8 @@ from msgspec import structs
 from gpu_workers.adapters.worker_adapters import WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import Engine, EngineDescription, EngineLoad
+from gpu_workers.figures.engine_watch import EngineWatch
+from gpu_workers.figures.gpu_watch import GpuWatch
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.outbox import Outbox
@@ -43,6 +46,7 @@ class Lease:
         outbox: Outbox,
         relay: OutboxRelay,
         metrics: WorkerMetrics,
+        gpus: GpuWatch,
     ) -> None:
         self._base_info = info
         self._transport = transport
@@ -53,6 +57,9 @@ class Lease:
         self._outbox = outbox
         self._relay = relay
         self._metrics = metrics
+        self._gpus = gpus
+        self._watch = EngineWatch(engine.stats, adapters.counts)
+        self._problem = ""
         self._reregistration: asyncio.Task[None] | None = None
         self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
         self._log = _log.bind(worker_id=info.worker_id, pool=info.pool)
@@ -82,13 +89,21 @@ class Lease:
             adapter_slots=engine.adapter_slots,
         )
 
-    def enter(self, state: WorkerState) -> None:
-        """Change the state that the next call reports."""
+    async def identify(self, model_digest: str) -> None:
+        """Register again with the digest of a model that was not on this disk before. Raises
+        `WrongModel` if the pool serves another."""
+        if model_digest and not self._base_info.model_digest:
+            self._base_info = structs.replace(self._base_info, model_digest=model_digest)
+            await self.register()
+
+    def enter(self, state: WorkerState, *, problem: str = "") -> None:
+        """Change the state that the next call reports, and why it is so where nobody asked."""
         self._base_info = structs.replace(self._base_info, state=state)
+        self._problem = problem
 
     async def register(self) -> None:
         """Take the worker's name, fencing whoever had it. Raises `NotPermitted` if the Redis user
-        may not serve the pool."""
+        may not serve the pool, and `WrongModel` if the pool serves something else."""
         fenced = await self._transport.register(self._base_info)
         self._heartbeat.publish(self._base_info)
         self._log.info("registered", fenced=fenced)
@@ -181,12 +196,16 @@ class Lease:
         )
 
     def _info(self, load: EngineLoad) -> WorkerInfo:
-        problem = self._outbox.problem
+        full = self._outbox.problem
+        is_started = self.slots > 0
         info = structs.replace(
             self._base_info,
             running=load.running,
             waiting_in_engine=load.waiting,
-            problem=problem and f"its outbox takes nothing: {problem}",
+            problem=self._problem or (full and f"its outbox takes nothing: {full}"),
+            warning=self._gpus.warning,
+            figures=self._watch.figures(time.monotonic()) if is_started else None,
+            gpus=self._gpus.figures,
         )
         self._heartbeat.publish(info)
         return info

@@ -1,16 +1,22 @@
 """The worker's metric families, served beside vLLM's own on /metrics."""
 
+import socket
 from collections.abc import Iterable
-from typing import Final, Literal
+from functools import lru_cache
+from typing import Final, Literal, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
 from gpu_workers.protocol.adapters import AdapterLevel
-from gpu_workers.protocol.messages import RetryReason
+from gpu_workers.protocol.figures import THROTTLING, GpuFigures
+from gpu_workers.protocol.messages import Envelope, RetryReason
+from gpu_workers.protocol.promises import first_token_kept, tokens_kept
 from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 
 _SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 _STEP_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
+_Family = TypeVar("_Family", Counter, Histogram)
+_ANY_ADDRESS: Final = ("", "0.0.0.0")
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 REQUESTS = Counter("penstock_worker_requests", "Requests ended, by outcome.", ["model", "outcome"])
@@ -67,20 +73,38 @@ DEGRADED = Gauge(
 LOOP_AGE = Gauge(
     "penstock_worker_loop_age_seconds", "How long ago the event loop was last alive.", ["model"]
 )
+# By whom a latency was promised; the adapter is no label: there are as many as tenants like.
+_PROMISE: Final = ["model", "tier", "class"]
 QUEUE_SECONDS = Histogram(
-    "penstock_worker_queue_seconds", "From arrival to this worker.", ["model"], buckets=_SECONDS
+    "penstock_worker_queue_seconds", "From arrival to this worker.", _PROMISE, buckets=_SECONDS
 )
 TTFT_SECONDS = Histogram(
     "penstock_worker_time_to_first_token_seconds",
     "From arrival to the first token.",
-    ["model"],
+    _PROMISE,
     buckets=_SECONDS,
 )
 TIME_PER_TOKEN_SECONDS = Histogram(
     "penstock_worker_time_per_output_token_seconds",
     "Mean time between the tokens of a request that streamed.",
-    ["model"],
+    _PROMISE,
     buckets=_STEP_SECONDS,
+)
+INTER_TOKEN_P95_SECONDS = Histogram(
+    "penstock_worker_inter_token_p95_seconds",
+    "95th percentile of the inter-token latency of a request, which is what tiers promise.",
+    _PROMISE,
+    buckets=_STEP_SECONDS,
+)
+MEASURED_REQUESTS = Counter(
+    "penstock_worker_sla_measured_requests",
+    "Recorded requests that were owed a promise of their tier, ttft or inter_token, and tell.",
+    [*_PROMISE, "promise"],
+)
+KEPT_REQUESTS = Counter(
+    "penstock_worker_sla_kept_requests",
+    "Those of them that were within their tier's target.",
+    [*_PROMISE, "promise"],
 )
 FRAMES = Counter("penstock_worker_frames", "Frames sent to gateways.", ["model"])
 FLUSH_FRAMES = Histogram(
@@ -113,10 +137,39 @@ ADAPTER_EVICTIONS = Counter(
 ADAPTERS_IN_MEMORY = Gauge(
     "penstock_worker_adapters_in_memory", "Adapters that the engine has loaded.", ["model"]
 )
+ADAPTERS_PINNED = Gauge(
+    "penstock_worker_adapters_pinned",
+    "Pinned adapters, by where they are to be kept: memory, disk, or none for lack of room.",
+    ["model", "level"],
+)
 ADAPTER_CACHE_BYTES = Gauge(
     "penstock_worker_adapter_cache_bytes",
     "Bytes of the adapters' cache on disk, all workers' that share it.",
     ["model"],
+)
+_GPU: Final = ["model", "gpu"]
+# By the name of a figure: its family, and what it is multiplied by.
+_GPU_GAUGES: Final = {
+    "busy": (
+        Gauge("penstock_gpu_utilization_ratio", "Share of time in which a kernel ran.", _GPU),
+        1,
+    ),
+    "memory_used_bytes": (Gauge("penstock_gpu_memory_used_bytes", "Memory in use.", _GPU), 1),
+    "memory_total_bytes": (Gauge("penstock_gpu_memory_total_bytes", "Memory in all.", _GPU), 1),
+    "power_watts": (Gauge("penstock_gpu_power_watts", "Power drawn now.", _GPU), 1),
+    "celsius": (Gauge("penstock_gpu_temperature_celsius", "Temperature.", _GPU), 1),
+    "sm_clock_mhz": (
+        Gauge("penstock_gpu_sm_clock_hertz", "Clock of the multiprocessors.", _GPU),
+        1_000_000,
+    ),
+    # The driver's own count, which falls when the GPU is reset: so no Counter of ours.
+    "ecc_uncorrected": (
+        Gauge("penstock_gpu_ecc_uncorrected_errors_total", "Uncorrectable memory errors.", _GPU),
+        1,
+    ),
+}
+GPU_THROTTLED = Gauge(
+    "penstock_gpu_throttled", "1 while it is slowed down, by reason.", [*_GPU, "reason"]
 )
 
 
@@ -139,9 +192,6 @@ class WorkerMetrics:
         self.slots = SLOTS.labels(model)
         self.engine_up = ENGINE_UP.labels(model)
         self.loop_age = LOOP_AGE.labels(model)
-        self.queue_seconds = QUEUE_SECONDS.labels(model)
-        self.ttft_seconds = TTFT_SECONDS.labels(model)
-        self.time_per_token_seconds = TIME_PER_TOKEN_SECONDS.labels(model)
         self.frames = FRAMES.labels(model)
         self.flush_frames = FLUSH_FRAMES.labels(model)
         self.claim_seconds = CLAIM_SECONDS.labels(model)
@@ -165,6 +215,10 @@ class WorkerMetrics:
         outcome = "refused" if is_refused else "unavailable"
         ADAPTER_LOADS.labels(self._model, outcome).inc()
 
+    def adapters_pinned(self, **counts: int) -> None:
+        for level, count in counts.items():
+            ADAPTERS_PINNED.labels(self._model, level).set(count)
+
     def adapter_evicted(self, level: Literal["memory", "disk"]) -> None:
         ADAPTER_EVICTIONS.labels(self._model, level).inc()
 
@@ -178,22 +232,59 @@ class WorkerMetrics:
         self.frames.inc(frames)
         self.flush_frames.observe(frames)
 
-    def ended(self, entry: UsageEntry, seconds_per_token: float | None) -> None:
+    def ended(self, entry: UsageEntry, envelope: Envelope, seconds_per_token: float | None) -> None:
+        """Count a request whose end is on record."""
         REQUESTS.labels(self._model, entry.outcome).inc()
         self.prompt_tokens.inc(entry.usage.prompt_tokens)
         self.cached_tokens.inc(entry.usage.cached_tokens)
         self.completion_tokens.inc(entry.usage.completion_tokens)
         if entry.wasted_tokens:
             WASTED_TOKENS.labels(self._model, entry.waste_reason).inc(entry.wasted_tokens)
-        if entry.queue_ms is not None:
-            self.queue_seconds.observe(entry.queue_ms / 1000)
-        if entry.ttft_ms is not None:
-            self.ttft_seconds.observe(entry.ttft_ms / 1000)
-        if seconds_per_token is not None:
-            self.time_per_token_seconds.observe(seconds_per_token)
+        promise = (self._model, entry.tier, entry.service_class)
+        for family, value in (
+            (QUEUE_SECONDS, _seconds(entry.queue_ms)),
+            (TTFT_SECONDS, _seconds(entry.ttft_ms)),
+            (TIME_PER_TOKEN_SECONDS, seconds_per_token),
+            (INTER_TOKEN_P95_SECONDS, _seconds(entry.itl_p95_ms)),
+        ):
+            if value is not None:
+                _series(family, *promise).observe(value)
+        for name, is_kept in (
+            ("ttft", first_token_kept(entry, envelope)),
+            ("inter_token", tokens_kept(entry, envelope)),
+        ):
+            if is_kept is not None:
+                _series(MEASURED_REQUESTS, *promise, name).inc()
+                _series(KEPT_REQUESTS, *promise, name).inc(is_kept)
+
+    def gpus(self, figures: Iterable[GpuFigures]) -> None:
+        """Set what the worker's GPUs report; of those that do not answer nothing is shown."""
+        for family, _ in _GPU_GAUGES.values():
+            family.clear()
+        GPU_THROTTLED.clear()
+        for gpu in figures:
+            for name, (family, factor) in _GPU_GAUGES.items():
+                value = getattr(gpu, name)
+                if value is not None:
+                    family.labels(self._model, str(gpu.index)).set(value * factor)
+            for reason in THROTTLING if gpu.throttling is not None else ():
+                is_so = reason in (gpu.throttling or ())
+                GPU_THROTTLED.labels(self._model, str(gpu.index), reason).set(is_so)
+
+
+@lru_cache(maxsize=1024)
+def _series(family: _Family, *labels: str) -> _Family:
+    """Return the series with these labels: to look it up there takes longer than to count."""
+    return family.labels(*labels)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def serve_metrics(host: str, port: int) -> str:
-    """Start /metrics on a thread of its own; return its address. Port 0 takes a free one."""
+    """Start /metrics on a thread of its own; return its address. Port 0 takes a free one. Of a host
+    that stands for all addresses, the address is this machine's name."""
     server, _ = start_http_server(port, addr=host)
-    return f"http://{host}:{server.server_port}/metrics"
+    reached = socket.gethostname() if host in _ANY_ADDRESS else host
+    return f"http://{reached}:{server.server_port}/metrics"

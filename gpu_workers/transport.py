@@ -48,6 +48,10 @@ class NotPermitted(RuntimeError):
     """The Redis user of this worker may not serve its pool."""
 
 
+class WrongModel(RuntimeError):
+    """The pool serves another model, or by another engine, than this worker would."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
     """How far one attempt is. `prompt_tokens` 0 as long as they are not counted;
@@ -80,8 +84,8 @@ class Transport:
 
     async def register(self, info: WorkerInfo) -> list[str]:
         """Take the worker's name; return the ids of earlier incarnations that this fenced. Raises
-        `NotPermitted` if the worker was given the URL of another role or pool, and `Fenced` if
-        another process has taken the name since."""
+        `NotPermitted` if the worker was given the URL of another role or pool, `Fenced` if another
+        process has taken the name since, and `WrongModel` if the pool serves something else."""
         encoded = codec.encode(info)
         name = self._worker_name
 
@@ -272,6 +276,12 @@ class Transport:
                 raise Fenced(str(error)) from error
             if code_of(error) == "UNKNOWN":
                 raise UnknownWorker(str(error)) from error
+            if code_of(error) == "MISMATCH":
+                raise WrongModel(
+                    f"The pool {self._pool_name} did not take this worker: "
+                    f"{str(error).removeprefix('MISMATCH ')}. To have the pool serve this instead: "
+                    f"`manage.py pin_pool {self._pool_name} --next`."
+                ) from error
             self._may_have_lost_messages |= is_transient(error)
             raise
 

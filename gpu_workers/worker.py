@@ -2,9 +2,10 @@
 
     STARTING --engine loaded and warm--> READY --SIGTERM--> DRAINING --nothing open--> gone
 
-A worker that Redis fences, or whose engine died or hangs, ends what it holds and leaves with an
-exit code of its own, so that the supervisor starts a fresh one. One whose event loop is stuck is
-ended by its heartbeat.
+A message of an operator drains it as SIGTERM does, and so do memory errors of its GPUs. A worker
+that Redis fences, or whose engine died or hangs, ends what it holds and leaves with an exit code of
+its own, so that the supervisor starts a fresh one. One whose event loop is stuck is ended by its
+heartbeat.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from gpu_workers.adapters.worker_adapters import WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.config import ADAPTER_CACHE_BYTES
 from gpu_workers.engine import Engine, EngineDied, EngineHung
+from gpu_workers.figures.gpu_watch import GpuWatch
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.lease import Lease
 from gpu_workers.metrics import WorkerMetrics
@@ -32,13 +34,14 @@ from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol.clock import now_ms
-from gpu_workers.protocol.messages import WorkerInfo, WorkerState
+from gpu_workers.protocol.messages import Drain, WorkerInfo, WorkerState
 from gpu_workers.protocol.redis_errors import is_transient
+from gpu_workers.protocol.tracing import Tracer
 from gpu_workers.requests.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
 from gpu_workers.requests.open_request import failure
 from gpu_workers.requests.open_requests import OpenRequests
 from gpu_workers.requests.step_time import StepWatch
-from gpu_workers.transport import Fenced, NotPermitted, Transport
+from gpu_workers.transport import Fenced, NotPermitted, Transport, WrongModel
 
 CHECK_ENGINE_EVERY_SECONDS: Final = 1.0
 CHECK_GATEWAYS_EVERY_SECONDS: Final = 2.0
@@ -63,6 +66,7 @@ class Exit(IntEnum):
     INTERNAL_ERROR = 5
     LOOP_STUCK = 6
     ENGINE_HUNG = 7
+    WRONG_MODEL = 8
 
 
 class Worker:
@@ -86,10 +90,13 @@ class Worker:
         drain_seconds: float = 30.0,
         hung_seconds: float = 60.0,
         metrics_url: str = "",
+        model_digest: str = "",
+        gpus: GpuWatch | None = None,
         adapter_cache: Path | None = None,
         adapter_cache_bytes: int = ADAPTER_CACHE_BYTES,
         counter_report_seconds: float = REPORT_EVERY_SECONDS,
         on_warm: Callable[[], None] = lambda: None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -100,6 +107,7 @@ class Worker:
         self._hung_seconds = hung_seconds
         self._slots = slots
         self._on_warm = on_warm
+        self._gpus = gpus or GpuWatch()
         self._is_engine_dead = False
         # What is not known before the engine has started is zero until then
         info = WorkerInfo(
@@ -121,6 +129,7 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
             metrics_url=metrics_url,
+            model_digest=model_digest,
         )
         self._adapters = WorkerAdapters(
             engine=engine,
@@ -140,6 +149,7 @@ class Worker:
             worker_id=worker_id,
             on_engine_died=self._engine_died,
             on_lost_by_redis=self._reregister,
+            tracer=tracer,
         )
         self._relay = OutboxRelay(
             outbox,
@@ -165,7 +175,9 @@ class Worker:
             outbox=outbox,
             relay=self._relay,
             metrics=self._metrics,
+            gpus=self._gpus,
         )
+        self._drain_reason = ""
         self._drain_asked = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -198,6 +210,9 @@ class Worker:
         except NotPermitted as error:
             self._log.error("not_permitted", error=str(error))
             return Exit.START_FAILED
+        except WrongModel as error:
+            self._log.error("wrong_model", error=str(error))
+            return Exit.WRONG_MODEL
         finally:
             await self._release()
 
@@ -210,9 +225,12 @@ class Worker:
     async def _start_engine(self) -> None:
         try:
             known = await self._engine.start()
+            await self._lease.identify(known.model_digest)
             self._supervise(self._check_engine_forever())
             await self._engine.warm_up()
             upkeep = await self._adapters.start(known)
+        except (Fenced, WrongModel):
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker leaves with a reason
             self._log.exception("engine_did_not_start")
             self._end(Exit.START_FAILED, str(error))
@@ -224,6 +242,9 @@ class Worker:
         self._on_warm()
         self._lease.describe(known, max_slots=self._slots)
         self._lease.enter(WorkerState.READY)
+        self._supervise(
+            self._gpus.run(known.gpus, on_reading=self._metrics.gpus, on_failure=self._gpu_failed)
+        )
         self._metrics.degraded(known.degraded)
         self._metrics.slots.set(self._lease.slots)
         self._metrics.engine_up.set(1)
@@ -237,8 +258,9 @@ class Worker:
 
     async def _drain_when_asked(self, start: "asyncio.Task[None]") -> None:
         await self._drain_asked.wait()
-        self._log.info("draining", open_requests=len(self._requests))
-        self._lease.enter(WorkerState.DRAINING)
+        reason = self._drain_reason
+        self._log.info("draining", open_requests=len(self._requests), reason=reason or "asked to")
+        self._lease.enter(WorkerState.DRAINING, problem=reason)
         start.cancel()
         await self._lease.claim()
         await self._requests.wait_until_empty(self._drain_seconds, until=self._stop_asked)
@@ -256,7 +278,13 @@ class Worker:
             if not is_transient(error):
                 raise
             self._log.warning("left_without_deregistering", error=str(error))
-        self._end(Exit.DRAINED, "drained")
+        self._end(Exit.DRAINED, reason or "drained")
+
+    def _gpu_failed(self, reason: str) -> None:
+        self._log.error("gpu_failed", reason=reason)
+        if not self._drain_asked.is_set():
+            self._drain_reason = reason
+            self.drain()
 
     def _engine_died(self, error: EngineDied) -> None:
         """Begin to leave; open requests and the health check may all call this, it acts once."""
@@ -289,7 +317,10 @@ class Worker:
 
     async def _read_inbox(self) -> None:
         async for message in self._transport.inbox():
-            self._requests.take(message)
+            if isinstance(message, Drain):
+                self._drain_asked.set()
+            else:
+                self._requests.take(message)
 
     async def _reregister(self) -> None:
         await self._lease.reregister()
@@ -320,8 +351,8 @@ class Worker:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if isinstance(error, Fenced):
-            self._end(Exit.FENCED, str(error))
+        if isinstance(error, Fenced | WrongModel):
+            self._end(Exit.FENCED if isinstance(error, Fenced) else Exit.WRONG_MODEL, str(error))
             return
         self._log.error("worker_task_failed", exc_info=error)
         self._end(Exit.INTERNAL_ERROR, str(error))

@@ -12,16 +12,23 @@ class InferenceConfig(AppConfig):
     def ready(self) -> None:
         from inference.adapters.offboarding import (
             ADAPTERS,
-            adapter_paths,
+            adapter_blobs,
             delete_adapters,
             exported_adapters,
+            exported_storage,
             exported_versions,
         )
         from inference.adapters.policy_rows import adapter_policies
         from inference.adapters.sources import address_problems, restore_sources
         from inference.blobs.sweep import blob_problems, register_owner
-        from inference.models import IdempotentCall, Upload, UploadPart, UsageRecord
-        from inference.models.catalog import visible_models
+        from inference.models import (
+            IdempotentCall,
+            NewestRefusal,
+            Upload,
+            UploadPart,
+            UsageRecord,
+        )
+        from inference.models.catalog import model_names, visible_models
         from inference.models.upload import BLOBS as UPLOADS
         from inference.models.usage import wasted_attempts_of
         from inference.operations.budgets import rebuild_budgets
@@ -32,22 +39,29 @@ class InferenceConfig(AppConfig):
             partition_problems,
             quarantine_problems,
             reservation_problems,
-            sum_problems,
             token_counter_problems,
         )
+        from inference.operations.label_checks import label_problems
         from inference.operations.resync import resync_lost_redis
+        from inference.operations.slices import month_slices
+        from inference.operations.sum_checks import pool_sum_problems, sum_problems
+        from inference.refusals.records import erase_refusals, exported_refusals, refusal_problems
         from inference.uploads.expiry import erase_uploads
         from inference.usage.collector import is_all_usage_posted
         from inference.usage.invoice_source import RolledUpUsage
+        from inference.usage.labels import erase_labels, exported_label_usage
+        from inference.usage.pools.dealt_days import dealt_cost_problems
         from tenants.billing.invoicing.usage_source import register_usage_source
         from tenants.billing.ledger.spend import register_posting_check
-        from tenants.fsck import register_check
+        from tenants.billing.pricing.price_book import register_model_names
+        from tenants.fsck import register_check, register_check_of_tenants, register_sliced
         from tenants.offboarding.closing import register_eraser
         from tenants.offboarding.export import register_export
         from tenants.policy.rows import register_adapter_source, register_model_source
         from tenants.policy.writer import register_pre_restore_hook, register_restorer
 
         register_model_source(visible_models)
+        register_model_names(model_names)
         register_adapter_source(adapter_policies)
         register_pre_restore_hook(resync_lost_redis)
         register_restorer(rebuild_budgets)
@@ -56,23 +70,33 @@ class InferenceConfig(AppConfig):
         register_posting_check(is_all_usage_posted)
         register_export("usage_record", UsageRecord.objects.of_tenant)
         register_export("wasted_attempt", wasted_attempts_of)
+        register_export("label_usage", exported_label_usage)
         register_export("adapter", exported_adapters)
         register_export("adapter_version", exported_versions)
+        register_export("storage", exported_storage)
         register_eraser(delete_adapters)
         register_export("upload", lambda tenant: Upload.objects.filter(tenant=tenant))
         register_eraser(IdempotentCall.objects.erase)
         register_eraser(erase_uploads)
-        register_owner(UPLOADS, UploadPart.objects.paths)
-        register_owner(ADAPTERS, adapter_paths)
+        register_eraser(erase_refusals)
+        register_export("refusals", exported_refusals)
+        register_export("refusal", lambda tenant: NewestRefusal.objects.filter(tenant=tenant))
+        register_eraser(erase_labels)
+        register_owner(UPLOADS, UploadPart.objects.blobs)
+        register_owner(ADAPTERS, adapter_blobs)
         register_check("blobs", blob_problems)
         register_check("adapter addresses", address_problems)
-        register_check("usage attempts", attempt_problems)
-        register_check("usage generated", generated_problems)
+        register_check("refusals", refusal_problems)
+        register_sliced("usage attempts", attempt_problems, month_slices)
+        register_check("usage dealt costs", dealt_cost_problems)
+        register_sliced("usage generated", generated_problems, month_slices)
+        register_check_of_tenants("usage labels", label_problems)
         register_check("usage open requests", open_request_problems)
         register_check("usage partitions", partition_problems)
         register_check("usage quarantine", quarantine_problems)
         register_check("usage reservations", reservation_problems)
-        register_check("usage sums", sum_problems)
+        register_check_of_tenants("usage sums", sum_problems)
+        register_sliced("usage sums of pools", pool_sum_problems, month_slices)
         register_check("usage token counters", token_counter_problems)
         post_migrate.connect(_make_partitions_ahead, sender=self)
 

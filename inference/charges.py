@@ -89,9 +89,14 @@ def upper_bound(charges: Iterable[Charge]) -> Charge:
     )
 
 
+def is_charged(outcome: Outcome) -> bool:
+    """Return whether what a request has used is charged when it ends so."""
+    return outcome not in _NEVER_RUN
+
+
 def actual(outcome: Outcome, usage: TokenUsage, prices: Prices) -> Charge:
     """Return what a request has cost, by its terminal record."""
-    if outcome in _NEVER_RUN:
+    if not is_charged(outcome):
         return NOTHING
     cached = min(usage.cached_tokens, usage.prompt_tokens)
     picos = (

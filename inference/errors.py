@@ -9,6 +9,7 @@ from prometheus_client import Counter
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.messages import LimitDetail, WireError
+from gpu_workers.protocol.policy import Caller
 
 REDIS_ERRORS = Counter("penstock_gateway_redis_errors_total", "Calls that Redis did not answer.")
 
@@ -16,11 +17,17 @@ _log = structlog.get_logger(__name__)
 
 
 class InferenceError(Exception):
-    """Base of what a caller of the inference API may be told. `headers` go with an HTTP answer."""
+    """Base of what a caller of the inference API may be told. `headers` go with an HTTP answer.
+
+    For the count of refusals: `caller` is who is refused, where only the error knows;
+    `is_on_record`: the request's end comes on record as usage, so that it is no refusal;
+    `quotes_caller`: the message may repeat what the caller sent, and is kept nowhere.
+    """
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     code: ClassVar[str | None] = "internal_error"
+    quotes_caller: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -35,6 +42,8 @@ class InferenceError(Exception):
         self.param = param
         self.retry_after_seconds = retry_after_seconds
         self.headers: tuple[tuple[str, str], ...] = ()
+        self.caller: Caller | None = None
+        self.is_on_record = False
         self._code = code
 
     def to_wire(self) -> WireError:
@@ -57,12 +66,20 @@ class InvalidRequest(InferenceError):
     code = "invalid_request"
 
 
+class BeyondBounds(InvalidRequest):
+    """It asks for more than its model, its tier or one answer allows; the message tells numbers and
+    names of ours alone."""
+
+    quotes_caller = False
+
+
 class Unauthenticated(InferenceError):
     """No key, or one that does not work."""
 
     status = 401
     type = "authentication_error"
     code = "invalid_api_key"
+    quotes_caller = False
 
 
 class Forbidden(InferenceError):
@@ -71,6 +88,7 @@ class Forbidden(InferenceError):
     status = 403
     type = "permission_error"
     code = "forbidden"
+    quotes_caller = False
 
 
 class ClearTextRefused(Forbidden):
@@ -95,6 +113,7 @@ class ModelCapabilityMissing(InvalidRequest):
     """The request asks for what its model was not declared to be capable of."""
 
     code = "model_capability_missing"
+    quotes_caller = False
 
 
 class MethodNotAllowed(InferenceError):
@@ -107,6 +126,7 @@ class BodyTooLarge(InferenceError):
     status = 413
     type = "invalid_request_error"
     code = "body_too_large"
+    quotes_caller = False
 
 
 class LimitReached(InferenceError):
@@ -116,6 +136,7 @@ class LimitReached(InferenceError):
     status = 429
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
+    quotes_caller = False
 
     def __init__(
         self,
@@ -150,12 +171,30 @@ class QuotaExhausted(LimitReached):
     code = "insufficient_quota"
 
 
+class ConnectionFull(LimitReached):
+    """A websocket has as many requests open as it may have; the message names the one too many."""
+
+    code = "connection_requests_exceeded"
+    quotes_caller = True
+
+
 class Unavailable(InferenceError):
     """Nothing is wrong with the request; nobody could take it in time."""
 
     status = 503
     type = "server_error"
     code = "service_unavailable"
+    quotes_caller = False
+
+
+class NoWorker(Unavailable):
+    """The model has no worker, and none is expected: waiting would not help, so clients that retry
+    by themselves are told not to."""
+
+    code = "no_worker"
+
+    def to_wire(self) -> WireError:
+        return msgspec.structs.replace(super().to_wire(), should_retry=False)
 
 
 class PolicyUnavailable(Unavailable):
@@ -202,6 +241,8 @@ class SlowReader(InferenceError):
 
 class InternalError(InferenceError):
     """A fault of ours; the request id finds it in the log."""
+
+    quotes_caller = False
 
 
 class Cancelled(InferenceError):

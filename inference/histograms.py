@@ -11,8 +11,10 @@ take no space.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
@@ -52,19 +54,23 @@ class Histogram:
         """Read a histogram as PostgreSQL has it; None, a sum over no rows, is empty."""
         text = f"{Decimal(number or 0):f}"
         text = text.zfill(-(-len(text) // _DIGITS) * _DIGITS)
-        last = len(text)
-        return cls(
-            {
-                bucket: int(text[end - _DIGITS : end])
-                for bucket, end in enumerate(range(last, 0, -_DIGITS))
-            }
-        )
+        empty = (len(text) - len(text.rstrip("0"))) // _DIGITS  # of the lowest buckets
+        ends = range(len(text) - empty * _DIGITS, 0, -_DIGITS)
+        found = cls.__new__(cls)
+        found.counts = {
+            bucket: count
+            for bucket, end in enumerate(ends, start=empty)
+            if (count := int(text[end - _DIGITS : end]))
+        }
+        return found
 
     def as_number(self) -> str:
         """Return text of the whole number, in scientific notation."""
         return as_number(self.counts)
 
     def __add__(self, other: "Histogram") -> "Histogram":
+        if not self.counts or not other.counts:
+            return self if self.counts else other
         counts = dict(self.counts)
         for bucket, count in other.counts.items():
             counts[bucket] = counts.get(bucket, 0) + count
@@ -85,15 +91,15 @@ class Histogram:
 
     def quantile_ms(self, quantile: float) -> float | None:
         """Return what this share of all is not above, by the nearest rank; None of nothing."""
+        return self.quantiles_ms([quantile])[0]
+
+    def quantiles_ms(self, quantiles: Sequence[float]) -> list[float | None]:
+        """Return each of several, in one go."""
         if not self.counts:
-            return None
-        rank = max(1, math.ceil(quantile * self.total))
-        reached = accumulate(self.counts.values())
-        return next(
-            value_of(bucket)
-            for bucket, count in zip(self.counts, reached, strict=True)
-            if count >= rank
-        )
+            return [None] * len(quantiles)
+        buckets, reached = list(self.counts), list(accumulate(self.counts.values()))
+        ranks = (max(1, math.ceil(quantile * reached[-1])) for quantile in quantiles)
+        return [value_of(buckets[bisect_left(reached, rank)]) for rank in ranks]
 
 
 def as_number(counts: Mapping[int, int]) -> str:
@@ -109,6 +115,7 @@ def as_number(counts: Mapping[int, int]) -> str:
     return f"{''.join(digits)}e{lowest * _DIGITS}"
 
 
+@lru_cache(maxsize=65_536)
 def bucket_of(value_ms: float) -> int:
     """Return the bucket of a value: i > 0 holds what is above LOWEST_MS * GROWTH^(i-1), up to
     GROWTH times that."""
@@ -128,7 +135,11 @@ def value_of(bucket: int) -> float:
 def number_sql(milliseconds: str) -> str:
     """Return SQL for the number of a histogram of one value, an expression that is not null."""
     steps = f"ceil(ln(greatest({milliseconds}, {LOWEST_MS}) / {LOWEST_MS}) / ln({GROWTH}))"
-    bucket = f"least({BUCKETS - 1}, greatest(0, {steps}))::integer"
+    return digit_sql(f"least({BUCKETS - 1}, greatest(0, {steps}))::integer")
+
+
+def digit_sql(bucket: str) -> str:
+    """Return SQL for the number that counts 1 in a bucket, an expression that is not null."""
     return f"('1e' || {_DIGITS} * {bucket})::numeric"
 
 

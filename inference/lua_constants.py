@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
+from gpu_workers.protocol.messages import WorkerInfo
+
 # dispatch -----------------------------------------------------------------------------------------
 
 # A worker's heartbeat comes each second; one that has been silent for this long is dead. Six beats,
@@ -35,6 +37,8 @@ DEAD_LETTER_MS: Final = 86_400_000
 MOST_PASSES: Final = 8
 # After so long a prefetch is forgotten that the worker has not told of: its message was lost.
 COMING_MS: Final = 10_000
+# Adapters of which it is kept how near one worker has them, however many it posts.
+MOST_LEVELS: Final = 20_000
 # Of a token; a request's cost is counted in these units.
 INPUT_WEIGHT: Final = 1
 OUTPUT_WEIGHT: Final = 2
@@ -42,6 +46,8 @@ OUTPUT_WEIGHT: Final = 2
 CLASS_WEIGHTS: Final = {"interactive": 8, "code": 4, "documents": 2, "batch": 1}
 # Of the slots, what a class may hold at least however many requests wait; where few wait, more.
 CLASS_CEILINGS: Final = {"interactive": 1, "code": 7 / 8, "documents": 3 / 4, "batch": 1 / 2}
+# Where an encoded `WorkerInfo`, an array after its tag, has what the door of a pool asks for.
+WORKER_FIELDS: Final = ("", *WorkerInfo.__struct_fields__)
 # The most that is kept free for newcomers, of a pool's slots.
 HEADROOM_MOST: Final = 1 / 8
 # Units that headroom may put a flow of weight 1 ahead of others.
@@ -101,6 +107,7 @@ DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "UNSHARED_USAGE_ENTRIES": UNSHARED_USAGE_ENTRIES,
     "MOST_PASSES": MOST_PASSES,
     "COMING_MS": COMING_MS,
+    "MOST_LEVELS": MOST_LEVELS,
     "INPUT_WEIGHT": INPUT_WEIGHT,
     "OUTPUT_WEIGHT": OUTPUT_WEIGHT,
     "CLASSES": list(CLASS_WEIGHTS),
@@ -108,6 +115,9 @@ DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "CLASS_CEILINGS": CLASS_CEILINGS,
     "HEADROOM_MOST": HEADROOM_MOST,
     "HEADROOM_QUANTUM": HEADROOM_QUANTUM,
+    "WORKER_ENGINE": WORKER_FIELDS.index("engine") + 1,
+    "WORKER_STATE": WORKER_FIELDS.index("state") + 1,
+    "WORKER_DIGEST": WORKER_FIELDS.index("model_digest") + 1,
 }
 ADMISSION_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     **{owner.name: owner.value for owner in Owner},

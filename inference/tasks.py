@@ -9,9 +9,11 @@ from celery import shared_task
 from django.conf import settings
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from gpu_workers.protocol.redis_url import connect_async
 from inference.adapters import intake, registry
+from inference.adapters.observed import note_what_workers_say
 from inference.adapters.sources import data_key_of, sync_sources
 from inference.adapters.validation.verdicts import ValidatorFailed
 from inference.admission import reservations
@@ -24,10 +26,14 @@ from inference.models import DeadLetter, Gateway, IdempotentCall, Worker
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import expire_unread_frames, live_gateways
+from inference.operations.pool_identity import copy_identities
 from inference.operations.resync import load_missing_functions
+from inference.refusals import collecting
 from inference.uploads.expiry import expire_uploads
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
+from inference.usage.pools.dealt_days import deal_out_days
+from inference.usage.rating.admitted import deployment_prover
 from tenants.isolation.scoping import operator_scope
 
 _T = TypeVar("_T")
@@ -60,6 +66,12 @@ def make_usage_partitions() -> int:
         return make_partitions_ahead()
 
 
+@shared_task(name="inference.deal_out_days", expires=3600)  # type: ignore[untyped-decorator]
+def deal_out_costs() -> int:
+    """Deal the GPU costs of days that are over out to tenants; returns how many days."""
+    return deal_out_days()
+
+
 @shared_task(name="inference.forget_idempotent_calls", expires=3600)  # type: ignore[untyped-decorator]
 def forget_idempotent_calls() -> int:
     """Forget the calls of the management API that can no longer be repeated; returns how many."""
@@ -84,9 +96,16 @@ def sync_adapters() -> int:
         return sync_sources(redis, sign=blob_store().signed_url, key_of=data_key_of)
 
 
+@shared_task(name="inference.note_adapters_on_workers", expires=5)  # type: ignore[untyped-decorator]
+def note_adapters_on_workers() -> int:
+    """Put on record what workers say of adapters; returns of how many versions."""
+    with dispatch_redis() as redis:
+        return note_what_workers_say(redis)
+
+
 @shared_task(  # type: ignore[untyped-decorator]
     name=intake.VALIDATE,
-    autoretry_for=(intake.NotNow, ValidatorFailed, InferenceError),
+    autoretry_for=(intake.NotNow, ValidatorFailed, InferenceError, RedisError),
     retry_backoff=2,
     retry_backoff_max=30,
     max_retries=5,
@@ -113,11 +132,15 @@ def sweep_orphan_blobs() -> int:
 
 @shared_task(name="inference.copy_workers", expires=10)  # type: ignore[untyped-decorator]
 def copy_workers() -> int:
-    """Copy the registry of workers into the table that operators see; returns how many live."""
+    """Copy the registry of workers into the table that operators see, and what pools serve; returns
+    how many live."""
     seen = _on_dispatch_redis(_registered_workers)
     live = [worker.info for worker in seen if worker.is_live]
+    silent = [worker.info.worker_id for worker in seen if not worker.is_live]
     with operator_scope("copy of the worker registry"):
-        Worker.objects.sync(live)
+        Worker.objects.sync(live, silent=silent)
+    with dispatch_redis() as redis, operator_scope("what pools serve"):
+        copy_identities(redis)
     return len(live)
 
 
@@ -138,6 +161,12 @@ def expire_frames_of_dead_gateways() -> int:
     """Give what nobody will read an end; returns how many lists of frames that were."""
     with dispatch_redis() as redis:
         return expire_unread_frames(redis)
+
+
+@shared_task(name="inference.collect_refusals", expires=5)  # type: ignore[untyped-decorator]
+def collect_refusals() -> int:
+    """Add up what gateways have refused; returns how many requests."""
+    return collecting.collect_refusals()
 
 
 @shared_task(name="inference.copy_dead_letters", expires=10)  # type: ignore[untyped-decorator]
@@ -165,7 +194,8 @@ def retry_dead_letter(request_id: str) -> str:
 
 def _run_again(redis: SyncRedis, letter: Letter) -> str:
     try:
-        terminal = asyncio.run(dead_letters.run_again(settings.PENSTOCK_DISPATCH_REDIS_URL, letter))
+        url = settings.PENSTOCK_DISPATCH_REDIS_URL
+        terminal = asyncio.run(dead_letters.run_again(url, letter, deployment_prover()))
     except InferenceError as error:
         return f"not run: {error.to_wire().code}"
     if terminal.error is not None:

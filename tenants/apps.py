@@ -11,9 +11,9 @@ class TenantsConfig(AppConfig):
         from tenants.access import acting, second_factor, session_proofs, sign_in_log
         from tenants.access.sign_on import offboarding as sign_on
         from tenants.access.sign_on.check import sign_on_problems
-        from tenants.audit.log import broken_chains
+        from tenants.audit.log import AuditChains
         from tenants.audit.triggers import check_audit
-        from tenants.fsck import register_check
+        from tenants.fsck import register_check, register_log
         from tenants.isolation.row_security import check_managers, check_walls, wall_problems
         from tenants.models import DataKey
         from tenants.models.policy_change import register_publisher
@@ -26,7 +26,7 @@ class TenantsConfig(AppConfig):
         checks.register(checks.Tags.models)(check_managers)
         checks.register(checks.Tags.database)(check_walls)
         checks.register(checks.Tags.database)(check_audit)
-        register_check("audit log", broken_chains)
+        register_log(AuditChains())
         register_check("data keys", DataKey.objects.problems)
         register_check("policy snapshot", policy_problems)
         register_check("policy version", version_problems)

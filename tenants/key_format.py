@@ -40,9 +40,11 @@ class ParsedApiKey:
 def generate(public_id: str | None = None) -> str:
     """Return a fresh key, or a fresh secret under the public id of a key that is rotated. Whoever
     calls this must show it once and keep only its digest."""
-    if public_id is None:
-        public_id = "".join(secrets.choice(_PUBLIC_ID_ALPHABET) for _ in range(PUBLIC_ID_LENGTH))
-    return assemble(public_id, secrets.token_bytes(SECRET_BYTES))
+    return assemble(public_id or new_public_id(), secrets.token_bytes(SECRET_BYTES))
+
+
+def new_public_id() -> str:
+    return "".join(secrets.choice(_PUBLIC_ID_ALPHABET) for _ in range(PUBLIC_ID_LENGTH))
 
 
 def assemble(public_id: str, secret: bytes) -> str:

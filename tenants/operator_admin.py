@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.contrib.admin.utils import quote
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -63,7 +64,7 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
 
     def back_to(self, record: Model) -> HttpResponse:
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
-        return redirect(name, record.pk)
+        return redirect(name, quote(record.pk))
 
 
 def full_name(record: Model) -> str:

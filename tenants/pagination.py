@@ -46,14 +46,19 @@ def page(
     rows: "QuerySet[Any, _Row]", order: Order, *, limit: int, cursor: str | None = None
 ) -> Page[_Row]:
     """Return at most `limit` rows behind the cursor. Raises `BadCursor`."""
-    sign = "-" if order.is_descending else ""
-    ordered = rows.order_by(*(f"{sign}{field}" for field in order.fields))
+    ordered = in_order(rows, order)
     if cursor is not None:
         ordered = ordered.filter(_behind(order, cursor))
     found = list(ordered[: limit + 1])
     has_more = len(found) > limit
     found = found[:limit]
     return Page(rows=found, next_cursor=_cursor(order, found[-1]) if has_more else None)
+
+
+def in_order(rows: "QuerySet[Any, _Row]", order: Order) -> "QuerySet[Any, _Row]":
+    """Return the rows as pages have them, all of them."""
+    sign = "-" if order.is_descending else ""
+    return rows.order_by(*(f"{sign}{field}" for field in order.fields))
 
 
 def _cursor(order: Order, row: Any) -> str:

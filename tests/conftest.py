@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from datetime import date
 from types import SimpleNamespace
 
@@ -21,10 +22,12 @@ from inference.redis_functions import LIBRARIES, library_text
 from inference.usage.partitions import make_partitions
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
-from tests.support.database import TableEmptier, commits, shared
+from tenants.policy.writer import rebuild_policy
+from tests.support.database import Remembered, TableEmptier, commits, shared
 from tests.support.live_stack import run_live_stack
 from tests.support.redis_servers.keys import keys_without_end
 from tests.support.servers import TestServers, servers
+from tests.support.signals.otlp_receiver import otlp_receiver
 from tests.support.stack_addresses import LiveStack
 from tests.support.two_tenants import TwoTenants, two_tenants
 
@@ -133,8 +136,11 @@ async def dispatch_redis(dispatch_redis_url: str) -> AsyncIterator[Redis]:
 def live_stack() -> Iterator[LiveStack]:
     """One live stack with the real vLLM, shared by all tests of a run. Takes as long to start as an
     engine: mark what uses it `engine` and `stack`."""
-    with run_live_stack() as stack:
-        yield stack
+    with (
+        otlp_receiver() as receiver,
+        run_live_stack(PENSTOCK_TRACES_ENDPOINT=receiver.url) as stack,
+    ):
+        yield replace(stack, traces=receiver)
 
 
 @pytest.fixture
@@ -165,10 +171,23 @@ def _shared_houses(
         yield houses
 
 
+@pytest.fixture(scope="session")
+def _committed_houses(test_servers: TestServers) -> Iterator[Remembered[TwoTenants]]:
+    remembered = Remembered(test_servers.superuser_url, two_tenants)
+    yield remembered
+    remembered.close()
+
+
 @pytest.fixture
-def houses(_shared_houses: TwoTenants | None, db: None) -> TwoTenants:
+def houses(
+    _shared_houses: TwoTenants | None, _committed_houses: Remembered[TwoTenants], db: None
+) -> TwoTenants:
     """Acme and Globex with one of everything. A test may change them, in the database and here."""
-    return deepcopy(_shared_houses) if _shared_houses else two_tenants()
+    if _shared_houses:
+        return deepcopy(_shared_houses)
+    houses = _committed_houses.committed()
+    rebuild_policy()  # as each commit does
+    return houses
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -62,6 +62,7 @@ class AdapterCache:
         self._is_closed = False
         self._numbers = count()
         self._own_bytes: dict[Path, int] = {}
+        self._pinned: frozenset[str] = frozenset()
         self._counting = threading.Lock()
         self._evicting = threading.Lock()
 
@@ -104,8 +105,7 @@ class AdapterCache:
         except AdapterCorrupt:
             _remove(path)
             raise
-        with suppress(OSError):
-            os.utime(path, follow_symlinks=False)
+        _touch(path)
         return opened
 
     def begin(self, source: AdapterSource) -> tuple[Path, BinaryIO]:
@@ -128,12 +128,23 @@ class AdapterCache:
             self.drop(fetched)
         return opened
 
+    def pin(self, names: Collection[str]) -> None:
+        """Have these, and no others, go last. They count as used now, for other workers that share
+        the folder and do not know of them."""
+        self._pinned = frozenset(names)
+        for name in self._pinned:
+            if is_opaque_name(name):
+                _touch(self._sealed / name)
+
     def make_room(self, wanted_bytes: int) -> list[str]:
-        """Remove the least recently used until so many bytes more are within the bound, or nothing
-        is left to remove. Return the names of what went."""
+        """Remove the least recently used, pinned ones last, until so many bytes more are within the
+        bound, or nothing is left to remove. Return the names of what went."""
         removed = []
         with self._evicting:
-            entries = sorted(self._entries(), key=lambda each: each.used_ns)
+            pinned = self._pinned
+            entries = sorted(
+                self._entries(), key=lambda each: (each.path.name in pinned, each.used_ns)
+            )
             total = sum(each.size_bytes for each in entries) + self._opened_bytes() + wanted_bytes
             for each in entries:
                 if total <= self.max_bytes:
@@ -209,6 +220,12 @@ def _said_in(lock: Path) -> int:
     except OSError:
         return 0
     return int(said) if said.isdigit() else 0
+
+
+def _touch(path: Path) -> None:
+    """Note that a file is used now; one that is not there is no error."""
+    with suppress(OSError):
+        os.utime(path, follow_symlinks=False)
 
 
 def _remove(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from gpu_workers.adapters.sources import AdapterSources
-from gpu_workers.protocol.adapters import AdapterBase, AdapterLevel
+from gpu_workers.protocol.adapters import AdapterBase, AdapterEffect, AdapterLevel
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.transport import UnknownWorker
 
@@ -34,16 +34,19 @@ class AdapterReports:
         *,
         sources: AdapterSources,
         level_of: Callable[[str], AdapterLevel | None],
+        effects: Callable[[], Mapping[str, AdapterEffect]],
         base: AdapterBase,
     ) -> None:
         self._post = post
         self._sources = sources
         self._level_of = level_of
+        self._effects = effects
         self._base = base
         self._is_base_posted = False
         self._registration = 0
         self._posted: dict[str, int] = {}
         self._changed: dict[str, None] = {}
+        self._found: dict[str, AdapterEffect] = {}
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -57,10 +60,16 @@ class AdapterReports:
         self._posted[name] = _UNKNOWN
         self.changed(name)
 
+    def found(self, name: str, effect: AdapterEffect) -> None:
+        """Report what an adapter does: to the control plane, which puts it on record."""
+        self._found[name] = effect
+        self._wake.set()
+
     def resync(self) -> None:
         """Post everything again: Redis has lost it."""
         self._changed |= dict.fromkeys(self._posted)
         self._posted.clear()
+        self._found |= self._effects()
         self._is_base_posted = False
         self._registration += 1
         self._wake.set()
@@ -86,6 +95,10 @@ class AdapterReports:
         if not self._is_base_posted:
             await self._sources.publish_base(self._base)
             self._is_base_posted = registration == self._registration
+        if self._found:
+            found = dict(self._found)
+            await self._sources.publish_effects(found)
+            self._found = {name: each for name, each in self._found.items() if name not in found}
         while self._changed and registration == self._registration:
             taken = list(self._changed)[:CHANGES_AT_ONCE]
             for name in taken:

@@ -1,4 +1,5 @@
-"""Which adapters are in the engine's memory: those that open requests use, and the latest besides.
+"""Which adapters are in the engine's memory: those that open requests use, pinned ones, and the
+latest besides.
 
 A request reaches the engine only while its adapter is loaded: it waits for that alone, beside the
 others. What a request uses, or waits for, is never unloaded.
@@ -6,7 +7,7 @@ others. What a request uses, or waits for, is never unloaded.
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from gpu_workers.adapters.supply import AdapterSupply
+from gpu_workers.adapters.trials import AdapterTrials
 from gpu_workers.adapters.unavailable import AdapterUnavailable
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import AdapterRefused, Engine, EngineDied, LoadableAdapter
@@ -48,6 +50,7 @@ class Residency:
         *,
         engine: Engine,
         supply: AdapterSupply,
+        trials: AdapterTrials,
         metrics: WorkerMetrics,
         capacity: int,
         slots: int,
@@ -57,6 +60,7 @@ class Residency:
     ) -> None:
         self._engine = engine
         self._supply = supply
+        self._trials = trials
         self._metrics = metrics
         self._capacity = capacity
         self._most_slots = slots
@@ -65,8 +69,10 @@ class Residency:
         self._wait_seconds = wait_seconds
         self._loaded: OrderedDict[str, Path] = OrderedDict()  # the least recently used first
         self._slots: OrderedDict[str, None] = OrderedDict()  # likewise
+        self._pinned: frozenset[str] = frozenset()
         self._users: Counter[str] = Counter()  # open requests, those that wait too
         self._loads: dict[str, asyncio.Task[_Problem | None]] = {}
+        self._on_trial: set[str] = set()  # loaded, and for nobody's use yet
         self._refused: dict[str, float] = {}
         self._wanted: deque[str] = deque(maxlen=PREFETCHES_KEPT)
         self._is_wanted = asyncio.Event()
@@ -77,9 +83,13 @@ class Residency:
         """Return how near an adapter is; None where it would have to be fetched."""
         if name in self._slots:
             return AdapterLevel.SLOT
-        if name in self._loaded:
+        if self.is_loaded(name):
             return AdapterLevel.MEMORY
         return AdapterLevel.DISK if self._supply.has(name) else None
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many adapters have most likely a slot, and how many are in memory."""
+        return len(self._slots), len(self._loaded)
 
     @asynccontextmanager
     async def use(self, name: str, until: "asyncio.Future[None]") -> AsyncIterator[None]:
@@ -88,7 +98,7 @@ class Residency:
         self._metrics.adapter_hit(self.level_of(name))
         self._users[name] += 1
         try:
-            if name not in self._loaded:
+            if not self.is_loaded(name):
                 await self._wait_loaded(name, until)
             self._touch(name)
             yield
@@ -102,11 +112,25 @@ class Residency:
     def prefetch(self, name: str) -> None:
         """Load an adapter soon, if that takes none from a request. Of too many the latest count.
         The scheduler waits to hear of it, so what is loaded, or refused, is told again."""
-        if name in self._loaded or self._is_refused(name):
+        if self.is_loaded(name) or self._is_refused(name):
             self._on_missed(name)
         elif name not in self._loads and name not in self._wanted:
             self._wanted.append(name)
             self._is_wanted.set()
+
+    def is_loaded(self, name: str) -> bool:
+        """Return whether requests may use it."""
+        return name in self._loaded and name not in self._on_trial
+
+    def pin(self, names: Collection[str]) -> None:
+        """Have these, and no others, leave the memory last: for a request alone, and only where
+        requests use all others."""
+        self._pinned = frozenset(names)
+
+    async def bring_pinned(self, name: str) -> None:
+        """Load an adapter as a prefetch does, and wait for the outcome, whatever it is."""
+        if not self.is_loaded(name) and not self._is_refused(name):
+            await asyncio.wait({self._load_of(name)})
 
     async def prefetch_forever(self) -> None:
         while True:
@@ -160,7 +184,7 @@ class Residency:
             problem = AdapterUnavailable(type(error).__name__)
         finally:
             del self._loads[name]
-            if name not in self._loaded:
+            if not self.is_loaded(name):
                 self._on_missed(name)
         if problem is not None:
             self._metrics.adapter_load_failed(is_refused=isinstance(problem, AdapterRefused))
@@ -178,6 +202,8 @@ class Residency:
                     adapter = LoadableAdapter(name=name, folder=opened.folder)
                     await self._engine.load_adapter(adapter)
                     self._loaded[name] = opened.folder
+                    if opened.needs_probe:
+                        self._on_trial.add(name)
                 break
             except _NoRoom:
                 await self._supply.drop(opened.folder)
@@ -186,6 +212,8 @@ class Residency:
             except BaseException:
                 await self._supply.drop(opened.folder)
                 raise
+        if opened.needs_probe:
+            await self._try_out(name)
         seconds = asyncio.get_running_loop().time() - started
         self._metrics.adapter_loaded(seconds, is_fetched=opened.is_fetched)
         self._metrics.adapters_in_memory.set(len(self._loaded))
@@ -197,13 +225,28 @@ class Residency:
             is_fetched=opened.is_fetched,
         )
 
+    async def _try_out(self, name: str) -> None:
+        """Have a loaded adapter tried out, beside other loads; unload it at once if it is refused:
+        whoever has the turn may wait for room."""
+        try:
+            await self._trials.try_out(name)
+        except AdapterRefused:
+            await self._unload(name)
+            raise
+        finally:
+            self._on_trial.discard(name)
+            self._freed.set()
+
     async def _make_room_for(self, name: str) -> None:
         """Unload until one more may be loaded; wait until a request ends where all are in use.
         Raises `_NoRoom` rather than wait for what nobody waits for."""
         while len(self._loaded) >= self._capacity:
-            idle = next((each for each in self._loaded if not self._users[each]), None)
-            if idle is not None:
-                await self._unload(idle)
+            idle = [each for each in self._loaded if self._is_idle(each)]
+            loose = next((each for each in idle if each not in self._pinned), None)
+            if loose is not None:
+                await self._unload(loose)
+            elif idle and self._users[name]:
+                await self._unload(idle[0])
             elif self._users[name]:
                 self._freed.clear()
                 await self._freed.wait()
@@ -222,7 +265,7 @@ class Residency:
     def _touch(self, name: str) -> None:
         """Note that an adapter is used, and so has a slot: in place of the one that was longest
         unused, as in the engine."""
-        if name not in self._loaded:
+        if not self.is_loaded(name):
             return
         self._loaded.move_to_end(name)
         if name in self._slots:
@@ -236,6 +279,9 @@ class Residency:
             self._on_change(unused)
         self._slots[name] = None
         self._on_change(name)
+
+    def _is_idle(self, name: str) -> bool:
+        return not self._users[name] and name not in self._on_trial
 
     def _is_refused(self, name: str) -> bool:
         return self._refused.get(name, 0.0) > asyncio.get_running_loop().time()

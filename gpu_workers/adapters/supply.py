@@ -1,7 +1,7 @@
 """Brings adapters to where this worker's engine can read them: from its disk, or from the store."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,17 +24,21 @@ OPENED_AT_ONCE: Final = 2
 # The second with the source read anew: its URL may have run out, or the store have been away.
 TRIES: Final = 2
 SOURCE_SECONDS: Final = 10.0
-_ASK_AGAIN_SECONDS: Final = 0.2
+# Gateways may hear of a new version a moment before its source is there.
+LATE_SECONDS: Final = 1.0
+_ASK_AGAIN_SECONDS: Final = 0.1
 
 _log = structlog.get_logger("gpu_workers.adapters.supply")
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An adapter's files, for this worker's engine alone; `is_fetched`: they were not on disk."""
+    """An adapter's files, for this worker's engine alone; `is_fetched`: they were not on disk;
+    `needs_probe`: nobody knows what it does to answers."""
 
     folder: Path
     is_fetched: bool
+    needs_probe: bool
 
 
 class AdapterSupply:
@@ -85,6 +89,10 @@ class AdapterSupply:
             # Full, read-only or broken: what was half written is gone.
             raise AdapterUnavailable(f"the disk refuses: {error.strerror or error}") from error
 
+    async def pin(self, names: Collection[str]) -> None:
+        """Have these, and no others, leave the disk last."""
+        await asyncio.to_thread(self._cache.pin, names)
+
     async def drop(self, folder: Path) -> None:
         """Remove an opened adapter's files."""
         await asyncio.to_thread(self._cache.drop, folder)
@@ -99,10 +107,11 @@ class AdapterSupply:
             source = await self._source_of(name)
             if (folder := await self._open_cached(source)) is not None:
                 await self._make_room(0)
-                return Opened(folder, is_fetched=False)
+                return Opened(folder, is_fetched=False, needs_probe=source.needs_probe)
             try:
                 async with self._fetching:
-                    return Opened(await self._fetch(source), is_fetched=True)
+                    folder = await self._fetch(source)
+                return Opened(folder, is_fetched=True, needs_probe=source.needs_probe)
             except (FetchFailed, AdapterCorrupt) as error:
                 problem = str(error)
                 _log.warning("adapter_not_fetched", adapter=name, reason=problem)
@@ -149,9 +158,14 @@ class AdapterSupply:
         return source
 
     async def _read_source(self, name: str) -> AdapterSource | None:
+        """Read a source, as soon as Redis answers and, for a moment, it is there."""
+        loop = asyncio.get_running_loop()
+        late_at = loop.time() + LATE_SECONDS
         while True:
             try:
-                return await self._sources.read(name)
+                source = await self._sources.read(name)
+                if source is not None or loop.time() > late_at:
+                    return source
             except Exception as error:
                 if not is_transient(error):
                     raise

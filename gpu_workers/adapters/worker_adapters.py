@@ -11,12 +11,15 @@ from redis.asyncio import Redis
 
 from gpu_workers.adapters.cache import AdapterCache
 from gpu_workers.adapters.fetch import Fetches
+from gpu_workers.adapters.pins import LOOK_AT_PINS_SECONDS, PinnedAdapters
 from gpu_workers.adapters.reports import AdapterReports, Post
 from gpu_workers.adapters.residency import Residency
 from gpu_workers.adapters.sources import AdapterSources
 from gpu_workers.adapters.supply import AdapterSupply
+from gpu_workers.adapters.trials import AdapterTrials
 from gpu_workers.engine import Engine, EngineDescription
 from gpu_workers.metrics import WorkerMetrics
+from gpu_workers.protocol.adapters import AdapterEffect
 from gpu_workers.protocol.redis_errors import is_transient
 
 CACHE_FOLDER: Final = Path("var") / "adapter-cache"
@@ -38,6 +41,7 @@ class WorkerAdapters:
         metrics: WorkerMetrics,
         cache: Path | None,
         cache_bytes: int,
+        look_every_seconds: float = LOOK_AT_PINS_SECONDS,
     ) -> None:
         self._engine = engine
         self._post = post
@@ -45,6 +49,7 @@ class WorkerAdapters:
         self._metrics = metrics
         self._folder = cache or CACHE_FOLDER
         self._cache_bytes = cache_bytes
+        self._look_every_seconds = look_every_seconds
         self._supply: AdapterSupply | None = None
         self._residency: Residency | None = None
         self._reports: AdapterReports | None = None
@@ -62,9 +67,11 @@ class WorkerAdapters:
             metrics=self._metrics,
             on_disk=self._changed,
         )
+        trials = AdapterTrials(self._engine, on_found=self._found)
         self._residency = Residency(
             engine=self._engine,
             supply=self._supply,
+            trials=trials,
             metrics=self._metrics,
             capacity=known.adapters_in_memory,
             slots=known.adapter_slots,
@@ -75,9 +82,21 @@ class WorkerAdapters:
             self._post,
             sources=self._sources,
             level_of=self._residency.level_of,
+            effects=trials.found,
             base=known.adapter_base,
         )
+        in_memory, slots = known.adapters_in_memory, known.adapter_slots
+        pinned = PinnedAdapters(
+            sources=self._sources,
+            supply=self._supply,
+            residency=self._residency,
+            most_in_memory=max(0, min(in_memory // 2, in_memory - slots)),
+            most_bytes=self._cache_bytes // 2,
+            metrics=self._metrics,
+            look_every_seconds=self._look_every_seconds,
+        )
         return [
+            pinned.run(),
             self._reports.run(),
             self._residency.prefetch_forever(),
             _look_forever(self._supply),
@@ -94,6 +113,10 @@ class WorkerAdapters:
         if self._residency is not None:
             self._residency.prefetch(name)
 
+    def counts(self) -> tuple[int, int] | None:
+        """Return how many are in slots and in memory; None of an engine without adapters."""
+        return None if self._residency is None else self._residency.counts()
+
     def resync(self) -> None:
         """Tell Redis everything again, which has lost this worker."""
         if self._reports is not None:
@@ -108,6 +131,10 @@ class WorkerAdapters:
     def _missed(self, name: str) -> None:
         if self._reports is not None:
             self._reports.missed(name)
+
+    def _found(self, name: str, effect: AdapterEffect) -> None:
+        if self._reports is not None:
+            self._reports.found(name, effect)
 
     def _changed(self, name: str) -> None:
         if self._reports is not None:

@@ -16,7 +16,7 @@ from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox, OutboxEntry
 from gpu_workers.outbox.waste import waste_entry
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, stream_fields
 from gpu_workers.protocol.calls import FinishMode
 from gpu_workers.protocol.messages import WasteReason
 from gpu_workers.protocol.redis_errors import is_transient
@@ -181,7 +181,7 @@ class OutboxRelay:
         """Choose the mode of `finish` for a row in doubt. An abandoned attempt only asks and never
         ends its request; any other may, once nobody else can be expected to."""
         seconds = now - self._in_doubt_since[row.seq]
-        if row.field == keys.WASTE_FIELD:
+        if row.field == stream_fields.WASTE_FIELD:
             return "ask"
         if seconds > self._lost_grace_seconds:
             return "lost"
@@ -189,7 +189,7 @@ class OutboxRelay:
 
     def _is_given_up(self, row: OutboxEntry, now: float) -> bool:
         seconds = now - self._in_doubt_since[row.seq]
-        return row.field == keys.WASTE_FIELD and seconds > self._lost_grace_seconds
+        return row.field == stream_fields.WASTE_FIELD and seconds > self._lost_grace_seconds
 
     def _waste(self, row: OutboxEntry, entry: UsageEntry, counted: int, reason: str) -> None:
         """Replace a record by the waste of its attempt: all tokens but those counted elsewhere."""
@@ -198,4 +198,4 @@ class OutboxRelay:
             self._outbox.forget([row.seq])
             return
         self._metrics.wasted(waste)
-        self._outbox.replace(row.seq, keys.WASTE_FIELD, codec.encode(waste))
+        self._outbox.replace(row.seq, stream_fields.WASTE_FIELD, codec.encode(waste))

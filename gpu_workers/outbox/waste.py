@@ -25,4 +25,7 @@ def waste_entry(entry: UsageEntry, counted_elsewhere: int, reason: str) -> Waste
         reason=reason,
         ended_at_ms=entry.finished_at_ms,
         generated_tokens=entry.generated_tokens,
+        labels=entry.labels,
+        output_bound=entry.output_bound,
+        proof=entry.proof,
     )

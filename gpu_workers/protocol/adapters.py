@@ -18,9 +18,18 @@ class AdapterLevel(IntEnum):
     SLOT = 3
 
 
+class AdapterEffect(IntEnum):
+    """What an adapter makes of its base's answers, as a worker found by probe prompts."""
+
+    CHANGES = 1
+    NONE = 2  # no more than the base's answers differ among themselves
+    NOT_FINITE = 3  # NaN or infinity: it can answer nobody
+
+
 class AdapterSource(Message, frozen=True, tag="source-1"):
     """Where a pool's workers get an adapter from until `expires_at_ms`: `size_bytes` at `url`,
-    sealed under `key` (see `sealed`), whose plain bytes have the digest `sha256`."""
+    sealed under `key` (see `sealed`), whose plain bytes have the digest `sha256`. Where it
+    `needs_probe`, whoever loads it first finds its effect, and says so."""
 
     adapter: str
     url: str
@@ -28,6 +37,14 @@ class AdapterSource(Message, frozen=True, tag="source-1"):
     sha256: bytes
     key: bytes
     expires_at_ms: int
+    needs_probe: bool = False
+
+
+class AdapterPins(Message, frozen=True, tag="pins-1"):
+    """The versions that a pool's workers keep at hand though nobody asks for them, each with its
+    place among its tenant's, from 1."""
+
+    places: dict[str, int]
 
 
 class BaseModule(Message, frozen=True):

@@ -3,7 +3,7 @@ them."""
 
 from typing import Final, Literal
 
-from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.codec import encode, owed_end
 from gpu_workers.protocol.messages import Envelope, RetryReason
 from gpu_workers.protocol.usage import UsageEntry
 
@@ -19,9 +19,11 @@ def enqueue_arguments(
     max_queue_length: int,
     max_payload_bytes: int = UNBOUNDED_BYTES,
     attempts: int = 0,
+    owed_proof: bytes = b"",
 ) -> tuple[str | bytes | int, ...]:
     """Return the arguments of `enqueue`. `max_payload_bytes`: what the pool may hold of payloads;
-    `attempts`: those made before Redis lost the request."""
+    `attempts`: those made before Redis lost the request; `owed_proof`: as of `Dispatch.enqueue`,
+    of as many bytes as the envelope's own."""
     return (
         envelope.request_id,
         *_for_the_scheduler(envelope),
@@ -34,6 +36,7 @@ def enqueue_arguments(
         max_queue_length,
         envelope.sequences,
         max_payload_bytes,
+        owed_end(owed_proof) if owed_proof else b"",
     )
 
 

@@ -4,11 +4,12 @@ from typing import TypeVar
 
 import msgspec
 
-from gpu_workers.protocol.adapters import AdapterBase, AdapterSource
+from gpu_workers.protocol.adapters import AdapterBase, AdapterPins, AdapterSource
 from gpu_workers.protocol.messages import (
     Assignment,
     Cancellation,
     Confirmation,
+    Drain,
     Envelope,
     FrameBatch,
     InboxMessage,
@@ -27,6 +28,7 @@ from gpu_workers.protocol.policy import (
     PolicyDelta,
     TenantPolicy,
 )
+from gpu_workers.protocol.refusals import RefusalBatch
 from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 
 _T = TypeVar("_T")
@@ -48,14 +50,21 @@ _model = msgspec.msgpack.Decoder(ModelPolicy)
 _adapter = msgspec.msgpack.Decoder(AdapterPolicy)
 _adapter_list = msgspec.msgpack.Decoder(AdapterList)
 _adapter_source = msgspec.msgpack.Decoder(AdapterSource)
+_adapter_pins = msgspec.msgpack.Decoder(AdapterPins)
 _adapter_base = msgspec.msgpack.Decoder(AdapterBase)
 _caller = msgspec.msgpack.Decoder(Caller)
 _policy_delta = msgspec.msgpack.Decoder(PolicyDelta)
+_refusal_batch = msgspec.msgpack.Decoder(RefusalBatch)
 
 
 def encode(message: Message) -> bytes:
     """Return the bytes of any wire message."""
     return _encoder.encode(message)
+
+
+def owed_end(proof: bytes) -> bytes:
+    """Return the bytes that the last two fields of an envelope have where the request is owed."""
+    return _encoder.encode(True) + _encoder.encode(proof)
 
 
 def decode_envelope(data: bytes) -> Envelope:
@@ -67,9 +76,9 @@ def decode_inbox(data: bytes) -> InboxMessage:
     """Decode an inbox message, which the dispatch functions compose in Lua as plain text.
 
     The forms are `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
-    `preempt <request id> <attempt>\\n`, `prefetch <adapter>\\n` and, from a gateway, `resend
-    <request id> <attempt> <from seq>\\n<gateway id>` and `confirm <gateway id> <number>\\n`. Raises
-    `WireFormatError` on any other.
+    `preempt <request id> <attempt>\\n`, `prefetch <adapter>\\n`, `drain\\n` and, from a gateway,
+    `resend <request id> <attempt> <from seq>\\n<gateway id>` and
+    `confirm <gateway id> <number>\\n`. Raises `WireFormatError` on any other.
     """
     head, _, rest = data.partition(b"\n")
     match head.split(b" "):
@@ -81,6 +90,8 @@ def decode_inbox(data: bytes) -> InboxMessage:
             return Preemption(request_id=request_id.decode(), attempt=int(attempt))
         case [b"prefetch", adapter]:
             return Prefetch(adapter=adapter.decode())
+        case [b"drain"]:
+            return Drain()
         case [b"resend", request_id, attempt, seq] if attempt.isdigit() and seq.isdigit():
             return Resend(
                 request_id=request_id.decode(),
@@ -147,6 +158,10 @@ def decode_adapter_source(data: bytes) -> AdapterSource:
     return _decode(_adapter_source, data, "an adapter's source")
 
 
+def decode_adapter_pins(data: bytes) -> AdapterPins:
+    return _decode(_adapter_pins, data, "the pinned adapters of a pool")
+
+
 def decode_adapter_base(data: bytes) -> AdapterBase:
     return _decode(_adapter_base, data, "a base of adapters")
 
@@ -157,6 +172,10 @@ def decode_caller(data: bytes) -> Caller:
 
 def decode_policy_delta(data: bytes) -> PolicyDelta:
     return _decode(_policy_delta, data, "what a version of the policy changed")
+
+
+def decode_refusal_batch(data: bytes) -> RefusalBatch:
+    return _decode(_refusal_batch, data, "a batch of refusals")
 
 
 def _decode(decoder: "msgspec.msgpack.Decoder[_T]", data: bytes, expected: str) -> _T:

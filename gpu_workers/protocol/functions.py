@@ -21,6 +21,8 @@ LEAVE = "penstock_leave_1"
 # The first one took the adapters, which `POST_ADAPTERS` has now.
 CLAIM = "penstock_claim_2"
 POST_ADAPTERS = "penstock_post_adapters_1"
+PREFETCH = "penstock_prefetch_1"
+DRAIN = "penstock_drain_1"
 REPORT_PROGRESS = "penstock_report_progress_1"
 HELD = "penstock_held_1"
 FINISH = "penstock_finish_1"

@@ -3,8 +3,8 @@
 Hash tags decide what one atomic function may touch: `{t:<tenant>}` what a tenant reserved,
 `{m:<pool>}` the queue, workers and records of a pool, `{g:<gateway>}` the frames on their way to
 one gateway process, `{gateways}` which of them there are, `{policy}` the snapshot, `{uses}` what
-gateways report of keys. No function crosses two tags, and each role may use its own (`redis_acl`).
-Pipelines do, so that Redis Cluster is not supported (docs/adr/0024).
+gateways report to the control plane, which empties it. No function crosses two tags, and each
+role may use its own (`redis_acl`). Pipelines do, so Redis Cluster is unsupported (docs/adr/0024).
 """
 
 # policy snapshot ---------------------------------------------------------------------------------
@@ -31,8 +31,7 @@ def policy_models() -> str:
 
 
 def policy_adapters() -> str:
-    """Name the hash: public name of an adapter -> encoded `policy.AdapterPolicy`; a tenant's slug
-    and a slash -> encoded `policy.AdapterList`."""
+    """Name the hash: adapter's name -> `policy.AdapterPolicy`; `slug/` -> `policy.AdapterList`."""
     return "{policy}:adapters"
 
 
@@ -61,18 +60,19 @@ def policy_lost_at() -> str:
     return "{policy}:lost-at"
 
 
-# what gateways report to the control plane, which reads and empties it ----------------------------
-
-
 def policy_key_uses() -> str:
     """Name the hash: public key id -> Unix ms of its last use, written at most once a minute."""
     return "{uses}:keys"
 
 
 def policy_new_digests() -> str:
-    """Name the hash: public key id -> two digests of 32 bytes of a key, under the earlier pepper
-    and under the current one. Of a rotated key, only the secret that stays."""
+    """Name the hash: public key id -> digests of its secret, by earlier and by current pepper."""
     return "{uses}:digests"
+
+
+def refusals() -> str:
+    """Name the stream of refusals: `batch` = `refusals.RefusalBatch`; added ones are deleted."""
+    return "{uses}:refusals"
 
 
 # tenant ------------------------------------------------------------------------------------------
@@ -129,8 +129,7 @@ def tenant_overcounted(tenant_id: str) -> str:
 
 
 def tenant_restored(tenant_id: str) -> str:
-    """Name the expiring string: present once the counters of day and month were rebuilt from the
-    usage records."""
+    """Name the expiring string: present once day and month were counted anew from usage records."""
     return f"{tenant_prefix(tenant_id)}:restored"
 
 
@@ -173,9 +172,9 @@ def pool_active_flows(pool: str) -> str:
     return f"{pool_prefix(pool)}:active"
 
 
-def pool_waiting_tenants(pool: str, service_class: str) -> str:
-    """Name the sorted set: the tenants that have requests waiting in a class, scored by counter."""
-    return f"{pool_prefix(pool)}:tenants:{service_class}"
+def pool_waiting_tenants(pool: str, service_class: str, *, is_plain: bool = False) -> str:
+    """Name the sorted set: tenants with requests (plain: without adapter) waiting, by counter."""
+    return f"{pool_prefix(pool)}:tenants:{service_class}" + (":plain" if is_plain else "")
 
 
 def pool_waiting_projects(pool: str, service_class: str, tenant_id: str) -> str:
@@ -192,14 +191,14 @@ def pool_waiting_requests(
     pool: str,
     service_class: str,
     tenant_id: str,
-    project_id: str,
-    api_key_id: str,
+    project_id: str = "",
+    key_id: str = "",
     adapter: str = "",
 ) -> str:
     """Name the sorted set: an API key's waiting requests, scored by deadline in ms; with an
-    adapter, those of them that need it."""
-    path = f"{service_class}:{tenant_id}:{project_id}:{api_key_id}"
-    return f"{pool_prefix(pool)}:requests:{path}" + (f":{adapter}" if adapter else "")
+    adapter, those of them that need it; without a key, all of the tenant's that need none."""
+    path = filter(None, (service_class, tenant_id, project_id, key_id, adapter))
+    return f"{pool_prefix(pool)}:requests:{':'.join(path)}"
 
 
 def pool_gateways(pool: str) -> str:
@@ -208,8 +207,7 @@ def pool_gateways(pool: str) -> str:
 
 
 def pool_gateway_waiting(pool: str, gateway_id: str) -> str:
-    """Name the sorted set: id of each queued request of a gateway, also of those withdrawn from the
-    queue, scored by the time in ms until which it may wait."""
+    """Name the sorted set: ids of a gateway's requests that wait, by when they expire."""
     return f"{pool_prefix(pool)}:waiting:{gateway_id}"
 
 
@@ -225,8 +223,7 @@ def pool_request(pool: str, request_id: str) -> str:
     (while it ran), charged_input and charged_output; tries, preemptions and excluded (workers that
     died with it); resumed (tokens that its envelope resumes from); of each attempt that is over
     `after:<attempt>`, how many of its tokens are counted elsewhere and why it is over; envelope
-    until the request is terminal, then record, its encoded `usage.UsageEntry`, and stream_id,
-    where that went."""
+    until the request is terminal, then record, its encoded `usage.UsageEntry`, and stream_id."""
     return f"{pool_prefix(pool)}:request:{request_id}"
 
 
@@ -251,8 +248,7 @@ def pool_worker_names(pool: str) -> str:
 
 
 def pool_heartbeats(pool: str) -> str:
-    """Name the sorted set: worker id scored by its last heartbeat in ms of Redis TIME; of a fenced
-    worker, minus the time of its fencing."""
+    """Name the sorted set: worker id by its last heartbeat in ms; of a fenced one minus since."""
     return f"{pool_prefix(pool)}:heartbeats"
 
 
@@ -267,8 +263,7 @@ def pool_slots(pool: str) -> str:
 
 
 def pool_worker_numbers(pool: str, worker_id: str) -> str:
-    """Name the hash of numbers: kv and kv_used (tokens), extra (sequences beyond one a request),
-    step_us, load (its sequences when that was measured)."""
+    """Name the hash of numbers: kv, kv_used (tokens), extra (sequences), step_us, load (at it)."""
     return f"{pool_prefix(pool)}:worker:{worker_id}"
 
 
@@ -304,9 +299,19 @@ def pool_adapter_sources(pool: str) -> str:
     return f"{pool_prefix(pool)}:adapter-sources"
 
 
+def pool_adapter_pins(pool: str) -> str:
+    """Name the string: encoded `adapters.AdapterPins`, written by the control plane."""
+    return f"{pool_prefix(pool)}:adapter-pins"
+
+
 def pool_adapter_base(pool: str) -> str:
     """Name the string: the encoded `adapters.AdapterBase` that a worker has published last."""
     return f"{pool_prefix(pool)}:adapter-base"
+
+
+def pool_adapter_effects(pool: str) -> str:
+    """Name the expiring hash: adapter -> its `adapters.AdapterEffect`, until that is on record."""
+    return f"{pool_prefix(pool)}:adapter-effects"
 
 
 def pool_worker_requests(pool: str, worker_id: str) -> str:
@@ -348,8 +353,7 @@ def pool_preemptible(pool: str) -> str:
 
 
 def pool_dead_letters(pool: str) -> str:
-    """Name the expiring stream of requests that three workers died with, kept for a day: fields
-    `request` (id), `envelope` and `record`, encoded as on the wire."""
+    """Name the expiring stream: `request` (id), `envelope`, `record` that three workers lost."""
     return f"{pool_prefix(pool)}:dead-letters"
 
 
@@ -358,17 +362,14 @@ def pool_epoch(pool: str) -> str:
     return f"{pool_prefix(pool)}:epoch"
 
 
+def pool_identity(pool: str) -> str:
+    """Name the hash of what a pool serves and whom it did not let in (registration.lua)."""
+    return f"{pool_prefix(pool)}:identity"
+
+
 def known_pools() -> str:
     """Name the set of the pools that a worker has ever registered for."""
     return "pools"
-
-
-USAGE_CONSUMER_GROUP = "control-plane"
-USAGE_FIELD = "record"
-WASTE_FIELD = "waste"
-ENGINE_COUNTER_FIELD = "tally"
-OUTBOX_FIELD = "outbox"
-POLICY_DELTA_FIELD = "delta"
 
 
 # gateway -----------------------------------------------------------------------------------------
@@ -380,8 +381,7 @@ def known_gateways() -> str:
 
 
 def gateways_resynced() -> str:
-    """Name the expiring set: ids of the gateways that have restored what their open requests
-    reserved, and what lately ended, since this Redis was found without a snapshot."""
+    """Name the expiring set: ids of gateways that have reserved again in an empty Redis."""
     return "{gateways}:resynced"
 
 

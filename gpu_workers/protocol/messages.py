@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from gpu_workers.protocol.figures import EngineFigures, GpuFigures
+
 WIRE_VERSION = 1
 
 
@@ -127,7 +129,13 @@ class Envelope(Message, frozen=True, tag="request-2"):
     runs once more `is_billed` to nobody. `prices` are for the record alone. `sequences`: how many
     the engine decodes at a time for it, its choices over all its prompts; each takes a slot.
     `reads_last_frames`: its gateway reads, and removes, what `finish` keeps of the output;
-    `reads_texts`: it builds events itself, of a `TextDelta`.
+    `reads_texts`: it builds events itself, of a `TextDelta`. `inter_token_target_ms`: the tier's
+    promise for the 95th percentile between tokens, 0 if its gateway does not say. `traceparent`:
+    its gateway's span in W3C's form, empty where nothing is traced. `labels`: whom it is for, for
+    the record alone. `owed`: the service owes it what its tier promises, as the queue has judged
+    (dispatch/waits.lua). `proof`: its gateway's word for all of this that goes on record
+    (inference/proofs.py), which workers carry and cannot make; it stands last, as the queue
+    replaces these two.
     """
 
     request_id: str
@@ -163,6 +171,11 @@ class Envelope(Message, frozen=True, tag="request-2"):
     reads_texts: bool = False
     adapter_name: str = ""
     adapter_version: int = 0
+    inter_token_target_ms: int = 0
+    traceparent: str = ""
+    labels: dict[str, str] = {}
+    owed: bool = False
+    proof: bytes = b""
 
 
 class Assignment(Message, frozen=True):
@@ -210,7 +223,12 @@ class Prefetch(Message, frozen=True):
     adapter: str
 
 
-InboxMessage = Assignment | Cancellation | Preemption | Resend | Confirmation | Prefetch
+class Drain(Message, frozen=True):
+    """Inbox: take nothing new, finish or give back what is open, leave. A repetition is no error
+    and does not hurry."""
+
+
+InboxMessage = Assignment | Cancellation | Preemption | Resend | Confirmation | Prefetch | Drain
 
 
 class TokenUsage(Message, frozen=True):
@@ -300,10 +318,14 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     chat template adds to the text of a request, `max_token_bytes` is the longest token of the
     vocabulary in UTF-8 bytes: together they let a gateway bound prompts without a tokenizer.
     `can_resume`: its engine resumes from another's output where a request `is_resumable`.
-    `problem`: why it takes no request although it is ready, empty where it does. `loop_age_ms`: how
+    `problem`: why it takes no request although it is ready, or why it drains by itself; empty where
+    it serves, or drains as it was asked to. `warning`: what is to be seen to although it serves.
+    `figures` and `gpus` are None of a worker that does not tell them, and before its engine has
+    started; `gpus` is empty where it has none. `loop_age_ms`: how
     long ago its event loop was last alive, as its heartbeat reports; `degraded`: the parts of its
     engine that it serves on a slower or lesser path, as this version of the engine differs from
-    what they rely on.
+    what they rely on. `model_digest` tells its model and tokenizer from others; empty where that is
+    not known: of an earlier version, of a model that is not on its disk yet, of no model at all.
     """
 
     worker_id: str
@@ -330,3 +352,7 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     problem: str = ""
     loop_age_ms: int = 0
     degraded: list[str] = []
+    warning: str = ""
+    figures: EngineFigures | None = None
+    gpus: list[GpuFigures] | None = None
+    model_digest: str = ""

@@ -70,7 +70,8 @@ class TierPolicy(Message, frozen=True):
 
     `price_multiplier_permille` 1000 is the list price. `max_context_tokens` bounds prompt and
     output together, whatever the model could take; None leaves it to the model. `service_class` is
-    one of interactive, code, documents, batch.
+    one of interactive, code, documents, batch. `inter_token_target_ms` is 0 in a snapshot of
+    an earlier version.
     """
 
     name: str
@@ -86,6 +87,7 @@ class TierPolicy(Message, frozen=True):
     max_context_tokens: int | None = None
     price_multiplier_permille: int = 1000
     service_class: str = "interactive"
+    inter_token_target_ms: int = 0
 
 
 class TenantPolicy(Message, frozen=True, tag="tenant-1"):
@@ -116,7 +118,11 @@ class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
 
     A revoked key stays in the snapshot with `refusal` set to the sentence that its caller gets.
     `networks` are CIDR blocks that the client's address must be in, `models` the served models
-    that it may name; None means any. `smaller_model` is empty unless its project has chosen one.
+    that it may name; None means any. `smaller_model` is empty unless its project has chosen one;
+    `usage_labels` are the names of labels that its project has usage recorded by. A key without a
+    secret (`has_secret`) has no digests: it works by the tickets of a playground alone, and a peer
+    that does not know of it refuses it. One with a `budget_key_id` counts at that key's limits,
+    which `limits` hold beside its own.
     """
 
     key_id: str
@@ -134,6 +140,14 @@ class ApiKeyPolicy(Message, frozen=True, tag="key-2"):
     refusal: str | None = None
     on_saturation: OnSaturation = OnSaturation.WAIT
     smaller_model: str = ""
+    has_secret: bool = True
+    usage_labels: list[str] = []
+    budget_key_id: str = ""
+
+    @property
+    def account_id(self) -> str:
+        """Return the id of the key whose limits its requests count at."""
+        return self.budget_key_id or self.key_id
 
 
 WHOLE = 1000  # permille
@@ -167,7 +181,8 @@ class ModelPolicy(Message, frozen=True, tag="model-2"):
 
     `tenant_ids` None means visible to every tenant. `capabilities` are words of `Capability`, and
     perhaps of a later one; a model that declares none is refused nothing. `prices` are those that
-    hold and those that are to come.
+    hold and those that are to come. One that `scales_from_zero` has its workers started by the
+    requests that wait for them.
     """
 
     name: str
@@ -178,6 +193,7 @@ class ModelPolicy(Message, frozen=True, tag="model-2"):
     tenant_ids: list[str] | None = None
     capabilities: list[str] = []
     prices: list[PricePolicy] = []
+    scales_from_zero: bool = False
 
     def supports(self, capability: Capability) -> bool:
         return not self.capabilities or capability in self.capabilities

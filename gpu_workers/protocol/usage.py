@@ -12,7 +12,8 @@ class UsageEntry(Message, frozen=True, tag="usage-1"):
     latency are None where there were fewer than two tokens. `wasted_tokens` were generated beyond
     what is billed, for `waste_reason`. `generated_tokens`: what the engine of this very attempt has
     generated, without what it resumed from; 0 of an end that no worker reports, None if unknown.
-    `adapter` is its public name.
+    `adapter` is its public name. `labels`: whom it was for, by the names that its project chose.
+    The bounds in tokens, `owed` and `proof` are those of its envelope.
     """
 
     request_id: str
@@ -44,11 +45,17 @@ class UsageEntry(Message, frozen=True, tag="usage-1"):
     waste_reason: str = ""
     generated_tokens: int | None = None
     adapter_version: int = 0
+    labels: dict[str, str] = {}
+    prompt_bound: int = 0
+    output_bound: int = 0
+    owed: bool = False
+    proof: bytes = b""
 
 
 class WasteEntry(Message, frozen=True, tag="waste-1"):
     """What an attempt generated that did not end its request. `completion_tokens` are those that
-    nobody is billed for, and may be none; `generated_tokens` as of a `UsageEntry`."""
+    nobody is billed for, and may be none; `generated_tokens`, `labels`, `output_bound` and `proof`
+    as of a `UsageEntry`."""
 
     request_id: str
     attempt: int
@@ -64,6 +71,9 @@ class WasteEntry(Message, frozen=True, tag="waste-1"):
     reason: str
     ended_at_ms: int
     generated_tokens: int | None = None
+    labels: dict[str, str] = {}
+    output_bound: int = 0
+    proof: bytes = b""
 
 
 class EngineTokenCounter(Message, frozen=True, tag="tally-1"):

@@ -13,7 +13,7 @@ import structlog
 from gpu_workers.engine import Engine
 from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, stream_fields
 from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.usage import EngineTokenCounter
 from gpu_workers.requests.open_requests import OpenRequests
@@ -77,7 +77,9 @@ class EngineTokenReporter:
             # What becomes of an attempt in doubt is reported later, if at all.
             if await self._outbox.in_doubt():
                 return False
-            await self._outbox.put_settled(keys.ENGINE_COUNTER_FIELD, codec.encode(counter))
+            await self._outbox.put_settled(
+                stream_fields.ENGINE_COUNTER_FIELD, codec.encode(counter)
+            )
         except OutboxUnwritable as error:
             _log.warning("engine_counter_not_reported", reason=str(error))
             return False

@@ -13,7 +13,7 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.disk import OutboxUnwritable
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.waste import waste_entry
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, stream_fields
 from gpu_workers.protocol.messages import Envelope, Requeued, Terminal
 from gpu_workers.protocol.usage import UsageEntry
 from gpu_workers.requests.open_request import OpenRequest, failure
@@ -97,7 +97,7 @@ class Finisher:
             self._frames.append_end(
                 envelope.gateway_id, terminal, is_kept=envelope.reads_last_frames
             )
-            self._metrics.ended(entry, request.seconds_per_token())
+            self._metrics.ended(entry, envelope, request.seconds_per_token())
             return
         self._metrics.stale_finishes.inc()
         _log.warning("finish_was_stale", request_id=entry.request_id, attempt=entry.attempt)
@@ -117,7 +117,7 @@ class Finisher:
         takes no new requests."""
         try:
             return await self._outbox.put(
-                keys.USAGE_FIELD,
+                stream_fields.USAGE_FIELD,
                 codec.encode(entry),
                 gateway_id=request.envelope.gateway_id,
                 resumed=request.resumed,
@@ -171,7 +171,7 @@ class Finisher:
             self._outbox.forget([seq])
         else:
             self._metrics.wasted(waste)
-            self._outbox.replace(seq, keys.WASTE_FIELD, codec.encode(waste))
+            self._outbox.replace(seq, stream_fields.WASTE_FIELD, codec.encode(waste))
 
     async def _record_waste(
         self, request: OpenRequest, result: Result, counted_elsewhere: int, reason: str
@@ -182,7 +182,7 @@ class Finisher:
         if waste is not None:
             self._metrics.wasted(waste)
             with suppress(OutboxUnwritable):
-                await self._outbox.put_settled(keys.WASTE_FIELD, codec.encode(waste))
+                await self._outbox.put_settled(stream_fields.WASTE_FIELD, codec.encode(waste))
 
     async def _leave_in_doubt(self, request: OpenRequest, entry: UsageEntry) -> None:
         """Leave the attempt's tokens to whoever relays the outbox, to find out who counts them."""
@@ -190,6 +190,9 @@ class Finisher:
             return
         with suppress(OutboxUnwritable):
             seq = await self._outbox.put(
-                keys.WASTE_FIELD, codec.encode(entry), gateway_id="", resumed=request.resumed
+                stream_fields.WASTE_FIELD,
+                codec.encode(entry),
+                gateway_id="",
+                resumed=request.resumed,
             )
             self._outbox.mark_in_doubt(seq)

@@ -198,12 +198,17 @@ class OpenRequest:
             service_class=envelope.service_class,
             adapter=envelope.adapter_name,
             adapter_version=envelope.adapter_version,
+            labels=envelope.labels,
             prices=envelope.prices,
             itl_p50_ms=self.inter_token_latency.quantile_ms(0.5),
             itl_p95_ms=self.inter_token_latency.quantile_ms(0.95),
             wasted_tokens=result.wasted_tokens + left,
             waste_reason=WasteReason.NOT_RESUMED if left else reason,
             generated_tokens=max(0, counted - self.resumed),
+            prompt_bound=envelope.prompt_bound,
+            output_bound=envelope.output_bound,
+            owed=envelope.owed,
+            proof=envelope.proof,
         )
 
     def seconds_per_token(self) -> float | None:

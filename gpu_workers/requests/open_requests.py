@@ -1,12 +1,14 @@
 """The requests that a worker holds: takes assignments, serves each in a task of its own, aborts."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from gpu_workers.adapters.unavailable import AdapterUnavailable, refused, unavailable
 from gpu_workers.adapters.worker_adapters import WorkerAdapters
@@ -31,6 +33,8 @@ from gpu_workers.protocol.messages import (
     WireError,
 )
 from gpu_workers.protocol.text_event import text_event
+from gpu_workers.protocol.tracing import Tracer
+from gpu_workers.requests.attempt_trace import trace_attempt
 from gpu_workers.requests.finisher import Finisher
 from gpu_workers.requests.open_request import OpenRequest, failure
 from gpu_workers.transport import Progress, Transport
@@ -60,8 +64,10 @@ class OpenRequests:
         worker_id: str,
         on_engine_died: Callable[[EngineDied], None],
         on_lost_by_redis: Callable[[], Awaitable[None]],
+        tracer: Tracer | None = None,
     ) -> None:
         self._engine = engine
+        self._tracer = tracer
         self._adapters = adapters
         self._on_engine_died = on_engine_died
         self._open: dict[str, OpenRequest] = {}
@@ -258,10 +264,15 @@ class OpenRequests:
         await self._serve(request)
 
     async def _serve(self, request: OpenRequest) -> None:
+        # The task is this attempt's own: whatever logs in it, the engine's side too, says whose.
+        bind_contextvars(request_id=request.envelope.request_id, attempt=request.attempt)
         try:
             result = await self._generate(request)
+            generated_ns = time.monotonic_ns()
             await self._finisher.end(request, result)
             request.is_ended = True
+            if self._tracer is not None:
+                trace_attempt(self._tracer, request, result, generated_ns)
         except Exception:  # noqa: BLE001 - one request must not end the others
             _log.exception("request_not_finished", request_id=request.envelope.request_id)
         finally:

@@ -5,6 +5,7 @@ import asyncio
 from gpu_workers.engine import Output, Result
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
 from gpu_workers.requests.prompt_bound import prompt_refusal
+from gpu_workers.sim.abilities import check_abilities
 from gpu_workers.sim.endpoints.endpoint import SharedFields, SimEndpoint
 from gpu_workers.sim.endpoints.registry import ENDPOINTS
 from gpu_workers.sim.model import SimSequence, count_tokens, plan_sequence
@@ -48,6 +49,14 @@ class SimAnswer:
     def waiting_sequences(self) -> int:
         """Return how many sequences are not in the batch yet."""
         return len(self._sequences) - self._admitted
+
+    @property
+    def kv_tokens(self) -> int:
+        """Return how many tokens of the KV cache it takes, its prompt once."""
+        if not self._admitted:
+            return 0
+        admitted = self._sequences[: self._admitted]
+        return self._prompt_tokens + sum(sequence.generated for sequence in admitted)
 
     def admit(self, most: int) -> int:
         """Let so many more sequences into the batch, or as many as wait; return how many."""
@@ -146,7 +155,8 @@ def plan_answer(
 ) -> SimAnswer:
     """Plan the whole answer; a template adds `overhead_tokens` to each message, and `voice` is what
     an adapter makes another answer by. Raises `SimRefusal` if vLLM would refuse before
-    generating."""
+    generating, and for what simulated text cannot have."""
+    check_abilities(envelope.body)
     endpoint = ENDPOINTS[envelope.api]
     request = endpoint.parse(envelope.body)
     overhead = overhead_tokens * request.messages

@@ -18,10 +18,13 @@ from gpu_workers.engine import (
     EngineDescription,
     EngineDied,
     EngineLoad,
+    EngineStats,
     LoadableAdapter,
     Output,
     Result,
 )
+from gpu_workers.figures.steps import RecentSteps
+from gpu_workers.protocol.adapters import AdapterEffect
 from gpu_workers.protocol.messages import Envelope, Outcome, TokenUsage
 from gpu_workers.sim.adapters import SimAdapters
 from gpu_workers.sim.answer import SimAnswer, plan_answer
@@ -67,6 +70,7 @@ class SimEngine:
             sleep=sleep,
         )
         self._steps = 0
+        self._recent_steps = RecentSteps(most_sequences=slots)
         self._answers: dict[str, SimAnswer] = {}
         self._wake = asyncio.Event()
         self._stepper: asyncio.Task[None] | None = None
@@ -143,6 +147,11 @@ class SimEngine:
         await self.check_health()
         await self._adapters.load(adapter)
 
+    async def probe_adapter(self, name: str) -> AdapterEffect:
+        await self.check_health()
+        await self._sleep(self._step_duration())
+        return await self._adapters.probe(name)
+
     async def unload_adapter(self, name: str) -> None:
         await self.check_health()
         self._adapters.unload(name)
@@ -154,6 +163,16 @@ class SimEngine:
             generated_tokens=self._generated_tokens,
             held=len(self._answers),
             steps=self._steps,
+        )
+
+    def stats(self) -> EngineStats:
+        """Return what this engine has of vLLM's: it has no prefix cache and drafts nothing."""
+        held = sum(answer.kv_tokens for answer in self._answers.values())
+        return EngineStats(
+            kv_used=min(1.0, held / (self._slots * self._context_tokens)),
+            batch_used=self._recent_steps.batch_used,
+            step_us=self._recent_steps.median_us,
+            preemptions=0,
         )
 
     async def check_health(self) -> None:
@@ -189,7 +208,10 @@ class SimEngine:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            self._recent_steps.begins()
+            sequences_in_step = self._running_sequences()
             await self._sleep(self._step_duration())
+            self._recent_steps.ends(sequences_in_step)
             now_ns = time.monotonic_ns()
             for request_id, answer in list(self._answers.items()):
                 if not (sequences := answer.running_sequences):

@@ -4,7 +4,7 @@ from gpu_workers.protocol.messages import WireError
 
 
 class SimRefusal(Exception):
-    """What a tokenizer would refuse. Nothing was generated."""
+    """What a tokenizer would refuse, or what only an engine can do. Nothing was generated."""
 
     def __init__(self, error: WireError) -> None:
         super().__init__(error.message)
@@ -34,6 +34,15 @@ def min_tokens_above(limit: int) -> SimRefusal:
         f"min_tokens must be at most the {limit} tokens that this request may generate.",
         code="invalid_request",
         param="min_tokens",
+    )
+
+
+def incapable(capability: str, param: str) -> SimRefusal:
+    return _refusal(
+        f"The simulated engine does not support {capability}: it answers with made-up text. Leave "
+        f"{param!r} out, or name a model that has an engine.",
+        code="model_capability_missing",
+        param=param,
     )
 
 

@@ -10,7 +10,10 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from gpu_workers.config import WorkerConfig
 from gpu_workers.engine import (
@@ -18,10 +21,14 @@ from gpu_workers.engine import (
     BeginTexts,
     EngineDescription,
     EngineLoad,
+    EngineStats,
     LoadableAdapter,
     Output,
+    ProbeFailed,
     Result,
 )
+from gpu_workers.model_digest import digest_of
+from gpu_workers.protocol.adapters import AdapterEffect
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.vllm.arguments import set_environment
 from gpu_workers.vllm.parts import Part
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.1
 PINNED_VERSION: Final = "0.32.0"
+
+_log = structlog.get_logger("gpu_workers.vllm.engine")
 
 
 class UnsupportedVllm(RuntimeError):
@@ -69,6 +78,7 @@ class VllmEngine:
             adapter_base=adapters.base if adapters else None,
             can_resume=description.can_resume and Part.RESUMPTION not in degraded,
             degraded=tuple(sorted(degraded)),
+            model_digest=await asyncio.to_thread(_digest_from_hub, self._config.model_path),
         )
 
     async def warm_up(self) -> None:
@@ -77,6 +87,8 @@ class VllmEngine:
         serving = self._started
         with serving.own_requests():
             await warm_up(serving, model=self._config.model, context_tokens=serving.context_tokens)
+        if serving.adapters is not None:
+            await serving.adapters.probe_base()
 
     def generate(
         self, envelope: Envelope, begin_texts: BeginTexts | None = None
@@ -92,12 +104,21 @@ class VllmEngine:
             raise AdapterRefused("this engine has no slots for adapters")
         await adapters.load(adapter)
 
+    async def probe_adapter(self, name: str) -> AdapterEffect:
+        adapters = self._started.adapters
+        if adapters is None:
+            raise ProbeFailed("this engine has no slots for adapters")
+        return await adapters.probe(name)
+
     async def unload_adapter(self, name: str) -> None:
         if (adapters := self._started.adapters) is not None:
             await adapters.unload(name)
 
     def load(self) -> EngineLoad:
         return self._serving.load_now() if self._serving else EngineLoad(running=0, waiting=0)
+
+    def stats(self) -> EngineStats:
+        return self._serving.stats_now() if self._serving else EngineStats()
 
     async def check_health(self) -> None:
         self._started.check_health()
@@ -127,6 +148,20 @@ def _load(config: WorkerConfig) -> "VllmServing":
             f"{PINNED_VERSION}: install it with `make up`, or as requirements/engine-*.txt pin it."
         ) from error
     return VllmServing.load(config)
+
+
+def _digest_from_hub(name: str) -> str:
+    """Return the digest of a model that was fetched from the hub; "" of a folder, which is known
+    already, and where it lies elsewhere."""
+    if Path(name).is_dir():
+        return ""
+    try:
+        from huggingface_hub import snapshot_download
+
+        return digest_of(Path(snapshot_download(name, local_files_only=True)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the pool goes by the engine alone
+        _log.warning("no_model_digest", model=name, error=str(error))
+        return ""
 
 
 def _end(loading: "Future[VllmServing]", thread: ThreadPoolExecutor) -> None:

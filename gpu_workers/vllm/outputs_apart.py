@@ -11,24 +11,31 @@ from typing import Any
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
 
-def keep_apart(queue: RequestOutputCollector) -> None:
-    """Have a queue give out what was put into it, unmerged. An error goes before what waits."""
-    waiting: deque[Any] = deque()
-    put, get_nowait = queue.put, queue.get_nowait
+class _OutputsApart(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not seen here
+    """vLLM waits in `get` only where `get_nowait` found nothing, so what waits is never passed
+    over."""
 
-    def put_apart(output: Any) -> None:
+    output: Any
+    waiting: deque[Any]
+
+    def put(self, output: Any) -> None:
         if isinstance(output, Exception):
-            waiting.clear()
-            put(output)
-        elif waiting or queue.output is not None:
-            waiting.append(output)
+            self.waiting.clear()
+            super().put(output)
+        elif self.waiting or self.output is not None:
+            self.waiting.append(output)
         else:
-            put(output)
+            super().put(output)
 
-    def get_next() -> Any:
-        if waiting and queue.output is None:
-            queue.output = waiting.popleft()
-        return get_nowait()
+    def get_nowait(self) -> Any:
+        if self.waiting and self.output is None:
+            self.output = self.waiting.popleft()
+        return super().get_nowait()
 
-    # vLLM waits in `get` only where this one found nothing, so what waits is never passed over.
-    queue.put, queue.get_nowait = put_apart, get_next
+
+def keep_apart(queue: RequestOutputCollector) -> None:
+    """Have a queue give out what was put into it, unmerged. An error goes before what waits.
+    By its class, as vLLM makes the queue itself and its `put` may be one that no instance replaces.
+    """
+    queue.waiting = deque()
+    queue.__class__ = _OutputsApart

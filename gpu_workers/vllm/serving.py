@@ -14,6 +14,7 @@ from starlette.datastructures import State
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.exceptions import VLLMValidationError
+from vllm.platforms import current_platform
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.executor import Executor
@@ -25,6 +26,7 @@ from gpu_workers.engine import (
     EngineDescription,
     EngineDied,
     EngineLoad,
+    EngineStats,
     Output,
     Result,
 )
@@ -33,6 +35,7 @@ from gpu_workers.requests.answered_model import answered_model
 from gpu_workers.requests.render_turns import RenderTurns
 from gpu_workers.vllm import cpu_host
 from gpu_workers.vllm.adapters.answered_name import answering_as, name_answers
+from gpu_workers.vllm.adapters.effect import EffectProbe
 from gpu_workers.vllm.adapters.loaded import LoadedAdapters, base_of
 from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
@@ -42,7 +45,7 @@ from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.parts import Part
 from gpu_workers.vllm.prompt_guard import guard_prompts
 from gpu_workers.vllm.results import result_of_answer, result_of_exception, result_of_stream
-from gpu_workers.vllm.stats import StepStats
+from gpu_workers.vllm.stats import StepStats, engine_stats
 from gpu_workers.vllm.structures.gate import StructureGate
 from gpu_workers.vllm.structures.step_guard import StepGuard
 
@@ -82,6 +85,7 @@ class VllmServing:
         self._slots: int = llm.vllm_config.scheduler_config.max_num_seqs
         self._generated_tokens = 0  # as results report them
         self._own_tokens = 0  # of these, what the worker itself asked for
+        self._own_running = 0  # requests of the worker's own beside everybody's
         self._decode = msgspec.json.Decoder(dict[str, Any]).decode
 
     @classmethod
@@ -138,7 +142,11 @@ class VllmServing:
         if self.adapters is None and (lora := self._llm.vllm_config.lora_config) is not None:
             base = await base_of(self._llm, model=self.model, max_rank=lora.max_lora_rank)
             self.adapters = LoadedAdapters(
-                self._llm, base, slots=lora.max_loras, in_memory=lora.max_cpu_loras
+                self._llm,
+                base,
+                slots=lora.max_loras,
+                in_memory=lora.max_cpu_loras,
+                probe=EffectProbe(self._llm, self.own_generation, model=self.model),
             )
         self._endpoints = {api: endpoint(state) for api, endpoint in ENDPOINTS.items()}
         config = self._llm.vllm_config
@@ -154,6 +162,7 @@ class VllmServing:
             ),
             max_token_bytes=self._longest_token(),
             can_resume=not self._arguments.reasoning_parser and not self._has_own_penalty(),
+            gpus=config.parallel_config.world_size if current_platform.is_cuda() else 0,
         )
 
     async def generate(
@@ -225,13 +234,25 @@ class VllmServing:
             return EngineLoad(running=held, waiting=0, generated_tokens=counted)
         stats = self._stats if held else []  # no step reports the end of the last request
         return EngineLoad(
-            running=sum(each.running for each in stats),
+            # While one of ours is open the count is not whole: whoever compares it waits for that.
+            running=max(sum(each.running for each in stats), self._own_running),
             waiting=sum(each.waiting for each in stats),
             generated_tokens=max(
                 0, sum(each.generated_tokens for each in self._stats) - self._own_tokens
             ),
             held=held,
             steps=sum(each.steps for each in self._stats),
+        )
+
+    def stats_now(self) -> EngineStats:
+        if Part.STEP_STATS in self.degraded:
+            return EngineStats()
+        config = self._llm.vllm_config
+        return engine_stats(
+            self._stats,
+            has_prefix_cache=bool(config.cache_config.enable_prefix_caching),
+            drafts=config.speculative_config is not None,
+            is_idle=not self._llm.get_num_unfinished_requests(),
         )
 
     def check_health(self) -> None:
@@ -251,6 +272,21 @@ class VllmServing:
             yield
         finally:
             self._own_tokens += self._generated_tokens - before
+
+    @contextmanager
+    def own_generation(self, envelope: Envelope, lora_request: Any) -> Iterator[Generation]:
+        """Count a request of the worker's own, beside those of others, apart from theirs."""
+        generation = Generation(envelope)
+        generation.lora_request = lora_request
+        self._llm.generations[envelope.request_id] = generation
+        self._own_running += 1
+        try:
+            yield generation
+        finally:
+            del self._llm.generations[envelope.request_id]
+            self._own_running -= 1
+            self._generated_tokens += generation.generated_tokens
+            self._own_tokens += generation.generated_tokens
 
     def serve_without(self, parts: frozenset[Part]) -> None:
         """Rely on these parts of vLLM no more."""

@@ -7,6 +7,7 @@ from typing import Final
 from django.db.models import Case, F, Sum, When
 
 from inference.adapters.errors import AdapterConflict
+from inference.adapters.holders import HELD_STATES
 from inference.models.adapter import STORED_STATES, Adapter, AdapterState, AdapterVersion
 from tenants.models import Tenant
 
@@ -43,7 +44,7 @@ def used_bytes(tenant: Tenant, *, besides: AdapterVersion | None = None) -> int:
     if besides is not None:
         versions = versions.exclude(pk=besides.pk)
     taken = Case(
-        When(state__in=(AdapterState.READY, AdapterState.ARCHIVED), then=F("stored_bytes")),
+        When(state__in=HELD_STATES, then=F("stored_bytes")),
         default=F("upload_bytes"),
     )
     return int(versions.aggregate(taken=Sum(taken))["taken"] or 0)

@@ -4,7 +4,6 @@ Each step is on record before the next begins, and each bears repetition: a vali
 is followed by another, which a beat sees to.
 """
 
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from gpu_workers.protocol.sealed import SealBroken, seal
 from inference.adapters.bounds import AdapterBounds, bounds_of
 from inference.adapters.offboarding import ADAPTERS
 from inference.adapters.registry import locked_version
+from inference.adapters.validation.scratch import scratch_folder
 from inference.adapters.validation.validator import validate
 from inference.adapters.validation.verdicts import Accepted, Bounds, Refused
 from inference.adapters.versions import (
@@ -33,7 +33,7 @@ from inference.adapters.versions import (
     mark_refused,
     opaque_name,
 )
-from inference.blobs.errors import NoSuchBlob
+from inference.blobs.errors import NoSuchBlob, room_on_disk
 from inference.blobs.opening import blob_store
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.upload import UploadPurpose
@@ -102,7 +102,8 @@ def ask_for_forgotten(now: datetime | None = None) -> int:
 
 def validate_version(version_id: uuid.UUID) -> str:
     """Look at a version's upload, and put on record what became of it; return its state. In no
-    scope. Raises `NotNow`, `ValidatorFailed` and `Unavailable` where it is to be tried again."""
+    scope. Raises `NotNow`, `ValidatorFailed`, `Unavailable` and `RedisError` where it is to be
+    tried again."""
     with operator_scope("validation of an adapter"):
         version = locked_version(version_id)
         if version.state not in (AdapterState.UPLOADING, AdapterState.VALIDATING):
@@ -117,9 +118,9 @@ def validate_version(version_id: uuid.UUID) -> str:
             pool=version.adapter.model.pool_id,
         )
     base = base_of(job.pool)
-    with tempfile.TemporaryDirectory(prefix="penstock-adapter-") as folder:
+    with room_on_disk(), scratch_folder() as folder:
         try:
-            verdict = _look_at(job, base, Path(folder))
+            verdict = _look_at(job, base, folder)
         except (NoSuchUpload, NoSuchBlob, SealBroken) as error:
             log.warning("adapter_upload_lost", version=str(version_id), reason=repr(error))
             return _refuse(job, "upload_lost", "The uploaded file is gone; upload it again.")

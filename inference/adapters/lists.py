@@ -4,8 +4,10 @@ scope."""
 import uuid
 from typing import Final
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import BigIntegerField, Count, OuterRef, Prefetch, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 
+from inference.adapters.holders import HELD_STATES
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from tenants.models import ApiKey
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
@@ -26,6 +28,23 @@ def list_adapters(
     return page(shown, ADAPTERS_BY_NAME, limit=limit, cursor=cursor)
 
 
+def with_totals(adapters: QuerySet[Adapter]) -> QuerySet[Adapter]:
+    """Add how many versions each has, `version_count`, but for the deleted ones, and how many bytes
+    of the store they take, `stored_bytes`."""
+    versions = AdapterVersion.objects.filter(adapter=OuterRef("pk")).order_by()
+    kept = versions.exclude(state=AdapterState.DELETED).values("adapter")
+    stored = versions.filter(state__in=HELD_STATES).values("adapter")
+    # Counted for the rows of a page; a join would count for all.
+    return adapters.annotate(
+        version_count=Coalesce(Subquery(kept.annotate(n=Count("pk")).values("n")), 0),
+        stored_bytes=Coalesce(
+            Subquery(stored.annotate(n=Sum("stored_bytes")).values("n")),
+            0,
+            output_field=BigIntegerField(),
+        ),
+    )
+
+
 def find_adapter(adapter_id: uuid.UUID) -> Adapter:
     """Return one of them. Raises `Adapter.DoesNotExist`."""
     return Adapter.objects.select_related("tenant", "model").get(id=adapter_id)
@@ -42,6 +61,11 @@ def list_versions(
 def ready_versions(adapter: Adapter) -> QuerySet[AdapterVersion]:
     """Return those that traffic may point at, the newest first."""
     return adapter.versions.filter(state=AdapterState.READY).order_by("-number")
+
+
+def stored_versions(adapter: Adapter) -> QuerySet[AdapterVersion]:
+    """Return those that workers may have, `MAX_VERSIONS` at most."""
+    return adapter.versions.filter(state__in=HELD_STATES)
 
 
 def find_version(adapter_id: uuid.UUID, version_id: uuid.UUID) -> AdapterVersion:

@@ -2,10 +2,12 @@
 
 import uuid
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
 from django.db.models import QuerySet
 
+from inference.adapters.storage import storage_of
 from inference.models.adapter import Adapter, AdapterVersion
 from tenants.models import Tenant
 
@@ -13,9 +15,10 @@ from tenants.models import Tenant
 ADAPTERS: Final = "adapters"
 
 
-def adapter_paths() -> Iterable[str]:
-    """Return the paths of the blobs that versions have, within an operator's scope."""
-    return AdapterVersion.objects.exclude(path="").values_list("path", flat=True)
+def adapter_blobs() -> Iterable[tuple[str, int]]:
+    """Return the paths of the blobs that versions have, and their bytes; within an operator's
+    scope."""
+    return AdapterVersion.objects.exclude(path="").values_list("path", "stored_bytes")
 
 
 def exported_adapters(tenant_id: uuid.UUID) -> QuerySet[Adapter]:
@@ -24,6 +27,12 @@ def exported_adapters(tenant_id: uuid.UUID) -> QuerySet[Adapter]:
 
 def exported_versions(tenant_id: uuid.UUID) -> QuerySet[AdapterVersion]:
     return AdapterVersion.objects.filter(tenant=tenant_id)
+
+
+def exported_storage(tenant_id: uuid.UUID) -> Iterable[dict[str, Any]]:
+    """Return what the tenant keeps in the store of blobs, as one record."""
+    tenant = Tenant.objects.select_related("tier").get(pk=tenant_id)
+    return [asdict(storage_of(tenant))]
 
 
 def delete_adapters(tenant: Tenant) -> None:

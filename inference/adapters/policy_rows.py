@@ -17,7 +17,9 @@ def adapter_policies(prefixes: Collection[str] | None) -> Iterator[AdapterPolicy
     if prefixes is not None:
         slugs = [prefix.removesuffix("/") for prefix in prefixes]
         ready = ready.filter(adapter__tenant__slug__in=slugs)
-    rows = ready.select_related("adapter__tenant").order_by("adapter", "number")
+    # By id: by "adapter" they would come in its order, which is by slug, and two tenants' adapters
+    # of one name among each other.
+    rows = ready.select_related("adapter__tenant").order_by("adapter_id", "number")
     # One adapter's versions share the adapter's row, as the first has it.
     for _, versions in groupby(rows.iterator(chunk_size=_CHUNK), key=lambda row: row.adapter_id):
         found = list(versions)

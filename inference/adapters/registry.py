@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters.bounds import check_adapter_count, locked_tenant
 from inference.adapters.errors import AdapterConflict
+from inference.adapters.pins import check_pin_count, publish_pins_after_commit
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import ServedModel, models_visible_to
 from tenants.isolation.audit_actor import Verb, audited_as
@@ -69,7 +70,42 @@ def point_traffic(adapter: Adapter, shares: Mapping[int, int]) -> Adapter:
     adapter.canary_permille = shares[others[0]] if others else None
     with audited_as(Verb.POINTED):
         adapter.save(update_fields=["main", "canary", "canary_permille"])
+    if adapter.pinned_at is not None:
+        publish_pins_after_commit()
     return adapter
+
+
+def take_from_traffic(adapter: Adapter, number: int) -> Adapter:
+    """Have a version that can answer nobody answer no request that names none: the other one of two
+    gets them all; without another the adapter answers nobody until its traffic is pointed anew."""
+    if not adapter.permille_of(number):
+        return adapter
+    adapter.main = adapter.canary if number == adapter.main else adapter.main
+    adapter.canary = adapter.canary_permille = None
+    with audited_as(Verb.POINTED):
+        adapter.save(update_fields=["main", "canary", "canary_permille"])
+    return adapter
+
+
+def pin_adapter(adapter: Adapter) -> Adapter:
+    """Have workers keep at hand what answers requests for an adapter, whether or not any come.
+    Raises `Conflict` beyond the tier's bound, and for an adapter that is archived."""
+    tenant = locked_tenant(adapter.tenant_id)
+    adapter = locked(adapter.pk)
+    if adapter.pinned_at is not None:
+        return adapter
+    if adapter.archived_at is not None:
+        raise AdapterConflict(
+            f"{adapter.name} is archived; create it anew first.", code="adapter_archived"
+        )
+    check_pin_count(tenant)
+    return _pin(adapter, Verb.PINNED, datetime.now(UTC))
+
+
+def unpin_adapter(adapter: Adapter) -> Adapter:
+    """Have workers keep an adapter no longer than the requests for it do."""
+    adapter = locked(adapter.pk)
+    return adapter if adapter.pinned_at is None else _pin(adapter, Verb.UNPINNED, None)
 
 
 def archive_version(version: AdapterVersion) -> AdapterVersion:
@@ -145,9 +181,13 @@ def archive_adapter(adapter: Adapter) -> Adapter:
     if adapter.archived_at is not None:
         return adapter
     adapter.main = adapter.canary = adapter.canary_permille = None
-    adapter.archived_at = datetime.now(UTC)
+    if adapter.pinned_at is not None:
+        publish_pins_after_commit()
+    adapter.archived_at, adapter.pinned_at = datetime.now(UTC), None
     with audited_as(Verb.ARCHIVED):
-        adapter.save(update_fields=["main", "canary", "canary_permille", "archived_at"])
+        adapter.save(
+            update_fields=["main", "canary", "canary_permille", "archived_at", "pinned_at"]
+        )
     for version in adapter.versions.filter(state=AdapterState.READY):
         _archived(locked_version(version.pk))
     return adapter
@@ -182,6 +222,14 @@ def locked_version(version_id: uuid.UUID) -> AdapterVersion:
         .select_related("adapter__tenant__tier")
         .get(pk=version_id)
     )
+
+
+def _pin(adapter: Adapter, verb: Verb, since: datetime | None) -> Adapter:
+    adapter.pinned_at = since
+    with audited_as(verb):
+        adapter.save(update_fields=["pinned_at"])
+    publish_pins_after_commit()
+    return adapter
 
 
 def _archived(version: AdapterVersion) -> AdapterVersion:

@@ -15,6 +15,8 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterSource
+from inference.adapters.pins import pin_problems, write_pins
+from inference.adapters.prefetching import prefetch
 from inference.adapters.registry import drained_at
 from inference.blobs.opening import blob_store
 from inference.errors import Unavailable
@@ -58,8 +60,9 @@ def data_key_of(tenant: Tenant) -> bytes:
 
 
 def sync_sources(redis: Redis, *, sign: Sign, key_of: KeyOf, now: datetime | None = None) -> int:
-    """Write the rows that are missing, or expire soon, and remove those of versions that nothing
-    needs; return how many were written. Runs in an `operator_scope`, and bears repetition."""
+    """Write the rows that are missing, or expire soon, remove those of versions that nothing needs,
+    and say what is pinned; return how many were written. Runs in an `operator_scope`, and bears
+    repetition."""
     now = now or datetime.now(UTC)
     pools = list(Pool.objects.values_list("name", flat=True))
     # Before the records are read: what becomes ready after that is not taken for gone.
@@ -89,6 +92,7 @@ def sync_sources(redis: Redis, *, sign: Sign, key_of: KeyOf, now: datetime | Non
                 pipeline.hdel(keys.pool_adapter_sources(pool), *gone)
             pipeline.execute()
         count += len(new)
+    write_pins(redis)
     return count
 
 
@@ -115,9 +119,10 @@ def needed_versions(now: datetime) -> Iterator[AdapterVersion]:
 
 
 def address_problems() -> Iterator[str]:
-    """Find, for fsck, what `source_problems` does, in the deployment's Redis."""
+    """Find, for fsck, what `source_problems` and `pin_problems` do, in the deployment's Redis."""
     with dispatch_redis() as redis:
         yield from source_problems(redis)
+        yield from pin_problems(redis)
 
 
 def source_problems(redis: Redis, now: datetime | None = None) -> Iterator[str]:
@@ -146,8 +151,11 @@ def _publish(version_id: uuid.UUID) -> None:
             version = rows.get(pk=version_id)
             source = _source(version, sign=blob_store().signed_url, key_of=data_key_of, now=now)
             if source is not None:
-                key = keys.pool_adapter_sources(version.adapter.model.pool_id)
-                redis.hset(key, version.opaque_name, codec.encode(source))
+                pool = version.adapter.model.pool_id
+                row = codec.encode(source)
+                redis.hset(keys.pool_adapter_sources(pool), version.opaque_name, row)
+                if version.needs_probe:
+                    prefetch(redis, pool, version.opaque_name)
     except (RedisError, DatabaseError, Unavailable) as error:
         log.warning("adapter_address_not_published", reason=str(error))
 
@@ -170,6 +178,7 @@ def _is_good(row: AdapterSource | None, version: AdapterVersion, now: datetime) 
         and row.expires_at_ms >= (now + _RENEWED_BEFORE).timestamp() * 1000
         and row.size_bytes == version.stored_bytes
         and row.sha256.hex() == version.digest
+        and row.needs_probe == version.needs_probe
     )
 
 
@@ -188,4 +197,5 @@ def _source(
         sha256=bytes.fromhex(version.digest),
         key=key,
         expires_at_ms=int((now + LIFETIME).timestamp() * 1000),
+        needs_probe=version.needs_probe,
     )

@@ -12,12 +12,20 @@ from django.db.models import Max
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters.bounds import bounds_of, check_room, locked_tenant
 from inference.adapters.errors import AdapterConflict
+from inference.adapters.events import tell_refused
 from inference.adapters.registry import locked, locked_version, point_traffic
 from inference.adapters.sources import publish_after_commit
-from inference.models.adapter import Adapter, AdapterState, AdapterVersion
+from inference.adapters.validation.verdicts import WarningCode
+from inference.models.adapter import Adapter, AdapterState, AdapterVersion, VersionEffect
 from tenants.isolation.audit_actor import Verb, audited_as
 
 _MOST_WARNINGS: Final = 20
+NOT_FINITE: Final = "answers_not_finite"
+NOT_FINITE_MESSAGE: Final = (
+    "Asked a few short prompts it gave log-probabilities that are not finite (NaN or infinity), so "
+    "it can answer nobody. Expected are weights that the base can compute with: see that training "
+    "did not diverge, lower alpha, and upload it again."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +107,21 @@ def mark_ready(version: AdapterVersion, stored: StoredAdapter) -> AdapterVersion
         )
     if adapter.archived_at is not None:
         return mark_refused(version, "adapter_archived", "Its adapter was archived meanwhile.")
+    effect = _effect_of(version, stored)
+    if effect == VersionEffect.NOT_FINITE:
+        return mark_refused(version, NOT_FINITE, NOT_FINITE_MESSAGE)
+    version.effect = effect
     version.state, version.ready_at = AdapterState.READY, datetime.now(UTC)
     version.digest, version.opaque_name = stored.digest, stored.opaque_name
     version.path, version.stored_bytes = stored.path, stored.stored_bytes
     version.base_digest, version.rank = stored.base_digest, stored.rank
     version.parameters = stored.parameters
     version.warnings = list(stored.warnings)[:_MOST_WARNINGS]
+    if effect == VersionEffect.NONE and WarningCode.NO_EFFECT not in version.warnings:
+        version.warnings.append(WarningCode.NO_EFFECT)
     version.upload = ""
+    publish_after_commit(version)  # before saving, which tells gateways after the commit too
     version.save()
-    publish_after_commit(version)
     if adapter.main is None:
         point_traffic(adapter, {version.number: WHOLE})
     return version
@@ -125,7 +139,21 @@ def mark_refused(version: AdapterVersion, code: str, message: str) -> AdapterVer
     version.upload = ""
     with audited_as(Verb.REFUSED):
         version.save(update_fields=["state", "refusal_code", "refusal", "upload"])
+    tell_refused(version)
     return version
+
+
+def _effect_of(version: AdapterVersion, stored: StoredAdapter) -> str:
+    """Return what is known of these bytes: by themselves, or as a version of the same has shown."""
+    if WarningCode.NO_EFFECT in stored.warnings:
+        return VersionEffect.NONE
+    same = AdapterVersion.objects.filter(
+        tenant=version.tenant_id,
+        opaque_name=stored.opaque_name,
+        base_digest=stored.base_digest,
+    )
+    known = same.exclude(effect=VersionEffect.UNKNOWN).values_list("effect", flat=True).first()
+    return known or VersionEffect.UNKNOWN
 
 
 def _expect(version: AdapterVersion, *states: AdapterState) -> None:

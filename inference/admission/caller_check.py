@@ -39,7 +39,16 @@ def check_active(caller: Caller) -> None:
             f"This API key expired at {_moment(key.expires_at_ms)}; make a new one.",
             code="api_key_expired",
         )
-    digest = matching(key.digests, caller.proofs)
+    # Whoever stands for a key without a secret came by a playground's ticket: nothing else is
+    # taken for a proof of it.
+    if key.has_secret:
+        _check_proof(caller, at_ms)
+    if caller.tenant.refusal is not None:
+        raise Forbidden(caller.tenant.refusal, code="tenant_suspended")
+
+
+def _check_proof(caller: Caller, at_ms: int) -> None:
+    digest = matching(caller.key.digests, caller.proofs)
     if digest is None:
         raise Unauthenticated(WRONG_KEY)
     if digest.expires_at_ms is not None and at_ms >= digest.expires_at_ms:
@@ -48,8 +57,6 @@ def check_active(caller: Caller) -> None:
             f"{_moment(digest.expires_at_ms)}; use the newer one.",
             code="api_key_rotated",
         )
-    if caller.tenant.refusal is not None:
-        raise Forbidden(caller.tenant.refusal, code="tenant_suspended")
 
 
 def check_address(caller: Caller, address: str | None) -> None:

@@ -3,8 +3,6 @@
 Works on Redis alone: the policy snapshot says who and how much, reservations what is used of it.
 """
 
-import hashlib
-import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope
 from inference.admission.key_activity import KeyActivity
@@ -29,8 +27,9 @@ from inference.admission.limits import (
     rate_limit_headers,
     refusal,
 )
-from inference.admission.offers import Offer, Offers
+from inference.admission.offers import KnownModel, Offer, Offers
 from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
+from inference.admission.refusals import Refusals
 from inference.admission.reservations import (
     Clock,
     Correction,
@@ -39,6 +38,7 @@ from inference.admission.reservations import (
     ReservationRequest,
     Reservations,
 )
+from inference.admission.tickets import TICKET_SECONDS, new_ticket, ticket_key
 from inference.charges import Charge
 from inference.errors import InferenceError, PolicyLost, Unauthenticated
 from inference.redis_retry import retry_until
@@ -47,7 +47,6 @@ __all__ = ["POLL_SECONDS", "TICKET_SECONDS", "Admission", "Admitted"]
 
 _log = structlog.get_logger(__name__)
 
-TICKET_SECONDS: Final = 30
 _MINUTE_MS: Final = 60_000
 _LIMITS_KEPT: Final = 10_000
 _NO_LIMITS: Final = packed([])
@@ -83,6 +82,7 @@ class Admission:
         self._offers = Offers(self._snapshot)
         self._reservations = Reservations(redis, clock=clock)
         self._key_activity = KeyActivity(redis)
+        self.refusals = Refusals(redis)
         self._limits: dict[int, tuple[Caller, list[ScopedLimit], bytes]] = {}
         self._check = ApiKeyCheck(
             self._snapshot,
@@ -100,10 +100,12 @@ class Admission:
             _log.warning("admission_starts_without_redis", reason=repr(error))
         await self._snapshot.start()
         self._key_activity.start()
+        self.refusals.start()
 
     async def stop(self) -> None:
         await self._snapshot.stop()
         await self._key_activity.stop()
+        await self.refusals.stop()
 
     @property
     def has_policy(self) -> bool:
@@ -134,16 +136,21 @@ class Admission:
     async def issue_ticket(self, caller: Caller) -> str:
         """Return a token that stands for the caller once, within `TICKET_SECONDS`: browsers cannot
         set headers on a websocket. Redis holds only its digest."""
-        ticket = secrets.token_urlsafe(32)
-        await self._redis.set(_ticket_key(ticket), codec.encode(caller), ex=TICKET_SECONDS)
-        return ticket
+        ticket = new_ticket(caller)
+        await self._redis.set(ticket.key, ticket.entry, ex=TICKET_SECONDS)
+        return ticket.text
 
-    async def redeem_ticket(self, ticket: str, *, address: str | None, scope: Scope) -> Caller:
-        """Return the caller that a ticket stood for; the ticket is spent."""
-        data = await self._redis.getdel(_ticket_key(ticket))
+    async def redeem_ticket(
+        self, ticket: str, *, session: str = "", address: str | None, scope: Scope
+    ) -> Caller:
+        """Return the caller that a ticket stood for; the ticket is spent. `session` is whose page
+        presents it; a ticket of the API has none."""
+        data = await self._redis.getdel(ticket_key(ticket, session=session))
         if not isinstance(data, bytes):
             raise Unauthenticated("Ticket is invalid, already used or expired; request a new one.")
-        return await self.revalidate(codec.decode_caller(data), address=address, scope=scope)
+        caller = await self.revalidate(codec.decode_caller(data), address=address, scope=scope)
+        self._key_activity.note_use(caller.public_key_id)
+        return caller
 
     # what ---------------------------------------------------------------------------------------
 
@@ -160,6 +167,10 @@ class Admission:
     async def offer(self, name: str, caller: Caller, *, sticky: str = "") -> Offer:
         """See `Offers.named`."""
         return await self._offers.named(name, caller, sticky=sticky)
+
+    def known_model(self, name: str, caller: Caller) -> KnownModel | None:
+        """See `Offers.known_model`."""
+        return self._offers.known_model(name, caller)
 
     # how much -----------------------------------------------------------------------------------
 
@@ -244,7 +255,7 @@ class Admission:
         limits, packed_limits = self._limits_of(caller)
         key = caller.key
         now_ms, uses = await self._reservations.limit_usage(
-            caller.tenant_id, key.key_id, key.project_id, packed_limits
+            caller.tenant_id, key.account_id, key.project_id, packed_limits
         )
         return [
             LimitStatus(limit, used, now_ms + wait_ms if wait_ms else None)
@@ -267,7 +278,7 @@ def _reservation_request(
     caller: Caller, pool: str, charge: Charge, prices: Prices, fallback: PoolTarget | None = None
 ) -> ReservationRequest:
     return ReservationRequest(
-        key_id=caller.key.key_id,
+        key_id=caller.key.account_id,
         project_id=caller.key.project_id,
         tokens=charge.tokens,
         nanos=charge.nanos,
@@ -275,7 +286,3 @@ def _reservation_request(
         prices=prices,
         fallback=fallback,
     )
-
-
-def _ticket_key(ticket: str) -> str:
-    return keys.stream_ticket(hashlib.sha256(ticket.encode()).hexdigest())

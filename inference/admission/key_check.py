@@ -51,7 +51,7 @@ class ApiKeyCheck:
     ) -> Caller:
         """Return who an Authorization header speaks for, if its key works from this address and has
         the scope (None: any will do). Raises `Unauthenticated`, `Forbidden`, and `Unavailable`
-        while there is no snapshot to tell."""
+        while there is no snapshot to tell. Where the key proved itself the error has its caller."""
         key = bearer_token(authorization)
         fingerprint = hashlib.sha256(key.encode()).digest()
         caller = self._callers.get(fingerprint)
@@ -61,9 +61,7 @@ class ApiKeyCheck:
             if len(self._callers) >= _CALLERS_KEPT:
                 self._callers.clear()
             self._callers[fingerprint] = caller
-        check_active(caller)
-        check_address(caller, address)
-        check_scope(caller, scope)
+        _check(caller, address, scope)
         self._on_use(caller.public_key_id)
         return caller
 
@@ -71,9 +69,7 @@ class ApiKeyCheck:
         """Return the same caller under the current policy, for connections that outlive one
         request. Raises as `authenticate`."""
         caller = await self._current(caller)
-        check_active(caller)
-        check_address(caller, address)
-        check_scope(caller, scope)
+        _check(caller, address, scope)
         return caller
 
     async def refusal_of(self, caller: Caller) -> InferenceError | None:
@@ -111,7 +107,7 @@ class ApiKeyCheck:
 
     def _proofs(self, key: str, public_id: str, row: ApiKeyPolicy | None) -> list[bytes]:
         """Return the key's digests if one of them is on its row, else none."""
-        digests = row.digests if row is not None else _NO_DIGESTS
+        digests = row.digests if row is not None and row.has_secret else _NO_DIGESTS
         current = key_format.digest(key, self._pepper)
         if matching(digests, [current]) is not None:
             return [current]
@@ -133,3 +129,13 @@ class ApiKeyCheck:
                 retry_after_seconds=1,
             )
         return Caller(public_key_id=public_id, key=row, tenant=tenant, proofs=proofs)
+
+
+def _check(caller: Caller, address: str | None, scope: Scope | None) -> None:
+    try:
+        check_active(caller)
+        check_address(caller, address)
+        check_scope(caller, scope)
+    except InferenceError as error:
+        error.caller = caller
+        raise

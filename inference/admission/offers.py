@@ -3,7 +3,7 @@ What is another's, what is not there and what its key may not use are the same 4
 
 from dataclasses import dataclass
 
-from gpu_workers.protocol.policy import Caller, ModelPolicy, is_visible_to
+from gpu_workers.protocol.policy import AdapterPolicy, Caller, ModelPolicy, is_visible_to
 from inference.admission.adapters import AdapterName, ChosenAdapter, Turns, choose, may_use
 from inference.admission.policy_snapshot import PolicySnapshot
 from inference.errors import ModelNotFound
@@ -20,6 +20,15 @@ class Offer:
     @property
     def adapter_name(self) -> str:
         return "" if self.adapter is None else self.adapter.policy.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownModel:
+    """What the caller's tenant calls a model, without a version, and the served model behind it, ""
+    where that is no longer known to the caller."""
+
+    name: str
+    served: str
 
 
 class Offers:
@@ -62,6 +71,25 @@ class Offers:
                 param="model",
             )
         return offer
+
+    def known_model(self, name: str, caller: Caller) -> KnownModel | None:
+        """Return what the caller may know of by a name, as far as this process keeps it; None for
+        what is none to it. For counting: a label is never what a client writes."""
+        models = self._snapshot.models_in_memory
+        adapter = None if name in models else self._own_adapter(name, caller)
+        served = name if adapter is None else adapter.model
+        model = models.get(served)
+        is_visible = model is not None and is_visible_to(model, caller)
+        if adapter is not None:
+            return KnownModel(name=adapter.name, served=served if is_visible else "")
+        return KnownModel(name=name, served=name) if is_visible else None
+
+    def _own_adapter(self, name: str, caller: Caller) -> AdapterPolicy | None:
+        """Return an adapter of the caller's tenant, if it is kept."""
+        asked = AdapterName.parsed(name)
+        if asked is None or asked.slug != caller.tenant.slug:
+            return None
+        return self._snapshot.adapter_in_memory(asked.name)
 
     async def _adapter(self, name: str, caller: Caller, sticky: str) -> Offer | None:
         asked = AdapterName.parsed(name)

@@ -6,14 +6,14 @@ Where that is not known of every version since the last one, all is read anew.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, keys, stream_fields
 from gpu_workers.protocol.policy import (
     AdapterList,
     AdapterPolicy,
@@ -112,6 +112,14 @@ class PolicySnapshot:
             for name, row in read.items():
                 _keep(self._adapters, name, row)
         return [adapter for adapter in found if adapter is not None]
+
+    @property
+    def models_in_memory(self) -> Mapping[str, ModelPolicy]:
+        """Return the models as far as they are kept here; none where they have to be read."""
+        return self._models or {}
+
+    def adapter_in_memory(self, name: str) -> AdapterPolicy | None:
+        return self._adapters.get(name)
 
     def holds(self, caller: Caller) -> bool:
         """Return whether a caller was made of what the snapshot says now, as far as it is kept."""
@@ -223,6 +231,6 @@ def _keep(kept: dict[str, _T], field: str, row: _T) -> None:
 def _decode_delta(fields: dict[bytes, bytes]) -> PolicyDelta | None:
     """Decode an entry of the stream; None for one of another version of the wire."""
     try:
-        return codec.decode_policy_delta(fields.get(keys.POLICY_DELTA_FIELD.encode(), b""))
+        return codec.decode_policy_delta(fields.get(stream_fields.POLICY_DELTA_FIELD.encode(), b""))
     except codec.WireFormatError:
         return None

@@ -39,7 +39,8 @@ class PoolTarget(msgspec.Struct, frozen=True, array_like=True):
 
 class ReservationRequest(msgspec.Struct, frozen=True, array_like=True):
     """What a request reserves. The functions go by the first four (`lua_constants.RequestField`).
-    `fallback` is the target of the model that answers where the one asked for is saturated."""
+    `key_id` is the key at whose limits it counts. `fallback` is the target of the model that
+    answers where the one asked for is saturated; it stays last, as Lua keeps no nil elsewhere."""
 
     key_id: str
     project_id: str

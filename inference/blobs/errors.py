@@ -1,5 +1,6 @@
 """What a store of blobs can fail with."""
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from inference.errors import Unavailable
 
 log = structlog.get_logger(__name__)
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Linux: ENOSPC, EDQUOT, EFBIG. S3's own stores: MinIO and Ceph, and HTTP's 507.
 _NO_SPACE: Final = re.compile(r"os error (28|122|27)\b|StorageFull|QuotaExceeded|507 Insufficient")
 
@@ -26,6 +28,12 @@ class NoSpace(Unavailable):
     """The store takes nothing more."""
 
     code = "blob_store_full"
+
+
+class DiskFull(Unavailable):
+    """A disk of this machine, where bytes are on their way, takes nothing more."""
+
+    code = "disk_full"
 
 
 class NoSuchBlob(LookupError):
@@ -51,4 +59,19 @@ def told_apart(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
             ) from error
         raise StoreAway(
             "The store of blobs does not answer; try again.", retry_after_seconds=5
+        ) from error
+
+
+@contextmanager
+def room_on_disk() -> Iterator[None]:
+    """Turn an OSError that says that a disk is full into `DiskFull`; others stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        log.error("disk_full", reason=str(error)[:2000])
+        raise DiskFull(
+            "The disk of the machine that takes uploads is full; tell the operator, and try again.",
+            retry_after_seconds=60,
         ) from error

@@ -9,7 +9,7 @@ Put each process's store to use after the process has forked: its runtime has th
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -19,6 +19,7 @@ from django.conf import settings
 from obstore.store import LocalStore, S3Store
 
 from inference.blobs.addresses import FolderSigner
+from inference.blobs.durable import write_through
 from inference.blobs.store import BlobStore
 
 _CLIENT: Final[Any] = {
@@ -58,7 +59,9 @@ def open_store(
     if folder is not None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return BlobStore(
-            LocalStore(folder, automatic_cleanup=True), sign=FolderSigner(public_url, secrets)
+            LocalStore(folder, automatic_cleanup=True),
+            sign=FolderSigner(public_url, secrets),
+            settle=partial(write_through, folder),
         )
     parts = urlsplit(url)
     given: dict[str, Any] = dict(parse_qsl(parts.query)) | options

@@ -38,26 +38,39 @@ class StoredBlob:
     path: str
     size_bytes: int
     stored_at: datetime
+    # Another one where other bytes were put in its place.
+    etag: str
 
 
 class BlobStore:
     """Blobs by their path. Nothing is seen of a blob before all of it is there; one that is put
     where another was takes its place. Each call may raise `StoreAway`."""
 
-    def __init__(self, store: ObjectStore, *, prefix: str = "", sign: Signer) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        prefix: str = "",
+        sign: Signer,
+        settle: Callable[[str], None] | None = None,
+    ) -> None:
+        """`settle` has a path that was put stay there, whatever ends; None where it does anyway."""
+        self._settle = settle or (lambda _path: None)
         self._store = store
         self._prefix = f"{prefix}/" if prefix else ""
         self._sign = sign
 
     def put(self, path: str, chunks: Iterable[bytes]) -> int:
         """Store what `chunks` hold, of any size in bounded memory; return how many bytes that were.
-        Raises `NoSpace`, and what `chunks` raise: then nothing is stored."""
+        They outlive the machine's power from then on, as the row does that is written next. Raises
+        `NoSpace`, and what `chunks` raise: then nothing is stored."""
         full = self._full(path)
         source = _Source(chunks)
         begun = source.take(SINGLE_BYTES + 1)
         if len(begun) <= SINGLE_BYTES:
             with told_apart(path):
                 obstore.put(self._store, full, begun, use_multipart=False)
+                self._settle(full)
             return source.size_bytes
         try:
             with told_apart(path):
@@ -68,6 +81,7 @@ class BlobStore:
                     chunk_size=_PIECE_BYTES,
                     max_concurrency=_AT_ONCE,
                 )
+                self._settle(full)
         except Exception:
             if source.error is not None:
                 raise source.error from None
@@ -80,11 +94,15 @@ class BlobStore:
             found = obstore.get(self._store, self._full(path))
         return _chunks_of(path, found)
 
-    async def stream(self, path: str, first: int, end: int) -> AsyncIterator[bytes]:
-        """Yield the bytes from `first` on and before `end`, of a blob that has them."""
+    async def stream(self, blob: StoredBlob, first: int, end: int) -> AsyncIterator[bytes]:
+        """Yield the bytes from `first` on and before `end` of the blob that was looked at, which
+        has them; one that took its place since is none."""
+        path = blob.path
         with told_apart(path, may_be_missing=True):
             found = await obstore.get_async(
-                self._store, self._full(path), options={"range": (first, end)}
+                self._store,
+                self._full(path),
+                options={"range": (first, end), "if_match": blob.etag},
             )
             async for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
                 yield bytes(chunk)
@@ -135,6 +153,7 @@ class BlobStore:
             path=meta["path"].removeprefix(self._prefix),
             size_bytes=meta["size"],
             stored_at=meta["last_modified"],
+            etag=meta["e_tag"] or "",
         )
 
 

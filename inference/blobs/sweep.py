@@ -23,8 +23,9 @@ _MOST_AT_ONCE: Final = 1000
 # As obstore names a file of a folder while it writes it.
 _HALF_WRITTEN: Final = re.compile(r".+#\d+")
 
-# Yields the paths of all blobs that an owner's rows refer to, inside an operator's scope.
-References = Callable[[], Iterable[str]]
+# Yields all blobs that an owner's rows refer to, by path, with their bytes, inside an operator's
+# scope.
+References = Callable[[], Iterable[tuple[str, int]]]
 _owners: dict[str, References] = {}
 
 
@@ -42,7 +43,7 @@ def sweep_blobs(store: BlobStore | None = None, now: datetime | None = None) -> 
         old = (blob.path for blob in store.list(kind) if blob.stored_at < before)
         while found := list(islice(old, _MOST_AT_ONCE)):
             # Read after the list, so that what came meanwhile is known.
-            orphans = set(found).difference(references())
+            orphans = set(found).difference(path for path, _ in references())
             store.delete(*sorted(orphans))
             deleted += len(orphans)
     if deleted:
@@ -54,23 +55,31 @@ def sweep_blobs(store: BlobStore | None = None, now: datetime | None = None) -> 
 
 
 def blob_problems(store: BlobStore | None = None, now: datetime | None = None) -> Iterator[str]:
-    """Find, for fsck, rows without their blob, and blobs that are nobody's and were not swept."""
+    """Find, for fsck, rows without their blob, blobs of another size than their row says, and those
+    that are nobody's and were not swept."""
     store, before = store or blob_store(), (now or timezone.now()) - 2 * GRACE
     for kind, references in sorted(_owners.items()):
-        expected = set(references())
+        expected = dict(references())
         try:
-            stored = {blob.path: blob.stored_at for blob in store.list(kind)}
+            stored = {blob.path: blob for blob in store.list(kind)}
         except (StoreAway, NoSpace) as error:
             yield f"Blobs of {kind} cannot be looked at: {error.message}"
             continue
-        referred = set(references())
-        for path in sorted((expected & referred) - stored.keys()):
+        referred = dict(references())
+        for path in sorted((expected.keys() & referred.keys()) - stored.keys()):
             yield f"The blob {path} is on record, and not in the store."
-        for path in sorted(stored.keys() - referred):
-            if stored[path] < before:
+        for path in sorted(referred.keys() & stored.keys()):
+            if stored[path].size_bytes != referred[path]:
                 yield (
-                    f"The blob {path} is in the store since {stored[path]:%Y-%m-%d %H:%M} and on "
-                    "no record: see that Celery's beat runs."
+                    f"The blob {path} has {stored[path].size_bytes} bytes, and {referred[path]} on "
+                    "record."
+                )
+        for path in sorted(stored.keys() - referred.keys()):
+            if stored[path].stored_at < before:
+                yield (
+                    f"The blob {path} is in the store since "
+                    f"{stored[path].stored_at:%Y-%m-%d %H:%M} and on no record: see that Celery's "
+                    "beat runs."
                 )
 
 

@@ -1,17 +1,21 @@
--- LoRA adapters: which worker has which, how near, and when a cold one gets its turn. Fifth part of
--- the dispatch library. Only requests with an adapter look here; an adapter is one tenant's.
+-- LoRA adapters: which worker has which, how near, and who gets one ahead of a request. Fifth part
+-- of the dispatch library; whose turn it is to have one run stands in turns.lua. Only requests with
+-- an adapter look here; an adapter is one tenant's.
 --
 -- A worker posts an adapter's level when that changes: 1 on disk, 2 in memory, 3 in a slot of its
 -- engine. 0 is one that a request, or a prefetch, has the worker get. `levels:<worker>` has them by
 -- adapter, `adapter:<adapter>` by worker; the two change together, and what runs on a worker is in
 -- both. `adapters:<worker>` has `slots` (adapters at once); of each adapter that runs there
 -- `run:<adapter>`, its running requests, `turn:<adapter>`, since when (ms) and whose it is, and
--- `drain:<adapter>`, if it starts no more of them: the tenant that is to have its slot; and
--- `coming:<adapter>` of each that is prefetched: since when (ms).
+-- `drain:<adapter>`, if it starts no more of them: the tenant that is to have its slot; of each that
+-- is prefetched `coming:<adapter>`, since when (ms), and of each that could not be `missed:<adapter>`,
+-- when; and `mute`, if a prefetch was not answered and nothing was posted since.
 
-local HOLDERS = 16                 -- of the workers that have an adapter, how many are looked at
+local NEAREST = 8                  -- of the workers that have an adapter, how many are looked at,
+local HOLDERS = 16                 -- and how many any of them
+local LONGEST_NAME = 128           -- of an adapter, in bytes
 local CHOICE = 4                   -- of all workers, how many an adapter may be prefetched to
-local MOST_DRAINING = 1 / 4        -- of a worker's adapter slots, or one
+local MOST_LOOKS = 8               -- adapters for which workers are looked for in one call
 local COMING = 0
 local MEMORY = 2
 local SLOT = 3
@@ -122,12 +126,40 @@ local function end_prefetch(state, adapter)
   end
 end
 
+-- Forget what a worker could not get, of before a time.
+local function forget_missed(state, before)
+  for adapter, at in pairs(state.missed) do
+    if at < before then
+      state.missed[adapter] = nil
+      redis.call('HDEL', state.key, 'missed:' .. adapter)
+    end
+  end
+end
+
+-- Note whether a worker leaves prefetches unanswered.
+local function set_mute(state, is_mute)
+  if is_mute and not state.mute then
+    redis.call('HSET', state.key, 'mute', 1)
+  elseif state.mute and not is_mute then
+    redis.call('HDEL', state.key, 'mute')
+  end
+  state.mute = is_mute and 1 or nil
+end
+
 -- Drop what a worker has posted: its process is another, or is shut out. What runs is to come.
 function drop_levels(pool, worker_id)
-  local state = adapters_of(pool, worker_id)
-  for _, adapter in ipairs(redis.call('HKEYS', pool.prefix .. ':levels:' .. worker_id)) do
+  local state, levels = adapters_of(pool, worker_id), pool.prefix .. ':levels:' .. worker_id
+  local adapters = redis.call('HKEYS', levels)
+  redis.call('DEL', levels)
+  forget_missed(state, math.huge)
+  set_mute(state, false)
+  for _, adapter in ipairs(adapters) do
     end_prefetch(state, adapter)
-    set_level(pool, worker_id, adapter, state.run[adapter] and COMING)
+    if state.run[adapter] then
+      set_level(pool, worker_id, adapter, COMING)
+    else
+      redis.call('ZREM', holders_key(pool, adapter), worker_id)
+    end
   end
 end
 
@@ -140,15 +172,30 @@ function forget_adapters(pool, worker_id)
   pool.adapters[worker_id] = nil
 end
 
+-- Return whether text may be an adapter's name; it becomes a part of keys and of messages.
+local function is_adapter_name(text)
+  return #text <= LONGEST_NAME and string.find(text, '^%S+$') ~= nil
+end
+
+-- Return whether it is kept how near a worker has an adapter: of what it posts without end it is not.
+local function is_kept(pool, worker_id, adapter)
+  local levels = pool.prefix .. ':levels:' .. worker_id
+  return redis.call('HLEN', levels) < MOST_LEVELS or redis.call('HEXISTS', levels, adapter) == 1
+end
+
 -- Note what a worker has posted of an adapter; 0: it has it no more. Where it could not get what was
--- prefetched, it may have a request for that in this call, tries again, and says why not. Return
--- whether requests for it may start now.
+-- prefetched, it may have requests for that all the same, tries again, and says why not; after
+-- COMING_MS it is prefetched again. Return whether requests for it may start now.
 local function post_level(pool, worker_id, adapter, level)
   local state = adapters_of(pool, worker_id)
-  state.missed[adapter] = state.coming[adapter] ~= nil and level < MEMORY
+  if state.coming[adapter] and level < MEMORY then
+    state.missed[adapter] = pool.now
+    redis.call('HSET', state.key, 'missed:' .. adapter, string.format('%.0f', pool.now))
+  end
   end_prefetch(state, adapter)
-  set_level(pool, worker_id, adapter, level > 0 and level or state.run[adapter] and COMING or nil)
-  return level >= MEMORY or state.missed[adapter]
+  set_level(pool, worker_id, adapter, level > 0 and is_kept(pool, worker_id, adapter) and level
+    or state.run[adapter] and COMING or nil)
+  return level >= MEMORY or state.missed[adapter] == pool.now
 end
 
 -- Where -----------------------------------------------------------------------------------------
@@ -165,10 +212,19 @@ local function nearness(pool, worker_id, adapter)
   return level_of(pool, worker_id, adapter) or -1
 end
 
--- Return some of the workers that have an adapter: any HOLDERS of them, so that the dead, which stay
--- until they are forgotten, do not hide the living of a hot one.
+-- Return some of the workers that have an adapter: the NEAREST of them, and any HOLDERS, so that the
+-- dead, which stay until they are forgotten, do not hide the living of a hot one.
 local function some_holders(pool, adapter)
-  return redis.call('ZRANDMEMBER', holders_key(pool, adapter), HOLDERS)
+  local key, found, seen = holders_key(pool, adapter), {}, {}
+  for _, workers in ipairs{ redis.call('ZREVRANGE', key, 0, NEAREST - 1),
+    redis.call('ZRANDMEMBER', key, HOLDERS) } do
+    for _, worker_id in ipairs(workers) do
+      if not seen[worker_id] then
+        found[#found + 1], seen[worker_id] = worker_id, true
+      end
+    end
+  end
+  return found
 end
 
 -- Ahead of time ---------------------------------------------------------------------------------
@@ -179,6 +235,7 @@ local function prefetches_of(pool, worker_id, state)
   for adapter, since in pairs(state.coming) do
     if pool.now - since > COMING_MS then
       end_prefetch(state, adapter)
+      set_mute(state, true)
       if level_of(pool, worker_id, adapter) == COMING and not state.run[adapter] then
         set_level(pool, worker_id, adapter, nil)
       end
@@ -189,14 +246,20 @@ local function prefetches_of(pool, worker_id, state)
   return count
 end
 
+-- Return whether a worker could not get an adapter a while ago.
+local function has_missed(pool, state, adapter)
+  return state.missed[adapter] ~= nil and pool.now - state.missed[adapter] <= COMING_MS
+end
+
 -- Return how fit a worker is to get an adapter ahead of a request: the nearer it has that, then the
--- more it may be given, the better; nil where it has or gets it already, or gets as many as it has
--- slots for.
+-- more it may be given, the better; nil where it has or gets it already, could not get it, or gets as
+-- many as it has slots for.
 local function fitness_for_prefetch(pool, worker_id, adapter)
   local state = adapters_of(pool, worker_id)
   local level = level_of(pool, worker_id, adapter) or COMING
   if not is_live(pool, worker_id) or prefetches_of(pool, worker_id, state) >= state.slots
-    or state.coming[adapter] or state.run[adapter] or level >= MEMORY then
+    or state.coming[adapter] or has_missed(pool, state, adapter) or state.run[adapter]
+    or level >= MEMORY then
     return nil
   end
   local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id)) or 0
@@ -228,20 +291,8 @@ local function look_for_holders(pool, adapter)
   return near, best
 end
 
--- Have a worker get the adapter of a request that waits at a `position`. Where none has it: if so
--- few are served before it that it would wait for the load; who waits for long asks again when it is
--- passed over. Else on one more for each MOST_PASSES requests that wait for it, since the last of
--- those would be taken elsewhere.
-local function prefetch(pool, adapter, position)
-  if adapter == '' then
-    return
-  end
-  local near, worker_id = look_for_holders(pool, adapter)
-  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
-  if not worker_id or (near == 0 and position > MOST_PASSES)
-    or (near > 0 and waiting < MOST_PASSES * near) then
-    return
-  end
+-- Tell a worker to get an adapter.
+local function begin_prefetch(pool, worker_id, adapter)
   local state = adapters_of(pool, worker_id)
   state.coming[adapter] = pool.now
   redis.call('HSET', state.key, 'coming:' .. adapter, string.format('%.0f', pool.now))
@@ -251,117 +302,27 @@ local function prefetch(pool, adapter, position)
   redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, 'prefetch ' .. adapter .. '\n')
 end
 
--- Turns -----------------------------------------------------------------------------------------
-
--- Let an adapter that drained go on to start requests.
-local function end_drain(state, adapter)
-  state.drain[adapter] = nil
-  redis.call('HDEL', state.key, 'drain:' .. adapter)
-end
-
--- Return the adapter that is to give its slot to a tenant: of the tenant that would have most of
--- them then, the one whose turn began first. Nil where the tenant is to have one already, and where
--- as many drain as may.
-local function next_to_drain(state, tenant)
-  local draining, held, found = 0, { [tenant] = 1 }, nil
-  for adapter, turn in pairs(state.turn) do
-    if state.drain[adapter] == tenant then
-      return nil
-    elseif state.drain[adapter] then
-      draining = draining + 1
-    else
-      held[turn.tenant] = (held[turn.tenant] or 0) + 1
-    end
-  end
-  if draining > 0 and draining >= state.slots * MOST_DRAINING then
-    return nil
-  end
-  for adapter, turn in pairs(state.turn) do
-    local other = found and state.turn[found]
-    if not state.drain[adapter] and (not found or held[turn.tenant] > held[other.tenant]
-      or held[turn.tenant] == held[other.tenant] and (turn.since < other.since
-        or turn.since == other.since and adapter < found)) then
-      found = adapter
-    end
-  end
-  return found
-end
-
--- Let an adapter of a worker start no more requests, so that one of this tenant's has a slot there;
--- for one request on one worker.
-local function drain_one(pool, worker_id, tenant, request)
-  local state, key = adapters_of(pool, worker_id), request_key(pool.prefix, request.id)
-  local adapter, drains_on = next_to_drain(state, tenant), redis.call('HGET', key, 'drains_on')
-  if adapter and not (drains_on and drains_on ~= worker_id and is_live(pool, drains_on)) then
-    state.drain[adapter] = tenant
-    redis.call('HSET', state.key, 'drain:' .. adapter, tenant)
-    redis.call('HSET', key, 'drains_on', worker_id)
-  end
-end
-
--- Return whether a worker that has a slot free may start a tenant's request that needs an adapter.
--- One that it has neither in memory nor in a slot would hold an adapter slot while it loads: it is
--- prefetched, here or where it is nearer, and left until it has come or MOST_PASSES others went by.
--- From then on, where there is no adapter slot, one is made. As requests are tried in their order,
--- a slot is the first's that needs one; those behind it run with what is there.
-local function may_run_adapter(pool, worker_id, tenant, request)
-  local state, adapter = adapters_of(pool, worker_id), request.adapter
-  if state.drain[adapter] and has_adapter_slot(state) then
-    end_drain(state, adapter)
-  end
-  local near, may_wait = nearness(pool, worker_id, adapter), request.passes < MOST_PASSES
-  if near and (near >= MEMORY or not may_wait or state.missed[adapter]) then
-    return true
-  elseif not near and not may_wait and state.slots > 0 then
-    drain_one(pool, worker_id, tenant, request)
-  elseif (state.coming[adapter] or 0) + COMING_MS < pool.now then
-    prefetch(pool, adapter, 1)
-  end
-  return false
-end
-
--- Note that an adapter of a tenant begins to run on a worker: no other has to drain for the tenant.
-local function begin_turn(pool, worker_id, state, tenant, adapter)
-  state.distinct = state.distinct + 1
-  state.turn[adapter] = { since = pool.now, tenant = tenant }
-  redis.call('HSET', state.key, 'turn:' .. adapter, string.format('%.0f %s', pool.now, tenant))
-  for other, waiting in pairs(state.drain) do
-    if waiting == tenant then
-      end_drain(state, other)
-    end
-  end
-  end_prefetch(state, adapter)
-  if not level_of(pool, worker_id, adapter) then
-    set_level(pool, worker_id, adapter, COMING)
-  end
-end
-
--- Note that the last request with an adapter has left a worker. The worker has said by now how near
--- it has that; of what it did not, nothing is known.
-local function end_turn(pool, worker_id, state, adapter)
-  state.distinct = state.distinct - 1
-  state.run[adapter], state.turn[adapter], state.drain[adapter] = nil, nil, nil
-  redis.call('HDEL', state.key, 'run:' .. adapter, 'turn:' .. adapter, 'drain:' .. adapter)
-  if level_of(pool, worker_id, adapter) == COMING then
-    set_level(pool, worker_id, adapter, nil)
-  end
-end
-
--- Count one request with a tenant's adapter more (1) or fewer (-1) among those that run on a worker.
-local function note_adapter(pool, worker_id, tenant, adapter, change)
-  if not adapter or adapter == '' then
+-- Have a worker get the adapter of a request that waits at a `position`. Where none has it: if so
+-- few are served before it that it would wait for the load; who waits for long asks again when it is
+-- passed over. Else on one more for each MOST_PASSES requests that wait for it, since the last of
+-- those would be taken elsewhere.
+local function prefetch(pool, adapter, position)
+  pool.looked = pool.looked or {}
+  if adapter == '' or pool.looked[adapter] or #pool.looked >= MOST_LOOKS then
     return
   end
-  local state = adapters_of(pool, worker_id)
-  local before = state.run[adapter] or 0
-  local count = math.max(0, before + change)
-  if count > 0 then
-    state.run[adapter] = count
-    redis.call('HSET', state.key, 'run:' .. adapter, count)
+  pool.looked[adapter], pool.looked[#pool.looked + 1] = true, adapter
+  local near, worker_id = look_for_holders(pool, adapter)
+  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
+  if worker_id and (near == 0 and position <= MOST_PASSES
+    or near > 0 and waiting >= MOST_PASSES * near) then
+    begin_prefetch(pool, worker_id, adapter)
   end
-  if count > 0 and before == 0 then
-    begin_turn(pool, worker_id, state, tenant, adapter)
-  elseif count == 0 and before > 0 then
-    end_turn(pool, worker_id, state, adapter)
+end
+
+-- Have a worker get an adapter, unless it has or gets that, or gets as many as it may.
+local function prefetch_here(pool, worker_id, adapter)
+  if fitness_for_prefetch(pool, worker_id, adapter) then
+    begin_prefetch(pool, worker_id, adapter)
   end
 end

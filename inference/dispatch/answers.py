@@ -8,9 +8,11 @@ from gpu_workers.protocol.codec import WireFormatError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assigned:
-    """A worker had a slot free and has been given the request."""
+    """A worker had a slot free and has been given the request. `is_owed`, here and of others: what
+    its tier promises is owed to it (waits.lua)."""
 
     worker_id: str
+    is_owed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +23,7 @@ class Queued:
     position: int
     wait_ms: int | None = None
     is_relaxed: bool = False
+    is_owed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +69,7 @@ class AlreadyKnown:
     """The same request was enqueued before: an answer that got lost, asked for again."""
 
     state: str
+    is_owed: bool = False
 
 
 NotTaken = QueueFull | Saturated | MemoryFull | ShareFull | UsageFull
@@ -75,11 +79,14 @@ Enqueued = Assigned | Queued | NotTaken | AlreadyKnown
 def read_enqueued(answer: Any) -> Enqueued:
     """Decode an answer of `enqueue`. Raises `WireFormatError` if it is none."""
     match answer:
-        case [b"assigned", worker_id]:
-            return Assigned(worker_id=worker_id.decode())
-        case [b"queued", position, wait_ms, is_relaxed]:
+        case [b"assigned", worker_id, *owed]:
+            return Assigned(worker_id=worker_id.decode(), is_owed=owed == [1])
+        case [b"queued", position, wait_ms, is_relaxed, *owed]:
             return Queued(
-                position=position, wait_ms=known_wait(wait_ms), is_relaxed=bool(is_relaxed)
+                position=position,
+                wait_ms=known_wait(wait_ms),
+                is_relaxed=bool(is_relaxed),
+                is_owed=owed == [1],
             )
         case [b"full", length, wait_ms]:
             return QueueFull(length=length, wait_ms=known_wait(wait_ms))
@@ -92,8 +99,8 @@ def read_enqueued(answer: Any) -> Enqueued:
             return ShareFull(payload_bytes=held, max_payload_bytes=most)
         case [b"usage_full"]:
             return UsageFull()
-        case [b"known", state]:
-            return AlreadyKnown(state=state.decode())
+        case [b"known", state, *owed]:
+            return AlreadyKnown(state=state.decode(), is_owed=owed == [1])
     raise WireFormatError(f"expected an answer of enqueue, got: {answer!r}")
 
 

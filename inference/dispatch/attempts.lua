@@ -1,6 +1,6 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a
--- worker that an emptied Redis forgot takes its requests back. Eighth part of the dispatch
--- library.
+-- worker that an emptied Redis forgot takes its requests back; and what workers are told besides:
+-- to get an adapter, to drain. Tenth part of the dispatch library.
 
 -- Note how many tokens of an attempt that is over are recorded elsewhere: by the next attempt,
 -- which goes on from them, or by the terminal record. All others are waste.
@@ -123,6 +123,7 @@ local function adopt_one(pool, worker_id, line, envelope)
     redis.call('ZREM', prefix .. ':queue', request_id)
     end_waiting(pool, gateway, request_id)
     remove_waiting(pool, path, request_id, adapter)
+    end_drain_for(pool, tenant, request_id, redis.call('HGET', key, 'drains_on'))
   end
   local flow = open_flow(pool, path)
   meet_gateway(pool, gateway)
@@ -173,16 +174,49 @@ local function post_adapters(keys, args)
   local pool = open_pool(prefix, now_ms(now ~= '' and now))
   for index = 3, #args, 2 do
     local adapter, level = args[index], tonumber(args[index + 1])
+    if not is_adapter_name(adapter) then
+      return redis.error_reply('ERR expected the name of an adapter, at most ' .. LONGEST_NAME
+        .. ' bytes without a space')
+    end
     if not level or level < 0 or level > SLOT then
       return redis.error_reply('ERR expected a level from 0 to 3, got ' .. args[index + 1])
     end
     has_come = post_level(pool, worker_id, adapter, level) or has_come
   end
+  local state = adapters_of(pool, worker_id)
+  set_mute(state, false)
+  forget_missed(state, pool.now - COMING_MS)
   if has_come and redis.call('EXISTS', prefix .. ':adapters-waiting') == 1 then
     free_slot(pool, worker_id)
   end
   save(pool)
   return redis.status_reply('OK')
+end
+
+-- Have a worker get an adapter ahead of its first request, as for one that waits, unless one has it or
+-- gets it. Reply: OK.
+local function prefetch_adapter(keys, args)
+  local prefix, adapter, now = keys[1], unpack(args)
+  local pool = open_pool(prefix, now_ms(now))
+  prefetch(pool, adapter, 1)
+  save(pool)
+  return redis.status_reply('OK')
+end
+
+-- Have a worker drain, as it does by SIGTERM; it is given nothing from now on. Repeating this
+-- changes nothing. Reply: 1, or 0 if the worker is unknown, fenced or dead.
+local function drain(keys, args)
+  local prefix, worker_id, now = keys[1], unpack(args)
+  local pool = open_pool(prefix, now_ms(now))
+  if not is_live(pool, worker_id) then
+    return 0
+  end
+  local inbox = prefix .. ':inbox:' .. worker_id
+  redis.call('LREM', inbox, 0, 'drain\n')
+  redis.call('RPUSH', inbox, 'drain\n')
+  set_credit(pool, worker_id, nil)
+  save(pool)
+  return 1
 end
 
 -- Name this Redis, unless it has a name: the first candidate stays. Reply: the epoch of this Redis.

@@ -168,16 +168,15 @@ local function may_have_headroom(pool, class, tenant, ahead)
     and is_below_share(pool, tonumber(share) or 0, tonumber(running) or 0, tonumber(tokens) or 0, 1)
 end
 
--- Return the tenant that is next, nil where there is none, and the least counter of the class. In
--- the headroom that is the least served flow that is below its share, and no further ahead of the
--- least served of all than the quantum; `held_back` is the counter of one that is not in the queue
--- at the moment, if there is one.
-local function next_tenant(pool, class, for_newcomers, held_back)
-  local key = pool.prefix .. ':tenants:' .. class
+-- Return the tenant that is next of those in a sorted set of a class, nil where there is none, and
+-- the least counter of the class. In the headroom that is the least served flow that is below its
+-- share, and no further ahead of the least served of all than the quantum; `held_back` is the
+-- counter of one that is not in the set, if there is one.
+local function next_tenant(pool, class, key, for_newcomers, held_back)
   local tenant, counter = unpack(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES'))
   counter = tonumber(counter)
   if not tenant or not for_newcomers then
-    return tenant, counter
+    return tenant, counter and math.min(counter, held_back or counter)
   end
   local least = math.min(counter, held_back or counter)
   if may_have_headroom(pool, class, tenant, counter - least) then
@@ -222,6 +221,15 @@ local function pop_request(pool, class, tenant, adapters)
   local path = make_path(class, tenant, project, key)
   return pop_with_adapter(pool, path, adapters)
     or redis.call('ZPOPMIN', prefix .. 'requests:' .. path.text)[1], path
+end
+
+-- Take the earliest of a tenant's requests that need no adapter out of `requests`, whichever key
+-- it is of; return its id and path. The caller calls `note_left`.
+local function pop_plain(pool, class, tenant)
+  local request_id = redis.call('ZRANGE', plain_requests_key(pool, class .. ':' .. tenant), 0, 0)[1]
+  local path = parse_path(redis.call('HGET', request_key(pool.prefix, request_id), 'path'))
+  redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, request_id)
+  return request_id, path
 end
 
 -- Raise the floors to the least counters of this moment: whoever joins later is no better off than

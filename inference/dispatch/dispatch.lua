@@ -1,5 +1,5 @@
--- The life of a request in one pool: enqueue, claim, report progress, finish, cancel. Last part of
--- the dispatch library.
+-- The life of a request in one pool: enqueue, claim, report progress; and the names of all functions.
+-- Last part of the dispatch library.
 --
 -- Every function takes one key, the pool's prefix `{m:<pool>}`, and derives the others by the
 -- suffixes of gpu_workers/protocol/keys.py, so it touches one pool. Its first line names its
@@ -11,10 +11,6 @@
 -- queued when it is to be tried again. Only the current attempt may finish it, once. Invariant:
 -- where a live worker has credit beyond the headroom nothing waits that it may have; within it,
 -- only what is above its share.
-
-local FINISHED_TTL_SECONDS = 600   -- how long a late question about a request can be answered
-local MOST_DEAD_LETTERS = 1000
-local LAST_FRAMES_TTL_SECONDS = 60 -- a gateway that lives has read them within a few
 
 -- Return what is wrong with a request, as an error reply, or nil.
 local function enqueue_error(class, tenant, project, key_id)
@@ -34,12 +30,14 @@ end
 -- start there at once; and whether its flow is a newcomer.
 local function find_slot(pool, flow, request, length)
   local input, output = estimate(pool, flow, request)
-  local worker_id, credit = worker_with_credit(pool, input + output, request.adapter)
+  local worker_id, credit, is_ready = worker_with_credit(pool, input + output, request.adapter)
   local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'),
     get(flow, 'tokens'), request.sequences)
-  local may_start = worker_id and length == 0
+  local may_start = worker_id and is_ready and length == 0
     and (is_below or not is_for_newcomers(pool, worker_id, request.sequences))
+  -- Who waits for an adapter says nothing of how many slots newcomers need.
   local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
+    and (request.adapter == '' or is_ready)
   return worker_id, credit, may_start, is_newcomer
 end
 
@@ -69,23 +67,25 @@ end
 -- would rather be refused; and unless the pool holds as many bytes of payloads as it may, or as
 -- this flow may, and unless too much usage waits to be collected. `attempts`: how many the request
 -- has had in a Redis that lost it; `resumed`: tokens that its envelope goes on from;
--- `on_saturation`: wait or refuse; `sequences`: how many it decodes at a time, 1 if not given.
+-- `on_saturation`: wait or refuse; `sequences`: how many it decodes at a time, 1 if not given;
+-- `owed_end`: how the envelope ends where the request is owed its promises, '' not to judge that.
 -- Reply: {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
 -- | {saturated, position, wait_ms} | {known, state} | {memory_full, bytes, wait_ms}
--- | {share_full, bytes of the flow, most of it} | {usage_full}.
+-- | {share_full, bytes of the flow, most of it} | {usage_full}; what is judged has 1 or 0 last, in
+-- those of a request that is taken.
 local function enqueue(keys, args)
   local prefix, request_id, class, tenant, project, key_id, weight, prompt_bound, output_bound,
     gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, on_saturation, resumable, adapter,
-    attempts, resumed, envelope, max_queue_length, sequences, max_payload_bytes, now = keys[1],
-    unpack(args)
+    attempts, resumed, envelope, max_queue_length, sequences, max_payload_bytes, owed_end, now =
+    keys[1], unpack(args)
   local wrong = enqueue_error(class, tenant, project, key_id)
   if wrong then
     return wrong
   end
   local key = request_key(prefix, request_id)
-  local state = redis.call('HGET', key, 'state')
+  local state, was_owed = unpack(redis.call('HMGET', key, 'state', 'owed'))
   if state then
-    return { 'known', state }
+    return { 'known', state, tonumber(was_owed) }
   elseif is_usage_full(prefix) then
     return { 'usage_full' }
   end
@@ -112,6 +112,8 @@ local function enqueue(keys, args)
     return refusal
   end
   add_payload(pool, flow, #envelope)
+  local owed
+  envelope, owed = judged(pool, flow, request, owed_end, wait_ms <= target_ms)
   local deadline_ms = pool.waiting_now + target_ms
   local expires_ms = pool.waiting_now + tonumber(max_wait_ms)
   redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
@@ -119,6 +121,9 @@ local function enqueue(keys, args)
     'wait_ms', max_wait_ms, 'prompt', prompt_bound, 'output', output_bound,
     'sequences', request.sequences, 'resumable', resumable, 'adapter', adapter, 'resumed', resumed,
     'envelope', envelope)
+  if owed then
+    redis.call('HSET', key, 'owed', owed)
+  end
   if request.attempt >= ATTEMPT_GAP then
     note_over(key, request.attempt - ATTEMPT_GAP, resumed, 'redis_lost')
   end
@@ -129,7 +134,7 @@ local function enqueue(keys, args)
     local message = start_attempt(pool, path, flow, request, worker_id)
     hand_over(pool, worker_id, { message }, credit, spend(pool, credit, request.sequences))
     save(pool)
-    return { 'assigned', worker_id }
+    return { 'assigned', worker_id, owed }
   end
   local is_started = queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms,
     worker_id, credit)
@@ -138,10 +143,10 @@ local function enqueue(keys, args)
   end
   save(pool)
   if is_started then
-    return { 'assigned', worker_id }
+    return { 'assigned', worker_id, owed }
   end
   prefetch(pool, adapter, position)
-  return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0 }
+  return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0, owed }
 end
 
 -- Forecast what one more request of a tenant and class would find; changes nothing.
@@ -237,117 +242,6 @@ local function report_progress(keys, args)
   return stale
 end
 
--- Keep a request that failed although nothing was wrong with it, with its payload, for a day.
-local function keep_dead_letter(pool, request_id, envelope, entry)
-  local letters = pool.prefix .. ':dead-letters'
-  redis.call('XADD', letters, 'MAXLEN', '~', MOST_DEAD_LETTERS, '*', 'request', request_id,
-    'envelope', envelope, 'record', entry)
-  redis.call('XTRIM', letters, 'MINID', string.format('%.0f', pool.now - DEAD_LETTER_MS))
-  redis.call('PEXPIRE', letters, DEAD_LETTER_MS)
-end
-
--- Put the terminal record into the usage stream, and on the request itself for late questions such
--- as the sweeper's; return the reply of `finish`.
-local function put_on_record(prefix, key, attempt, entry, output_tokens, origin)
-  local stream_id = append_entry(prefix, 'record', entry, origin)
-  redis.call('HSET', key, 'state', 'finished', 'record', entry, 'stream_id', stream_id)
-  redis.call('HDEL', key, 'envelope')
-  redis.call('EXPIRE', key, FINISHED_TTL_SECONDS)
-  note_over(key, attempt, output_tokens, 'ended')
-  return { 1, stream_id }
-end
-
--- Finish a request: the one point of truth. `entry` is its encoded usage record, `output_tokens`
--- all that the entry counts, billed or not; `dead_letter` keeps it for operators; `origin` is
--- `<outbox id> <seq>` of a worker's record, or ''. Attempt 0 means "no worker has it". With mode
--- `lost` an unknown request is put on record, since Redis has lost it; mode `ask` changes nothing.
--- A repetition of the accepted call (an answer lost with its connection) is accepted again and
--- recorded once. `last_frames`, '' for none, are kept for the gateway: the end, and what it may not
--- have of the output, so that neither is lost with the worker or waits for it.
--- Reply: {1, id in the usage stream} accepted | {0, tokens of this attempt that are recorded
--- elsewhere (-1: unknown), reason} | {-1} the request is unknown | {2} the attempt is under way.
-local function finish(keys, args)
-  local prefix, request_id, attempt, entry, prompt_tokens, output_tokens, dead_letter, origin, mode,
-    last_frames, now = keys[1], unpack(args)
-  local key = request_key(prefix, request_id)
-  local state, current_attempt, worker_id, record, stream_id, path_text, prompt_bound,
-    charged_input, charged_output, started_ms, adapter, sequences = unpack(redis.call('HMGET', key,
-      'state', 'attempt', 'worker', 'record', 'stream_id', 'path', 'prompt', 'charged_input',
-      'charged_output', 'started_ms', 'adapter', 'sequences'))
-  if not state and mode == 'lost' then
-    return put_on_record(prefix, key, attempt, entry, output_tokens, origin)
-  elseif not state then
-    return { -1 }
-  elseif state == 'finished' and record == entry then
-    return { 1, stream_id }
-  end
-  local is_current = (state == 'queued' and attempt == '0')
-    or (state == 'running' and attempt ~= '0' and attempt == current_attempt)
-  if not is_current then
-    return over_reply(key, attempt)
-  elseif mode == 'ask' then
-    return { 2 }
-  end
-  local pool, path = open_pool(prefix, now_ms(now)), parse_path(path_text)
-  local flow = open_flow(pool, path)
-  redis.call('ZREM', prefix .. ':open', request_id)
-  release_payload(pool, flow, key)
-  if dead_letter == '1' then
-    keep_dead_letter(pool, request_id, redis.call('HGET', key, 'envelope'), entry)
-  end
-  if last_frames and last_frames ~= '' then
-    redis.call('SET', prefix .. ':last-frames:' .. request_id, last_frames, 'EX',
-      LAST_FRAMES_TTL_SECONDS)
-  end
-  local accepted = put_on_record(prefix, key, attempt, entry, output_tokens, origin)
-  if state == 'running' then
-    local input, output = tonumber(prompt_tokens), tonumber(output_tokens)
-    charged_input, charged_output = tonumber(charged_input), tonumber(charged_output)
-    sequences = tonumber(sequences) or 1
-    end_attempt(pool, path, flow, worker_id, { id = request_id, sequences = sequences,
-      charged = charged_input + charged_output, adapter = adapter })
-    remember(pool, 'held_ms', (pool.now - tonumber(started_ms)) * sequences, POOL_HISTORY)
-    correct_charge(pool, path, flow, charged_input, charged_output, input, output)
-    learn(pool, flow, tonumber(prompt_bound), input, output, sequences)
-    save(flow)
-    keep_flow(pool, flow)
-    free_slot(pool, worker_id)
-  else
-    save(flow)
-    redis.call('ZREM', prefix .. ':queue', request_id)
-    end_waiting(pool, redis.call('HGET', key, 'gateway'), request_id)
-    remove_waiting(pool, path, request_id, adapter)
-  end
-  save(pool)
-  return accepted
-end
-
--- Cancel a request. One that runs is stopped, and not requeued any more; one that waits is taken
--- out of the queue, so that no worker gets it between this call and the caller's `finish` of
--- attempt 0.
--- Reply: running | queued | terminal | unknown.
-local function cancel(keys, args)
-  local prefix, request_id = keys[1], unpack(args)
-  local key = request_key(prefix, request_id)
-  local state, attempt, worker_id, path_text, adapter = unpack(redis.call('HMGET', key, 'state',
-    'attempt', 'worker', 'path', 'adapter'))
-  if state == 'running' then
-    redis.call('HSET', key, 'cancelled', 1)
-    stop_attempt(prefix, worker_id, 'cancel', request_id, attempt)
-    return 'running'
-  elseif state == 'queued' then
-    local pool = open_pool(prefix, 0)
-    redis.call('HSET', key, 'cancelled', 1)
-    redis.call('ZREM', prefix .. ':queue', request_id)
-    remove_waiting(pool, parse_path(path_text), request_id, adapter)
-    save(pool)
-    return 'queued'
-  elseif state == 'finished' then
-    return 'terminal'
-  end
-  return 'unknown'
-end
-
 -- A Redis that holds all it may runs what renews, ends or frees something; it refuses newcomers,
 -- and entries that an outbox keeps.
 local WITHOUT_MEMORY = { 'allow-oom' }
@@ -364,6 +258,9 @@ redis.register_function{ function_name = 'penstock_leave_1', callback = leave,
 redis.register_function{ function_name = 'penstock_claim_2', callback = claim,
   flags = WITHOUT_MEMORY }
 redis.register_function{ function_name = 'penstock_post_adapters_1', callback = post_adapters,
+  flags = WITHOUT_MEMORY }
+redis.register_function('penstock_prefetch_1', prefetch_adapter)
+redis.register_function{ function_name = 'penstock_drain_1', callback = drain,
   flags = WITHOUT_MEMORY }
 redis.register_function{ function_name = 'penstock_report_progress_1', callback = report_progress,
   flags = WITHOUT_MEMORY }

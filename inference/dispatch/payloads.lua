@@ -1,6 +1,6 @@
 -- Payloads: the bytes of the requests that a pool holds, waiting or running, bounded so that it is
 -- newcomers who are refused, by us, before Redis has no memory for anybody. Part of the dispatch
--- library, after slots.lua.
+-- library, after waits.lua.
 --
 -- The scheduler's hash counts them as `payload`, and so does each flow's. A payload is counted from
 -- `enqueue` or `adopt` until `finish` deletes it.

@@ -82,11 +82,13 @@ class Dispatch:
         max_queue_length: int,
         max_payload_bytes: int = UNBOUNDED_BYTES,
         attempts: int = 0,
+        owed_proof: bytes = b"",
     ) -> Enqueued:
         """Hand the request to a free worker at once, else to its pool's queue. Of a queue of
         `max_queue_length`, and of the bytes that the pool may hold, each tenant has its share:
         refused is who already fills it. `attempts`: how many the request had in a Redis that has
-        lost it."""
+        lost it. `owed_proof`: the proof that the envelope gets where the queue judges that the
+        service owes it its promises; without one nothing is judged."""
         answer = await self._functions.call(
             functions.ENQUEUE,
             keys.pool_prefix(envelope.pool),
@@ -95,6 +97,7 @@ class Dispatch:
                 max_queue_length=max_queue_length,
                 max_payload_bytes=max_payload_bytes,
                 attempts=attempts,
+                owed_proof=owed_proof,
             ),
         )
         return read_enqueued(answer)
@@ -294,6 +297,11 @@ def usage_entry(
         waste_reason=WasteReason.NOT_RESUMED if wasted else "",
         generated_tokens=0,
         adapter_version=envelope.adapter_version,
+        labels=envelope.labels,
+        prompt_bound=envelope.prompt_bound,
+        output_bound=envelope.output_bound,
+        owed=envelope.owed,
+        proof=envelope.proof,
     )
 
 

@@ -8,7 +8,8 @@
 -- projects and keys, so that a charge is one write. Only who has requests waiting is in a sorted
 -- set: `tenants:<class>`, `projects:<flow>`, `keys:<flow>:<project>`, each scored by counter, and
 -- at the bottom `requests:<path>`, scored by deadline. A *path* is
--- `<class>:<tenant>:<project>:<key>`.
+-- `<class>:<tenant>:<project>:<key>`. What needs no adapter stands in `tenants:<class>:plain` and
+-- `requests:<flow>` too, so that it need not wait behind what waits for one.
 
 local FLOW_TTL_MS = 86400000       -- how long an absent tenant's debt and history are remembered
 local FIRST_OUTPUT_ESTIMATE = 256  -- tokens, in a pool that has finished nothing yet
@@ -161,6 +162,15 @@ local function open_flow(pool, path)
   return flow
 end
 
+-- Return the keys of what waits and needs no adapter: the tenants of a class, a flow's requests.
+local function plain_tenants_key(pool, class)
+  return pool.prefix .. ':tenants:' .. class .. ':plain'
+end
+
+local function plain_requests_key(pool, flow)
+  return pool.prefix .. ':requests:' .. flow
+end
+
 -- Charges and refunds ---------------------------------------------------------------------------
 
 -- Return the units that so many tokens cost.
@@ -181,6 +191,7 @@ local function charge(pool, path, flow, units)
   redis.call('ZADD', prefix .. 'tenants:' .. path.class, 'XX', get(flow, 'counter'), path.tenant)
   redis.call('ZADD', prefix .. path.projects, 'XX', get(flow, flow.project), path.project)
   redis.call('ZADD', prefix .. path.keys, 'XX', get(flow, flow.key_counter), path.key)
+  redis.call('ZADD', plain_tenants_key(pool, path.class), 'XX', get(flow, 'counter'), path.tenant)
 end
 
 -- Replace what a running request was charged by what it has really taken.
@@ -247,11 +258,24 @@ local function lift_class(pool, class)
   set(pool, class .. ':served', pool.now)
 end
 
--- Note of a request that needs an adapter that it waits, by its deadline, or waits no more (nil):
--- `requests:<path>:<adapter>` has those of a key, `adapters-waiting` counts those of each adapter.
-local function note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
+-- Note of a request that needs no adapter that it waits, by its deadline, its flow at a `counter`,
+-- or waits no more (nil).
+local function note_plain_waits(pool, path, request_id, deadline_ms, counter)
+  local requests = plain_requests_key(pool, path.flow)
+  if deadline_ms then
+    redis.call('ZADD', requests, deadline_ms, request_id)
+    redis.call('ZADD', plain_tenants_key(pool, path.class), counter, path.tenant)
+  elseif redis.call('ZREM', requests, request_id) == 1 and redis.call('EXISTS', requests) == 0 then
+    redis.call('ZREM', plain_tenants_key(pool, path.class), path.tenant)
+  end
+end
+
+-- Note of a request that it waits, by its deadline, its flow at a `counter`, or waits no more (nil),
+-- beside its place in the order: of one that needs an adapter `requests:<path>:<adapter>` has those
+-- of a key, `adapters-waiting` counts those of each adapter.
+local function note_waits(pool, path, adapter, request_id, deadline_ms, counter)
   if not adapter or adapter == '' then
-    return
+    return note_plain_waits(pool, path, request_id, deadline_ms, counter)
   end
   local key = pool.prefix .. ':requests:' .. path.text .. ':' .. adapter
   local counts, change = pool.prefix .. ':adapters-waiting', nil
@@ -265,20 +289,9 @@ local function note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
   end
 end
 
--- Add a request to those that wait, and its key, project and tenant where they did not wait yet.
-local function add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
-  local prefix, class = pool.prefix .. ':', path.class
-  local requests, tenants = prefix .. 'requests:' .. path.text, prefix .. 'tenants:' .. class
-  if get(pool, class .. ':waiting') == 0 then
-    lift_class(pool, class)
-  end
-  add(pool, class .. ':waiting', 1)
-  add(flow, 'waiting', 1)
-  redis.call('ZADD', requests, deadline_ms, request_id)
-  note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
-  if redis.call('ZCARD', requests) > 1 then
-    return
-  end
+-- Have a key wait that did not yet, and its project and tenant.
+local function begin_waiting_at_levels(pool, path, flow)
+  local prefix, tenants = pool.prefix .. ':', pool.prefix .. ':tenants:' .. path.class
   local is_first = lift(prefix .. path.keys, flow, flow.key_counter, get(flow, flow.keys_floor))
   redis.call('ZADD', prefix .. path.keys, get(flow, flow.key_counter), path.key)
   if not is_first then
@@ -287,9 +300,24 @@ local function add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
   is_first = lift(prefix .. path.projects, flow, flow.project, get(flow, 'floor'))
   redis.call('ZADD', prefix .. path.projects, get(flow, flow.project), path.project)
   if is_first then
-    lift(tenants, flow, 'counter', get(pool, class .. ':floor'))
+    lift(tenants, flow, 'counter', get(pool, path.class .. ':floor'))
     redis.call('ZADD', tenants, get(flow, 'counter'), path.tenant)
   end
+end
+
+-- Add a request to those that wait, and its key, project and tenant where they did not wait yet.
+local function add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
+  local class, requests = path.class, pool.prefix .. ':requests:' .. path.text
+  if get(pool, class .. ':waiting') == 0 then
+    lift_class(pool, class)
+  end
+  add(pool, class .. ':waiting', 1)
+  add(flow, 'waiting', 1)
+  redis.call('ZADD', requests, deadline_ms, request_id)
+  if redis.call('ZCARD', requests) == 1 then
+    begin_waiting_at_levels(pool, path, flow)
+  end
+  note_waits(pool, path, adapter, request_id, deadline_ms, get(flow, 'counter'))
 end
 
 -- Take key, project and tenant out of those that wait where a request that has left
@@ -313,7 +341,7 @@ end
 -- Give a request that the asking worker may not have the place back that it had in the queue.
 local function put_back(pool, path, flow, request_id, deadline_ms, adapter)
   local prefix = pool.prefix .. ':'
-  note_adapter_waits(pool, path, adapter, request_id, deadline_ms)
+  note_waits(pool, path, adapter, request_id, deadline_ms, get(flow, 'counter'))
   add(pool, path.class .. ':waiting', 1)
   add(flow, 'waiting', 1)
   redis.call('ZADD', prefix .. 'requests:' .. path.text, deadline_ms, request_id)
@@ -324,7 +352,7 @@ end
 
 -- Take a request out of those that wait, if it is there.
 local function remove_waiting(pool, path, request_id, adapter)
-  note_adapter_waits(pool, path, adapter, request_id, nil)
+  note_waits(pool, path, adapter, request_id, nil)
   if redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, request_id) == 1 then
     redis.call('HINCRBY', flow_key(pool, path.flow), 'waiting', -1)
     note_left(pool, path)

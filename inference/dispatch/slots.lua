@@ -1,13 +1,11 @@
--- Slots: which request gets one, what the wait for one is, and who gives one up. Sixth part of the
--- dispatch library.
+-- Slots: which request gets one, and on which worker. Seventh part of the dispatch library.
 
-local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants
 local MOST_PASSED_OVER = 32        -- requests that a worker may not have, in one call
+local MOST_FOR_ADAPTERS = 8        -- of them that wait for adapters: each costs some 0.2 ms
 local MOST_OF_A_FLOW = 3           -- of them for want of room, after which their flow is left alone
 local MOST_WITHDRAWN = 128         -- requests that nobody may start any more, met in one call
 local MOST_PREEMPTIONS = 2         -- of one request, so that it ends some day
 local CANDIDATES = 4               -- workers with credit that are looked at for one request
-local UNKNOWN_MS = -1              -- no worker is there, or nothing has ended yet
 
 -- Ask a worker to stop an attempt, by a message that begins with `cancel` or `preempt`.
 local function stop_attempt(prefix, worker_id, word, request_id, attempt)
@@ -27,11 +25,12 @@ local function fitness(pool, worker_id, tokens, adapter)
 end
 
 -- Find the live worker that has credit, room for so many tokens and for the adapter, and has that
--- the nearest, of those the one with most credit; return its id and its credit, or nil. Looked at
--- are those with most credit of all and those that have the adapter.
+-- the nearest, of those the one with most credit; return its id and its credit, or nil, and whether
+-- no adapter stands in the way. Looked at are those with most credit of all and those that have the
+-- adapter.
 local function worker_with_credit(pool, tokens, adapter)
   if get(pool, 'free') <= 0 then
-    return nil
+    return nil, nil, true
   end
   local key, best, most, nearest = pool.prefix .. ':free-slots', nil, nil, -2
   local function look_at(worker_id, credit)
@@ -45,7 +44,7 @@ local function worker_with_credit(pool, tokens, adapter)
   for index = 1, #candidates, 2 do
     look_at(candidates[index], tonumber(candidates[index + 1]))
     if nearest == SLOT then
-      return best, most
+      return best, most, true
     end
   end
   for _, worker_id in ipairs(adapter ~= '' and some_holders(pool, adapter) or {}) do
@@ -54,7 +53,7 @@ local function worker_with_credit(pool, tokens, adapter)
       look_at(worker_id, credit)
     end
   end
-  return best, most
+  return best, most, best and (nearest >= MEMORY or adapters_of(pool, best).mute ~= nil)
 end
 
 -- Take so many sequences from a worker's credit and from the sum; return what is left. One free
@@ -137,23 +136,21 @@ local function may_have(pool, worker_id, path, flow, request, passed_over)
   if request.adapter == '' or may_run_adapter(pool, worker_id, path.tenant, request) then
     return true
   end
-  passed_over.is_for_adapter = true
+  passed_over.for_adapters = passed_over.for_adapters + 1
   passed_over[path.flow] = (passed_over[path.flow] or 0) + 1
   return false
 end
 
--- Take the tenant's first request out of the queue, one that needs one of these adapters before
--- others; return it and its path. `is_due`: it may still start, as it has not waited too long and
--- its gateway is there.
-local function pop_waiting(pool, class, tenant, adapters)
-  local request_id, path = pop_request(pool, class, tenant, adapters)
+-- Take a request out of the queue; return it. `is_due`: it may still start, as it has not waited
+-- too long and its gateway is there.
+local function read_popped(pool, request_id, path)
   redis.call('ZREM', pool.prefix .. ':queue', request_id)
   local state, expires_ms, deadline_ms, attempt, prompt, output, envelope, resumable, excluded,
-    preemptions, adapter, passes, sequences, gateway = unpack(redis.call('HMGET',
+    preemptions, adapter, passes, sequences, gateway, drains_on = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'state', 'expires_ms', 'deadline_ms', 'attempt',
       'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
-      'sequences', 'gateway'))
-  note_adapter_waits(pool, path, adapter, request_id, nil)
+      'sequences', 'gateway', 'drains_on'))
+  note_waits(pool, path, adapter, request_id, nil)
   expires_ms = tonumber(expires_ms) or 0
   local may_wait = state == 'queued' and expires_ms > pool.waiting_now
   if may_wait and is_silent(pool, gateway) then
@@ -164,8 +161,8 @@ local function pop_waiting(pool, class, tenant, adapters)
     expires_ms = expires_ms, deadline_ms = deadline_ms, attempt = tonumber(attempt),
     prompt = tonumber(prompt), output = tonumber(output), envelope = envelope,
     resumable = resumable, excluded = excluded or '', preemptions = tonumber(preemptions) or 0,
-    adapter = adapter or '', passes = tonumber(passes) or 0,
-    sequences = tonumber(sequences) or 1 }, path
+    adapter = adapter or '', passes = tonumber(passes) or 0, drains_on = drains_on or nil,
+    sequences = tonumber(sequences) or 1 }
 end
 
 -- Leave a flow alone for the rest of the call, in which `restore_flows` has it wait again.
@@ -184,16 +181,13 @@ local function restore_flows(pool, passed_over)
   end
 end
 
--- Start the tenant's first request on the worker, or where one was passed over since its adapter
--- may not run there, the first of those whose adapters do; return its assignment and its sequences,
--- or nil.
+-- Start a request that was popped on the worker; return its assignment and its sequences, or nil.
 -- One that nobody may start any more is withdrawn: it leaves the queue, and whoever ends it finds it
 -- among those that its gateway has waiting. One call withdraws so many, and then leaves each further
 -- flow alone that has such a request at its head. One that this worker may not have goes to
 -- `passed_over`, for the caller to put back.
-local function start_first(pool, worker_id, passed_over, class, tenant, least_class, least_tenant)
-  local adapters = passed_over.is_for_adapter and running_adapters(pool, worker_id, tenant) or {}
-  local request, path = pop_waiting(pool, class, tenant, adapters)
+local function start_popped(pool, worker_id, passed_over, request, least_class, least_tenant)
+  local path = request.path
   local flow = open_flow(pool, path)
   add(flow, 'waiting', -1)
   local may_start, is_held = false, false
@@ -203,6 +197,7 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
   if may_start then
     note_served(pool, path, flow, least_class, least_tenant)
     end_waiting(pool, request.gateway, request.id)
+    end_drain_for(pool, path.tenant, request.id, request.drains_on)
     local message = start_attempt(pool, path, flow, request, worker_id)
     note_left(pool, path)
     return message, request.sequences
@@ -213,6 +208,7 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
     passed_over.is_held = is_held
   else
     passed_over.withdrawn = passed_over.withdrawn + 1
+    end_drain_for(pool, path.tenant, request.id, request.drains_on)
   end
   note_left(pool, path)
   if (passed_over[path.flow] or 0) >= MOST_OF_A_FLOW
@@ -222,10 +218,32 @@ local function start_first(pool, worker_id, passed_over, class, tenant, least_cl
   return nil
 end
 
+-- Start the tenant's first request on the worker, or where one was passed over since its adapter
+-- may not run there, the first of those whose adapters do. As `start_popped`.
+local function start_first(pool, worker_id, passed_over, class, tenant, least_class, least_tenant)
+  local adapters = passed_over.for_adapters > 0 and running_adapters(pool, worker_id, tenant) or {}
+  local request = read_popped(pool, pop_request(pool, class, tenant, adapters))
+  return start_popped(pool, worker_id, passed_over, request, least_class, least_tenant)
+end
+
+-- Start the first of the tenant's requests that need no adapter. As `start_popped`.
+local function start_plain(pool, worker_id, passed_over, class, tenant, least_class, least_tenant)
+  local request = read_popped(pool, pop_plain(pool, class, tenant))
+  return start_popped(pool, worker_id, passed_over, request, least_class, least_tenant)
+end
+
 -- Return the tenant of a class that is next for a slot of the worker, and the least counter.
 local function next_for(pool, worker_id, passed_over, class)
-  return next_tenant(pool, class, passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1),
-    passed_over.for_width[class])
+  return next_tenant(pool, class, pool.prefix .. ':tenants:' .. class,
+    passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1), passed_over.for_width[class])
+end
+
+-- Return the tenant that is next of those with requests that need no adapter, and the least counter.
+local function next_plain(pool, worker_id, passed_over, class)
+  local least = redis.call('ZRANGE', pool.prefix .. ':tenants:' .. class, 0, 0, 'WITHSCORES')[2]
+  return next_tenant(pool, class, plain_tenants_key(pool, class),
+    passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1),
+    passed_over.for_width[class] or tonumber(least))
 end
 
 -- Return the least served of the tenants that wait in a class and have an adapter running on the
@@ -244,9 +262,16 @@ local function next_with_adapter(pool, worker_id, passed_over, class)
   return found, tonumber(first)
 end
 
+-- Return whether a call looks at no more requests in their order, but for those that need no adapter,
+-- or one that runs.
+local function are_enough(passed_over)
+  return #passed_over >= MOST_PASSED_OVER or passed_over.for_adapters >= MOST_FOR_ADAPTERS
+end
+
 -- Start the next request on the worker, only of one class where that is given; return its
--- assignment and its sequences, or nil where there is none that it may have. Where so many were
--- passed over that the call looks at no more of them, those go on that need an adapter which runs.
+-- assignment and its sequences, or nil where there is none that it may have. Where some are left
+-- that wait for adapters, those go on that need none; and where so many were passed over that the
+-- call looks at no more of them, those that need an adapter which runs.
 local function take_next(pool, worker_id, passed_over, only_class)
   local classes, least_class = waiting_classes(pool)
   for _, class in ipairs(classes) do
@@ -254,7 +279,7 @@ local function take_next(pool, worker_id, passed_over, only_class)
     if not only_class or only_class == class.name then
       tenant, least_tenant = next_for(pool, worker_id, passed_over, class.name)
     end
-    while tenant and #passed_over < MOST_PASSED_OVER and not passed_over.is_held
+    while tenant and not are_enough(passed_over) and not passed_over.is_held
       and passed_over.withdrawn < MOST_WITHDRAWN + MOST_PASSED_OVER do
       local message, sequences = start_first(pool, worker_id, passed_over, class.name, tenant,
         least_class, least_tenant)
@@ -263,13 +288,24 @@ local function take_next(pool, worker_id, passed_over, only_class)
       end
       tenant, least_tenant = next_for(pool, worker_id, passed_over, class.name)
     end
-    local are_enough = not passed_over.is_held and #passed_over >= MOST_PASSED_OVER
-    while passed_over.is_for_adapter and are_enough and not only_class do
+    while passed_over.for_adapters > 0 and are_enough(passed_over) and not passed_over.is_held
+      and not only_class do
       tenant, least_tenant = next_with_adapter(pool, worker_id, passed_over, class.name)
       if not tenant then
         break
       end
       local message, sequences = start_first(pool, worker_id, passed_over, class.name, tenant,
+        least_class, least_tenant)
+      if message then
+        return message, sequences
+      end
+    end
+    for _ = 1, passed_over.for_adapters > 0 and not only_class and MOST_PASSED_OVER or 0 do
+      tenant, least_tenant = next_plain(pool, worker_id, passed_over, class.name)
+      if not tenant or passed_over.is_held then
+        break
+      end
+      local message, sequences = start_plain(pool, worker_id, passed_over, class.name, tenant,
         least_class, least_tenant)
       if message then
         return message, sequences
@@ -284,7 +320,7 @@ end
 -- waits where it did.
 local function take_up_to(pool, worker_id, credit, most, first_class)
   local taken, only_class = {}, first_class
-  local passed_over = { for_width = {}, left_alone = {}, withdrawn = 0 }
+  local passed_over = { for_width = {}, left_alone = {}, withdrawn = 0, for_adapters = 0 }
   while credit > 0 and #taken < most do
     local message, sequences = take_next(pool, worker_id, passed_over, only_class)
     if message then
@@ -339,61 +375,4 @@ local function free_slot(pool, worker_id, first_class)
   add(pool, 'free', credit - before)
   local taken, left = take_up_to(pool, worker_id, credit, credit, first_class)
   hand_over(pool, worker_id, taken, before, left)
-end
-
--- The wait for a slot ---------------------------------------------------------------------------
-
--- Return whether the queue is full for a flow: a full queue refuses who already has its share of
--- it, so that one tenant cannot keep the others out.
-local function is_full_for(pool, flow, length, most)
-  if length < most then
-    return false
-  end
-  local share = most * get(flow, 'share') / math.max(get(pool, 'weights'), get(flow, 'share'))
-  return get(flow, 'waiting') >= math.floor(share) or length >= LARGEST_QUEUE * most
-end
-
--- Return the reply that keeps a request out of the queue, or nil.
-local function queue_refusal(pool, flow, length, most, position, wait_ms, most_wait_ms)
-  if is_full_for(pool, flow, length, most) then
-    return { 'full', length, wait_ms }
-  elseif wait_ms > most_wait_ms then
-    return { 'saturated', position, wait_ms }
-  end
-  return nil
-end
-
--- Return the position of one more request of the flow, 0 where it need not wait, and its wait in
--- ms, or UNKNOWN_MS. Each of the flow's requests lets others by in proportion to their shares;
--- slots become free one after another, and a request holds its mean of slots and time.
-local function forecast_wait(pool, flow, share, length)
-  local waiting, slots = get(flow, 'waiting'), get(pool, 'slots')
-  local is_below = is_below_share(pool, share, get(flow, 'running') + waiting, get(flow, 'tokens'),
-    1)
-  if length == 0 and get(pool, 'free') > (is_below and 0 or headroom(pool)) then
-    return 0, 0
-  end
-  local position = 1
-  if waiting > 0 or not is_below then
-    local others = math.max(1, get(pool, 'weights') / math.max(share, 1))
-    position = math.min(length + 1, math.ceil((waiting + 1) * others))
-  end
-  local held = pool.values.held_ms
-  return position, slots > 0 and held and math.ceil(position * held / slots) or UNKNOWN_MS
-end
-
--- Ask the worker of the batch request that began last to give its slot up.
-local function preempt_one(pool)
-  local prefix = pool.prefix
-  while true do
-    local request_id = redis.call('ZPOPMAX', prefix .. ':preemptible')[1]
-    if not request_id then
-      return
-    end
-    local state, worker_id, attempt = unpack(redis.call('HMGET', request_key(prefix, request_id),
-      'state', 'worker', 'attempt'))
-    if state == 'running' and is_live(pool, worker_id) then
-      return stop_attempt(prefix, worker_id, 'preempt', request_id, attempt)
-    end
-  end
 end

@@ -17,6 +17,7 @@ from inference.lua_constants import STALE_LOOP_MS, WORKER_LEASE_MS
 CACHE_SECONDS: Final = 1.0
 # A large pool is read more rarely, so that no gateway reads more than 200 workers of it a second.
 CACHE_SECONDS_A_WORKER: Final = 0.005
+_REMEMBERED_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class _Read:
     """What was read of a pool, and until when it is used."""
 
     until: float
+    # When a worker was heard of last, by the clock of this process; minus infinity if never.
+    heard_at: float
     workers: tuple[PoolWorker, ...]
     kinds: tuple[PoolWorker, ...]
 
@@ -54,6 +57,7 @@ class WorkerRegistry:
         self._redis = redis
         self._clock = clock
         self._cache: dict[str, _Read] = {}
+        self._heard: dict[str, float] = {}  # by pool; outlives a Redis that loses everything
         self._reading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def pools(self) -> list[str]:
@@ -74,6 +78,12 @@ class WorkerRegistry:
     async def is_ready(self, pool: str) -> bool:
         """Return whether a worker of the pool would take a request now."""
         return any(worker.is_ready for worker in await self.workers(pool))
+
+    async def is_expected(self, pool: str, within_seconds: float) -> bool:
+        """Return whether a worker of the pool lives, in whatever state, or was heard of so lately
+        that it, or its successor, may be back."""
+        read = await self._current(pool)
+        return self._clock() - read.heard_at <= within_seconds
 
     async def is_live(self, pool: str, worker_id: str) -> bool:
         """Return whether a worker holds its lease at this moment; False of an unknown one."""
@@ -98,8 +108,9 @@ class WorkerRegistry:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hgetall(keys.pool_workers(pool))
         pipeline.zrange(keys.pool_heartbeats(pool), 0, -1, withscores=True)
+        pipeline.hget(keys.pool_scheduler(pool), "heard")
         pipeline.time()
-        infos, heartbeats, (unix_seconds, microseconds) = await pipeline.execute()
+        infos, heartbeats, heard, (unix_seconds, microseconds) = await pipeline.execute()
         now_ms = unix_seconds * 1000 + microseconds // 1000
         beats = dict(heartbeats)
         workers = tuple(
@@ -110,7 +121,14 @@ class WorkerRegistry:
             for worker_id, info in sorted(infos.items())
         )
         seconds = max(CACHE_SECONDS, CACHE_SECONDS_A_WORKER * len(workers))
-        return _Read(until=self._clock() + seconds, workers=workers, kinds=_kinds_of(workers))
+        now = self._clock()
+        silent_ms = 0.0 if any(worker.is_live for worker in workers) else now_ms - float(heard or 0)
+        heard_at = max(self._heard.get(pool, float("-inf")), now - max(0.0, silent_ms) / 1000)
+        if heard_at > now - _REMEMBERED_SECONDS:
+            self._heard[pool] = heard_at
+        return _Read(
+            until=now + seconds, heard_at=heard_at, workers=workers, kinds=_kinds_of(workers)
+        )
 
 
 def _kinds_of(workers: tuple[PoolWorker, ...]) -> tuple[PoolWorker, ...]:
@@ -134,4 +152,7 @@ def _kind_of(info: WorkerInfo) -> WorkerInfo:
         adapters=[],
         problem="",
         loop_age_ms=0,
+        warning="",
+        figures=None,
+        gpus=None,
     )

@@ -1,5 +1,5 @@
--- Workers: their leases, names and free slots, and what the dead leave behind: register, beat,
--- leave, held, reap. Fourth part of the dispatch library.
+-- Workers: their leases, names and free slots, and what the dead leave behind: beat, leave, held,
+-- reap. Fourth part of the dispatch library.
 --
 -- Each worker's slots and credit stand in a sorted set, the rest in a hash of its own, the sums in
 -- the scheduler's hash; a part and its sum change together, here and nowhere else, so that the sums
@@ -244,28 +244,6 @@ local function assignment(request_id, attempt, envelope)
 end
 
 -- Calls -----------------------------------------------------------------------------------------
-
--- Register a worker's process under its name, with no adapters, and fence any earlier one.
--- Reply: the ids of the processes that this call fenced.
-local function register(keys, args)
-  local prefix, worker_id, name, info, now = keys[1], unpack(args)
-  local pool = open_pool(prefix, now_ms(now))
-  if (heartbeat_of(prefix, worker_id) or 0) < 0 then
-    return fenced_error(worker_id)
-  end
-  local fenced = {}
-  local earlier = redis.call('HGET', prefix .. ':names', name)
-  if earlier and earlier ~= worker_id then
-    fence(pool, earlier)
-    fenced[1] = earlier
-  end
-  redis.call('HSET', prefix .. ':names', name, worker_id)
-  redis.call('HSET', prefix .. ':workers', worker_id, info)
-  redis.call('ZADD', prefix .. ':heartbeats', pool.now, worker_id)
-  drop_levels(pool, worker_id)
-  save(pool)
-  return fenced
-end
 
 -- Renew a worker's lease from beside its event loop, which last ran `loop_age_ms` ago. A worker whose
 -- loop is stale is busy, not dead: it keeps what it holds, and is given nothing until it claims.

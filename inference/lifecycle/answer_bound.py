@@ -6,7 +6,7 @@ what a client may ask for field by field is bounded as a whole too, before anyth
 
 from typing import Final
 
-from inference.errors import InvalidRequest
+from inference.errors import BeyondBounds
 from inference.lifecycle.inference_request import InferenceRequest
 
 # About 80 bytes of JSON each: 5 MB. docs/api-limits.md has the measurements.
@@ -24,7 +24,7 @@ def most_output_tokens(request: InferenceRequest) -> int:
 
 def check_answer(request: InferenceRequest, context_tokens: int) -> None:
     """Refuse an answer that may become too large, given the model's context. Raises
-    `InvalidRequest`. Where the client names no bound of the output, `most_output_tokens` is one."""
+    `BeyondBounds`. Where the client names no bound of the output, `most_output_tokens` is one."""
     if request.output_tokens is None:
         return
     tokens, most = min(request.output_tokens, context_tokens), most_output_tokens(request)
@@ -40,7 +40,7 @@ def check_answer(request: InferenceRequest, context_tokens: int) -> None:
         holds = f"{asked} is {request.choices * tokens}"
         allowed = f"{MOST_TOKENS} tokens"
         remedies = f"{request.output_param} to {most}, or n"
-    raise InvalidRequest(
+    raise BeyondBounds(
         f"The answer may become too large: {holds}, and one answer may hold {allowed}. Lower "
         f"{remedies}.",
         param=request.output_param,

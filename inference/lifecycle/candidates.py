@@ -3,12 +3,13 @@ that it may take, and the prices. The project's smaller model may answer in the 
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from msgspec import structs
 
 from gpu_workers.protocol.clock import now_ms
+from gpu_workers.protocol.labels import chosen_labels
 from gpu_workers.protocol.messages import Envelope, Prices
 from gpu_workers.protocol.policy import Caller, Capability, ModelPolicy, OnSaturation, TierPolicy
 from inference.admission.adapters import ChosenAdapter
@@ -18,10 +19,11 @@ from inference.admission.reservations import PoolTarget
 from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
 from inference.dispatch.pool_view import PoolView
 from inference.dispatch.worker_registry import WorkerRegistry
-from inference.errors import InvalidRequest, ModelCapabilityMissing, ModelNotFound
+from inference.errors import BeyondBounds, ModelCapabilityMissing, ModelNotFound, NoWorker
 from inference.lifecycle.answer_bound import check_answer, most_output_tokens
 from inference.lifecycle.inference_request import InferenceRequest
 from inference.lua_constants import CLASS_WEIGHTS
+from inference.proofs import Prover
 
 # The engine runs them in this order where it cannot run them all.
 _CLASSES: Final = tuple(CLASS_WEIGHTS)
@@ -30,14 +32,19 @@ _PRIORITIES: Final = 1 << 16  # a tier's is a small integer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A model that may answer a request: what its pool is asked, and the most that it may take."""
+    """A model that may answer a request: what its pool is asked, and the most that it may take.
+    `owed_proof` is the envelope's proof where its queue judges that it is owed its promises."""
 
     envelope: Envelope
     bounds: Bounds
+    owed_proof: bytes
 
     @property
     def prices(self) -> Prices:
         return self.envelope.prices
+
+    def traced(self, traceparent: str) -> "Candidate":
+        return replace(self, envelope=structs.replace(self.envelope, traceparent=traceparent))
 
     @property
     def target(self) -> PoolTarget:
@@ -52,11 +59,22 @@ class Candidate:
 class Candidates:
     """The models that may answer a request: the one that it names, and the one that its project
     has answer where the first is saturated. `no_fallback_reason` is a sentence that says why a
-    project that has chosen a smaller model gets no fallback; else it is empty."""
+    project that has chosen a smaller model gets no fallback; else it is empty. `has_worker`: one of
+    the primary's pool is ready."""
 
     primary: Candidate
     fallback: Candidate | None = None
     no_fallback_reason: str = ""
+    has_worker: bool = True
+
+    def traced(self, traceparent: str) -> "Candidates":
+        """Return the same, with the gateway's span for whoever takes one of them."""
+        fallback = self.fallback
+        return replace(
+            self,
+            primary=self.primary.traced(traceparent),
+            fallback=None if fallback is None else fallback.traced(traceparent),
+        )
 
     @property
     def worst_case(self) -> Charge:
@@ -73,18 +91,23 @@ class CandidateBuilder:
         admission: Admission,
         workers: WorkerRegistry,
         *,
+        prover: Prover,
         gateway_id: str,
         cache_salt_secret: bytes,
+        worker_expected_seconds: float | None = None,
     ) -> None:
         self._admission = admission
+        self._prover = prover
         self._workers = workers
         self._gateway_id = gateway_id
         self._cache_salt_secret = cache_salt_secret
+        self._worker_expected_seconds = worker_expected_seconds
 
     async def build(self, caller: Caller, request: InferenceRequest, request_id: str) -> Candidates:
         """Return the candidates of a request. Raises `ModelNotFound` where the caller may not know
-        of its model, `ModelCapabilityMissing` where the model is not meant for it, and
-        `InvalidRequest` where it is too large for the model or the caller's tier."""
+        of its model, `ModelCapabilityMissing` where the model is not meant for it, `BeyondBounds`
+        where it is too large for the model or the caller's tier, and `NoWorker` where nobody would
+        take it."""
         offer = await self._admission.offer(request.model, caller, sticky=request.sticky)
         primary = await self._view(offer)
         _check_capabilities(request, primary.model)
@@ -92,6 +115,7 @@ class CandidateBuilder:
         check_answer(request, primary.context_tokens(caller.tier.max_context_tokens))
         _check_prompt(request, primary, caller.tier)
         _check_sequences(request, primary)
+        await self._check_worker(primary)
         fallback, reason = await self._fallback(caller, request, primary, offer)
         return Candidates(
             primary=self._candidate(caller, request, primary, request_id, offer.adapter),
@@ -99,7 +123,16 @@ class CandidateBuilder:
             if fallback is None
             else self._candidate(caller, request, fallback, request_id),
             no_fallback_reason=reason,
+            has_worker=any(worker.is_ready for worker in primary.workers),
         )
+
+    async def _check_worker(self, view: PoolView) -> None:
+        """Refuse what would only wait for its end: no worker lives, and none is expected."""
+        model, seconds = view.model, self._worker_expected_seconds
+        if seconds is None or model.scales_from_zero:
+            return
+        if not await self._workers.is_expected(model.pool, seconds):
+            raise NoWorker(f"No worker is running for model {model.name!r}.")
 
     async def _view(self, offer: Offer) -> PoolView:
         workers = await self._workers.kinds(offer.model.pool)
@@ -147,7 +180,9 @@ class CandidateBuilder:
         envelope = self._envelope(caller, request, view, bounds, request_id)
         if adapter is not None:
             envelope = _with_adapter(envelope, view.model, caller.tier, adapter)
-        return Candidate(envelope=envelope, bounds=bounds)
+        proof, owed_proof = (self._prover.prove(envelope, owed=owed) for owed in (False, True))
+        envelope = structs.replace(envelope, proof=proof)
+        return Candidate(envelope=envelope, bounds=bounds, owed_proof=owed_proof)
 
     def _envelope(
         self,
@@ -179,6 +214,7 @@ class CandidateBuilder:
             cache_salt=salt,
             arrived_at_ms=arrived_at_ms,
             ttft_target_ms=tier.ttft_target_ms,
+            inter_token_target_ms=tier.inter_token_target_ms,
             max_wait_ms=tier.max_queue_seconds * 1000,
             max_context_tokens=tier.max_context_tokens,
             weight=tier.weight,
@@ -190,6 +226,7 @@ class CandidateBuilder:
             reads_texts=True,
             prices=prices_of(model, tier, at_ms=arrived_at_ms),
             sequences=request.choices,
+            labels=chosen_labels(caller.key.usage_labels, request.labels),
             on_saturation="wait" if caller.key.on_saturation is OnSaturation.WAIT else "refuse",
         )
 
@@ -257,7 +294,7 @@ def _check_sequences(request: InferenceRequest, view: PoolView) -> None:
     """Refuse what no worker decodes at a time."""
     if not _is_too_wide(request, view):
         return
-    raise InvalidRequest(
+    raise BeyondBounds(
         f"This request has {request.choices} choices in all, and the largest worker of "
         f"{view.model.name} decodes {view.slots} at a time; ask for fewer in a request.",
         param="n" if request.prompts == 1 else request.prompt_param,
@@ -276,7 +313,7 @@ def _check_prompt(request: InferenceRequest, view: PoolView, tier: TierPolicy) -
         return
     whose = f"tier {tier.name}" if context_tokens == limit else view.model.name
     what = f"{ids} token ids" if ids > context_tokens else f"{bytes_of_text} bytes of text"
-    raise InvalidRequest(
+    raise BeyondBounds(
         f"The context of {whose} is {context_tokens} tokens; the prompt, {what}, is longer "
         "however it is tokenized.",
         param=request.prompt_param,
@@ -287,14 +324,14 @@ def _check_prompt(request: InferenceRequest, view: PoolView, tier: TierPolicy) -
 def _check_output(request: InferenceRequest, tier: TierPolicy) -> None:
     asked, limit, context = request.output_tokens, tier.max_output_tokens, tier.max_context_tokens
     if asked is not None and context is not None and asked >= context:
-        raise InvalidRequest(
+        raise BeyondBounds(
             f"{request.output_param} is {asked}; the context of tier {tier.name} is "
             f"{context} tokens, prompt and output together.",
             param=request.output_param,
             code="context_length_exceeded",
         )
     if asked is not None and asked > limit:
-        raise InvalidRequest(
+        raise BeyondBounds(
             f"{request.output_param} is {asked}; tier {tier.name} allows at most {limit}.",
             param=request.output_param,
         )

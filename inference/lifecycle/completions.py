@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
-from prometheus_client import Counter
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff, NoBackoff
@@ -20,9 +19,11 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.policy import Caller, ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async, connect_async_bounded
+from gpu_workers.protocol.refusals import UNKNOWN_MODEL
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.tracing import open_tracer
 from inference.admission.gate import Admission, Admitted
-from inference.dispatch.answers import AlreadyKnown, Assigned, Enqueued
+from inference.dispatch.answers import AlreadyKnown, Assigned, Enqueued, Queued
 from inference.dispatch.queue import Dispatch, QueueForecast
 from inference.dispatch.worker_registry import WorkerRegistry
 from inference.errors import InferenceError, LimitReached, Unavailable
@@ -32,6 +33,9 @@ from inference.lifecycle.inference_request import InferenceRequest
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
 from inference.lifecycle.settlement import Settlement
+from inference.lifecycle.signals import metrics
+from inference.lifecycle.signals.request_trace import RequestTrace
+from inference.proofs import Prover
 from inference.redis_retry import retry_until
 from inference.streaming.frame_hub import FrameHub
 
@@ -41,8 +45,6 @@ _log = structlog.get_logger(__name__)
 MAX_FORECASTS: Final = 32
 _REDIS_CONNECTIONS: Final = 64
 _REDIS_WAIT_SECONDS: Final = 5
-
-ADMITTED = Counter("penstock_gateway_admitted_total", "Requests admitted.", ["api"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,10 @@ class GatewaySettings:
     drain_seconds: float = 5.0
     # A connection that takes in nothing for so long is ended.
     stall_seconds: float = 30.0
+    # A model whose pool no worker was heard of for so long is refused at once; None: it waits.
+    worker_expected_seconds: float | None = None
+    # Where spans are sent; empty: nothing is traced.
+    traces_endpoint: str = field(repr=False, default="")
 
 
 class Completions:
@@ -97,10 +103,13 @@ class Completions:
         self._candidates = CandidateBuilder(
             self.admission,
             self.workers,
+            prover=Prover(settings.api_key_pepper, settings.previous_api_key_peppers),
             gateway_id=self.hub.gateway_id,
             cache_salt_secret=settings.cache_salt_secret,
+            worker_expected_seconds=settings.worker_expected_seconds,
         )
         self.settlement = Settlement(self.admission, self.dispatch, self.workers, self.hub)
+        self.tracer = open_tracer("penstock-gateway", settings.traces_endpoint)
         self._is_stopping = False
 
     # the life of the process --------------------------------------------------------------------
@@ -124,6 +133,8 @@ class Completions:
         await self.hub.stop()
         await self._blocking_redis.aclose()
         await self._redis.aclose()
+        if self.tracer is not None:
+            await asyncio.to_thread(self.tracer.close)
 
     async def forecasts(
         self, caller: Caller, models: list[ModelPolicy]
@@ -143,27 +154,83 @@ class Completions:
     # a request ----------------------------------------------------------------------------------
 
     async def begin(
-        self, caller: Caller, request: InferenceRequest, *, request_id: str | None = None
+        self,
+        caller: Caller,
+        request: InferenceRequest,
+        *,
+        request_id: str | None = None,
+        traceparent: str = "",
     ) -> Generation:
-        """Admit and enqueue a request. Raises an `InferenceError` if it is refused."""
+        """Admit and enqueue a request. Raises an `InferenceError` if it is refused. `traceparent`
+        is the client's, well formed, or empty."""
+        request_id, trace = request_id or new_request_id(), None
+        if self.tracer is not None:
+            trace = RequestTrace(self.tracer, request_id, traceparent)
+        try:
+            return await self._begin(caller, request, request_id, trace)
+        except Exception as error:
+            if trace is not None:
+                trace.refused(error, caller, self.admission.known_model(request.model, caller))
+            raise
+
+    def note_refusal(
+        self,
+        error: InferenceError,
+        caller: Caller | None,
+        *,
+        model: str | None = None,
+        request_id: str = "",
+        parameter: str | None = None,
+        is_completion: bool = True,
+    ) -> None:
+        """Count a call that was refused, for its tenant, where that is known, and one that asked
+        for a completion in the metrics too. `caller` None: it is the one that the error has, if
+        any. `model` as the caller names it, None where it was not read; `parameter` is the API's
+        name of what is wrong."""
+        caller = caller or error.caller
+        if error.is_on_record:
+            return
+        known = (
+            None if model is None or caller is None else self.admission.known_model(model, caller)
+        )
+        if is_completion:
+            metrics.refused(error, caller, known)
+        if caller is not None:
+            name = "" if model is None else known.name if known is not None else UNKNOWN_MODEL
+            self.admission.refusals.note(
+                error, caller, model=name, request_id=request_id, parameter=parameter
+            )
+
+    async def _begin(
+        self,
+        caller: Caller,
+        request: InferenceRequest,
+        request_id: str,
+        trace: RequestTrace | None,
+    ) -> Generation:
         if self._is_stopping:
             raise Unavailable("This gateway is shutting down; try again.", retry_after_seconds=1)
         until = time.monotonic() + caller.tier.max_queue_seconds
         candidates = await retry_until(
-            lambda: self._candidates.build(caller, request, request_id or new_request_id()),
+            lambda: self._candidates.build(caller, request, request_id),
             until=until,
         )
         admitted = await self._reserve(caller, candidates, until)
+        if trace is not None:
+            trace.admitted()
+            candidates = candidates.traced(trace.traceparent)
         inflight = self.settlement.requests.open(candidates.primary, caller, admitted)
+        inflight.trace = trace
         try:
             await self._queue(inflight, candidates, until)
         except InferenceError as error:
             error.headers = admitted.headers
+            error.is_on_record = inflight.is_enqueued
             raise
         inflight.is_enqueued = True
         if self._is_stopping:
             self.settlement.cancellations.cancel(inflight)
-        ADMITTED.labels(request.api.value).inc()
+        metrics.admitted(inflight.envelope)
         return Generation(inflight, self.settlement.cancellations)
 
     async def _reserve(self, caller: Caller, candidates: Candidates, until: float) -> Admitted:
@@ -198,7 +265,7 @@ class Completions:
         model = request.envelope.model
         answer = await self._enqueue(request, until)
         if not isinstance(answer, NOT_TAKEN):
-            request.notice = notice_of(answer)
+            request.notice = notice_of(answer, has_worker=candidates.has_worker)
             return
         if fallback is not None:
             self.settlement.requests.move(request, fallback)
@@ -217,6 +284,7 @@ class Completions:
                     request.envelope,
                     max_queue_length=self._settings.max_queue_length,
                     max_payload_bytes=self._settings.max_queue_bytes,
+                    owed_proof=request.owed_proof,
                 ),
                 until=until,
             )
@@ -227,6 +295,8 @@ class Completions:
             raise
         if isinstance(answer, Assigned):
             request.stream.note_holder(1, answer.worker_id)
+        if isinstance(answer, Assigned | Queued | AlreadyKnown) and answer.is_owed:
+            request.note_owed()
         request.is_assigned = isinstance(answer, Assigned) or (
             isinstance(answer, AlreadyKnown) and answer.state == "running"
         )

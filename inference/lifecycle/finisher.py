@@ -15,6 +15,7 @@ from inference.dispatch.queue import Dispatch
 from inference.errors import InferenceError
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.reservation_settler import UNSETTLED
+from inference.lifecycle.signals import metrics
 from inference.lifecycle.terminals import (
     cancelled,
     entry_of,
@@ -57,7 +58,7 @@ class Finisher:
             resumed = await self._dispatch.resumed_of(envelope.pool, envelope.request_id)
         entry = entry_of(request, attempt, outcome, error, resumed=resumed)
         if await self._dispatch.finish(entry, is_dead_letter=is_dead_letter):
-            self._remember(entry)
+            self._remember(entry, request)
             request.stream.end(terminal_of(request, outcome, error))
 
     async def fail_unrecoverable(self, request: InflightRequest) -> None:
@@ -67,7 +68,7 @@ class Finisher:
         entry = entry_of(request, request.stream.attempt, outcome, error)
         # Somebody may have ended it, or taken it up, in the meantime.
         if await self._dispatch.finish(entry, may_be_lost=True):
-            self._remember(entry)
+            self._remember(entry, request)
             request.stream.end(terminal_of(request, outcome, error))
 
     async def finish_as_recorded(self, request: InflightRequest) -> None:
@@ -100,7 +101,8 @@ class Finisher:
             if entry.pool == pool:
                 await self._dispatch.finish(entry, may_be_lost=True)
 
-    def _remember(self, entry: UsageEntry) -> None:
+    def _remember(self, entry: UsageEntry, request: InflightRequest) -> None:
+        metrics.recorded(entry, request.envelope)
         now = time.monotonic()
         self._finished.append((now, entry))
         while self._finished[0][0] < now - KEPT_SECONDS:

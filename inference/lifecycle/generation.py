@@ -1,9 +1,7 @@
 """An admitted request as its door sees it: output to read, an end to wait for or to ask for."""
 
+import asyncio
 import time
-from typing import Final
-
-from prometheus_client import Histogram
 
 from gpu_workers.protocol.messages import Terminal
 from inference.admission.limits import Headers
@@ -11,13 +9,8 @@ from inference.errors import InferenceError
 from inference.lifecycle.cancellation import Cancellations
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.saturation import Notice
+from inference.lifecycle.signals import metrics
 from inference.streaming.token_stream import Progress, Write
-
-TTFT: Final = Histogram(
-    "penstock_gateway_time_to_first_token_seconds",
-    "From a request's arrival to its first output at the gateway.",
-    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
-)
 
 
 class Generation:
@@ -60,8 +53,18 @@ class Generation:
         progress = await self._request.stream.next(write if self._is_ttft_seen else None)
         if progress.chunks and not self._is_ttft_seen:
             self._is_ttft_seen = True
-            TTFT.observe(time.monotonic() - self._request.started_at)
+            metrics.first_output(
+                self._request.envelope, time.monotonic() - self._request.started_at
+            )
         return progress
+
+    def wake_if_queued(self, after_seconds: float) -> asyncio.TimerHandle | None:
+        """Have `next` return with neither output nor end after so long, where no worker took the
+        request at once; return what cancels that, or None where one did."""
+        if self._request.is_assigned:
+            return None
+        loop = asyncio.get_running_loop()
+        return loop.call_later(after_seconds, self._request.stream.note_silence)
 
     async def result(self) -> Terminal:
         """Return the end of a request that does not stream."""

@@ -22,6 +22,7 @@ class InferenceRequest:
     another worker may go on with it after its first token. `needs` are the capabilities that its
     model must have, each with the field of the body that asks for it. Requests with the same
     `sticky` text get the same of two versions of an adapter; empty: each request by itself.
+    `labels` are all that it says of whom it is for.
     """
 
     api: Api
@@ -43,3 +44,4 @@ class InferenceRequest:
     is_resumable: bool = False
     needs: Mapping[Capability, str] = field(default_factory=dict)
     sticky: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from inference.admission.gate import Admitted
 from inference.charges import Charge, actual, worst_case
 from inference.lifecycle.candidates import Candidate
 from inference.lifecycle.saturation import Notice
+from inference.lifecycle.signals.request_trace import RequestTrace
 from inference.streaming.token_stream import TokenStream
 
 
@@ -26,12 +27,14 @@ class InflightRequest:
         self.admitted = admitted
         self.stream = stream
         self.notice = Notice()
+        self.trace: RequestTrace | None = None
         self.is_enqueued = False
         self.is_assigned = False  # by the call that queued it
         self.is_cancelled = False
         self.is_open = True
         self.started_at = self.pinged_at = time.monotonic()
         self.missed_looks, self.missed_since = 0, 0.0  # for an end that does not come
+        self.owed_proof = candidate.owed_proof
         self._bounds = candidate.bounds
 
     @property
@@ -51,8 +54,13 @@ class InflightRequest:
     def move(self, candidate: Candidate, stream: TokenStream) -> None:
         """Ask another pool for it, since the first one did not take it."""
         self.envelope, self._bounds = candidate.envelope, candidate.bounds
+        self.owed_proof = candidate.owed_proof
         self.admitted = replace(self.admitted, prices=candidate.prices)
         self.stream = stream
+
+    def note_owed(self) -> None:
+        """Note that the queue has judged it to be owed what its tier promises."""
+        self.envelope = structs.replace(self.envelope, owed=True, proof=self.owed_proof)
 
     def charge_of(self, terminal: Terminal) -> Charge:
         """Return what the request has cost, now that it has ended."""

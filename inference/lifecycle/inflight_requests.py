@@ -7,8 +7,6 @@ from collections import defaultdict
 from functools import partial
 from typing import Final
 
-from prometheus_client import Counter
-
 from gpu_workers.protocol.messages import Envelope, Terminal
 from gpu_workers.protocol.policy import Caller
 from inference.admission.gate import Admitted
@@ -16,12 +14,10 @@ from inference.charges import NOTHING, Charge
 from inference.lifecycle.candidates import Candidate
 from inference.lifecycle.inflight_request import InflightRequest
 from inference.lifecycle.reservation_settler import ReservationSettler
+from inference.lifecycle.signals import metrics
 from inference.streaming.frame_hub import FrameHub
 from inference.streaming.token_stream import TokenStream
 
-ENDED: Final = Counter(
-    "penstock_gateway_ended_total", "Admitted requests by how they ended.", ["outcome"]
-)
 # A pool is watched for so long after its last request here: what that left may yet turn up in it,
 # and what the finisher put on record is kept to be recorded again.
 WATCHED_SECONDS: Final = 120.0
@@ -102,9 +98,12 @@ class InflightRequests:
 
     def _end(self, terminal: Terminal) -> None:
         """Settle a request whose end has come, from a worker or from this gateway in its place."""
-        ENDED.labels(terminal.outcome.value).inc()
         request = self._open.get(terminal.request_id)
         if request is not None:
+            seconds = time.monotonic() - request.started_at
+            metrics.ended(request.envelope, terminal.outcome, seconds)
+            if request.trace is not None:
+                request.trace.ended(request.envelope, terminal)
             self._close(request, request.charge_of(terminal))
 
     def _close(self, request: InflightRequest, charge: Charge) -> None:

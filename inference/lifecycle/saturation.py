@@ -35,10 +35,11 @@ _UNKNOWN_RETRY_SECONDS: Final = 5
 class Notice:
     """What differs from what the caller asked for or was promised. `relaxed_wait_ms` is the
     expected wait of a request that waits longer than its tier's TTFT target, `instead_of` the model
-    that it named, where a smaller one answers."""
+    that it named, where a smaller one answers; `waits_for_worker`: none is ready yet."""
 
     relaxed_wait_ms: int | None = None
     instead_of: str | None = None
+    waits_for_worker: bool = False
 
     @property
     def headers(self) -> Headers:
@@ -48,13 +49,19 @@ class Notice:
                 ("x-penstock-queue", "relaxed"),
                 ("x-penstock-expected-wait-ms", str(self.relaxed_wait_ms)),
             )
+        elif self.waits_for_worker:
+            headers += (("x-penstock-queue", "starting"),)
         if self.instead_of is not None:
             headers += (("x-penstock-model-instead-of", self.instead_of),)
         return headers
 
 
-def notice_of(answer: Enqueued, *, instead_of: str | None = None) -> Notice:
-    """Return the notice of a request that was accepted."""
+def notice_of(
+    answer: Enqueued, *, instead_of: str | None = None, has_worker: bool = True
+) -> Notice:
+    """Return the notice of a request that was accepted. `has_worker`: one was ready before."""
+    if isinstance(answer, Queued) and not has_worker and not answer.is_relaxed:
+        return Notice(waits_for_worker=True, instead_of=instead_of)
     if isinstance(answer, Queued) and answer.is_relaxed:
         return Notice(relaxed_wait_ms=answer.wait_ms, instead_of=instead_of)
     return Notice(instead_of=instead_of)

@@ -13,7 +13,7 @@ from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.key_check import check_key
 from tenants.access.session_proofs import proofs_of
-from tenants.access.sign_in import RETRY_SECONDS, count_wrong_key, is_guessing_keys
+from tenants.access.sign_in import RETRY_SECONDS, count_wrong_key, is_known_wrong
 from tenants.models import ApiKey, User
 
 
@@ -78,13 +78,18 @@ def _signed_in(request: Request) -> User | None:
 
 
 def _check(request: Request, authorization: str, address: str | None) -> ApiKey:
-    if is_guessing_keys(request._request):
-        raise TooManyAttempts(
-            f"Too many invalid API keys from this address; try again in {RETRY_SECONDS} s.",
-            retry_after_seconds=RETRY_SECONDS,
-        )
+    key = bearer_token(authorization)
+    if is_known_wrong(request._request, key):
+        raise _too_many("This API key does not work and was used too often")
     try:
-        return check_key(bearer_token(authorization), address)
+        return check_key(key, address)
     except Unauthenticated:
-        count_wrong_key(request._request)
+        if count_wrong_key(request._request, key):
+            raise _too_many("Too many invalid API keys from this address") from None
         raise
+
+
+def _too_many(what: str) -> TooManyAttempts:
+    return TooManyAttempts(
+        f"{what}; try again in {RETRY_SECONDS} s.", retry_after_seconds=RETRY_SECONDS
+    )

@@ -33,6 +33,7 @@ from inference.errors import (
 from inference.openai_api.responses import error_json
 from tenants.access.invitations.accepting import InvitationRefused
 from tenants.errors import Conflict, NotPermitted
+from tenants.exports import RETRY_SECONDS, TooManyExports
 from tenants.pagination import BadCursor
 
 _Answer = TypeVar("_Answer", bound=HttpResponse)
@@ -111,6 +112,10 @@ class TooManyCalls(LimitReached):
     """Of the management API, by one caller; `/v1` has limits of its own."""
 
 
+class TooManyFiles(LimitReached):
+    code = "too_many_exports"
+
+
 class TooManyAttempts(LimitReached):
     code = "too_many_attempts"
 
@@ -132,6 +137,8 @@ def api_error(error: Exception) -> InferenceError:
             return Forbidden(
                 error.message, param=error.param, code=error.code if is_named else None
             )
+        case TooManyExports():
+            return TooManyFiles(error.message, retry_after_seconds=RETRY_SECONDS)
         case InvitationRefused():
             return ResourceConflict(error.message, code=error.code)
         case AdapterConflict():

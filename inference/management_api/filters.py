@@ -8,17 +8,17 @@ A page uses the same, with its form for the fields:
         found = page(wanted.qs, wanted.order(API_KEYS_ORDER), limit=50, cursor=cursor)
 """
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import django_filters
 from django import forms
-from django.core.exceptions import ValidationError
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 from django_filters.rest_framework import DjangoFilterBackend
 from django_filters.utils import translate_validation
 from rest_framework import serializers
@@ -26,7 +26,17 @@ from rest_framework.request import Request
 
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.policy import QUOTA_NAMES
+from inference.adapters.holders import LIVE, holders_of, state_of
+from inference.management_api.filter_fields import (
+    DollarFilter,
+    LabelFilter,
+    MillisecondsFilter,
+    MomentFilter,
+    RequestIdFilter,
+)
 from inference.models.adapter import AdapterState
+from inference.models.usage import ID_TOLERANCE
+from inference.usage.request_log import DEFAULT_DAYS, MAX_DAYS
 from tenants.access.key_lists import KeyState, has_state
 from tenants.billing.models.invoice import InvoiceState
 from tenants.billing.models.ledger import TransactionKind
@@ -71,28 +81,6 @@ class ListFilter(django_filters.FilterSet):  # type: ignore[misc]
 def bound_order(order: Order, given: Mapping[str, Any], names: Iterable[str]) -> Order:
     told = [(name, str(given[name])) for name in sorted(names) if given.get(name)]
     return replace(order, name=f"{order.name} with {told}") if told else order
-
-
-class _MomentField(forms.Field):
-    """A moment with its offset from UTC, or a day, which begins at midnight UTC."""
-
-    def to_python(self, value: Any) -> datetime | None:
-        text = str(value or "").strip()
-        try:
-            day = parse_date(text) if len(text) == len("2030-01-31") else None
-            moment = datetime(day.year, day.month, day.day, tzinfo=UTC) if day else None
-            moment = moment or parse_datetime(text)
-            if text and (moment is None or moment.tzinfo is None):
-                raise ValueError
-            return moment.astimezone(UTC) if moment else None
-        except (ValueError, OverflowError):
-            raise ValidationError(
-                "expected a date and time as 2030-01-31T12:00:00Z, or a day as 2030-01-31."
-            ) from None
-
-
-class MomentFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
-    field_class = _MomentField
 
 
 def _one_of(values: Iterable[str], **options: Any) -> Any:
@@ -221,6 +209,81 @@ class LineUsageFilter(ListFilter):
     outcome = _one_of(Outcome)
 
 
+class RefusalFilter(ListFilter):
+    """`limit_name` is the limit that refused: `limit` is the length of a page."""
+
+    project_id = _id()
+    api_key_id = _id()
+    model = _text()
+    code = _text()
+    limit_name = _text(field_name="limit")
+    scope = _text()
+
+
+class _TimesForm(forms.Form):
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or self.cleaned_data
+        since, before = given.get("since"), given.get("before")
+        if since and since >= (before or timezone.now() + ID_TOLERANCE):
+            wrong = "is not after 'since'." if before else "lies in the future."
+            self.add_error("before" if before else "since", wrong)
+        elif since and (before or timezone.now()) - since > timedelta(days=MAX_DAYS):
+            self.add_error("since", f"ask for at most {MAX_DAYS} days at once.")
+        return given
+
+
+class RequestFilter(ListFilter):
+    """Requests by their arrival: `since` is included, `before` is not; without either, and without
+    an id, the last seven days. `created_by_id` is the member who made the key; `duration_over_ms`
+    is of arrival to end, `label` one that the project has chosen to record, with its value."""
+
+    since = MomentFilter(method="leave")
+    before = MomentFilter(method="leave")
+    request_id = RequestIdFilter()
+    project_id = _id()
+    api_key_id = _id()
+    created_by_id = _id(method="by_creator")
+    model = _text()
+    adapter = _text()
+    tier = _text()
+    outcome = _one_of(Outcome)
+    error_code = _text()
+    ttft_over_ms = MillisecondsFilter(field_name="ttft_ms", lookup_expr="gt")
+    duration_over_ms = MillisecondsFilter(method="longer")
+    label = LabelFilter(method="by_label")
+    cost_over = DollarFilter(field_name="cost_nanos", lookup_expr="gt")
+
+    class Meta:
+        form = _TimesForm
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        given = self.form.cleaned_data
+        rows: Any = queryset
+        if given["since"] or given["before"] or not given["request_id"]:
+            end = given["before"] or timezone.now() + ID_TOLERANCE
+            rows = rows.arrived_between(given["since"] or end - timedelta(days=DEFAULT_DAYS), end)
+        return super().filter_queryset(rows)
+
+    def leave(self, rows: _Rows, _name: str, _value: datetime) -> _Rows:
+        """Leave the rows as they are: both times are looked at together."""
+        return rows
+
+    def by_creator(self, rows: _Rows, _name: str, value: uuid.UUID) -> _Rows:
+        """Find by the keys themselves: the index has no creators."""
+        made = ApiKey.objects.filter(created_by_id=value).values_list("id", flat=True)
+        return rows.filter(api_key_id__in=list(made))
+
+    def by_label(self, rows: _Rows, _name: str, value: tuple[str, str]) -> _Rows:
+        name, of_whom = value
+        found: _Rows = rows.alias(of_whom=KeyTextTransform(name, "labels")).filter(of_whom=of_whom)
+        return found
+
+    def longer(self, rows: _Rows, _name: str, value: int) -> _Rows:
+        took = F("finished_at") - F("arrived_at")
+        found: _Rows = rows.alias(took=took).filter(took__gt=timedelta(milliseconds=value))
+        return found
+
+
 class AdapterFilter(ListFilter):
     state = _one_of(["active", "archived"], method="in_state")
     search = _contains("slug")
@@ -230,7 +293,21 @@ class AdapterFilter(ListFilter):
 
 
 class AdapterVersionFilter(ListFilter):
-    state = _one_of(AdapterState)
+    """`live` is ready and held by workers, by what they say now; `ready` all others that are. While
+    nobody can tell none is live."""
+
+    state = _one_of([*AdapterState, LIVE], method="in_state")
+
+    def in_state(self, rows: _Rows, _name: str, value: str) -> _Rows:
+        if value not in (LIVE, AdapterState.READY):
+            return rows.filter(state=value)
+        ready = list(rows.filter(state=AdapterState.READY))
+        pool = ready[0].adapter.model.pool_id if ready else ""
+        held = holders_of(pool, ready) or {}
+        live = [each.pk for each in ready if state_of(each, held.get(each.number)) == LIVE]
+        if value == LIVE:
+            return rows.filter(pk__in=live)
+        return rows.filter(state=value).exclude(pk__in=live)
 
 
 class EndpointFilter(ListFilter):

@@ -21,6 +21,12 @@ class CsvRenderer(PdfRenderer):
     charset = "utf-8"
 
 
+class PrometheusRenderer(PdfRenderer):
+    media_type = "text/plain"
+    format = "prometheus"
+    charset = "utf-8"
+
+
 class JsonLinesRenderer(PdfRenderer):
     media_type = "application/x-ndjson"
     format = "jsonl"

@@ -32,13 +32,19 @@ from inference.management_api.resources.session import SessionViewSet
 from inference.management_api.resources.sign_on import MailDomainViewSet, SignOnViewSet
 from inference.management_api.resources.tenants import OneTenantViewSet, TenantsViewSet
 from inference.management_api.resources.tier import TierViewSet
-from inference.management_api.resources.usage import (
+from inference.management_api.resources.webhooks import DeliveryViewSet, EndpointViewSet
+from inference.management_api.usage.labels import LabelUsageViewSet
+from inference.management_api.usage.metrics import TenantMetricsViewSet
+from inference.management_api.usage.refusals import NewestRefusalsViewSet, RefusalsViewSet
+from inference.management_api.usage.reports import (
     AnyTenantsCostsViewSet,
+    AnyTenantsErrorsViewSet,
     AnyTenantsUsageViewSet,
     CostsViewSet,
+    ErrorsViewSet,
     UsageViewSet,
 )
-from inference.management_api.resources.webhooks import DeliveryViewSet, EndpointViewSet
+from inference.management_api.usage.requests import RequestViewSet
 
 _TENANT = "tenants/<uuid:tenant_id>"
 _DELIVERIES = f"{_TENANT}/webhooks/<uuid:endpoint_id>/deliveries"
@@ -56,9 +62,15 @@ router.register(f"{_TENANT}/invitations", InvitationViewSet, basename="invitatio
 router.register(f"{_TENANT}/quotas", QuotaViewSet, basename="quota")
 router.register(f"{_TENANT}/quota-alerts", QuotaAlertViewSet, basename="quota-alert")
 router.register(f"{_TENANT}/usage", UsageViewSet, basename="tenant-usage")
+router.register(f"{_TENANT}/usage/labels", LabelUsageViewSet, basename="tenant-label-usage")
 router.register(f"{_TENANT}/costs", CostsViewSet, basename="tenant-cost")
+router.register(f"{_TENANT}/refusals", RefusalsViewSet, basename="refusal")
+router.register(f"{_TENANT}/refusals/newest", NewestRefusalsViewSet, basename="newest-refusal")
+router.register(f"{_TENANT}/requests", RequestViewSet, basename="request")
+router.register(f"{_TENANT}/errors", ErrorsViewSet, basename="tenant-error")
 router.register("usage", AnyTenantsUsageViewSet, basename="usage")
 router.register("costs", AnyTenantsCostsViewSet, basename="cost")
+router.register("errors", AnyTenantsErrorsViewSet, basename="error")
 router.register(f"{_TENANT}/transactions", TransactionViewSet, basename="transaction")
 router.register(f"{_TENANT}/invoices", InvoiceViewSet, basename="invoice")
 router.register(_LINE_USAGE, LineUsageViewSet, basename="line-usage")
@@ -97,6 +109,7 @@ urlpatterns = [
     path(f"{_TENANT}/tier", TierViewSet.as_view(_one)),
     path(f"{_TENANT}/balance", BalanceViewSet.as_view(_one)),
     path(f"{_TENANT}/balance-alert", BalanceAlertViewSet.as_view(_one_to_change)),
+    path(f"{_TENANT}/metrics", TenantMetricsViewSet.as_view({"get": "scrape"})),
     path(f"{_INVOICE}.pdf", _pdf),
     path(f"{_INVOICE}.csv", _csv),
     path(f"{_LINE_USAGE}.csv", _usage_csv),

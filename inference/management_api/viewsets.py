@@ -173,6 +173,10 @@ class TenantScopedViewSet(ManagementViewSet):
         method = (request.method or "").lower()
         setattr(self, method, self._inside(getattr(self, method)))
 
+    def before_walls(self) -> None:
+        """Ask what others take their time to answer, the DNS for one: the caller may act, and no
+        transaction is open yet. What speaks against the action is for that to raise."""
+
     @contextmanager
     def walls(self) -> Iterator[None]:
         """Open the tenant's scope. Raises `DoesNotExist` for a closed tenant, `NotPermitted` for a
@@ -219,6 +223,7 @@ class TenantScopedViewSet(ManagementViewSet):
         @wraps(action)
         def inside(request: Request, *args: Any, **kwargs: Any) -> Any:
             actor = self.caller.as_actor()
+            self.before_walls()
             if self.action in self.outside:
                 with audit_actor(actor, self.caller.address):
                     with self.walls():

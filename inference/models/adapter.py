@@ -40,6 +40,15 @@ class AdapterState(models.TextChoices):
     DELETED = "deleted", "deleted"
 
 
+class VersionEffect(models.TextChoices):
+    """What a version does to its base's answers, as a worker found by probe prompts."""
+
+    UNKNOWN = "unknown", "unknown"
+    CHANGES = "changes", "changes answers"
+    NONE = "none", "changes nothing"
+    NOT_FINITE = "not_finite", "gives no numbers"
+
+
 # Those of which something is stored, or is about to be.
 STORED_STATES: Final = (
     AdapterState.UPLOADING,
@@ -52,6 +61,9 @@ STORED_STATES: Final = (
 class Adapter(AffectsPolicy):
     """A name that requests may ask for, `<tenant's slug>/<slug>`. It points at one version, or at
     two by weight; without any it answers nobody."""
+
+    # What is kept at hand is told to workers, not to gateways.
+    non_policy_fields: ClassVar[frozenset[str]] = frozenset({"pinned_at"})
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="adapters")
@@ -72,11 +84,20 @@ class Adapter(AffectsPolicy):
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # Since when workers are to keep at hand what answers; a tier bounds how many count.
+    pinned_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = ScopedPolicyManager()
 
     class Meta:
         ordering = ["slug"]
+        indexes = [
+            models.Index(
+                fields=["tenant", "pinned_at"],
+                condition=Q(pinned_at__isnull=False),
+                name="adapter_pinned",
+            ),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["tenant", "slug"],
@@ -98,6 +119,10 @@ class Adapter(AffectsPolicy):
             ),
             models.CheckConstraint(
                 condition=Q(archived_at=None) | Q(main=None), name="adapter_archived_is_silent"
+            ),
+            models.CheckConstraint(
+                condition=Q(archived_at=None) | Q(pinned_at=None),
+                name="adapter_archived_is_not_pinned",
             ),
         ]
 
@@ -145,7 +170,9 @@ class AdapterVersion(AffectsPolicy):
     was validated, it stays."""
 
     # How an upload goes is not told to gateways.
-    non_policy_fields: ClassVar[frozenset[str]] = frozenset({"upload", "upload_bytes", "delete_at"})
+    non_policy_fields: ClassVar[frozenset[str]] = frozenset(
+        {"upload", "upload_bytes", "delete_at", "effect", "warnings", "live_at"}
+    )
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
@@ -167,10 +194,15 @@ class AdapterVersion(AffectsPolicy):
     rank = models.PositiveIntegerField(null=True, blank=True, editable=False)
     parameters = models.PositiveBigIntegerField(null=True, blank=True, editable=False)
     warnings = models.JSONField(blank=True, default=list, editable=False)
+    effect = models.CharField(
+        max_length=10, choices=VersionEffect, default=VersionEffect.UNKNOWN, editable=False
+    )
     refusal_code = models.CharField(max_length=80, blank=True, default="", editable=False)
     refusal = models.CharField(max_length=1000, blank=True, default="", editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     ready_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # When a worker first had it in its engine.
+    live_at = models.DateTimeField(null=True, blank=True, editable=False)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)
     # From then on nothing can need it any more, and what is stored of it goes.
     delete_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -204,6 +236,11 @@ class AdapterVersion(AffectsPolicy):
     @property
     def is_ready(self) -> bool:
         return self.state == AdapterState.READY
+
+    @property
+    def needs_probe(self) -> bool:
+        """Return whether the worker that loads it first has to find out what it does."""
+        return self.effect == VersionEffect.UNKNOWN
 
     def policy_impact(self) -> PolicyImpact:
         return self.adapter.policy_impact()

@@ -1,7 +1,7 @@
 """The catalogue: which models can be called, and which pool of workers serves each."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
@@ -49,6 +49,15 @@ class Pool(_InCatalogue):
 
     name = models.CharField(primary_key=True, max_length=100, validators=[_NAME])
     description = models.CharField(max_length=200, blank=True)
+    # What the pool serves, as its first worker said, or empty: the next one says it. Redis has the
+    # copy that the door of the pool goes by (dispatch/registration.lua).
+    engine = models.CharField(max_length=40, blank=True, default="", editable=False)
+    model_digest = models.CharField(max_length=80, blank=True, default="", editable=False)
+    scales_from_zero = models.BooleanField(
+        default=False,
+        help_text="Requests wait although no worker runs: whoever reads the queue's length starts "
+        "one. Otherwise they are refused at once (503 no_worker).",
+    )
     tenants = models.ManyToManyField(
         Tenant,
         through="PoolTenant",
@@ -128,6 +137,7 @@ class ServedModel(_InCatalogue):
             tenant_ids=self._tenant_ids(),
             capabilities=list(self.capabilities),
             prices=list(prices),
+            scales_from_zero=self.pool.scales_from_zero,
         )
 
     def _tenant_ids(self) -> list[str] | None:
@@ -186,6 +196,11 @@ class PoolTenant(_InCatalogue):
 
     def __str__(self) -> str:
         return f"{self.pool_id} for {self.tenant_id}"
+
+
+def model_names() -> Iterable[str]:
+    """Return the models of the catalogue, enabled or not."""
+    return ServedModel.objects.order_by("name").values_list("name", flat=True)
 
 
 def visible_models() -> Iterator[ModelPolicy]:

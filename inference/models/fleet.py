@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import models, transaction
 from django.utils import timezone
+from msgspec import structs
 
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from inference.lua_constants import WORKER_LEASE_MS
@@ -15,12 +16,22 @@ from tenants.billing.pricing.gpu_costs import add_worker_time
 # The lease, and the few seconds between two copies of the registry.
 SEEN_RECENTLY = timedelta(milliseconds=WORKER_LEASE_MS) + timedelta(seconds=10)
 RETENTION = timedelta(days=7)
+# Redis forgets a dead worker after ten minutes (LONG_DEAD_MS): from then on nothing follows from
+# its not being registered.
+REMEMBERED = timedelta(minutes=9)
 
 
 class WorkerManager(models.Manager["Worker"]):
     @transaction.atomic
-    def sync(self, live: Iterable[WorkerInfo], now: datetime | None = None) -> None:
-        """Note what live workers say of themselves, and forget those long gone."""
+    def sync(
+        self,
+        live: Iterable[WorkerInfo],
+        now: datetime | None = None,
+        *,
+        silent: Iterable[str] = (),
+    ) -> None:
+        """Note what live workers say of themselves, and forget those long gone. `silent` are the
+        ids of registered ones that do not live: who is not even registered any more has left."""
         now = now or timezone.now()
         rows = [_row(info, now) for info in live]
         add_worker_time(self._lived(rows, now), now)
@@ -28,7 +39,24 @@ class WorkerManager(models.Manager["Worker"]):
         self.bulk_create(
             rows, update_conflicts=True, unique_fields=["worker_id"], update_fields=fields
         )
+        registered = [*(row.worker_id for row in rows), *silent]
+        lately = self.filter(last_seen_at__gte=now - REMEMBERED, has_left=False)
+        lately.exclude(worker_id__in=registered).update(has_left=True)
         self.filter(last_seen_at__lt=now - RETENTION).delete()
+
+    def lost(self, since: datetime, now: datetime | None = None) -> list["Worker"]:
+        """Return those last seen since then that are silent and have not left in order, unless
+        another process has taken their name."""
+        now = now or timezone.now()
+        silent = self.filter(
+            last_seen_at__gte=since, last_seen_at__lte=now - SEEN_RECENTLY, has_left=False
+        )
+        successor = self.filter(
+            pool=models.OuterRef("pool"),
+            name=models.OuterRef("name"),
+            started_at__gt=models.OuterRef("started_at"),
+        )
+        return list(silent.exclude(models.Exists(successor)))
 
     def _lived(self, rows: Iterable["Worker"], now: datetime) -> dict[str, int]:
         """Return by pool for how many ms its workers have lived since they were last seen. A gap
@@ -69,6 +97,14 @@ class Worker(models.Model):
     metrics_url = models.CharField("metrics URL", max_length=500, blank=True)
     started_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
+    has_left = models.BooleanField(
+        "left", default=False, help_text="Drained and deregistered; not lost."
+    )
+    problem = models.TextField(blank=True, default="")
+    warning = models.TextField(blank=True, default="")
+    # As `EngineFigures` and `GpuFigures` name them; null of a worker that does not tell them.
+    figures = models.JSONField("engine figures", null=True, blank=True)
+    gpus = models.JSONField("GPUs", null=True, blank=True)
 
     objects = WorkerManager()
 
@@ -130,4 +166,9 @@ def _row(info: WorkerInfo, now: datetime) -> Worker:
         metrics_url=info.metrics_url,
         started_at=datetime.fromtimestamp(info.started_at_ms / 1000, UTC),
         last_seen_at=now,
+        has_left=False,
+        problem=info.problem,
+        warning=info.warning,
+        figures=None if info.figures is None else structs.asdict(info.figures),
+        gpus=None if info.gpus is None else [structs.asdict(gpu) for gpu in info.gpus],
     )

@@ -10,6 +10,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from gpu_workers.protocol.sealed import sealed_size
 from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
 
@@ -86,11 +87,11 @@ class Upload(models.Model):
 
 
 class UploadPartManager(ScopedManager["UploadPart"]):
-    def paths(self) -> Iterator[str]:
-        """Yield where all parts lie in the store of blobs."""
-        rows = self.values_list("tenant_id", "upload_id", "id")
-        for tenant_id, upload_id, part_id in rows.iterator(chunk_size=2000):
-            yield part_path(tenant_id, upload_id, part_id)
+    def blobs(self) -> Iterator[tuple[str, int]]:
+        """Yield where all parts lie in the store of blobs, and with how many bytes."""
+        rows = self.values_list("tenant_id", "upload_id", "id", "size_bytes")
+        for tenant_id, upload_id, part_id, size_bytes in rows.iterator(chunk_size=2000):
+            yield part_path(tenant_id, upload_id, part_id), sealed_size(size_bytes)
 
 
 class UploadPart(models.Model):

@@ -31,7 +31,7 @@ class UsageQuerySet(models.QuerySet["UsageRecord"]):
 
     def of_tenant(self, tenant_id: uuid.UUID) -> "Iterator[UsageRecord]":
         """Return all of them, oldest first, a page at a time."""
-        records = self.filter(tenant_id=tenant_id).order_by("arrived_at", "request_id")
+        records = self.filter(tenant_id=tenant_id).order_by("request_id")
         return records.iterator(chunk_size=2000)
 
 
@@ -100,13 +100,40 @@ class UsageRecord(models.Model):
     itl_p95_ms = models.FloatField("inter-token latency, p95 (ms)", null=True, blank=True)
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
     adapter_version = models.PositiveIntegerField(default=0, db_default=0)
+    labels = models.JSONField(
+        null=True, blank=True, help_text="Whom it was for, by the names that its project chose."
+    )
+    owed = models.BooleanField(
+        null=True,
+        blank=True,
+        help_text="Whether its tier's promises were owed: when it was queued its tenant was within "
+        "its share, and was told of no longer wait. Unknown of requests of before.",
+    )
 
     objects = UsageRecordManager()
 
     class Meta:
         ordering = ["-request_id"]
         indexes = [
-            models.Index(fields=["tenant", "arrived_at"], name="usage_tenant_arrived"),
+            # With all that the request log filters by: what is rare is found without the rows.
+            models.Index(
+                fields=["tenant", "request_id"],
+                include=[
+                    "arrived_at",
+                    "finished_at",
+                    "project",
+                    "api_key",
+                    "model",
+                    "adapter",
+                    "tier",
+                    "outcome",
+                    "error_code",
+                    "ttft_ms",
+                    "cost_nanos",
+                    "labels",
+                ],
+                name="usage_request_log",
+            ),
             models.Index(fields=["arrived_at"], name="usage_arrived"),
         ]
 
@@ -116,6 +143,11 @@ class UsageRecord(models.Model):
     @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def duration_ms(self) -> int:
+        """Return what it took from arrival to end."""
+        return max(0, round((self.finished_at - self.arrived_at) / timedelta(milliseconds=1)))
 
 
 class WastedAttempt(models.Model):
@@ -141,6 +173,7 @@ class WastedAttempt(models.Model):
     reason = models.CharField(max_length=80)
     ended_at = models.DateTimeField()
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+    labels = models.JSONField(null=True, blank=True)
 
     objects = ScopedManager["WastedAttempt"]()
 
@@ -186,6 +219,29 @@ class EngineTokenCounter(models.Model):
         return self.worker_id
 
 
+class QuarantineCause(models.TextChoices):
+    """Why an entry could not become a record. All but the first may be the doing of whoever got
+    into a worker."""
+
+    INVALID = "invalid", "can be no record"
+    UNPROVEN = "unproven", "no gateway has admitted it"
+    BEYOND_RESERVATION = "beyond_reservation", "more than was reserved"
+    PRICES = "prices", "other prices than held"
+    REPEATED = "repeated", "more than is on record"
+
+
+class UsageProofStart(models.Model):
+    """Since when requests are admitted with a proof, of a deployment that had workers before there
+    were any; at most one row. Their entries must bear it, those of earlier ones need not yet."""
+
+    is_audited = False
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.at)
+
+
 class UsageQuarantine(models.Model):
     """An entry of a usage stream that could not become a record; kept for a person to look at."""
 
@@ -194,6 +250,12 @@ class UsageQuarantine(models.Model):
     stream_id = models.CharField(max_length=50)
     entry = models.BinaryField(help_text="Raw bytes of the stream entry.")
     reason = models.CharField(max_length=500)
+    cause = models.CharField(
+        max_length=20,
+        choices=QuarantineCause,
+        default=QuarantineCause.INVALID,
+        db_default=QuarantineCause.INVALID,
+    )
     quarantined_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

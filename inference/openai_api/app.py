@@ -15,10 +15,12 @@ from typing import Any, Final
 
 import msgspec
 from prometheus_client import Counter
+from structlog.contextvars import bound_contextvars
 
 from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, Scope
 from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.tracing import valid_traceparent
 from inference.admission.gate import TICKET_SECONDS
 from inference.admission.limits import Headers
 from inference.admission.offers import Offer
@@ -37,9 +39,11 @@ from inference.openai_api.body import ClientGone, read_body
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
 from inference.openai_api.limits_answer import limits_json
+from inference.openai_api.parameters import known_parameter
 from inference.openai_api.responses import (
     DONE,
     PING,
+    QUEUED_SIGN_SECONDS,
     encoded,
     error_json,
     event,
@@ -59,6 +63,8 @@ REQUESTS = Counter(
 Parser = Callable[[bytes], InferenceRequest]
 _Handler = Callable[["_Exchange"], Awaitable[None]]
 _MODELS: Final = "/v1/models"
+# What clients ask for whose base URL lacks /v1.
+WITHOUT_VERSION: Final = frozenset({"/chat/completions", "/completions", "/models"})
 
 
 class OpenAIApi:
@@ -84,6 +90,11 @@ class OpenAIApi:
         addresses = {path: method for path, (method, _) in self._routes.items()}
         return addresses | {f"{_MODELS}/<model>": "GET"}
 
+    def _unknown(self, path: str) -> str:
+        if path in WITHOUT_VERSION:
+            return f"Unknown endpoint {path}: add /v1 to the base URL, as in /v1{path}."
+        return f"Unknown endpoint. Available: {', '.join(self._endpoints())}."
+
     def _endpoints(self) -> list[str]:
         return [f"{method} {path}" for path, method in self.addresses.items()]
 
@@ -101,12 +112,18 @@ class OpenAIApi:
             route if handler else "unknown",
             stall_seconds=self._stall_seconds,
         )
+        with bound_contextvars(request_id=exchange.request_id):
+            await self._answer(exchange, handler, method)
+
+    async def _answer(self, exchange: "_Exchange", handler: _Handler | None, method: str) -> None:
+        """Have the request handled; whatever fails becomes its answer."""
         try:
             if handler is None:
-                raise NotFound(f"Unknown endpoint. Available: {', '.join(self._endpoints())}.")
-            if scope["method"] != method:
+                raise NotFound(self._unknown(exchange.scope["path"].rstrip("/")))
+            asked = exchange.scope["method"]
+            if asked != method:
                 exchange.allow = method
-                raise MethodNotAllowed(f"{route} takes {method}, got {scope['method'][:20]}.")
+                raise MethodNotAllowed(f"{exchange.route} takes {method}, got {asked[:20]}.")
             await handler(exchange)
         except (ClientGone, Stalled):
             return
@@ -118,7 +135,17 @@ class OpenAIApi:
                 )
             )
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
-            await exchange.fail(as_inference_error(error))
+            failure = as_inference_error(error)
+            if not exchange.is_admitted:
+                self._completions.note_refusal(
+                    failure,
+                    exchange.caller,
+                    model=exchange.model,
+                    request_id=exchange.request_id,
+                    parameter=known_parameter(failure.param),
+                    is_completion=exchange.is_completion,
+                )
+            await exchange.fail(failure)
 
     async def _list_models(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
@@ -127,7 +154,7 @@ class OpenAIApi:
 
     async def _show_model(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange)
-        name = exchange.scope["path"].removeprefix(f"{_MODELS}/").rstrip("/")
+        name = exchange.model = exchange.scope["path"].removeprefix(f"{_MODELS}/").rstrip("/")
         admission = self._completions.admission
         # Whoever only looks takes nobody's turn between two versions.
         offer = await admission.offer(name, caller, sticky=caller.tenant_id)
@@ -149,10 +176,18 @@ class OpenAIApi:
         )
 
     async def _complete(self, parse: Parser, exchange: "_Exchange") -> None:
+        exchange.is_completion = True
         caller = await self._authenticate(exchange, Scope.INFERENCE)
         data = await read_body(exchange.scope, exchange.receive, max_bytes=self._max_body_bytes)
         request = parse(data)
-        generation = await self._completions.begin(caller, request, request_id=exchange.request_id)
+        exchange.model = request.model
+        generation = await self._completions.begin(
+            caller,
+            request,
+            request_id=exchange.request_id,
+            traceparent=self._traceparent(exchange.scope),
+        )
+        exchange.is_admitted = True
         exchange.headers = generation.headers
         # The server swallows sends to a client that has left: only `receive` tells.
         watcher = asyncio.create_task(_cancel_when_gone(exchange.receive, generation))
@@ -170,25 +205,38 @@ class OpenAIApi:
             watcher.cancel()
             generation.cancel()
 
+    def _traceparent(self, scope: Any) -> str:
+        """Return the client's well-formed `traceparent`; empty where nothing is traced."""
+        if self._completions.tracer is None:
+            return ""
+        given = [value for name, value in scope["headers"] if name == b"traceparent"]
+        return valid_traceparent(given[0].decode("latin-1")) if len(given) == 1 else ""
+
     async def _authenticate(self, exchange: "_Exchange", scope: Scope | None = None) -> Caller:
         authorization: str | None = None
         for name, value in exchange.scope["headers"]:
             if name == b"authorization":
                 authorization = value.decode("latin-1")
                 break
-        return await self._completions.admission.authenticate(
+        exchange.caller = await self._completions.admission.authenticate(
             authorization, address=client_address(exchange.scope), scope=scope
         )
+        return exchange.caller
 
 
 class _Exchange:
-    """One request and its answer, which carries a request id whatever becomes of it."""
+    """One request and its answer, which carries a request id whatever becomes of it. `caller` and
+    `model` as far as they were read."""
 
     __slots__ = (
         "_server_send",
         "allow",
+        "caller",
         "has_begun",
         "headers",
+        "is_admitted",
+        "is_completion",
+        "model",
         "receive",
         "request_id",
         "route",
@@ -205,6 +253,9 @@ class _Exchange:
         self.request_id = new_request_id()
         self.allow: str | None = None
         self.headers: Headers = ()
+        self.caller: Caller | None = None
+        self.model: str | None = None
+        self.is_completion = self.is_admitted = False
         self.has_begun = False
 
     async def answer(self, body: bytes | dict[str, Any]) -> None:
@@ -251,7 +302,19 @@ class _Ended(Exception):
 
 async def _stream(exchange: _Exchange, generation: Generation) -> None:
     """Send chunks as they come, all that has gathered in one send. What comes first decides whether
-    the answer is a stream or an error status."""
+    the answer is a stream or an error status; one that waits in the queue begins within a second,
+    before proxies lose patience, and ends with an error event if it fails."""
+    sign = generation.wake_if_queued(QUEUED_SIGN_SECONDS)
+    try:
+        await _stream_until_end(exchange, generation, begins_empty=sign is not None)
+    finally:
+        if sign is not None:
+            sign.cancel()
+
+
+async def _stream_until_end(
+    exchange: _Exchange, generation: Generation, *, begins_empty: bool
+) -> None:
     while True:
         progress = await generation.next(exchange.write)
         end = progress.end
@@ -263,7 +326,7 @@ async def _stream(exchange: _Exchange, generation: Generation) -> None:
         if end is not None:
             await exchange.stream(data + DONE, is_last=True)
             return
-        if data or exchange.has_begun:
+        if data or exchange.has_begun or begins_empty:
             await exchange.stream(data or PING)
 
 

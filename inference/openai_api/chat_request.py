@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from gpu_workers.protocol.labels import said_labels
 from gpu_workers.protocol.messages import Api
 from gpu_workers.protocol.policy import Capability
 from inference.errors import InvalidRequest
@@ -228,6 +229,7 @@ def parse_chat(data: bytes) -> InferenceRequest:
     body = parsing.decode(data, _decoder)
     refuse_unsupported(body, REFUSED_BY_CHAT)
     sticky = body.prompt_cache_key or body.safety_identifier or body.user or ""
+    labels = said_labels(body.user, body.metadata)
     clear_fields(body, _INERT)
     named = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     asked = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
@@ -259,6 +261,7 @@ def parse_chat(data: bytes) -> InferenceRequest:
         body=parsing.encode(body),
         needs=_needs(body),
         sticky=sticky,
+        labels=labels,
     )
 
 

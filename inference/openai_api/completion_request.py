@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from gpu_workers.protocol.labels import said_labels
 from gpu_workers.protocol.messages import Api
 from gpu_workers.protocol.policy import Capability
 from inference.errors import InvalidRequest
@@ -55,6 +56,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
     body = parsing.decode(data, _decoder)
     refuse_unsupported(body, REFUSED_BY_COMPLETIONS)
     sticky = body.user or ""
+    labels = said_labels(body.user, None)
     clear_fields(body, INERT)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise InvalidRequest(
@@ -98,6 +100,7 @@ def parse_completion(data: bytes) -> InferenceRequest:
         body=parsing.encode(body),
         needs={Capability.COMPLETIONS: "model", **needed_capabilities(body)},
         sticky=sticky,
+        labels=labels,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from inference.errors import InvalidRequest
+from inference.openai_api.hints import choices_at, nearest_field
 
 _T = TypeVar("_T")
 
@@ -49,7 +50,7 @@ def decode(data: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise as_invalid_request(str(error), data) from None
+        raise as_invalid_request(str(error), data, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The body must be one JSON object in UTF-8: {error}.") from None
     except RecursionError:
@@ -65,20 +66,25 @@ def encode(value: Any, param: str | None = None) -> bytes:
         raise InvalidRequest(f"The body cannot be passed on: {error}.", param=param) from None
 
 
-def as_invalid_request(text: str, data: bytes) -> InvalidRequest:
-    """Return what msgspec said of these bytes, as the API says it."""
+def as_invalid_request(text: str, data: bytes, root: Any) -> InvalidRequest:
+    """Return what msgspec said of these bytes, as the API says it, with what they could have said
+    instead. `root` is the type that they were read into."""
     match = _AT_PATH.match(text)
     what, path = (match["what"], match["path"].removesuffix("[...]")) if match else (text, "")
     if named := _NAMED.search(what):
         param = _shortened(f"{path}.{named['name']}" if path else named["name"])
         if named[1] == "unknown":
+            near = nearest_field(root, path, named["name"])
+            hint = f" Did you mean {near!r}?" if near else ""
             return InvalidRequest(
-                f"Unknown parameter {param!r}.",
+                f"Unknown parameter {param!r}.{hint}",
                 param=param,
                 code="unknown_field",
             )
         return InvalidRequest(f"{param!r} is required.", param=param, code="missing_field")
     expected = next((text for place, text in _EXPECTED_AT if place.search(path)), None)
+    if expected is None and (choices := choices_at(root, path)):
+        expected = f"one of {', '.join(map(repr, choices))}"
     if expected is not None and not what.startswith("Object"):
         what = f"expected {expected}"
     what = what[0].lower() + what[1:].replace("`", "")

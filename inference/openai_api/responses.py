@@ -13,9 +13,14 @@ Send = Any
 Headers = list[tuple[bytes, bytes]]
 
 PING: Final = b": ping\n\n"
+# A request that is still queued after so long gives its client the first sign of life.
+QUEUED_SIGN_SECONDS: Final = 0.8
 DONE: Final = b"data: [DONE]\n\n"
+# No browser is to take an answer for anything but what it says it is.
+_NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _STREAM_HEADERS: Final[Headers] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
+    _NOSNIFF,
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -53,6 +58,7 @@ async def send_json(
             "status": status,
             "headers": [
                 (b"content-type", b"application/json"),
+                _NOSNIFF,
                 (b"content-length", str(len(body)).encode()),
                 (b"x-request-id", request_id.encode()),
                 *(headers or []),

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import structlog
 from django.db.models import F, Sum
-from django.db.models.functions import TruncDate
+from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 from redis import Redis
 
@@ -22,7 +22,7 @@ from gpu_workers.protocol.messages import Outcome
 from inference.charges import Charge
 from inference.lua_constants import MONTH_TTL_SECONDS
 from inference.models import UsageRecord
-from tenants.billing.models import LedgerHead
+from tenants.billing.ledger.balances import charged_usage
 
 log = structlog.get_logger(__name__)
 
@@ -35,11 +35,11 @@ _Counters = dict[tuple[str, str], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Used:
-    """What one API key has used in one day."""
+    """What the API keys of one account have used in one day."""
 
     tenant_id: str
     project_id: str
-    api_key_id: str
+    account_id: str
     is_today: bool
     charge: Charge
 
@@ -52,8 +52,8 @@ def rebuild_budgets(redis: Redis, now: datetime | None = None) -> int:
     counters: dict[str, _Counters] = defaultdict(lambda: defaultdict(int))
     for used in _used_since(now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now):
         _add(counters[used.tenant_id], used, now)
-    for head in LedgerHead.objects.filter(usage_nanos__gt=0).iterator(chunk_size=2000):
-        _raise_spend(redis, str(head.tenant_id), head.usage_nanos)
+    for tenant_id, nanos in charged_usage().items():
+        _raise_spend(redis, str(tenant_id), nanos)
     restored = sum(_write(redis, tenant_id, each) for tenant_id, each in counters.items())
     if restored:
         log.warning("budgets_rebuilt", tenants=restored)
@@ -66,14 +66,15 @@ def _used_since(begin: datetime, now: datetime) -> Iterator[_Used]:
         .exclude(outcome__in=(Outcome.REFUSED, Outcome.EXPIRED))
         .order_by()
         .annotate(day=TruncDate("arrived_at", tzinfo=UTC))
-        .values("tenant_id", "project_id", "api_key_id", "day")
+        .annotate(account_id=Coalesce("api_key__budget_key_id", "api_key_id"))
+        .values("tenant_id", "project_id", "account_id", "day")
         .annotate(tokens=Sum(F("prompt_tokens") + F("completion_tokens")), nanos=Sum("cost_nanos"))
     )
     for row in rows.iterator(chunk_size=2000):
         yield _Used(
             tenant_id=str(row["tenant_id"]),
             project_id=str(row["project_id"]),
-            api_key_id=str(row["api_key_id"]),
+            account_id=str(row["account_id"]),
             is_today=row["day"] == now.date(),
             charge=Charge(tokens=int(row["tokens"]), nanos=int(row["nanos"])),
         )
@@ -82,7 +83,7 @@ def _used_since(begin: datetime, now: datetime) -> Iterator[_Used]:
 def _add(counters: _Counters, used: _Used, now: datetime) -> None:
     month = keys.tenant_month(used.tenant_id, now.year * 100 + now.month)
     day = keys.tenant_day(used.tenant_id, int(now.timestamp()) // 86_400)
-    for owner in (f"key:{used.api_key_id}", f"project:{used.project_id}", "tenant"):
+    for owner in (f"key:{used.account_id}", f"project:{used.project_id}", "tenant"):
         counters[month, f"{owner}:tokens"] += used.charge.tokens
         counters[month, f"{owner}:nanos"] += used.charge.nanos
         if used.is_today:

@@ -1,27 +1,26 @@
-"""What must hold of usage, for fsck: records, sums and ledger say the same, every token that was
-generated is billed or wasted, nothing is left open.
+"""What must hold of usage, for fsck: every token that was generated is billed or wasted, nothing is
+left open. `sum_checks` compares sums.
 
 Each comparison is one statement, so that it sees one moment of a database that is written to.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from django.db import connection
 from django.utils import timezone
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from gpu_workers.protocol.messages import Outcome
 from inference.admission.reservations import SWEEP_AGE_MS, Reservation, read_reservation
 from inference.lua_constants import ATTEMPT_GAP
 from inference.models import UsageQuarantine, UsageRecord
 from inference.models.fleet import RETENTION
+from inference.operations.slices import span_of
+from inference.operations.statements import rows_of
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import month_of, months_later, months_present
-from inference.usage.rollups import COUNTERS
 
 _CHUNK: Final = 2000
 # Twice what the sweeper waits, and the time that a record takes to PostgreSQL.
@@ -31,94 +30,24 @@ _RECORDED_AFTER: Final = timedelta(hours=1)
 # A life may have gone on after the control plane saw it last, which may have been away.
 _UNSEEN: Final = timedelta(hours=1)
 
-# What each source has of the counters that it has another way than as a column.
-_OF_RECORDS: Final = {
-    "requests": "count(*)",
-    **{outcome: f"count(*) FILTER (WHERE outcome = '{outcome}')" for outcome in map(str, Outcome)},
-}
-_OF_ATTEMPTS: Final = {"wasted_tokens": "sum(completion_tokens)"}
-_OF_LEDGER: Final = {"cost_nanos": "-sum(entry.nanos)"}
-_SUMS: Final = """
-WITH of_attempts AS (
-    SELECT tenant_id, model, completion_tokens, to_timestamp(
-        ('x' || left(replace(request_id::text, '-', ''), 12))::bit(48)::bigint / 1000.0
-    ) AS made_at FROM inference_wastedattempt
-),
-said AS (
-    SELECT 'records' AS source, tenant_id, model, (arrived_at AT TIME ZONE 'UTC')::date AS day,
-        {of_records}
-    FROM inference_usagerecord GROUP BY 2, 3, 4
-    UNION ALL
-    SELECT 'records', tenant_id, model, (made_at AT TIME ZONE 'UTC')::date, {of_attempts}
-    FROM of_attempts GROUP BY 2, 3, 4
-    UNION ALL
-    SELECT 'hourly rollups', tenant_id, model, (hour AT TIME ZONE 'UTC')::date, {of_rollups}
-    FROM inference_usagerollup GROUP BY 2, 3, 4
-    UNION ALL
-    SELECT 'daily rollups', tenant_id, model, day, {of_rollups}
-    FROM inference_dailyusage GROUP BY 2, 3, 4
-    UNION ALL
-    SELECT 'ledger', entry.tenant_id, entry.model, entry.day, {of_ledger}
-    FROM billing_ledgerentry AS entry
-    JOIN billing_ledgertransaction AS posted ON posted.id = entry.transaction_id
-    WHERE entry.account = 'revenue' AND posted.kind = 'usage' GROUP BY 2, 3, 4
-),
-by_day AS (SELECT tenant_id, model, day, {sums} FROM said GROUP BY tenant_id, model, day)
-SELECT * FROM by_day WHERE {differ} ORDER BY tenant_id, model, day
-"""
-_SOURCES: Final = ("records", "hourly rollups", "daily rollups", "ledger")
 
-
-def sum_problems() -> Iterator[str]:
-    """Find tenants, models and days for which records, rollups and ledger differ."""
-    pairs = [
-        (name, source)
-        for name in COUNTERS
-        for source in (_SOURCES if name == "cost_nanos" else _SOURCES[:-1])
-    ]
-    sums = ", ".join(
-        f"coalesce(sum({name}) FILTER (WHERE source = '{source}'), 0) AS {_column(name, source)}"
-        for name, source in pairs
-    )
-    differ = " OR ".join(
-        f"{_column(name, 'records')} <> {_column(name, source)}"
-        for name, source in pairs
-        if source != "records"
-    )
-    statement = _SUMS.format(
-        of_records=", ".join(
-            f"{_OF_RECORDS.get(name, f'sum({name})')} AS {name}" for name in COUNTERS
-        ),
-        of_attempts=", ".join(_OF_ATTEMPTS.get(name, "0") for name in COUNTERS),
-        of_rollups=", ".join(f"sum({name})" for name in COUNTERS),
-        of_ledger=", ".join(_OF_LEDGER.get(name, "NULL") for name in COUNTERS),
-        sums=sums,
-        differ=differ,
-    )
-    for row in _rows(statement):
-        said = {pair: int(row[_column(*pair)]) for pair in pairs}
-        for name in COUNTERS:
-            values = {source: value for (of, source), value in said.items() if of == name}
-            if len(set(values.values())) > 1:
-                sums_by = ", ".join(f"{value} by {source}" for source, value in values.items())
-                yield (
-                    f"Tenant {row['tenant_id']}, model {row['model']}, {row['day']}: "
-                    f"{name} are {sums_by}."
-                )
-
-
-def attempt_problems(now: datetime | None = None) -> Iterator[str]:
-    """Find wasted attempts of requests that never ended, or had ended before they began."""
-    for row in _rows(
+def attempt_problems(
+    months: Sequence[str] | None = None, now: datetime | None = None
+) -> Iterator[str]:
+    """Find, in these months or ever, wasted attempts of requests that never ended, or had ended
+    before they began."""
+    for row in rows_of(
         """
         SELECT waste.request_id, waste.attempt, record.attempt AS ended_by, record.outcome
         FROM inference_wastedattempt AS waste
-        LEFT JOIN inference_usagerecord AS record USING (request_id)
-        WHERE (record.request_id IS NULL AND waste.ended_at < %s)
-        OR (record.outcome = 'completed' AND waste.attempt > record.attempt)
+        LEFT JOIN inference_usagerecord AS record ON record.request_id = waste.request_id
+            AND record.request_id >= %(first_id)s::uuid AND record.request_id < %(end_id)s::uuid
+        WHERE waste.request_id >= %(first_id)s::uuid AND waste.request_id < %(end_id)s::uuid AND (
+            (record.request_id IS NULL AND waste.ended_at < %(before)s)
+            OR (record.outcome = 'completed' AND waste.attempt > record.attempt))
         ORDER BY waste.request_id, waste.attempt
         """,
-        [(now or timezone.now()) - _RECORDED_AFTER],
+        {**span_of(months), "before": (now or timezone.now()) - _RECORDED_AFTER},
     ):
         attempt = f"Request {row['request_id'].hex}: attempt {row['attempt']} was wasted, and "
         if row["ended_by"] is None:
@@ -153,7 +82,7 @@ def token_counter_problems() -> Iterator[str]:
     """Find engines that counted other tokens than their workers' attempts reported."""
     # Of an earlier life some records may be gone with their month.
     first = min(months_present(), default=month_of(timezone.now()))
-    for row in _rows(_BY_LIFE, {"from": datetime(first.year, first.month, 1, tzinfo=UTC)}):
+    for row in rows_of(_BY_LIFE, {"from": datetime(first.year, first.month, 1, tzinfo=UTC)}):
         unbilled = f", {row['unbilled']} of them unbilled," if row["unbilled"] else ""
         yield (
             f"Worker {row['worker_id']} of the pool {row['pool']}: by {row['counted_at']} its "
@@ -167,7 +96,9 @@ _BY_REQUEST: Final = """
 WITH wasted AS (
     SELECT request_id, count(*) AS attempts, max(attempt) AS last_attempt,
         sum(completion_tokens) AS tokens, sum(generated_tokens) AS generated
-    FROM inference_wastedattempt GROUP BY request_id
+    FROM inference_wastedattempt
+    WHERE request_id >= %(first_id)s::uuid AND request_id < %(end_id)s::uuid
+    GROUP BY request_id
 ),
 requests AS (
     SELECT request_id, record.pool, record.arrived_at, record.finished_at,
@@ -178,7 +109,8 @@ requests AS (
         record.attempt = 0 OR greatest(record.attempt, wasted.last_attempt)
             > coalesce(wasted.attempts, 0) + (record.generated_tokens > 0)::int AS has_room
     FROM inference_usagerecord AS record LEFT JOIN wasted USING (request_id)
-    WHERE record.generated_tokens + coalesce(wasted.generated, 0)
+    WHERE record.request_id >= %(first_id)s::uuid AND record.request_id < %(end_id)s::uuid
+    AND record.generated_tokens + coalesce(wasted.generated, 0)
         <> record.completion_tokens + record.wasted_tokens + coalesce(wasted.tokens, 0)
 )
 SELECT request_id, accounted, generated FROM requests
@@ -203,15 +135,18 @@ ORDER BY request_id
 """
 
 
-def generated_problems(now: datetime | None = None) -> Iterator[str]:
-    """Find requests whose attempts generated other tokens than are billed and wasted.
-    Tokens of an attempt that may have died with its worker are not known."""
+def generated_problems(
+    months: Sequence[str] | None = None, now: datetime | None = None
+) -> Iterator[str]:
+    """Find, in these months or ever, requests whose attempts generated other tokens than are billed
+    and wasted. Tokens of an attempt that may have died with its worker are not known."""
     bounds = {
+        **span_of(months),
         "gap": ATTEMPT_GAP,
         "remembered": (now or timezone.now()) - RETENTION + _UNSEEN,
         "unseen": _UNSEEN,
     }
-    for row in _rows(_BY_REQUEST, bounds):
+    for row in rows_of(_BY_REQUEST, bounds):
         yield (
             f"Request {row['request_id'].hex}: its attempts generated {row['generated']} tokens, "
             f"and {row['accounted']} are billed or wasted."
@@ -290,18 +225,3 @@ def _on_record(request_ids: Iterable[str]) -> Iterator[str]:
 def _redis_ms(redis: Redis) -> int:
     seconds, microseconds = redis.time()
     return int(seconds) * 1000 + int(microseconds) // 1000
-
-
-def _column(name: str, source: str) -> str:
-    return f"{name}_{source.replace(' ', '_')}"
-
-
-def _rows(
-    statement: str, parameters: list[Any] | dict[str, Any] | None = None
-) -> Iterator[dict[str, Any]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        names = [column.name for column in cursor.description]
-        while found := cursor.fetchmany(_CHUNK):
-            for row in found:
-                yield dict(zip(names, row, strict=True))

@@ -23,6 +23,7 @@ from inference.dispatch.queue import Dispatch, RequestState, Stranded, usage_ent
 from inference.errors import Unavailable
 from inference.lua_constants import DEAD_LETTER_MS
 from inference.models.dead_letter import DeadLetterFacts
+from inference.proofs import Prover
 from inference.streaming.frame_hub import FrameHub
 
 _WATCH_SECONDS: Final = 0.5
@@ -86,7 +87,7 @@ def discard(redis: Redis, letter: Letter) -> bool:
     return bool(redis.xdel(keys.pool_dead_letters(letter.pool), letter.entry_id))
 
 
-async def run_again(redis_url: str, letter: Letter) -> Terminal:
+async def run_again(redis_url: str, letter: Letter, prover: Prover) -> Terminal:
     """Run the request once more and return how that ended. Raises `Unavailable` if its pool's
     queue is full."""
     async with (
@@ -96,12 +97,12 @@ async def run_again(redis_url: str, letter: Letter) -> Terminal:
         hub = FrameHub(redis, blocking_redis)
         await hub.start()
         try:
-            return await _run(Dispatch(redis), hub, letter)
+            return await _run(Dispatch(redis), hub, letter, prover)
         finally:
             await hub.stop()
 
 
-async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
+async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter, prover: Prover) -> Terminal:
     envelope = structs.replace(
         letter.envelope,
         request_id=new_request_id(),
@@ -112,7 +113,9 @@ async def _run(dispatch: Dispatch, hub: FrameHub, letter: Letter) -> Terminal:
         is_billed=False,
         reads_last_frames=True,
         reads_texts=True,
+        owed=False,
     )
+    envelope = structs.replace(envelope, proof=prover.prove(envelope, owed=False))
     end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
     stream = hub.open(envelope.request_id, end.set_result, lambda: None, pool=envelope.pool)
     answer = await dispatch.enqueue(envelope, max_queue_length=_MAX_QUEUE_LENGTH)

@@ -44,16 +44,21 @@ def use_of_quotas(tenant: Tenant, quotas: Sequence[Quota]) -> list[LimitStatus] 
 
 
 def open_sequences(key: ApiKey) -> int | None:
-    """Return how many sequences of the key's requests are open; None while nobody can tell."""
+    """Return how many sequences are open of the requests of the key and of all that count with it;
+    None while nobody can tell."""
     limit = ScopedLimit(LimitScope.KEY, LimitName.CONCURRENT_REQUESTS, 1)
-    found = _statuses(key.tenant, [((str(key.pk), str(key.project_id)), limit)])
+    found = _statuses(key.tenant, [((_account(key), str(key.project_id)), limit)])
     return None if found is None else found[0].used
 
 
 def _owners(quota: Quota) -> _Owners:
     if quota.api_key is not None:
-        return str(quota.api_key.pk), str(quota.api_key.project_id)
+        return _account(quota.api_key), str(quota.api_key.project_id)
     return _NOBODY, _NOBODY if quota.project_id is None else str(quota.project_id)
+
+
+def _account(key: ApiKey) -> str:
+    return str(key.budget_key_id or key.pk)
 
 
 def _limit(quota: Quota) -> ScopedLimit:

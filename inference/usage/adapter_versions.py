@@ -44,8 +44,8 @@ def compare_versions(
 ) -> list[VersionUse]:
     """Return a row for each version of a tenant's adapter (by its public name) that a request of
     that time asked for, the newest first. Within the tenant's scope."""
-    records = UsageRecord.objects.filter(
-        tenant_id=tenant_id, adapter=adapter, arrived_at__gte=since, arrived_at__lt=until
+    records = UsageRecord.objects.arrived_between(since, until).filter(
+        tenant_id=tenant_id, adapter=adapter
     )
     rows = (
         records.order_by()

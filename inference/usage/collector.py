@@ -20,7 +20,7 @@ from django.db import connection
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from gpu_workers.protocol import functions, keys
+from gpu_workers.protocol import functions, keys, stream_fields
 from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_errors import is_function_missing
 from gpu_workers.protocol.redis_url import connect
@@ -173,14 +173,17 @@ class UsageCollector:
 
     def _read(self, pool: str, *, since: str) -> list[StreamEntry]:
         answer = self._redis.xreadgroup(
-            keys.USAGE_CONSUMER_GROUP, self._consumer, {keys.pool_usage(pool): since}, count=PAGE
+            stream_fields.USAGE_CONSUMER_GROUP,
+            self._consumer,
+            {keys.pool_usage(pool): since},
+            count=PAGE,
         )
         return [entry for _stream, rows in _streams(answer) for entry in _entries(pool, rows)]
 
     def _claim(self, pool: str, *, idle_ms: int) -> list[StreamEntry]:
         _next, rows, *_deleted = self._redis.xautoclaim(
             keys.pool_usage(pool),
-            keys.USAGE_CONSUMER_GROUP,
+            stream_fields.USAGE_CONSUMER_GROUP,
             self._consumer,
             min_idle_time=idle_ms,
             count=PAGE,
@@ -197,7 +200,7 @@ class UsageCollector:
         return len(entries)
 
     def _acknowledge(self, pool: str, entries: list[StreamEntry]) -> None:
-        arguments: list[str | int] = [keys.pool_prefix(pool), keys.USAGE_CONSUMER_GROUP]
+        arguments: list[str | int] = [keys.pool_prefix(pool), stream_fields.USAGE_CONSUMER_GROUP]
         arguments.append(RECEIPTS_TTL_SECONDS)
         for entry in entries:
             arguments += (entry.stream_id, entry.origin)
@@ -215,7 +218,7 @@ class UsageCollector:
             return
         try:
             self._redis.xgroup_create(
-                keys.pool_usage(pool), keys.USAGE_CONSUMER_GROUP, id="0", mkstream=True
+                keys.pool_usage(pool), stream_fields.USAGE_CONSUMER_GROUP, id="0", mkstream=True
             )
         except ResponseError as error:
             if "BUSYGROUP" not in str(error):
@@ -224,9 +227,11 @@ class UsageCollector:
 
     def _forget_idle_consumers(self, pool: str) -> None:
         stream = keys.pool_usage(pool)
-        for consumer in self._redis.xinfo_consumers(stream, keys.USAGE_CONSUMER_GROUP):
+        for consumer in self._redis.xinfo_consumers(stream, stream_fields.USAGE_CONSUMER_GROUP):
             if consumer["pending"] == 0 and consumer["idle"] > FORGET_CONSUMER_AFTER_MS:
-                self._redis.xgroup_delconsumer(stream, keys.USAGE_CONSUMER_GROUP, consumer["name"])
+                self._redis.xgroup_delconsumer(
+                    stream, stream_fields.USAGE_CONSUMER_GROUP, consumer["name"]
+                )
 
     def _forget_connections(self) -> None:
         """Forget groups and connections: a Redis that came back empty has none of them."""
@@ -257,7 +262,11 @@ def _entries(pool: str, rows: list[_Row]) -> list[StreamEntry]:
 def _data(fields: dict[bytes, bytes] | None) -> bytes | None:
     if not fields:
         return None
-    for name in (keys.USAGE_FIELD, keys.WASTE_FIELD, keys.ENGINE_COUNTER_FIELD):
+    for name in (
+        stream_fields.USAGE_FIELD,
+        stream_fields.WASTE_FIELD,
+        stream_fields.ENGINE_COUNTER_FIELD,
+    ):
         if (data := fields.get(name.encode())) is not None:
             return data
     # Without a field that entries have, all of it goes on, into quarantine.
@@ -265,7 +274,7 @@ def _data(fields: dict[bytes, bytes] | None) -> bytes | None:
 
 
 def _origin(fields: dict[bytes, bytes] | None) -> str:
-    return (fields or {}).get(keys.OUTBOX_FIELD.encode(), b"").decode(errors="replace")
+    return (fields or {}).get(stream_fields.OUTBOX_FIELD.encode(), b"").decode(errors="replace")
 
 
 def is_all_usage_posted() -> bool:

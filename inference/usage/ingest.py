@@ -1,7 +1,8 @@
 """Entries of usage streams become rows: each once, in one transaction, or are kept in quarantine.
 
-A batch is inserted as a whole, and what was really inserted, not what came again, is charged to the
-ledger and added to the rollups, in the same transaction. So an entry may come any number of times.
+A batch is inserted as a whole, and what was really inserted, not what came again, is charged and
+added to the rollups, in the same transaction. So an entry may come any number of times. Charges
+wait to be posted to the ledger, a minute at most.
 """
 
 import traceback
@@ -14,10 +15,13 @@ from typing import Final
 import structlog
 from django.db import DataError, IntegrityError, connection, models, transaction
 from django.db import Error as DatabaseFailure
+from msgspec.structs import replace
 
 from inference.models import UsageQuarantine, UsageRecord, WastedAttempt
+from inference.models.usage import QuarantineCause
 from inference.usage.engine_counters import store_counters
-from inference.usage.partitions import make_partitions, month_of, months_present
+from inference.usage.labels import add_to_label_usage
+from inference.usage.partitions import make_partitions, moment, month_of, months_present
 from inference.usage.recordset import as_json, recordset
 from inference.usage.rollups import add_to_rollups
 from inference.usage.rows import (
@@ -28,12 +32,13 @@ from inference.usage.rows import (
     StreamEntry,
     WasteRow,
     first_line,
-    moment,
     read_entries,
 )
 from tenants.billing.invoicing.usage_source import record_time
-from tenants.billing.ledger.posting import UsageCharge, post_usage
+from tenants.billing.ledger.posting import UsageCharge
+from tenants.billing.ledger.waiting import charge_usage, post_due
 from tenants.isolation.scoping import operator_scope
+from tenants.offboarding.closing import hold_open
 
 log = structlog.get_logger(__name__)
 
@@ -98,17 +103,25 @@ _WASTE: Final = _Table(WastedAttempt, WasteRow, ["request_id", "attempt"])
 
 
 def record_entries(entries: Iterable[StreamEntry]) -> None:
-    """Record entries as rows in one transaction; invalid ones are quarantined in it."""
+    """Record entries as rows in one transaction; invalid ones are quarantined in it. Then post what
+    has waited for a minute."""
     with operator_scope("usage collector"):
         refused = sorted(ingest(entries), key=lambda each: each.entry.stream_id)
         UsageQuarantine.objects.bulk_create(map(_quarantined, refused), ignore_conflicts=True)
     for each in refused:
         log.error(
             "usage_quarantined",
+            request_id=each.request_id,
             pool=each.entry.pool,
             stream_id=each.entry.stream_id,
+            cause=each.cause.value,
             reason=each.reason,
         )
+    try:
+        post_due()
+    except DatabaseFailure as error:
+        # The entries are on record, and the scheduler posts as well.
+        log.warning("usage_not_posted", error=type(error).__name__)
 
 
 def ingest(entries: Iterable[StreamEntry], now: datetime | None = None) -> list[Refused]:
@@ -143,12 +156,17 @@ def _unforeseen(error: Exception) -> str:
 def _ingest_batch(entries: Iterable[StreamEntry], now: datetime) -> list[Refused]:
     read, counters, refused = read_entries(entries, now)
     known, unknown = _of_known_keys(read)
+    known = _without_labels_of_the_closed(known)
     _make_missing_partitions(known)
     records, bad_records = _RECORDS.insert_of(known)
+    repeated = _larger_repeats(known, records)
     waste, bad_waste = _WASTE.insert_of(known)
-    add_to_rollups(row.use() for row in (*records, *waste))
-    post_usage(_charges(records), batch_id=uuid.uuid4())
-    return refused + unknown + bad_records + bad_waste + store_counters(counters)
+    charge_usage(_charges(records))
+    bad_counters = store_counters(counters)
+    uses = [(row.use(), row.labels) for row in (*records, *waste)]
+    add_to_label_usage((use, labels) for use, labels in uses if labels)
+    add_to_rollups(use for use, _ in uses)
+    return refused + unknown + bad_records + repeated + bad_waste + bad_counters
 
 
 def _of_known_keys(read: list[Read]) -> tuple[list[Read], list[Refused]]:
@@ -170,6 +188,45 @@ def _of_known_keys(read: list[Read]) -> tuple[list[Read], list[Refused]]:
 _OWNERS: Final = """
 SELECT id::text, project_id::text, tenant_id::text FROM tenants_apikey WHERE id = ANY(%s::uuid[])
 """
+
+
+def _larger_repeats(read: list[Read], inserted: list[Row]) -> list[Refused]:
+    """Return those of the records read that were not inserted and claim to have cost more than what
+    is on record. Others came again, as entries do, or from where a lost Redis let one request have
+    two ends: the first stands."""
+    new = set(map(id, inserted))
+    again = [
+        (entry, row) for entry, row in read if isinstance(row, RecordRow) and id(row) not in new
+    ]
+    if not again:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(_ON_RECORD, [list({row.request_id for _, row in again})])
+        recorded = dict(cursor.fetchall())
+    return [
+        Refused(
+            entry=entry,
+            cause=QuarantineCause.REPEATED,
+            reason=f"on record with {recorded[row.request_id]} nano-dollars, and it claims "
+            f"{row.cost_nanos}",
+        )
+        for entry, row in again
+        if row.cost_nanos > recorded.get(row.request_id, row.cost_nanos)
+    ]
+
+
+_ON_RECORD: Final = """
+SELECT request_id::text, cost_nanos FROM inference_usagerecord WHERE request_id = ANY(%s::uuid[])
+"""
+
+
+def _without_labels_of_the_closed(read: list[Read]) -> list[Read]:
+    tenants = {row.tenant_id for _, row in read if row.labels}
+    closed = tenants - hold_open(tenants) if tenants else set()
+    return [
+        (entry, replace(row, labels=None) if row.labels and row.tenant_id in closed else row)
+        for entry, row in read
+    ]
 
 
 def _make_missing_partitions(read: list[Read]) -> None:
@@ -205,4 +262,5 @@ def _quarantined(refused: Refused) -> UsageQuarantine:
         stream_id=refused.entry.stream_id,
         entry=refused.entry.data or b"",
         reason=refused.shown_reason,
+        cause=refused.cause,
     )

@@ -50,6 +50,10 @@ def is_partitioned(*, using: str = DEFAULT_DB_ALIAS) -> bool:
         return bool(cursor.fetchone()[0])
 
 
+def moment(unix_ms: int) -> datetime:
+    return datetime.fromtimestamp(unix_ms / 1000, UTC)
+
+
 def month_of(moment: datetime) -> date:
     """Return the first day of its month, in UTC."""
     return moment.astimezone(UTC).date().replace(day=1)

@@ -38,8 +38,8 @@ def _retry(numbers: list[int]) -> int:
     staying = []
     for each in refused:
         row = rows.pop(each.entry.stream_id)
-        row.reason = each.shown_reason
+        row.reason, row.cause = each.shown_reason, each.cause
         staying.append(row)
-    UsageQuarantine.objects.bulk_update(staying, ["reason"])
+    UsageQuarantine.objects.bulk_update(staying, ["reason", "cause"])
     UsageQuarantine.objects.filter(id__in=[row.id for row in rows.values()]).delete()
     return len(staying)

@@ -11,12 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from gpu_workers.protocol.codec import WireFormatError, decode_usage
+from gpu_workers.protocol.labels import MAX_LABELS, is_label_name, label_value
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.request_id import made_at_ms
 from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 from inference.charges import actual
-from inference.models.usage import ID_TOLERANCE
-from inference.usage.partitions import MONTHS_BACK, month_of, months_later
+from inference.models.usage import ID_TOLERANCE, QuarantineCause
+from inference.usage.partitions import MONTHS_BACK, moment, month_of, months_later
+from inference.usage.rating.admitted import AdmissionCheck, Distrusted
 from inference.usage.rollups import Use
 
 # How far ahead of ours the clock of whoever wrote an entry may be.
@@ -44,6 +46,16 @@ class Refused:
 
     entry: StreamEntry
     reason: str
+    cause: QuarantineCause = QuarantineCause.INVALID
+
+    @property
+    def request_id(self) -> str:
+        """Return the request's id as gateways log it; empty of what says none."""
+        try:
+            entry = decode_usage(self.entry.data or b"")
+            return uuid.UUID(getattr(entry, "request_id", "")).hex
+        except Exception:  # noqa: BLE001 - what nobody foresaw in it may be met here again
+            return ""
 
     @property
     def shown_reason(self) -> str:
@@ -67,6 +79,7 @@ class _AttemptRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     completion_tokens: int
     generated_tokens: int
     recorded_at: datetime
+    labels: dict[str, str] | None
 
     def _use(self, arrived_ms: int, **sums: Any) -> Use:
         return Use(
@@ -76,6 +89,7 @@ class _AttemptRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             model=self.model,
             adapter=self.adapter,
             tier=self.tier,
+            pool=self.pool,
             arrived_ms=arrived_ms,
             **sums,
         )
@@ -107,6 +121,7 @@ class RecordRow(_AttemptRow, frozen=True, gc=False, kw_only=True):
     itl_p50_ms: float | None
     itl_p95_ms: float | None
     adapter_version: int
+    owed: bool | None
 
     @property
     def key(self) -> tuple[str | int, ...]:
@@ -115,9 +130,12 @@ class RecordRow(_AttemptRow, frozen=True, gc=False, kw_only=True):
     def use(self) -> Use:
         """Return what it adds to the rollups."""
         arrived, finished = self.arrived_at.timestamp(), self.finished_at.timestamp()
+        waited_ms = max(0.0, finished - arrived) * 1000
         return self._use(
             int(arrived * 1000),
+            service_class=self.service_class,
             outcome=self.outcome,
+            error_code=self.error_code,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             completion_tokens=self.completion_tokens,
@@ -126,9 +144,11 @@ class RecordRow(_AttemptRow, frozen=True, gc=False, kw_only=True):
             cost_nanos=self.cost_nanos,
             ttft_ms=self.ttft_ms,
             itl_ms=self.itl_p50_ms,
-            duration_ms=(
-                max(0.0, finished - arrived) * 1000 if self.outcome == _COMPLETED else None
-            ),
+            itl_p95_ms=self.itl_p95_ms,
+            queue_ms=self.queue_ms,
+            duration_ms=waited_ms if self.outcome == _COMPLETED else None,
+            waited_ms=waited_ms,
+            owed=self.owed,
         )
 
 
@@ -200,7 +220,7 @@ def read_entries(
     entries: Iterable[StreamEntry], now: datetime
 ) -> tuple[list[Read], list[ReadCounter], list[Refused]]:
     """Return rows as of now, of usage and of token counters, and what can be none."""
-    clock = _Clock(now)
+    clock, admission = _Clock(now), AdmissionCheck(now)
     read: list[Read] = []
     counters: list[ReadCounter] = []
     refused: list[Refused] = []
@@ -208,7 +228,9 @@ def read_entries(
         if entry.data is None:
             continue  # recorded and deleted by another consumer; only the receipt was left
         try:
-            row = _row(entry.pool, entry.data, clock)
+            row = _row(entry.pool, entry.data, clock, admission)
+        except Distrusted as error:
+            refused.append(Refused(entry=entry, reason=first_line(error), cause=error.cause))
         except (WireFormatError, ValueError) as error:
             refused.append(Refused(entry=entry, reason=first_line(error)))
         else:
@@ -219,7 +241,9 @@ def read_entries(
     return read, counters, refused
 
 
-def _row(pool: str, data: bytes, clock: _Clock) -> Row | CounterRow | None:
+def _row(
+    pool: str, data: bytes, clock: _Clock, admission: AdmissionCheck
+) -> Row | CounterRow | None:
     """Read an entry; None is nobody's usage. Raises `ValueError` for an invalid one."""
     entry = decode_usage(data)
     if entry.pool != pool:
@@ -232,10 +256,12 @@ def _row(pool: str, data: bytes, clock: _Clock) -> Row | CounterRow | None:
     made_ms = made_at_ms(request_id)
     if isinstance(entry, WasteEntry):
         clock.check(made_ms, made_ms, entry.ended_at_ms)
+        admission.check_waste(entry, made_ms)
         return _waste_row(request_id, entry, clock.now)
+    clock.check(made_ms, entry.arrived_at_ms, entry.finished_at_ms)
+    admission.check(entry, made_ms)
     if not entry.is_billed:
         return None
-    clock.check(made_ms, entry.arrived_at_ms, entry.finished_at_ms)
     return _record_row(request_id, entry, clock.now)
 
 
@@ -284,6 +310,8 @@ def _record_row(request_id: uuid.UUID, entry: UsageEntry, now: datetime) -> Reco
         itl_p50_ms=entry.itl_p50_ms,
         itl_p95_ms=entry.itl_p95_ms,
         adapter_version=entry.adapter_version,
+        owed=entry.owed if entry.proof else None,
+        labels=_labels(entry.labels),
         recorded_at=now,
     )
 
@@ -304,6 +332,7 @@ def _waste_row(request_id: uuid.UUID, entry: WasteEntry, now: datetime) -> Waste
         generated_tokens=entry.generated_tokens or 0,
         reason=entry.reason,
         ended_at=moment(entry.ended_at_ms),
+        labels=_labels(entry.labels),
         recorded_at=now,
     )
 
@@ -321,14 +350,21 @@ def _counter_row(entry: EngineTokenCounter, now: datetime) -> CounterRow:
     )
 
 
+def _labels(labels: dict[str, str]) -> dict[str, str] | None:
+    """Return what a gateway can have chosen; None for nothing. Raises `ValueError`."""
+    if not labels:
+        return None
+    if len(labels) > MAX_LABELS or not all(map(is_label_name, labels)):
+        raise ValueError("out of range: labels that no project can have chosen")
+    if any(label_value(value) != value or not value for value in labels.values()):
+        raise ValueError("out of range: the value of a label is longer than any can be, or empty")
+    return labels
+
+
 @lru_cache(maxsize=65_536)
 def _id(text: str) -> str:
     """Normalize an id as PostgreSQL writes it, cached. Raises `ValueError`."""
     return str(uuid.UUID(text))
-
-
-def moment(unix_ms: int) -> datetime:
-    return datetime.fromtimestamp(unix_ms / 1000, UTC)
 
 
 def _text(unix_ms: int) -> str:

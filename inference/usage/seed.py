@@ -14,12 +14,14 @@ from typing import Final
 from django.db import connection
 from django.utils import timezone
 
-from gpu_workers.protocol.messages import Outcome
-from inference.histograms import number_sql
 from inference.models.rollup import OWNERS
 from inference.usage.partitions import make_partitions, month_of
-from inference.usage.rollups import MEASURES, upsert_sql
+from inference.usage.pools.dealt_days import deal_out_days
+from inference.usage.pools.rebuild import HOUR, rebuild_hour
+from inference.usage.record_sums import PROMISED_SQL, measures_sql
+from inference.usage.rollups import upsert_sql
 from tenants.access.load_seed import seed_load
+from tenants.billing.invoicing.usage_source import usage_cutoff
 from tenants.billing.ledger.posting import UsageCharge, post_usage
 from tenants.isolation.scoping import operator_scope
 
@@ -54,6 +56,7 @@ def seed_usage(*, rows: int, tenants: int, days: int, now: datetime | None = Non
         with operator_scope("seed usage"):
             _add(begun + timedelta(days=first), until - first, count, tenants)
         made += count
+    deal_out_days()
     return UsageSeed(tenants=added.tenants, records=made, seconds=time.monotonic() - started)
 
 
@@ -69,6 +72,9 @@ def _add(first: date, days: int, count: int, tenants: int) -> None:
             for tenant, model, day, nanos, requests in cursor.fetchall()
         ]
         cursor.execute("DROP TABLE seeded")
+    usage_cutoff()
+    for hour in range(24 * days):
+        rebuild_hour(_midnight(first) + hour * HOUR)
     post_usage(charges, batch_id=uuid.uuid4())
 
 
@@ -108,20 +114,27 @@ SELECT (lpad(to_hex(at_ms), 12, '0') || '7' || left(noise, 3) || '8' || right(no
     to_timestamp(at_ms / 1000.0) AS arrived_at,
     to_timestamp((at_ms + ttft + output * itl) / 1000.0) AS finished_at,
     CASE WHEN fate < 0.99 THEN ttft END AS ttft_ms,
-    CASE WHEN fate < 0.99 THEN itl END AS itl_p50_ms
+    CASE WHEN fate < 0.99 THEN itl END AS itl_p50_ms,
+    CASE WHEN fate < 0.99 THEN 2 * itl END AS itl_p95_ms,
+    CASE WHEN fate < 0.99 THEN 3 END AS queue_ms, 0 AS reasoning_tokens, 0 AS wasted_tokens,
+    CASE WHEN fate >= 0.99 THEN 'service_unavailable' WHEN fate >= 0.98 THEN 'worker_lost' END
+        AS error_code,
+    true AS owed
 FROM drawn JOIN of_load USING (number)
 """
 _RECORD: Final = """
 INSERT INTO inference_usagerecord (request_id, tenant_id, project_id, api_key_id, tier,
     service_class, pool, model, adapter, api, stream, attempt, worker_id, outcome, finish_reason,
-    prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, wasted_tokens, waste_reason,
-    generated_tokens, price_prompt, price_cached, price_completion, price_permille, cost_nanos,
-    arrived_at, finished_at, queue_ms, ttft_ms, itl_p50_ms, itl_p95_ms, recorded_at)
+    error_code, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, wasted_tokens,
+    waste_reason, generated_tokens, price_prompt, price_cached, price_completion, price_permille,
+    cost_nanos, arrived_at, finished_at, queue_ms, ttft_ms, itl_p50_ms, itl_p95_ms, recorded_at,
+    owed)
 SELECT request_id, tenant_id, project_id, api_key_id, tier, 'interactive', model, model, adapter,
     'chat.completions', true, 1, 'seed#1', outcome,
-    CASE WHEN outcome = 'completed' THEN 'stop' END, prompt_tokens, cached_tokens,
-    completion_tokens, 0, 0, '', completion_tokens, 2 * price, price, 6 * price, 1000, cost_nanos,
-    arrived_at, finished_at, 3, ttft_ms, itl_p50_ms, 2 * itl_p50_ms, finished_at
+    CASE WHEN outcome = 'completed' THEN 'stop' END, error_code, prompt_tokens,
+    cached_tokens, completion_tokens, reasoning_tokens, wasted_tokens, '',
+    completion_tokens, 2 * price, price, 6 * price, 1000, cost_nanos,
+    arrived_at, finished_at, queue_ms, ttft_ms, itl_p50_ms, itl_p95_ms, finished_at, owed
 FROM seeded ORDER BY request_id
 """
 _CHARGES: Final = """
@@ -134,30 +147,11 @@ def _hours() -> str:
     """Return what was seeded, as rows of `UsageRollup`."""
     tenant, *others = OWNERS
     key = ", ".join((tenant, "hour", *others))
-    sums = {
-        "requests": "count(*)",
-        **{outcome.value: f"count(*) FILTER (WHERE outcome = '{outcome}')" for outcome in Outcome},
-        **{
-            name: f"sum({name})"
-            for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
-        },
-        "reasoning_tokens": "0",
-        "wasted_tokens": "0",
-        "ttft_histogram": _histogram("ttft_ms::float8", "ttft_ms IS NOT NULL"),
-        "itl_histogram": _histogram("itl_p50_ms", "itl_p50_ms IS NOT NULL"),
-        "duration_histogram": _histogram(
-            "extract(epoch FROM finished_at - arrived_at)::float8 * 1000", "outcome = 'completed'"
-        ),
-    }
     return f"""(
         SELECT {tenant}, date_trunc('hour', arrived_at, 'UTC') AS hour, {", ".join(others)},
-            {", ".join(f"{sums[name]} AS {name}" for name in MEASURES)}
-        FROM seeded GROUP BY {key} ORDER BY {key}
+            {measures_sql()}
+        FROM seeded {PROMISED_SQL} GROUP BY {key} ORDER BY {key}
     ) AS seeded_hours"""  # noqa: S608 - names of ours alone
-
-
-def _histogram(milliseconds: str, which: str) -> str:
-    return f"coalesce(sum({number_sql(milliseconds)}) FILTER (WHERE {which}), 0)"
 
 
 def _midnight(day: date) -> datetime:

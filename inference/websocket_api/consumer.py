@@ -1,9 +1,9 @@
 """The websocket door: many requests on one connection, each a task of its own. See `frames`.
 
 A connection stands for the key of its Authorization header or, for browsers, of a one-time ticket
-(`?ticket=`). The key is checked again for every request, and once a second in between: when it is
-revoked or expires, or its tenant is suspended, what is open ends with a typed error, and then the
-connection.
+(`?ticket=`); the playground's page has tickets of its session (`?session_ticket=`). The key is
+checked again for every request, and once a second in between: when it is revoked or expires, or its
+tenant is suspended, what is open ends with a typed error, and then the connection.
 """
 
 import asyncio
@@ -13,17 +13,22 @@ from urllib.parse import parse_qs
 
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings as django_settings
+from django.http import parse_cookie
 from prometheus_client import Counter, Gauge
+from structlog.contextvars import bind_contextvars
 
 from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, Scope
+from gpu_workers.protocol.request_id import new_request_id
+from gpu_workers.protocol.tracing import valid_traceparent
 from inference.background import Background
 from inference.errors import (
     Cancelled,
+    ConnectionFull,
     Forbidden,
     InferenceError,
     InvalidRequest,
-    LimitReached,
     as_inference_error,
 )
 from inference.lifecycle.completions import Completions, GatewaySettings
@@ -31,7 +36,8 @@ from inference.lifecycle.generation import Generation
 from inference.lifecycle.saturation import Notice
 from inference.openai_api.chat_request import parse_chat
 from inference.openai_api.completion_request import parse_completion
-from inference.openai_api.responses import error_json, retry_headers
+from inference.openai_api.parameters import known_parameter
+from inference.openai_api.responses import QUEUED_SIGN_SECONDS, error_json, retry_headers
 from inference.streaming.stalled_clients import send_unless_stalled
 from inference.websocket_api.access_watch import AccessWatch
 from inference.websocket_api.frames import (
@@ -58,9 +64,11 @@ _CLOSE_GRACE_SECONDS: Final = 2.0
 class _Request:
     """A request of the connection, from its frame to its last answer."""
 
-    __slots__ = ("generation", "is_cancelled")
+    __slots__ = ("generation", "is_cancelled", "model", "request_id")
 
     def __init__(self) -> None:
+        self.request_id = new_request_id()
+        self.model: str | None = None
         self.generation: Generation | None = None
         self.is_cancelled = False
 
@@ -71,10 +79,7 @@ class _Request:
 
 
 class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """One connection."""
-
-    # No such layer: tokens never cross the Channels layer, which drops silently when it is full.
-    channel_layer_alias = "none"
+    """One connection. There is no Channels layer: it drops silently when it is full."""
 
     def __init__(
         self,
@@ -118,7 +123,9 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._check_origin()
             self._caller = await self._authenticate()
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
-            await self._refuse(as_inference_error(error))
+            refusal = as_inference_error(error)
+            self._note_refusal(refusal)
+            await self._refuse(refusal)
             return
         await self.accept()
         self._is_open = True
@@ -126,6 +133,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._access.watch(self)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        frame: RequestFrame | CancelFrame | None = None
         try:
             frame = decode_frame(text_data)
             if isinstance(frame, CancelFrame):
@@ -133,6 +141,8 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             else:
                 self._accept_request(frame)
         except InferenceError as error:
+            if not isinstance(frame, CancelFrame):
+                self._note_refusal(error)
             await self._send(FrameWriter(None).error(error.to_wire()))
 
     def _close(self) -> None:
@@ -154,10 +164,9 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             )
         limit = self._settings.max_requests_per_websocket
         if len(self._requests) >= limit:
-            raise LimitReached(
+            raise ConnectionFull(
                 f"This connection has {limit} requests open, which is the most it may have; "
-                f"{frame.id!r} was not taken.",
-                code="connection_requests_exceeded",
+                f"{frame.id!r} was not taken."
             )
         request = self._requests[frame.id] = _Request()
         self._background.spawn(self._run(frame, request), name="websocket-request")
@@ -174,11 +183,16 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _run(self, frame: RequestFrame, request: _Request) -> None:
         writer = FrameWriter(frame.id)
+        # The task is this request's own.
+        bind_contextvars(request_id=request.request_id)
         try:
             last = await self._complete(frame, request, writer)
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
             REQUESTS.labels("error").inc()
-            last = writer.error(as_inference_error(error).to_wire())
+            failure = as_inference_error(error)
+            if request.generation is None:
+                self._note_refusal(failure, request)
+            last = writer.error(failure.to_wire())
         finally:
             # Free before the client hears of the end, so that it may take the id again at once.
             del self._requests[frame.id]
@@ -194,13 +208,31 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self.caller, address=self.address, scope=Scope.INFERENCE
         )
         parsed = _PARSERS[frame.api](bytes(frame.body))
-        generation = request.generation = await self._completions.begin(caller, parsed)
+        request.model = parsed.model
+        generation = request.generation = await self._completions.begin(
+            caller, parsed, request_id=request.request_id, traceparent=self._traceparent()
+        )
         if request.is_cancelled:
             generation.cancel()
-        if generation.notice != Notice():
-            await self._send(writer.notice(generation.notice))
+        if generation.notice != Notice() or generation.adapter is not None:
+            await self._send(writer.notice(generation.notice, generation.adapter))
+        sign = generation.wake_if_queued(QUEUED_SIGN_SECONDS)
+        try:
+            return await self._stream(request, generation, writer, is_queued=sign is not None)
+        finally:
+            if sign is not None:
+                sign.cancel()
+
+    async def _stream(
+        self, request: _Request, generation: Generation, writer: FrameWriter, *, is_queued: bool
+    ) -> str:
+        """Send the chunks, and before them, once, that the request still waits; return the frame
+        that ends it."""
         while True:
             progress = await generation.next()
+            if is_queued and not progress.chunks and progress.end is None:
+                await self._send(writer.waiting())
+            is_queued = False
             for chunk in progress.chunks:
                 await self._send(writer.chunk(chunk))
             if progress.end is not None:
@@ -217,6 +249,15 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self._send(writer.chunk(end.body))
         REQUESTS.labels("done").inc()
         return writer.done(end, end.finish_reason)
+
+    def _note_refusal(self, error: InferenceError, request: _Request | None = None) -> None:
+        self._completions.note_refusal(
+            error,
+            self._caller,
+            model=None if request is None else request.model,
+            request_id="" if request is None else request.request_id,
+            parameter=known_parameter(error.param),
+        )
 
     async def _send(self, text: str) -> None:
         if not self._is_open:
@@ -265,13 +306,29 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         authorization = self._header(b"authorization")
         if authorization is None:
             query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
+            if "session_ticket" in query:
+                return await self._redeemed(query["session_ticket"][0], self._session())
             if "ticket" in query:
-                return await self._completions.admission.redeem_ticket(
-                    query["ticket"][0], address=self.address, scope=Scope.INFERENCE
-                )
+                return await self._redeemed(query["ticket"][0], "")
         return await self._completions.admission.authenticate(
             authorization, address=self.address, scope=Scope.INFERENCE
         )
+
+    def _traceparent(self) -> str:
+        """Return that of the handshake, which all requests of the connection are below; empty where
+        nothing is traced."""
+        given = self._header(b"traceparent") if self._completions.tracer is not None else None
+        return valid_traceparent(given or "")
+
+    async def _redeemed(self, ticket: str, session: str) -> Caller:
+        return await self._completions.admission.redeem_ticket(
+            ticket, session=session, address=self.address, scope=Scope.INFERENCE
+        )
+
+    def _session(self) -> str:
+        """Return the key of the page's session; of one that has none, what none has."""
+        cookies = parse_cookie(self._header(b"cookie") or "")
+        return cookies.get(django_settings.SESSION_COOKIE_NAME) or "no session"
 
     def _header(self, wanted: bytes) -> str | None:
         for name, value in self.scope["headers"]:

@@ -1,6 +1,6 @@
 """What crosses the websocket. Every frame is one JSON object in a text message.
 
-From the client, at most 64 KiB each:
+From the client, at most 1 MiB each:
 
     {"type": "request", "id": "a", "api": "chat.completions", "body": {...}}
     {"type": "cancel", "id": "a"}
@@ -11,7 +11,10 @@ From the client, at most 64 KiB each:
 From the server:
 
     {"type": "notice", "id": "a", "queue": "relaxed", "expected_wait_ms": 4200}
+    {"type": "notice", "id": "a", "queue": "starting"}
+    {"type": "notice", "id": "a", "queue": "waiting"}
     {"type": "notice", "id": "a", "model_instead_of": "large"}
+    {"type": "notice", "id": "a", "adapter": "acme/support@2"}
     {"type": "chunk", "id": "a", "data": {...}}
     {"type": "done", "id": "a", "request_id": "...", "finish_reason": "stop", "usage": {...}}
     {"type": "error", "id": "a", "error": {"message", "type", "param", "code"}}
@@ -20,7 +23,8 @@ An error of a limit has `penstock` besides: {"limit", "scope", "used", "limit_va
 "reset_seconds"}, where null says that waiting does not help.
 
 A `notice` comes before all else, and only to say that the request waits for longer than its tier
-promises, or that a smaller model answers than the body named: the project's choice.
+promises, for a worker that is not ready yet, or in the queue after a second; that a smaller model
+answers than the body named (the project's choice), or which version of an adapter answers.
 
 `data` is a chunk of the stream, or the whole answer where the body does not ask to stream. Each
 request ends with one `done` or one `error`; one that was cancelled with a `done` whose
@@ -39,7 +43,7 @@ from inference.lifecycle.saturation import Notice
 from inference.openai_api import parsing
 from inference.openai_api.responses import error_json
 
-MAX_FRAME_BYTES: Final = 64 * 1024
+MAX_FRAME_BYTES: Final = 1024 * 1024
 
 _Id = Annotated[str, Meta(min_length=1, max_length=128)]
 
@@ -61,12 +65,14 @@ class CancelFrame(msgspec.Struct, tag_field="type", tag="cancel", forbid_unknown
 
 class NoticeFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="notice", omit_defaults=True):
     """Comes before all else, and only to say that the request waits for longer than its tier
-    promises, or that a smaller model answers than the body named."""
+    promises, for a worker that is not ready yet, or in the queue after a second; that a smaller
+    model answers than the body named, or which version of an adapter does."""
 
     id: str
-    queue: Literal["relaxed"] | None = None
+    queue: Literal["relaxed", "starting", "waiting"] | None = None
     expected_wait_ms: int | None = None
     model_instead_of: str | None = None
+    adapter: str | None = None
 
 
 class ChunkFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="chunk"):
@@ -148,15 +154,23 @@ class FrameWriter:
         self._name = name or ""  # errors alone have none
         self._id = msgspec.json.encode(name)
 
-    def notice(self, notice: Notice) -> str:
-        is_relaxed = notice.relaxed_wait_ms is not None
+    def notice(self, notice: Notice, adapter: str | None) -> str:
+        queue: Literal["relaxed", "starting"] | None = None
+        if notice.relaxed_wait_ms is not None:
+            queue = "relaxed"
+        elif notice.waits_for_worker:
+            queue = "starting"
         frame = NoticeFrame(
             id=self._name,
-            queue="relaxed" if is_relaxed else None,
+            queue=queue,
             expected_wait_ms=notice.relaxed_wait_ms,
             model_instead_of=notice.instead_of,
+            adapter=adapter,
         )
         return msgspec.json.encode(frame).decode()
+
+    def waiting(self) -> str:
+        return msgspec.json.encode(NoticeFrame(id=self._name, queue="waiting")).decode()
 
     def chunk(self, data: bytes) -> str:
         return (b'{"type":"chunk","id":' + self._id + b',"data":' + data + b"}").decode()

@@ -4,17 +4,28 @@ A task that nobody ran in time is dropped (`expires`): the next beat makes it go
 """
 
 import os
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
+import structlog
 from celery import Celery
 from celery.schedules import crontab
-from celery.signals import setup_logging
+from celery.signals import beat_init, celeryd_init, setup_logging, task_success
+from redis import Redis
+from redis.exceptions import RedisError
+
+from control_plane.database_roles import work_in_background
+from control_plane.process_limits import forbid_core_dumps
+from control_plane.status.background import background_redis, note_fsck, note_success
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings")
+
+_log = structlog.get_logger(__name__)
 
 app = Celery("penstock")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.autodiscover_tasks(["control_plane.status"])
 app.conf.beat_schedule = {
     "the policy snapshot follows the database": {
         "task": "tenants.reconcile_policy",
@@ -56,6 +67,10 @@ app.conf.beat_schedule = {
         "task": "billing.expire_promotions",
         "schedule": 1800.0,
     },
+    "usage that waits is posted to the ledger": {
+        "task": "billing.post_usage",
+        "schedule": 60.0,
+    },
     "spend in Redis is reconciled with the ledger": {
         "task": "billing.reconcile_spend",
         "schedule": 60.0,
@@ -76,6 +91,10 @@ app.conf.beat_schedule = {
         "task": "inference.sync_adapters",
         "schedule": 30.0,
     },
+    "what workers say of adapters is on record": {
+        "task": "inference.note_adapters_on_workers",
+        "schedule": 5.0,
+    },
     "uploads of adapters are not forgotten": {
         "task": "adapters.ask_for_forgotten",
         "schedule": 60.0,
@@ -91,6 +110,10 @@ app.conf.beat_schedule = {
     "the months to come have their partitions": {
         "task": "inference.make_usage_partitions",
         "schedule": 6 * 3600.0,
+    },
+    "the costs of days that are over are dealt out": {
+        "task": "inference.deal_out_days",
+        "schedule": crontab(minute=23),
     },
     "what must hold is checked at night": {
         "task": "tenants.check_everything",
@@ -117,6 +140,10 @@ app.conf.beat_schedule = {
         "task": "inference.sweep_reservations",
         "schedule": 10.0,
     },
+    "refused requests are counted": {
+        "task": "inference.collect_refusals",
+        "schedule": 5.0,
+    },
     "operators see the dead letters": {
         "task": "inference.copy_dead_letters",
         "schedule": 10.0,
@@ -125,11 +152,62 @@ app.conf.beat_schedule = {
         "task": "inference.copy_workers",
         "schedule": 5.0,
     },
+    "metrics show what PostgreSQL alone knows": {
+        "task": "control_plane.count_for_metrics",
+        "schedule": 15.0,
+    },
     "gateways are recorded, so that a lost Redis waits for all": {
         "task": "inference.copy_gateways",
         "schedule": 5.0,
     },
 }
+
+
+def _interval_seconds(schedule: float | crontab) -> float:
+    """Return how often a schedule of ours runs a task: every so many seconds, or at times of a
+    day."""
+    if isinstance(schedule, crontab):
+        return 86_400.0 / (len(schedule.hour) * len(schedule.minute))
+    return schedule
+
+
+_FSCK_TASK: Final = "tenants.check_everything"
+# Seconds between two runs of each task of the beat.
+BEAT_INTERVALS: Final = {
+    entry["task"]: _interval_seconds(entry["schedule"]) for entry in app.conf.beat_schedule.values()
+}
+
+
+@task_success.connect  # type: ignore[untyped-decorator]
+def _note_success(sender: Any, result: Any = None, **_: Any) -> None:
+    """Note that a task of the beat has succeeded, for /metrics, and what fsck has found; one whose
+    note is lost is none that has failed."""
+    if sender.name not in BEAT_INTERVALS:
+        return
+    try:
+        note_success(_other_redis(), sender.name)
+        if sender.name == _FSCK_TASK:
+            note_fsck(_other_redis(), result["problems"], result["seconds"])
+    except (RedisError, OSError) as error:
+        _log.warning("success_not_noted", task=sender.name, reason=repr(error))
+
+
+@cache
+def _other_redis() -> Redis:
+    from django.conf import settings
+
+    return background_redis(settings.PENSTOCK_REDIS_URL)
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+def _take_time(**_: Any) -> None:
+    work_in_background()
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+@beat_init.connect  # type: ignore[untyped-decorator]
+def _leave_no_core(**_: Any) -> None:
+    forbid_core_dumps()
 
 
 @setup_logging.connect  # type: ignore[untyped-decorator]

@@ -1,7 +1,10 @@
-"""The curl command with which somebody calls the service for the first time."""
+"""Curl commands that pages show: for the first call of the service, and for what a page shows."""
 
 import json
+import uuid
+from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlencode
 
 from django.conf import settings
 
@@ -18,3 +21,12 @@ def chat_command(model: str, key: str = KEY_FROM_ENVIRONMENT) -> str:
         f'  -d \'{{"model": {json.dumps(model)}, "stream": true,\n'
         '       "messages": [{"role": "user", "content": "What is Penstock?"}]}\''
     )
+
+
+def report_command(tenant_id: uuid.UUID, path: str, query: Mapping[str, object]) -> str:
+    """Return a command that asks the API for what a page of a tenant shows; what is None is not
+    asked for."""
+    given = {name: value for name, value in query.items() if value is not None}
+    asked = f"?{urlencode(given, safe=',')}" if given else ""
+    url = f"{settings.PENSTOCK_PUBLIC_URL}/api/v1/tenants/{tenant_id}/{path}{asked}"
+    return f'curl "{url}" \\\n  -H "Authorization: Bearer {KEY_FROM_ENVIRONMENT}"'

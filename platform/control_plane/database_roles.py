@@ -4,10 +4,13 @@
     penstock_web        what web, Celery and the collector sign in as; row-level security binds it
     penstock_operator   nobody signs in as it; `operator_scope` changes to it for a transaction
 
-A role that passes row-level security by nature (superuser, BYPASSRLS) is none of them.
+A role that passes row-level security by nature (superuser, BYPASSRLS) is none of them. What signs
+in as `penstock_web` has no more time than a page may take, unless it says that it works in the
+background: so no request holds a connection, or the rows that it has locked, for long.
 """
 
-from typing import LiteralString
+import os
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg import Connection, sql
@@ -15,6 +18,20 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
 from tenants.isolation.roles import OPERATOR_ROLE, OWNER_ROLE, WEB_ROLE
+
+# By the name of PostgreSQL's setting.
+_LIMITS_OF_WEB: Final = {
+    "statement_timeout": "60s",
+    "idle_in_transaction_session_timeout": "60s",
+}
+# For libpq, which takes them before those of the role.
+_LIMITS_OF_BACKGROUND: Final = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=10min"
+
+
+def work_in_background() -> None:
+    """Give this process, and those that it forks, the time that tasks and commands take. Call it
+    before anything connects."""
+    os.environ.setdefault("PGOPTIONS", _LIMITS_OF_BACKGROUND)
 
 
 def prepare_database(admin_url: str, name: str, *, owner_password: str, web_password: str) -> None:
@@ -24,6 +41,8 @@ def prepare_database(admin_url: str, name: str, *, owner_password: str, web_pass
         _ensure_role(admin, OPERATOR_ROLE, None)
         _ensure_role(admin, WEB_ROLE, web_password)
         _ensure_role(admin, OWNER_ROLE, owner_password)
+        for setting, value in _LIMITS_OF_WEB.items():
+            admin.execute(_sql("ALTER ROLE {} SET {} = ", WEB_ROLE, setting) + sql.Literal(value))
         # Nobody inherits: who wants another role's rights becomes it with SET ROLE. The owner
         # does so in data migrations: under FORCE it would touch no row itself.
         for role, members in ((OPERATOR_ROLE, (WEB_ROLE, OWNER_ROLE)), (WEB_ROLE, (OWNER_ROLE,))):

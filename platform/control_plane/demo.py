@@ -20,14 +20,15 @@ from tenants.permissions import Role
 
 DEFAULT_OPERATOR_EMAIL = "operator@penstock.local"
 DEFAULT_ACME_EMAIL, DEFAULT_GLOBEX_EMAIL = "owner@acme.local", "owner@globex.local"
-DEMO_MODELS = ("penstock-demo", "sim")
+SIMULATED = "sim"
+DEMO_MODELS = ("penstock-demo", SIMULATED)
 # Of the demo model and the simulated one. For another model it is what the catalogue shows until
 # an operator corrects it; workers hold requests to their engine's real bound.
 DEMO_CONTEXT_TOKENS = 2048
 # Of the same engines, as `make up` starts them; of another model until an operator corrects it.
+SIMULATED_CAPABILITIES = [Capability.CHAT.value, Capability.COMPLETIONS.value]
 DEMO_CAPABILITIES = [
-    Capability.CHAT.value,
-    Capability.COMPLETIONS.value,
+    *SIMULATED_CAPABILITIES,
     Capability.TOOLS.value,
     Capability.JSON_SCHEMA.value,
 ]
@@ -107,7 +108,7 @@ def _seed_model(name: str) -> None:
             name=name,
             pool=pool,
             context_tokens=DEMO_CONTEXT_TOKENS,
-            capabilities=DEMO_CAPABILITIES,
+            capabilities=SIMULATED_CAPABILITIES if name == SIMULATED else DEMO_CAPABILITIES,
         )
         model.full_clean()
         model.save()

@@ -1,4 +1,4 @@
-"""The outer edge of the service: who is calling, by which scheme, and no API key in clear text.
+"""The outer edge of the service: who is calling, by which scheme, and no credential in clear text.
 
 X-Forwarded-For and X-Forwarded-Proto are believed of trusted proxies alone, and after this every
 other part may rely on `scope["client"]` and `scope["scheme"]`. No other header of that kind means
@@ -18,6 +18,7 @@ from inference.openai_api.responses import error_json, send_error
 
 Address = IPv4Address | IPv6Address
 
+SESSION_COOKIE: Final = "penstock_session"
 _SECURE: Final = {"http": "https", "ws": "wss"}
 _SECURE_SCHEMES: Final = frozenset(_SECURE.values())
 
@@ -69,11 +70,11 @@ class Edge:
 
 
 async def refuse_clear_text(scope: Any, receive: Any, send: Any) -> None:
-    """Refuse an API request that others may have read. Never a redirect: the key has been on the
+    """Refuse a request that others may have read. Never a redirect: the credential has been on the
     wire by then, and a client that follows one sends it so every time."""
     error = ClearTextRefused(
-        "This came in clear text, where others can read the API key: use https, or wss for "
-        "websockets, and replace a key that was sent like this. If a proxy of yours ends TLS, name "
+        "This came in clear text, where others can read API keys and passwords: use https, or wss "
+        "for websockets, and replace what was sent like this. If a proxy of yours ends TLS, name "
         "it in PENSTOCK_TRUSTED_PROXIES and let it send X-Forwarded-Proto."
     )
     if scope["type"] == "http":
@@ -88,6 +89,15 @@ async def refuse_clear_text(scope: Any, receive: Any, send: Any) -> None:
         {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
     )
     await send({"type": "websocket.http.response.body", "body": error_json(error.to_wire())})
+
+
+def bears_credential(scope: Any) -> bool:
+    """Return whether an HTTP request comes with a token or with a session of ours."""
+    session = f"{SESSION_COOKIE}=".encode()
+    return any(
+        name == b"authorization" or (name == b"cookie" and session in value)
+        for name, value in scope["headers"]
+    )
 
 
 def _values(scope: Any, wanted: bytes) -> list[str]:

@@ -7,6 +7,7 @@ given as `<NAME>_FILE`, the path of a file that holds it.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from ipaddress import ip_network
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -15,6 +16,8 @@ from control_plane.env_reader import REDIS_SCHEMES, InvalidSettings, Network, Re
 __all__ = ["GatewayEnvironment", "InvalidSettings", "Network", "Settings"]
 
 SIGN_UP_MODES = ("open", "invited", "off")
+LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+HSTS_SCOPES = ("host", "subdomains", "preload")
 LOG_FORMATS = ("console", "json")
 PAYMENT_PROVIDERS = ("manual", "stripe")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -38,7 +41,7 @@ class GatewayEnvironment:
     allowed_origins: tuple[str, ...]
     # Proxies whose X-Forwarded-For and -Proto are believed: addresses, networks; default: nobody's.
     trusted_proxies: tuple[Network, ...]
-    # Take API requests over http from anywhere; for a closed network only.
+    # Take keys, passwords and sessions over http from anywhere; for a closed network only.
     allow_clear_text: bool
     # Largest request body that the gateway reads, in bytes.
     max_body_bytes: int
@@ -47,6 +50,18 @@ class GatewayEnvironment:
     max_queue_bytes: int
     # How long a client may take in nothing before its connection is ended, in seconds.
     stall_seconds: int
+    # A model is refused at once (503 no_worker) when no worker of it was heard of for so long, in
+    # seconds; within it a restart is expected, and requests wait.
+    worker_expected_seconds: int
+    # Bearer token (32 characters or more) with which a scraper sees every model and pool on
+    # /metrics, and the workers on /metrics/targets; without one, nobody does.
+    metrics_token: str = field(repr=False)
+    # Networks in which /metrics is shown without it, summed over what is not public, and so are the
+    # details of /readyz and of the front page; default: this machine alone.
+    metrics_networks: tuple[Network, ...]
+    # OTLP over HTTP, such as http://collector:4318/v1/traces: where spans of requests are sent,
+    # with penstock[otel] installed. Without one, nothing is traced.
+    traces_endpoint: str = field(repr=False)
     # One line an event: `console` for people, `json` for collectors.
     log_format: str
     # DEBUG, INFO, WARNING, ERROR or CRITICAL.
@@ -80,11 +95,14 @@ class Settings(GatewayEnvironment):
     # Redis that bears queues, streams and the policy snapshot, as the control plane's user; with
     # Sentinels redis+sentinel://user:password@host:port,host:port/<master name>/0.
     dispatch_redis_url: str = field(repr=False)
-    # Redis for Celery, Channels and the cache; must not be the dispatch one in production.
+    # Redis for Celery and the cache; must not be the dispatch one in production.
     redis_url: str = field(repr=False)
     # Django's secrets before it, with commas between: what they signed is valid, and the secrets of
     # webhooks that they made are known, for as long as they stand here.
     previous_secret_keys: tuple[str, ...] = field(repr=False)
+    # With an https public URL browsers are told for a year to come by https alone: to this `host`,
+    # to its `subdomains` too, or those and in their own lists, `preload`.
+    hsts: str
     # Calls of the management API that one person, or one API key, may make a minute.
     api_calls_per_minute: int
     # Let webhooks go to this machine, over http too; for development and tests only.
@@ -142,6 +160,7 @@ class Settings(GatewayEnvironment):
             "dispatch_redis_url": reader.redis_url(_DISPATCH_REDIS_URL),
             "redis_url": reader.url("PENSTOCK_REDIS_URL", schemes=REDIS_SCHEMES),
             "previous_secret_keys": tuple(reader.strong_secrets("PENSTOCK_PREVIOUS_SECRET_KEYS")),
+            "hsts": reader.choice("PENSTOCK_HSTS", HSTS_SCOPES, default="host"),
             "api_calls_per_minute": reader.positive("PENSTOCK_API_CALLS_PER_MINUTE", default=600),
             "webhook_allow_loopback": reader.flag("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", default=False),
             "webhook_denied_networks": reader.networks("PENSTOCK_WEBHOOK_DENIED_NETWORKS"),
@@ -184,6 +203,12 @@ def _gateway_values(reader: Reader) -> dict[str, object]:
         "max_body_bytes": reader.positive("PENSTOCK_MAX_BODY_BYTES", default=4 * 1024 * 1024),
         "max_queue_bytes": reader.positive("PENSTOCK_MAX_QUEUE_BYTES", default=256 * 1024 * 1024),
         "stall_seconds": reader.positive("PENSTOCK_STALL_SECONDS", default=30),
+        "worker_expected_seconds": reader.positive("PENSTOCK_WORKER_EXPECTED_SECONDS", default=120),
+        "metrics_token": reader.optional_strong_secret("PENSTOCK_METRICS_TOKEN"),
+        "metrics_networks": reader.networks("PENSTOCK_METRICS_NETWORKS") or LOOPBACK,
+        "traces_endpoint": reader.optional_url(
+            "PENSTOCK_TRACES_ENDPOINT", schemes=("http", "https"), needs_path=False
+        ),
         "log_format": reader.choice("PENSTOCK_LOG_FORMAT", LOG_FORMATS, default="console"),
         "log_level": reader.choice("PENSTOCK_LOG_LEVEL", LOG_LEVELS, default="INFO"),
     }

@@ -64,6 +64,10 @@ class Reader:
             )
         return secret
 
+    def optional_strong_secret(self, name: str) -> str:
+        """Read a secret of ours that need not be; empty if not given."""
+        return self.strong_secret(name) if self.is_given(name) else ""
+
     def strong_secrets(self, name: str) -> list[str]:
         """Read any number of secrets, separated by commas or newlines."""
         if not self.is_given(name):
@@ -171,9 +175,10 @@ class Reader:
         return origins
 
     def networks(self, name: str) -> tuple[Network, ...]:
-        """Read addresses and networks; refuse /0, as then anybody could pose as anybody."""
+        """Read addresses and networks, separated by commas or blanks; refuse /0, as then anybody
+        could pose as anybody."""
         networks: list[Network] = []
-        for word in self.words(name):
+        for word in self._text(name).replace(",", " ").split():
             try:
                 network = ip_network(word)
             except ValueError:

@@ -23,8 +23,8 @@ CONTROL_PLANE: Final = "control-plane"
 GATEWAY: Final = "gateway"
 
 _POLICY: Final = "{policy}:*"
-# What keys were used for, and when: the gateway notes it, the control plane copies it.
-_USES: Final = ("{uses}:keys", "{uses}:digests")
+# When keys were used, and what was refused: the gateway notes it, the control plane copies it.
+_USES: Final = ("{uses}:keys", "{uses}:digests", "{uses}:refusals")
 
 # Commands on keys, which the patterns bound, and those that touch none. Functions count: Redis
 # checks each call in them against the rights of the user who called the function.

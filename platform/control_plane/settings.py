@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from control_plane.edge import SESSION_COOKIE
 from control_plane.env import InvalidSettings, Settings
 from control_plane.logs import configure_structlog, logging_config
 from inference.management_api.description.tags import tags
@@ -21,6 +22,7 @@ PENSTOCK_API_KEY_PEPPER = ENV.api_key_pepper
 PENSTOCK_PREVIOUS_API_KEY_PEPPERS = ENV.previous_api_key_peppers
 PENSTOCK_DISPATCH_REDIS_URL = ENV.dispatch_redis_url
 PENSTOCK_REDIS_URL = ENV.redis_url
+PENSTOCK_METRICS_NETWORKS = ENV.metrics_networks
 PENSTOCK_DATABASE_URL = ENV.database_url
 PENSTOCK_PUBLIC_URL = ENV.public_url
 PENSTOCK_ALLOWED_ORIGINS = ENV.allowed_origins
@@ -76,7 +78,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "control_plane.dashboard.content_security.ContentSecurityMiddleware",
-    "control_plane.static_files.StaticFilesMiddleware",
+    "control_plane.serving.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -137,7 +139,7 @@ if ENV.owner_database_url:
     DATABASES["owner"] = _database(ENV.owner_database_url)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Redis: cache, Channels, Celery ------------------------------------------------------------------
+# Redis: cache, Celery ----------------------------------------------------------------------------
 
 CACHES = {
     "default": {
@@ -145,17 +147,12 @@ CACHES = {
         "LOCATION": ENV.redis_url,
         "KEY_PREFIX": "cache",
         # What it holds are counts of attempts and calls: nobody waits for them longer than that.
-        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
-    }
-}
-
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {
-            # redis-py 8 gives up a blocking read after 5 s unless told otherwise.
-            "hosts": [{"address": ENV.redis_url, "socket_timeout": None}],
-            "prefix": "channels",
+        "OPTIONS": {
+            "pool_class": "control_plane.live.cache_pool.SharedPool",
+            # Not Django's own, which unpickles whatever lies there.
+            "serializer": "control_plane.live.plain_values.PlainValues",
+            "socket_connect_timeout": 1,
+            "socket_timeout": 1,
         },
     }
 }
@@ -168,10 +165,17 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "penstock"
 # They wait for other people's servers, and hold up nothing of ours: see tenants/webhooks/tasks.py.
-# Those of `adapters` run what may take seconds of CPU each: see inference/adapters/intake.py.
+# Those of `adapters` run what may take seconds of CPU each: see inference/adapters/intake.py. Those
+# of `slow` take minutes, or wait for a payment provider or an answer of an engine: what rescues a
+# lost Redis waits for none.
 CELERY_TASK_ROUTES = {
     "webhooks.*": {"queue": "webhooks"},
     "adapters.*": {"queue": "adapters"},
+    "billing.request_payments": {"queue": "slow"},
+    "billing.run_month_end": {"queue": "slow"},
+    "inference.deal_out_days": {"queue": "slow"},
+    "inference.retry_dead_letter": {"queue": "slow"},
+    "tenants.check_everything": {"queue": "slow"},
 }
 CELERY_TASK_TIME_LIMIT = 120
 CELERY_TASK_SOFT_TIME_LIMIT = 90
@@ -261,20 +265,30 @@ SECURE_SSL_REDIRECT = _is_https
 PENSTOCK_OPERATORS_NEED_SECOND_FACTOR = _is_https
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _is_https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = _is_https
-SECURE_HSTS_PRELOAD = _is_https
+# Both bind hosts that are not ours, for a year: only who runs the whole domain can say so.
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _is_https and ENV.hsts != "host"
+SECURE_HSTS_PRELOAD = _is_https and ENV.hsts == "preload"
 SESSION_COOKIE_SECURE = _is_https
 SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_NAME = "penstock_session"
+SESSION_COOKIE_NAME = SESSION_COOKIE
 CSRF_COOKIE_SECURE = _is_https
 CSRF_COOKIE_NAME = "penstock_csrf"
 CSRF_TRUSTED_ORIGINS = list(ENV.allowed_origins)
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+FILE_UPLOAD_HANDLERS = [
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "control_plane.blobs.nameless_files.NamelessFileUploadHandler",
+]
 
-# django-ratelimit knows few caches by name; Django's own for Redis counts atomically as it needs.
-SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
+SILENCED_SYSTEM_CHECKS = [
+    # django-ratelimit knows few caches by name; Django's own for Redis counts as it needs.
+    "django_ratelimit.W001",
+    # HSTS for subdomains and for browsers' own lists: a choice, PENSTOCK_HSTS.
+    "security.W005",
+    "security.W021",
+]
 
 # Files, words, logs ------------------------------------------------------------------------------
 

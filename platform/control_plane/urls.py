@@ -29,4 +29,4 @@ urlpatterns = [
     path("v1/", include("inference.management_api.uploads.urls")),
     path("api/v1/", include("inference.management_api.urls")),
 ]
-handler400 = "control_plane.bad_request.bad_request"
+handler400 = "control_plane.serving.bad_request.bad_request"

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gpu_workers.config import read_env_file
 from local_stack.bootstrap import ROOT
@@ -45,10 +46,8 @@ def _up(stack: Stack) -> int:
     began = time.monotonic()
     with Progress(sys.stdout) as progress:
         was_down = stack.up(progress, engine_environment())
-    if not was_down:
-        _say(f"Penstock is up: {stack.url}/ (keys and accounts: {stack.demo_env_file})")
-        return 0
-    _say(f"Started in {time.monotonic() - began:.0f} s.\n")
+    if was_down:
+        _say(f"Started in {time.monotonic() - began:.0f} s.\n")
     for line in accounts(read_env_file(stack.demo_env_file)):
         _say(line)
     return 0
@@ -77,9 +76,23 @@ def _env(stack: Stack) -> int:
 
 
 def _shell(stack: Stack) -> int:
-    """Become a shell that has the settings of the stack in its environment."""
+    """Become a shell that has the settings of the stack in its environment, and our Python before
+    others on its PATH."""
     shell = os.environ.get("SHELL", "/bin/sh")
-    os.execvpe(shell, [shell], {**os.environ, **stack.environ})  # noqa: S606
+    arguments = [shell]
+    if sys.stdin.isatty():
+        _say(f"Penstock at {stack.url}/: `python manage.py help` lists what there is.")
+        if Path(shell).name == "bash":
+            arguments += ["--rcfile", str(_bash_settings(stack))]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    os.execvpe(shell, arguments, {**os.environ, **stack.environ, "PATH": path})  # noqa: S606
+
+
+def _bash_settings(stack: Stack) -> Path:
+    """Write what bash reads in place of the user's own settings: those, then a prompt."""
+    file = stack.var / "bashrc"
+    file.write_text('[ -r ~/.bashrc ] && . ~/.bashrc\nPS1="(penstock) $PS1"\n', encoding="utf-8")
+    return file
 
 
 def accounts(demo_env: Mapping[str, str]) -> list[str]:

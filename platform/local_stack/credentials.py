@@ -8,7 +8,11 @@ from control_plane.private_files import write_private
 from gpu_workers.config import read_env_file
 
 # What the web process and Celery are given; the rest is for the servers.
-OF_THE_CONTROL_PLANE = ("PENSTOCK_SECRET_KEY", "PENSTOCK_API_KEY_PEPPER")
+OF_THE_CONTROL_PLANE = (
+    "PENSTOCK_SECRET_KEY",
+    "PENSTOCK_API_KEY_PEPPER",
+    "PENSTOCK_METRICS_TOKEN",
+)
 # What a GPU worker is not told: it has a user of its own on the dispatch Redis, and no other door.
 NOT_FOR_WORKERS = (
     *OF_THE_CONTROL_PLANE,
@@ -30,6 +34,7 @@ def load_or_create(file: Path) -> dict[str, str]:
     made = {
         "PENSTOCK_SECRET_KEY": secrets.token_urlsafe(48),
         "PENSTOCK_API_KEY_PEPPER": secrets.token_urlsafe(48),
+        "PENSTOCK_METRICS_TOKEN": secrets.token_urlsafe(32),
         "PENSTOCK_POSTGRES_PASSWORD": secrets.token_urlsafe(24),
         "PENSTOCK_POSTGRES_OWNER_PASSWORD": secrets.token_urlsafe(24),
         "PENSTOCK_POSTGRES_WEB_PASSWORD": secrets.token_urlsafe(24),

@@ -1,4 +1,5 @@
-"""Runs a command that ends when its parent does: `python guard.py [options] -- command ...`.
+"""Runs a command that ends when its parent does and leaves no core dump:
+`python guard.py [options] -- command ...`.
 
 Standard library only and no package imports, since it is run by path, once per service. It drops
 root first where asked, because changing the user clears the parent-death signal, then sets that
@@ -8,6 +9,7 @@ signal, then becomes the command.
 import argparse
 import ctypes
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -25,6 +27,8 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     if options.user is not None:
         become(*options.user)
+    # Redis and PostgreSQL hold what their core would hold: prompts, usage, secrets.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     die_with_parent(signal.Signals[f"SIG{options.signal}"], parent)
     os.execvp(options.command[0], options.command)  # noqa: S606
 

@@ -27,7 +27,7 @@ def main() -> None:
     """Write all lock files; exit with a message if one cannot be resolved."""
     tool = uv.obtain(ROOT)
     _lock(tool, "control-plane", ["--universal", "--extra=web", "--extra=local", "--extra=dev"])
-    _lock(tool, "web", ["--universal", "--extra=web"])
+    _lock(tool, "web", ["--universal", "--extra=web", "--extra=stripe"])
     unfit = [f"--no-emit-package={name}" for name in UNFIT_FOR_CPU]
     _lock(
         tool,

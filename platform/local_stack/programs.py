@@ -28,6 +28,8 @@ class Program:
     stop_wait_seconds: int = 15
     # Whether stopping signals its children too, rather than leaving them to their parent.
     stop_as_group: bool = False
+    # Whether it stays away once it has ended by itself with status 0.
+    may_leave: bool = False
     port: int | None = None
     port_variable: str | None = None
 
@@ -47,7 +49,7 @@ def web_program(port: int) -> Program:
     """Return the gateway, the websocket door and Django in one uvicorn process."""
     uvicorn = [sys.executable, "-m", "uvicorn", "control_plane.asgi:application"]
     uvicorn += ["--host", LOOPBACK, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
-    uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "131072", "--no-access-log"]
+    uvicorn += ["--ws", "websockets-sansio", "--ws-max-size", "1179648", "--no-access-log"]
     # Who is calling is told by control_plane/edge.py, for every server alike.
     uvicorn += ["--no-proxy-headers"]
     uvicorn += ["--ws-per-message-deflate", "false", "--lifespan", "on"]
@@ -62,8 +64,8 @@ def web_program(port: int) -> Program:
 
 
 def celery_programs(schedule_file: Path) -> list[Program]:
-    """Return the workers of periodic jobs, of webhooks and of adapters, and the beat that schedules
-    them."""
+    """Return the workers of periodic jobs, of webhooks, of adapters and of what is slow, and the
+    beat that schedules them."""
     celery = [sys.executable, "-m", "celery", "--app", "control_plane.celery"]
     worker = [*celery, "worker", "--concurrency", "1", "--loglevel", "INFO", "--without-gossip"]
     worker += ["--without-mingle", "--hostname", "local@penstock"]
@@ -85,10 +87,14 @@ def celery_programs(schedule_file: Path) -> list[Program]:
     looking = [*celery, "worker", "--queues", "adapters", "--pool", "solo", "--concurrency", "1"]
     looking += ["--loglevel", "INFO", "--without-gossip", "--without-mingle"]
     looking += ["--hostname", "adapters@penstock"]
+    # Two, so that a night's fsck holds up no payment.
+    slow = [*celery, "worker", "--queues", "slow", "--concurrency", "2", "--loglevel", "INFO"]
+    slow += ["--without-gossip", "--without-mingle", "--hostname", "slow@penstock"]
     return [
         Program(name="celery", command=guarded(worker)),
         Program(name="webhooks", command=guarded(telling)),
         Program(name="adapters", command=guarded(looking)),
+        Program(name="slow", command=guarded(slow)),
         Program(name="beat", command=guarded(beat)),
     ]
 
@@ -110,7 +116,8 @@ def worker_programs(
 ) -> list[Program]:
     """Return one GPU worker per group.
 
-    Its name is that of its slot, so a restarted worker fences the incarnation before it. It ends
+    Its name is that of its slot, so a restarted worker fences the incarnation before it; a drained
+    one stays away until it is started again. It ends
     its engine's processes itself, in order. It signs in to the dispatch Redis as its pool's user,
     and does not get the control plane's secrets.
     """
@@ -131,6 +138,7 @@ def worker_programs(
                 command=guarded([str(python), "-m", "gpu_workers"]),
                 environ=environ,
                 stop_wait_seconds=20,
+                may_leave=True,
                 port=metrics_port + number,
                 port_variable="PENSTOCK_WORKER_METRICS_PORT",
             )

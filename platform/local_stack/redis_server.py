@@ -65,6 +65,9 @@ class RedisServer:
             'save ""',
             "appendonly no",
             "maxmemory-policy noeviction",
+            # Both would keep arguments of commands, prompts among them: in the log, in memory.
+            "crash-log-enabled no",
+            "slowlog-log-slower-than -1",
         ]
         self._config.touch(mode=0o600)
         self._config.write_text("\n".join(lines) + "\n")

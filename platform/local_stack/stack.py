@@ -98,6 +98,7 @@ class Stack:
             "PENSTOCK_PUBLIC_URL": self.url,
             "PENSTOCK_EMAIL_URL": f"file:{self.var.resolve() / 'mail'}",
             "PENSTOCK_BLOB_STORE_URL": f"file:{self.var.resolve() / 'blobs'}",
+            "PENSTOCK_ADAPTER_CACHE": str(self.var.resolve() / "adapter-cache"),
             "PENSTOCK_WORKER_DRAIN_SECONDS": "5",
         }
         if self._has_demo_model:
@@ -114,6 +115,12 @@ class Stack:
         return (
             defaults | given | self.servers.urls() | paths | processes.marker_environ(self.stack_id)
         )
+
+    @property
+    def has_demo_adapters(self) -> bool:
+        """Return whether the demo's adapters are put in: they are of the demo model, and workers
+        without adapter slots would never say what they may change."""
+        return self._has_demo_model and self.environ["PENSTOCK_ADAPTER_SLOTS"] != "0"
 
     @property
     def _has_demo_model(self) -> bool:
@@ -184,7 +191,7 @@ class Stack:
             start_workers()
             first = self._first_completion()
             first.wait(progress)
-            if self._has_demo_model:
+            if self.has_demo_adapters:
                 first.wait_for_adapters(self.root, progress)
             self._ready_file.touch()
             return True

@@ -194,7 +194,8 @@ class Supervisor:
         options = {
             "command": " ".join(_quote(word) for word in program.command),
             "autostart": "false",
-            "autorestart": "true",
+            "autorestart": "unexpected" if program.may_leave else "true",
+            "exitcodes": "0",
             "startsecs": "1",
             "startretries": str(RETRIES),
             "stopsignal": program.stop_signal,

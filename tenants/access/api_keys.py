@@ -1,11 +1,10 @@
-"""Making, changing and rotating API keys: the rules of their fields, and that no key is ever wider
-than whoever made it.
+"""Making, changing, rotating and revoking API keys: the rules of their fields, and that nobody has
+to do with a key that is wider than they are.
 
 Every door comes through here: the admin, the commands, the API. That a caller may manage keys at
 all is the door's to check.
 """
 
-import ipaddress
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,16 +17,14 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import Scope
 from tenants import key_format
+from tenants.access.widths.budgets import is_bounded
+from tenants.access.widths.rule import Principal, check_width
 from tenants.isolation.audit_actor import Verb, audited_as
-from tenants.models import ApiKey, Membership, Project
-from tenants.models.api_key import Network, parse_network
-from tenants.permissions import ROLE_PERMISSIONS, Role, grantable_scopes
+from tenants.models import ApiKey, Cap, Project, check_cap
+from tenants.models.api_key import parse_network
 from tenants.policy.rows import unavailable_models
 
 LONGEST_OVERLAP: Final = timedelta(days=30)
-
-# Who makes or changes a key: another key, a member, or (None) an operator, who is above the rules.
-Principal = ApiKey | Membership | None
 
 _Errors = dict[str, list[str] | list[ValidationError]]
 
@@ -50,32 +47,40 @@ def issue_api_key(
 ) -> IssuedApiKey:
     """Make a key of a project, or take in the `key` that was made before.
 
-    A key that is made by a key inherits the bounds that are not named, and has quotas as hard as
-    its maker. Raises `ValidationError` that names each bad field, and each in which the key is
-    wider than `by`; `MalformedApiKey` where `key` is none; `IntegrityError` where its id is taken.
+    A key that is made by a key inherits the bounds that are not named, and counts into its maker's
+    hard quotas. Raises `ValidationError` that names each bad field, and each in which the key is
+    wider than `by`; `MalformedApiKey` where `key` is none; `IntegrityError` where its id is taken;
+    `CapReached` where the tier allows no more keys, or no more quotas that it would count into.
     """
     record = ApiKey(project=project, tenant_id=project.tenant_id)
     record.created_by_id = getattr(by, "user_id", None)
+    if isinstance(by, ApiKey) and is_bounded(by):
+        record.budget_key = by.budget_key or by
     key = record.set_key(key_format.generate() if key is None else key)
     _set(record, {"name": name, "scopes": record.scopes, **_inherited(by), **fields})
-    _check_width(record, by)
+    check_width(record, by)
+    # Those of the account hold for all that count into it.
+    copied = []
+    if isinstance(by, ApiKey) and by.budget_key_id is not None:
+        copied = list(by.quotas.filter(is_hard=True))
     with transaction.atomic():
+        check_cap(record.tenant_id, Cap.API_KEYS)
+        if copied:
+            check_cap(record.tenant_id, Cap.QUOTAS, adding=len(copied))
         record.save(force_insert=True)
-        if isinstance(by, ApiKey):
-            for quota in by.quotas.filter(is_hard=True):
-                record.quotas.create(
-                    tenant_id=record.tenant_id, limit=quota.limit, value=quota.value
-                )
+        for quota in copied:
+            record.quotas.create(tenant_id=record.tenant_id, limit=quota.limit, value=quota.value)
     return IssuedApiKey(record=record, key=key)
 
 
 def change_api_key(key: ApiKey, *, by: Principal = None, **fields: object) -> None:
     """Change name, scopes, expiry and allow-lists. Raises `ValidationError` as `issue_api_key`
     does, also where the key was wider than `by` before."""
-    _check_width(key, by)
+    _check_not_playground(key)
+    check_width(key, by)
     stored = ApiKey.objects.filter(pk=key.pk).values(*fields).get()
     _set(key, {name: value for name, value in fields.items() if value != stored[name]})
-    _check_width(key, by)
+    check_width(key, by)
     key.save(update_fields=list(fields))
 
 
@@ -87,8 +92,21 @@ def rotate_api_key(key: ApiKey, *, overlap: timedelta, by: Principal = None) -> 
         # Of two at the same time the second rotates what the first made.
         key.refresh_from_db(from_queryset=ApiKey.objects.select_for_update(of=("self",)))
         _check_rotation(key, overlap)
-        _check_width(key, by)
+        check_width(key, by)
         return key.replace_secret(overlap)
+
+
+def revoke_api_key(key: ApiKey, *, by: Principal = None) -> datetime:
+    """Refuse a key from now on; calling it again keeps the first time. Return that time. Raises
+    `ValidationError` for a key that is wider than `by`, or of a project that is not its own."""
+    try:
+        check_width(key, by)
+    except ValidationError as error:
+        raise ValidationError(
+            "This key may do what you may not: somebody who may has to revoke it.",
+            code="wider_key",
+        ) from error
+    return key.revoke()
 
 
 # The rules --------------------------------------------------------------------------------------
@@ -180,7 +198,17 @@ def _set(key: ApiKey, fields: Mapping[str, object]) -> None:
         raise ValidationError(errors)
 
 
+def _check_not_playground(key: ApiKey) -> None:
+    if key.is_playground:
+        raise ValidationError(
+            "This key stands for a playground: it has no secret and cannot be changed. Revoke it, "
+            "or set limits for it.",
+            code="playground",
+        )
+
+
 def _check_rotation(key: ApiKey, overlap: timedelta) -> None:
+    _check_not_playground(key)
     if key.is_revoked:
         raise ValidationError(
             "This API key is revoked; make a new one instead of rotating it.", code="revoked"
@@ -197,15 +225,6 @@ def _check_rotation(key: ApiKey, overlap: timedelta) -> None:
         raise ValidationError({"overlap": outside})
 
 
-def _check_width(key: ApiKey, by: Principal) -> None:
-    """Raise `ValidationError` naming each field in which the key is wider than whoever makes,
-    changes or rotates it: with its secret they could do what they may not."""
-    if isinstance(by, ApiKey):
-        _raise(_wider_than_key(key, by))
-    elif isinstance(by, Membership):
-        _raise(_wider_than_member(key, by))
-
-
 def _inherited(by: Principal) -> dict[str, object]:
     """Return the bounds that a new key takes over where its maker names none."""
     if not isinstance(by, ApiKey):
@@ -216,75 +235,6 @@ def _inherited(by: Principal) -> dict[str, object]:
         "allowed_models": by.allowed_models,
         "allowed_adapters": by.allowed_adapters,
     }
-
-
-def _wider_than_key(key: ApiKey, by: ApiKey) -> _Errors:
-    errors: _Errors = {}
-    if key.tenant_id != by.tenant_id:
-        errors["project"] = ["It is of another tenant."]
-    elif Scope.ADMIN not in by.scopes and key.project_id != by.project_id:
-        errors["project"] = [
-            "A key without the scope 'admin' manages keys of its own project only."
-        ]
-    if Scope.ADMIN not in by.scopes:
-        _bound(errors, "scopes", set(key.scopes) - set(by.scopes), "has the scope {}")
-    if by.expires_at is not None and (key.expires_at is None or key.expires_at > by.expires_at):
-        errors["expires_at"] = [
-            f"The key that makes it expires at {by.expires_at:%Y-%m-%d %H:%M:%S} UTC; "
-            "it may not last longer."
-        ]
-    for field, what in (
-        ("allowed_models", "may name the model {}"),
-        ("allowed_adapters", "may name the adapter {}"),
-    ):
-        ours, theirs = getattr(key, field), getattr(by, field)
-        if theirs is not None:
-            _bound(errors, field, ["any"] if ours is None else set(ours) - set(theirs), what)
-    if by.allowed_networks is not None:
-        inside = _is_inside(by.allowed_networks)
-        outside = (
-            ["anywhere"]
-            if key.allowed_networks is None
-            else [text for text in key.allowed_networks if not inside(text)]
-        )
-        _bound(errors, "allowed_networks", outside, "may be used from {}")
-    return errors
-
-
-def _wider_than_member(key: ApiKey, by: Membership) -> _Errors:
-    if key.tenant_id != by.tenant_id:
-        return {"project": ["It is of another tenant."]}
-    errors: _Errors = {}
-    may = grantable_scopes(ROLE_PERMISSIONS[Role(by.role)])
-    wider = [scope for scope in key.scopes if Scope(scope) not in may]
-    if wider:
-        errors["scopes"] = [
-            f"The role {by.role} may not give a key the scope {', '.join(map(repr, wider))}."
-        ]
-    return errors
-
-
-def _bound(errors: _Errors, field: str, beyond: Iterable[str], what: str) -> None:
-    beyond = sorted(beyond)
-    if beyond:
-        words = what.format(", ".join(map(repr, beyond)))
-        errors[field] = [f"It {words}, and the key that makes it may not; name less."]
-
-
-def _is_inside(networks: list[str]) -> Callable[[str], bool]:
-    blocks = [parse_network(network) for network in networks]
-
-    def inside(text: str) -> bool:
-        network = parse_network(text)
-        return any(_subnet(network, block) for block in blocks)
-
-    return inside
-
-
-def _subnet(network: Network, block: Network) -> bool:
-    if isinstance(network, ipaddress.IPv4Network):
-        return isinstance(block, ipaddress.IPv4Network) and network.subnet_of(block)
-    return isinstance(block, ipaddress.IPv6Network) and network.subnet_of(block)
 
 
 def _raise(errors: _Errors) -> None:

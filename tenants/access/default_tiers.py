@@ -20,6 +20,7 @@ PRESETS: Final[dict[ServiceClass, dict[str, Any]]] = {
         "max_context_tokens": 32_768,
         "default_max_output_tokens": 1024,
         "max_output_tokens": 8_192,
+        "max_pinned_adapters": 4,
         "price_multiplier": Decimal("1.5"),
     },
     ServiceClass.CODE: {
@@ -35,6 +36,7 @@ PRESETS: Final[dict[ServiceClass, dict[str, Any]]] = {
         "max_context_tokens": 65_536,
         "default_max_output_tokens": 512,
         "max_output_tokens": 8_192,
+        "max_pinned_adapters": 2,
         "price_multiplier": Decimal("1.25"),
     },
     ServiceClass.DOCUMENTS: {
@@ -50,6 +52,7 @@ PRESETS: Final[dict[ServiceClass, dict[str, Any]]] = {
         "max_context_tokens": 131_072,
         "default_max_output_tokens": 2048,
         "max_output_tokens": 16_384,
+        "max_pinned_adapters": 1,
         "price_multiplier": Decimal(1),
     },
     ServiceClass.BATCH: {
@@ -101,6 +104,12 @@ DEFAULT_TIERS: Final[dict[str, tuple[ServiceClass, dict[str, Any]]]] = {
             "requests_per_minute": 60,
             "max_concurrent_requests": 4,
             "max_output_tokens": 4_096,
+            "max_pinned_adapters": 0,
+            "max_projects": 20,
+            "max_api_keys": 200,
+            "max_members": 50,
+            "max_quotas": 200,
+            "max_webhooks": 4,
             "price_multiplier": Decimal(1),
         },
     ),

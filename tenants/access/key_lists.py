@@ -39,10 +39,13 @@ def list_api_keys(
     state: KeyState | None = None,
     created_by: uuid.UUID | None = None,
     search: str = "",
+    with_playgrounds: bool = True,
 ) -> Page[ApiKey]:
     """Return a page of the open scope's keys with project and creator, the newest first. `search`
     is a part of the name, or a key as it is shown masked. Raises `BadCursor`."""
     rows = ApiKey.objects.select_related("project", "created_by")
+    if not with_playgrounds:
+        rows = rows.filter(is_playground=False)
     if project_id is not None:
         rows = rows.filter(project_id=project_id)
     if state is not None:

@@ -86,9 +86,12 @@ def set_alerts(
 
 def keys_made_by(membership: Membership) -> QuerySet[ApiKey]:
     """Return the member's keys that are not revoked, the newest first: they outlast the
-    membership."""
+    membership, but for those of playgrounds, which end with it."""
     made = ApiKey.objects.filter(
-        tenant_id=membership.tenant_id, created_by_id=membership.user_id, revoked_at=None
+        tenant_id=membership.tenant_id,
+        created_by_id=membership.user_id,
+        revoked_at=None,
+        is_playground=False,
     )
     return made.select_related("project").order_by("-created_at", "-id")
 

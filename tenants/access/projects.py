@@ -2,12 +2,14 @@
 may answer instead of one that is saturated."""
 
 import uuid
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 
+from gpu_workers.protocol.labels import MAX_LABELS, USER, is_label_name
 from gpu_workers.protocol.policy import OnSaturation
-from tenants.models import Project, Tenant
+from tenants.models import Cap, Project, Tenant, check_cap
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 from tenants.policy.rows import unavailable_models
 
@@ -19,20 +21,34 @@ def list_projects(*, limit: int, cursor: str | None = None) -> Page[Project]:
     return page(Project.objects.all(), PROJECTS_ORDER, limit=limit, cursor=cursor)
 
 
-def add_project(tenant: Tenant, **fields: str) -> Project:
-    """Create a project. Raises as `change_project` does."""
+def recorded_labels() -> list[str]:
+    """Return the labels that any project of the open scope has usage recorded by, in order."""
+    chosen = Project.objects.exclude(usage_labels=[]).values_list("usage_labels", flat=True)
+    return sorted({name for names in chosen for name in names})
+
+
+def add_project(tenant: Tenant, **fields: Any) -> Project:
+    """Create a project. Raises as `change_project` does, and `CapReached`."""
     project = Project(tenant=tenant)
-    change_project(project, **fields)
+    _set(project, fields)
+    check_cap(tenant.id, Cap.PROJECTS)
+    project.save()
     return project
 
 
-def change_project(project: Project, **fields: str) -> None:
-    """Set the name, and what becomes of requests at saturation. Another choice than the smaller
-    model forgets which it was. Raises `ValidationError`."""
+def change_project(project: Project, **fields: Any) -> None:
+    """Set the name, what becomes of requests at saturation, and the labels that usage is recorded
+    by. Another choice than the smaller model forgets which it was. Raises `ValidationError`."""
+    _set(project, fields)
+    project.save()
+
+
+def _set(project: Project, fields: dict[str, Any]) -> None:
+    """Set the fields on the record. Raises `ValidationError` that names every bad one."""
     if fields.get("on_saturation", OnSaturation.SMALLER_MODEL) != OnSaturation.SMALLER_MODEL:
         fields.setdefault("smaller_model", "")
     for name, value in fields.items():
-        setattr(project, name, value.strip())
+        setattr(project, name, value.strip() if isinstance(value, str) else value)
     stored = Project.objects.filter(pk=project.pk).values_list("smaller_model", flat=True)
     errors: dict[str, list[ValidationError]] = {}
     try:
@@ -45,12 +61,15 @@ def change_project(project: Project, **fields: str) -> None:
     except ValidationError as error:
         error.update_error_dict(errors)
     try:
+        check_label_names(project.usage_labels)
+    except ValidationError as error:
+        error.update_error_dict(errors)
+    try:
         project.full_clean(exclude=errors)
     except ValidationError as error:
         error.update_error_dict(errors)
     if errors:
         raise ValidationError(errors)
-    project.save()
 
 
 def check_smaller_model(
@@ -72,6 +91,24 @@ def check_smaller_model(
         raise _bad_model(
             f"There is no model {smaller_model!r} for this tenant.", code="unknown_model"
         )
+
+
+def check_label_names(names: Sequence[str]) -> None:
+    """Check the labels that a project has usage recorded by. Raises `ValidationError`."""
+    wrong = next((name for name in names if not is_label_name(name)), None)
+    if wrong is not None:
+        raise _bad_labels(
+            f"expected 'user' or 'metadata.' and a key of up to 64 letters, digits and _ . -, got "
+            f"{wrong[:80]!r}."
+        )
+    if len(set(names)) < len(names):
+        raise _bad_labels("names one twice.")
+    if sum(name != USER for name in names) > MAX_LABELS - 1:
+        raise _bad_labels(f"takes 'user' and up to {MAX_LABELS - 1} keys of metadata.")
+
+
+def _bad_labels(message: str) -> ValidationError:
+    return ValidationError({"usage_labels": ValidationError(message, code="bad_labels")})
 
 
 def _bad_model(message: str, *, code: str) -> ValidationError:

@@ -9,9 +9,11 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from gpu_workers.protocol.policy import LimitName
+from tenants.access.widths.budgets import is_bounded
+from tenants.access.widths.rule import Principal, check_width
 from tenants.errors import Conflict, NotPermitted
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Project, Quota, Tenant
+from tenants.models import ApiKey, Cap, Project, Quota, Tenant, check_cap
 from tenants.pagination import BY_ID, Order, Page, page
 
 QUOTAS_ORDER: Final = Order(name="quotas", fields=BY_ID)
@@ -51,15 +53,20 @@ def add_quota(
     project_id: uuid.UUID | None = None,
     api_key_id: uuid.UUID | None = None,
     alert_percents: Sequence[int] | None = None,
+    by: Principal = None,
 ) -> Quota:
     """Create a quota of the tenant, or of one of its projects or keys. Raises `ValidationError`,
-    `NotPermitted` for one of the whole tenant, and `Conflict` if there is one for that limit."""
+    also for a key that is wider than `by`, `NotPermitted` for one of the whole tenant, and
+    `Conflict` if there is one for that limit; `CapReached` where the tier allows no more."""
     if project_id is None and api_key_id is None:
         raise _operators_only()
     if project_id is not None and not Project.objects.filter(id=project_id).exists():
         raise ValidationError({"project_id": "There is no such project."})
-    if api_key_id is not None and not ApiKey.objects.filter(id=api_key_id).exists():
-        raise ValidationError({"api_key_id": "There is no such API key."})
+    if api_key_id is not None:
+        api_key = ApiKey.objects.filter(id=api_key_id).first()
+        if api_key is None:
+            raise ValidationError({"api_key_id": "There is no such API key."})
+        check_width(api_key, by)
     quota = Quota(
         tenant=tenant,
         project_id=project_id,
@@ -77,6 +84,7 @@ def add_quota(
             f"There is a quota of {limit.value} at this {quota.scope} already; change that one.",
             param="limit",
         )
+    check_cap(tenant.id, Cap.QUOTAS)
     quota.save(force_insert=True)
     return quota
 
@@ -87,9 +95,12 @@ def change_quota(
     value: int | None = None,
     is_hard: bool | None = None,
     alert_percents: Sequence[int] | None = None,
+    by: Principal = None,
 ) -> Quota:
-    """Change the quota's fields that are not None. Raises as `add_quota` does."""
-    _check_changeable(quota)
+    """Change the quota's fields that are not None. Raises as `add_quota` does, and `NotPermitted`
+    where `by` is a key with quotas and this one would allow more."""
+    softens = is_hard is False and quota.is_hard
+    _check_changeable(quota, by, loosens=softens or (value is not None and value > quota.value))
     if value is not None:
         quota.value = value
     if is_hard is not None:
@@ -101,17 +112,23 @@ def change_quota(
     return quota
 
 
-def remove_quota(quota: Quota) -> None:
-    """Delete the quota and its alerts. Raises `NotPermitted`."""
-    _check_changeable(quota)
+def remove_quota(quota: Quota, *, by: Principal = None) -> None:
+    """Delete the quota and its alerts. Raises as `change_quota` does."""
+    _check_changeable(quota, by, loosens=True)
     # Alerts are not a tenant's to delete, but where their quota goes they go with it.
     with operator_scope("removal of a quota"):
         quota.delete()
 
 
-def _check_changeable(quota: Quota) -> None:
+def _check_changeable(quota: Quota, by: Principal, *, loosens: bool) -> None:
     if quota.scope == "tenant":
         raise _operators_only()
+    if quota.api_key is not None:
+        check_width(quota.api_key, by)
+    if loosens and quota.is_hard and isinstance(by, ApiKey) and is_bounded(by):
+        raise NotPermitted(
+            "A key with quotas of its own may lower quotas, and raise or remove none."
+        )
 
 
 def _operators_only() -> NotPermitted:

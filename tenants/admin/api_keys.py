@@ -17,9 +17,9 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from gpu_workers.protocol.policy import Scope
 from tenants import key_format
-from tenants.access.api_keys import checked_fields, rotate_api_key
+from tenants.access.api_keys import checked_fields, revoke_api_key, rotate_api_key
 from tenants.isolation.audit_actor import Verb, audited_as
-from tenants.models import ApiKey
+from tenants.models import ApiKey, Cap, check_cap_in_form
 from tenants.operator_admin import NeverDeleted
 from tenants.operator_forms import CheckboxesField, LinesField
 
@@ -68,6 +68,8 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
             names = [name for name in self.cleaned_data if is_new or name in self.changed_data]
             new = {name: self.cleaned_data[name] for name in names}
             self.cleaned_data.update(checked_fields(project.tenant_id, new))
+            if is_new:
+                check_cap_in_form(project.tenant_id, Cap.API_KEYS)
 
 
 class OverlapForm(forms.Form):
@@ -238,7 +240,7 @@ class ApiKeyAdmin(NeverDeleted):
     def revoke_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
         record = get_object_or_404(ApiKey, pk=object_id)
         if self.is_sure(request):
-            record.revoke()
+            revoke_api_key(record)
             self.log_change(request, record, "Revoked.")
             messages.success(request, f"{record.masked} was revoked.")
             return self.back_to(record)

@@ -7,10 +7,12 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
+from unfold.widgets import UnfoldAdminTextInputWidget
 
-from gpu_workers.protocol.policy import LimitName
+from tenants.amount_fields import CountField, DollarsField
 from tenants.billing.pricing.tiers import check_rename, prices_naming
-from tenants.models import Quota, QuotaAlert, Tier
+from tenants.models import Cap, Quota, QuotaAlert, Tier, check_cap_in_form
+from tenants.models.quota import IN_NANOS
 from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
 
 
@@ -62,7 +64,23 @@ class TierAdmin(OperatorAdmin):
         ),
         (
             "Adapters per tenant",
-            {"fields": [("max_adapters", "max_adapter_rank"), "max_adapter_bytes"]},
+            {
+                "fields": [
+                    ("max_adapters", "max_adapter_rank"),
+                    ("max_adapter_bytes", "max_pinned_adapters"),
+                ]
+            },
+        ),
+        (
+            "Caps per tenant",
+            {
+                "fields": [
+                    ("max_projects", "max_api_keys"),
+                    ("max_members", "max_quotas"),
+                    "max_webhooks",
+                ],
+                "description": "Checked where one more is made. What a tenant has already stays.",
+            },
         ),
         ("Pricing", {"fields": ["price_multiplier"]}),
     ]
@@ -76,8 +94,47 @@ class TierAdmin(OperatorAdmin):
         ]
 
 
+class QuotaValueForm(forms.ModelForm):  # type: ignore[type-arg]
+    value = forms.CharField(
+        max_length=40,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text="Of spend in dollars, such as $250 or 0.05; else a whole number, such as 500, "
+        "250k or 2M.",
+    )
+
+    class Meta:
+        model = Quota
+        fields = ("limit",)  # the page adds the others
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        quota = self.instance
+        if not quota._state.adding:
+            self.initial["value"] = _value_field(quota.limit).prepare_value(quota.value)
+
+    def clean_value(self) -> int:
+        """Read what was typed as what the limit counts."""
+        limit = self.cleaned_data.get("limit", "")
+        value: int = _value_field(limit).clean(self.cleaned_data["value"])
+        return value
+
+
+def _value_field(limit: str) -> CountField | DollarsField:
+    return DollarsField() if limit in IN_NANOS else CountField()
+
+
+class QuotaForm(QuotaValueForm):
+    def clean(self) -> None:
+        """Keep the tier's cap."""
+        super().clean()
+        tenant = self.cleaned_data.get("tenant")
+        if tenant is not None and "tenant" in self.changed_data:
+            check_cap_in_form(tenant.pk, Cap.QUOTAS)
+
+
 @admin.register(Quota)
 class QuotaAdmin(OperatorAdmin):
+    form = QuotaForm
     list_display = ["tenant", "scope", "limit", "amount", "is_hard"]
     list_display_links = ["tenant", "limit"]
     list_filter = [
@@ -102,9 +159,7 @@ class QuotaAdmin(OperatorAdmin):
 
     @admin.display(description="value", ordering="value")
     def amount(self, quota: Quota) -> str:
-        if quota.limit in (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH):
-            return f"${quota.value / 1_000_000_000:,.2f}"
-        return f"{quota.value:,}"
+        return quota.amount
 
 
 @admin.register(QuotaAlert)

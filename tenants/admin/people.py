@@ -6,6 +6,7 @@ from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
+from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
@@ -14,7 +15,7 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from tenants.models import Invitation, Membership, User
+from tenants.models import Cap, Invitation, Membership, User, check_cap_in_form
 from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
 
 # Roles are in Membership, the address in User; sessions and codes are their owner's; providers are
@@ -23,8 +24,22 @@ admin.site.unregister([Group, EmailAddress, UserSession, Authenticator])
 admin.site.unregister([SocialAccount, SocialApp, SocialToken])
 
 
+class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Membership
+        fields = ("role",)  # the pages add the others
+
+    def clean(self) -> None:
+        """Keep the tier's cap."""
+        super().clean()
+        tenant = self.cleaned_data.get("tenant")
+        if tenant is not None and "tenant" in self.changed_data:
+            check_cap_in_form(tenant.pk, Cap.MEMBERS)
+
+
 class MembershipOfUser(TabularInline):  # type: ignore[misc]
     model = Membership
+    form = MembershipForm
     extra = 0
     per_page = 20
     ordering = ["tenant__name"]
@@ -72,6 +87,8 @@ def _is_superuser(request: HttpRequest) -> bool:
 
 @admin.register(Membership)
 class MembershipAdmin(OperatorAdmin):
+    form = MembershipForm
+    fields = ["tenant", "user", "role", "gets_alerts", "created_at"]
     list_display = ["user", "tenant", "role", "created_at"]
     list_filter = [
         ("role", ChoicesDropdownFilter),

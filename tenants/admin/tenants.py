@@ -16,12 +16,15 @@ from unfold.contrib.filters.admin import (
     RelatedDropdownFilter,
 )
 from unfold.decorators import action, display
+from unfold.forms import PaginationInlineFormSet
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from tenants.access.projects import check_smaller_model
 from tenants.admin.acting import ActsAsMember
+from tenants.admin.limits import QuotaValueForm
+from tenants.admin.storage import storage_text
 from tenants.isolation.audit_actor import Verb, audited_as
-from tenants.models import Membership, Project, Quota, Tenant, Tier
+from tenants.models import Cap, Membership, Project, Quota, Tenant, Tier, check_cap_in_form
 from tenants.offboarding.closing import close_tenant
 from tenants.operator_admin import NeverDeleted, OperatorAdmin
 
@@ -46,9 +49,46 @@ class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
             )
 
 
+class ProjectPageForm(ProjectForm):
+    def clean(self) -> None:
+        """Keep the tier's cap; several in the page of a tenant are counted together."""
+        super().clean()
+        tenant = self.cleaned_data.get("tenant")
+        if tenant is not None and self.instance._state.adding:
+            check_cap_in_form(tenant.pk, Cap.PROJECTS)
+
+
+class CappedFormSet(PaginationInlineFormSet):  # type: ignore[misc]
+    """Rows of a tenant, of which its tier caps the number."""
+
+    cap: ClassVar[Cap]
+
+    def clean(self) -> None:
+        super().clean()
+        if self.instance._state.adding:
+            return
+        new = [form for form in self.extra_forms if form.has_changed()]
+        adding = len([form for form in new if form not in self.deleted_forms])
+        if adding:
+            check_cap_in_form(self.instance.pk, self.cap, adding=adding)
+
+
+class ProjectFormSet(CappedFormSet):
+    cap = Cap.PROJECTS
+
+
+class MembershipFormSet(CappedFormSet):
+    cap = Cap.MEMBERS
+
+
+class QuotaFormSet(CappedFormSet):
+    cap = Cap.QUOTAS
+
+
 class ProjectInline(TabularInline):  # type: ignore[misc]
     model = Project
     form = ProjectForm
+    formset = ProjectFormSet
     extra = 0
     per_page = 20
     ordering = ["name"]
@@ -59,6 +99,7 @@ class ProjectInline(TabularInline):  # type: ignore[misc]
 
 class MembershipInline(TabularInline):  # type: ignore[misc]
     model = Membership
+    formset = MembershipFormSet
     extra = 0
     per_page = 20
     ordering = ["user__email"]
@@ -71,6 +112,8 @@ class QuotaInline(TabularInline):  # type: ignore[misc]
     """Show the quotas of the whole tenant; those of projects and keys are on the quotas' page."""
 
     model = Quota
+    form = QuotaValueForm
+    formset = QuotaFormSet
     extra = 0
     fields = ["limit", "value", "is_hard"]
     tab = True
@@ -112,9 +155,9 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
     list_filter = [("tier", RelatedDropdownFilter), "is_suspended"]
     search_fields = ["name", "id__startswith"]
     list_select_related = ["tier"]
-    readonly_fields = ["id", "slug", "state", "created_at", "closed_at"]
+    readonly_fields = ["id", "slug", "state", "storage", "created_at", "closed_at"]
     fieldsets = [
-        (None, {"fields": ["name", "tier", "state"]}),
+        (None, {"fields": ["name", "tier", "state", "storage"]}),
         ("Details", {"fields": ["id", "slug", "created_at", "closed_at"], "classes": ["collapse"]}),
     ]
     inlines = [ProjectInline, MembershipInline, QuotaInline]
@@ -164,6 +207,10 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
         if tenant.is_closed:
             return "closed"
         return "suspended" if tenant.is_suspended else "active"
+
+    @admin.display(description="stored")
+    def storage(self, tenant: Tenant) -> str:
+        return storage_text(tenant)
 
     # From the list ------------------------------------------------------------------------------
 
@@ -276,7 +323,7 @@ def _tenants(count: int) -> str:
 
 @admin.register(Project)
 class ProjectAdmin(OperatorAdmin):
-    form = ProjectForm
+    form = ProjectPageForm
     list_display = ["name", "tenant", "on_saturation", "smaller_model", "created_at"]
     list_filter = [
         ("tenant", AutocompleteSelectFilter),
@@ -285,11 +332,11 @@ class ProjectAdmin(OperatorAdmin):
     search_fields = ["name", "tenant__name", "id__startswith"]
     list_select_related = ["tenant"]
     autocomplete_fields = ["tenant"]
-    readonly_fields = ["id", "created_at"]
+    readonly_fields = ["id", "usage_labels", "created_at"]
     fieldsets = [
         (None, {"fields": ["tenant", "name"]}),
         ("When a model is saturated", {"fields": ["on_saturation", "smaller_model"]}),
-        ("Details", {"fields": ["id", "created_at"], "classes": ["collapse"]}),
+        ("Details", {"fields": ["id", "usage_labels", "created_at"], "classes": ["collapse"]}),
     ]
     ordering = ["-created_at"]
 

@@ -6,9 +6,8 @@ import uuid
 from datetime import UTC, datetime
 
 import structlog
-from django.db.models import Sum
 
-from tenants.billing.models import CREDITS, LedgerAccount
+from tenants.billing.ledger.balances import credit_left
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
 from tenants.models.tenant import BillingMode
@@ -65,12 +64,7 @@ def set_threshold(tenant: Tenant, nanos: int | None) -> BalanceAlert:
 def _credit_of_prepaid() -> dict[uuid.UUID, int]:
     """Return what each prepaid tenant has left, in nano-dollars."""
     prepaid = Tenant.objects.filter(billing_mode=BillingMode.PREPAID, closed_at=None)
-    credit = dict.fromkeys(prepaid.order_by().values_list("id", flat=True), 0)
-    held = LedgerAccount.objects.filter(
-        tenant__in=credit, name__in=[name.value for name in CREDITS]
-    )
-    sums = held.order_by().values("tenant_id").annotate(nanos=Sum("balance_nanos"))
-    return credit | {row["tenant_id"]: int(row["nanos"]) for row in sums}
+    return credit_left(list(prepaid.order_by().values_list("id", flat=True)))
 
 
 def _publish_alert(alert: BalanceAlert, nanos: int, now: datetime) -> None:

@@ -125,8 +125,8 @@ def _used(quotas: Sequence[Quota], now: datetime) -> list[int]:
 
 def _owner(quota: Quota) -> str:
     """Return whom the quota counts for, in the words of admission's counters."""
-    if quota.api_key_id is not None:
-        return f"key:{quota.api_key_id}"
+    if quota.api_key is not None:
+        return f"key:{quota.api_key.budget_key_id or quota.api_key.pk}"
     return "tenant" if quota.project_id is None else f"project:{quota.project_id}"
 
 

@@ -9,12 +9,14 @@ from typing import Any
 from django.db import connection, models
 from django.db.models import QuerySet
 
-from tenants.audit.chain import FIRST_HASH, NO_TENANT, ChainCheck, ChainedEvent
+from tenants.audit.chain import NO_TENANT, ChainCheck, ChainedEvent, event_hash
+from tenants.audit.checkpoints import PAGE, Place, Step, verify_whole
 from tenants.isolation.audit_actor import Verb, audit_actor, current_actor
 from tenants.isolation.scoping import current_scope, operator_scope
-from tenants.models import AuditChain, AuditEvent
+from tenants.models import AuditChain, AuditEvent, Tenant
 
 _PAGE = 2000
+_WITHOUT_TENANT = uuid.UUID(NO_TENANT)
 
 
 def record(
@@ -116,15 +118,56 @@ def written_time(event: AuditEvent) -> str:
     return event.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+class AuditChains:
+    """The chains of the audit log, for `checkpoints`."""
+
+    name = "audit log"
+
+    def chains(self) -> Iterator[uuid.UUID]:
+        yield _WITHOUT_TENANT
+        yield from AuditChain.objects.values_list("chain", flat=True)
+        yield from Tenant.objects.values_list("id", flat=True)
+
+    def advance(self, chain: uuid.UUID, place: Place) -> Step:
+        events = AuditEvent.objects.select_related("personal").filter(
+            tenant=None if chain == _WITHOUT_TENANT else chain, sequence__gte=place.sequence
+        )
+        page = list(events.order_by("sequence")[: PAGE + bool(place.sequence)])
+        problems: list[str] = []
+        if place.sequence:
+            first = page.pop(0) if page else None
+            if first is None or not _is_still(first, place):
+                problems.append(
+                    f"event {place.sequence} of chain {chain}: it is not as fsck found it before."
+                )
+        check = ChainCheck(last={str(chain): (place.sequence, place.hash)})
+        for event in page:
+            problems += check.problems(chained(event))
+        sequence, last = check.last[str(chain)]
+        is_last = len(page) < PAGE
+        if is_last:
+            problems += _wrong_end(chain, sequence, last)
+        return Step(place=Place(sequence=sequence, hash=last), problems=problems, is_last=is_last)
+
+
+def _is_still(event: AuditEvent, place: Place) -> bool:
+    return (
+        event.sequence == place.sequence
+        and bytes(event.hash) == place.hash
+        and event_hash(chained(event), bytes(event.previous_hash)) == place.hash
+    )
+
+
+def _wrong_end(chain: uuid.UUID, sequence: int, last: bytes) -> Iterator[str]:
+    head = AuditChain.objects.filter(chain=chain).first()
+    if head is None:
+        if sequence:
+            yield f"chain {chain}: nothing is recorded of its newest event."
+    elif (sequence, last) != (head.sequence, bytes(head.hash)):
+        yield f"chain {chain}: its newest event is not number {head.sequence} as recorded."
+
+
 def broken_chains() -> Iterator[str]:
-    """Yield what is wrong with the log: an event changed, missing, or cut off at the end. For fsck,
-    inside an operator's scope."""
-    check = ChainCheck()
-    for event in in_order(AuditEvent.objects.all()):
-        yield from check.problems(chained(event))
-    for head in AuditChain.objects.all():
-        newest = check.last.pop(str(head.chain), (0, FIRST_HASH))
-        if newest != (head.sequence, bytes(head.hash)):
-            yield f"chain {head.chain}: its newest event is not number {head.sequence} as recorded."
-    for chain in check.last:
-        yield f"chain {chain}: nothing is recorded of its newest event."
+    """Yield what is wrong with the log, from its beginning: an event changed, missing, or cut off
+    at the end. Inside an operator's scope."""
+    yield from verify_whole(AuditChains())

@@ -9,15 +9,22 @@ class BillingConfig(AppConfig):
 
     def ready(self) -> None:
         from tenants.billing.invoicing.check import invoice_problems
-        from tenants.billing.ledger.chain import ledger_problems
+        from tenants.billing.invoicing.last_invoice import settle
+        from tenants.billing.ledger.chain import LedgerChains
         from tenants.billing.ledger.spend import spend_problems
+        from tenants.billing.ledger.waiting import waiting_problems
         from tenants.billing.models import Invoice, InvoiceLine
-        from tenants.fsck import register_check
+        from tenants.billing.payments.check import payment_problems
+        from tenants.fsck import register_check, register_log
+        from tenants.offboarding.closing import register_settlement
         from tenants.offboarding.export import register_export
 
         register_check("invoices", invoice_problems, needs_snapshot=True)
-        register_check("ledger", ledger_problems, needs_snapshot=True)
+        register_log(LedgerChains())
+        register_check("payments", payment_problems, needs_snapshot=True)
         register_check("prepaid spend", spend_problems)
+        register_check("usage to be posted", waiting_problems)
+        register_settlement(settle)
         register_export(
             "invoice", lambda tenant_id: Invoice.objects.for_tenants().filter(tenant=tenant_id)
         )

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from celery import shared_task
 
-from tenants.billing.invoicing import month_end
-from tenants.billing.ledger import credit, holds, spend
+from tenants.billing.invoicing import last_mails, month_end
+from tenants.billing.ledger import credit, holds, spend, waiting
 from tenants.billing.payments import providers
 
 
@@ -17,6 +17,12 @@ def expire_promotions() -> int:
 @shared_task(name="billing.reconcile_spend", expires=60)  # type: ignore[untyped-decorator]
 def reconcile_spend() -> None:
     spend.reconcile_spend()
+
+
+@shared_task(name="billing.post_usage", expires=60)  # type: ignore[untyped-decorator]
+def post_usage() -> int:
+    """Post the usage that has waited for a minute; return of how many tenants."""
+    return waiting.post_due()
 
 
 @shared_task(name="billing.release_stale_holds", expires=60)  # type: ignore[untyped-decorator]
@@ -35,4 +41,7 @@ def run_month_end(now: datetime | None = None) -> int:
 
 @shared_task(name="billing.request_payments", expires=50)  # type: ignore[untyped-decorator]
 def request_payments() -> int:
-    return providers.request_payments()
+    """Ask for what is to be paid, and send the invoices of closed tenants, which name the page."""
+    asked = providers.request_payments()
+    last_mails.send_last_invoices()
+    return asked

@@ -48,6 +48,9 @@ class Verb(StrEnum):
     REFUSED = "refused"
     ARCHIVED = "archived"
     POINTED = "pointed"  # an adapter's traffic, at versions
+    PINNED = "pinned"
+    UNPINNED = "unpinned"
+    DRAINED = "drained"  # a worker, from now on
     TRANSFERRED = "transferred"  # ownership
     LEFT = "left"
     SIGNED_IN = "signed_in"

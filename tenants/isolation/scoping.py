@@ -143,6 +143,13 @@ def _opened(scope: Scope) -> Iterator[None]:
         _set_in_postgres(before)
 
 
+def give_connection_back() -> None:
+    """Give this thread's database connection back to the pool, for whoever is about to wait for
+    somebody else's server. Does nothing inside a transaction."""
+    if not connection.in_atomic_block:
+        connection.close()
+
+
 def _set_in_postgres(scope: Scope | None) -> None:
     """Set role and scope in one round trip, until they are set anew or the transaction ends."""
     scope = scope or Scope()

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 _DURATION = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_PERCENT = re.compile(r"\d{1,3}(\.\d)?( ?%)?", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -55,6 +56,13 @@ def dollar_amount(text: str) -> Decimal:
     if not amount.is_finite() or amount < 0 or _digits(amount) > 9:
         raise ArgumentTypeError(f"expected an amount in dollars such as 250 or 0.05, got {text!r}")
     return amount
+
+
+def permille(text: str) -> int:
+    """Parse a percentage with at most one decimal, as permille. Raises `ArgumentTypeError`."""
+    if not _PERCENT.fullmatch(text.strip()) or Decimal(text.strip().rstrip("% ")) > 100:
+        raise ArgumentTypeError(f"expected percent such as 50 or 12.5, 100 at most, got {text!r}")
+    return int(Decimal(text.strip().rstrip("% ")) * 10)
 
 
 def _digits(amount: Decimal) -> int:

@@ -10,15 +10,18 @@ def add_yes(parser: CommandParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
-def confirm(options: dict[str, Any], name: str, what: str) -> None:
-    """Raise `CommandError` unless there is `--yes`, or the name is typed."""
+def confirm(
+    options: dict[str, Any], name: str, what: str, *, whose: str = "the tenant's name"
+) -> None:
+    """Raise `CommandError` unless there is `--yes`, or the name is typed. `whose` says what name
+    that is."""
     if options["yes"]:
         return
     if not sys.stdin.isatty():
         raise CommandError(
             f"This {what}. Pass --yes, or run it in a terminal where the name can be typed."
         )
-    sys.stderr.write(f"This {what}. Type the tenant's name to continue: ")
+    sys.stderr.write(f"This {what}. Type {whose} to continue: ")
     sys.stderr.flush()
     typed = sys.stdin.readline().strip()
     if typed != name:

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from tenants.isolation.scoping import operator_scope
 from tenants.management.arguments import one_sentence
+from tenants.models import CapReached
 
 Fact = str | int | bool | datetime | None
 
@@ -35,6 +36,8 @@ class ReportingCommand(BaseCommand):
                 return super().execute(*args, **options)
         except ValidationError as error:
             raise CommandError(one_sentence(error)) from error
+        except CapReached as error:
+            raise CommandError(error.message) from None
         except OperationalError as error:
             raise CommandError(f"PostgreSQL is not reachable: {_first_line(error)}.") from None
         except RedisError as error:
@@ -59,6 +62,23 @@ class ReportingCommand(BaseCommand):
         for line in lines:
             cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
             self.stdout.write("  ".join(cells).rstrip())
+
+    def report_with_rows(
+        self,
+        options: dict[str, Any],
+        facts: Mapping[str, Fact],
+        rows: Sequence[Mapping[str, Fact]],
+        *,
+        of: str,
+    ) -> None:
+        """Print a record and what belongs to it: one JSON object with the rows under `of`, or the
+        facts and below them the rows as `report_rows` does."""
+        if options["json"]:
+            self.stdout.write(json.dumps({**facts, of: rows}, default=_text))
+            return
+        self.report(options, **facts)
+        self.stdout.write("")
+        self.report_rows(options, rows, of=of)
 
     def report(self, options: dict[str, Any], **facts: Fact) -> None:
         if options["json"]:

@@ -1,5 +1,12 @@
 from tenants.models.api_key import ApiKey
-from tenants.models.audit import AuditChain, AuditEvent, PersonalDetail
+from tenants.models.audit import (
+    AuditChain,
+    AuditEvent,
+    ChainCheckpoint,
+    CheckProgress,
+    PersonalDetail,
+)
+from tenants.models.caps import Cap, CapReached, check_cap, check_cap_in_form
 from tenants.models.data_key import DataKey
 from tenants.models.invitation import Invitation, InvitationState
 from tenants.models.policy_change import (
@@ -13,6 +20,7 @@ from tenants.models.policy_change import (
 )
 from tenants.models.policy_version import PolicyVersion
 from tenants.models.quota import Quota, QuotaAlert
+from tenants.models.saved_view import SavedView
 from tenants.models.sign_on import (
     MailDomain,
     ProofOfDomain,
@@ -29,6 +37,10 @@ __all__ = [
     "AuditChain",
     "AuditEvent",
     "BillingMode",
+    "Cap",
+    "CapReached",
+    "ChainCheckpoint",
+    "CheckProgress",
     "DataKey",
     "Invitation",
     "InvitationState",
@@ -45,6 +57,7 @@ __all__ = [
     "ProofOfDomain",
     "Quota",
     "QuotaAlert",
+    "SavedView",
     "ScopedPolicyManager",
     "ServiceClass",
     "SignOnConfiguration",
@@ -52,4 +65,6 @@ __all__ = [
     "Tenant",
     "Tier",
     "User",
+    "check_cap",
+    "check_cap_in_form",
 ]

@@ -18,6 +18,7 @@ from tenants.isolation.audit_actor import Actor, ActorKind, Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_change import AffectsPolicy, PolicyImpact, PolicyPart, PolicyQuerySet
 from tenants.models.tenant import Project, Tenant
+from tenants.names import one_line
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -36,8 +37,9 @@ class ApiKeyQuerySet(PolicyQuerySet["ApiKey"]):
 
     def with_tenant(self, public_id: str) -> "ApiKey | None":
         """Return the key with all that the policies of key and tenant read, or None."""
-        found = self.select_related("project", "tenant__tier").filter(public_id=public_id)
-        return found.prefetch_related("quotas", "project__quotas", "tenant__quotas").first()
+        found = self.select_related("project", "tenant__tier", "budget_key")
+        quotas = ("quotas", "project__quotas", "tenant__quotas", "budget_key__quotas")
+        return found.filter(public_id=public_id).prefetch_related(*quotas).first()
 
 
 ApiKeyManager = ScopedManager.from_queryset(ApiKeyQuerySet)
@@ -64,14 +66,20 @@ def check_network(text: str) -> None:
 
 
 class ApiKey(AffectsPolicy):
-    """A tenant's key. Holds an HMAC of the key, never the key."""
+    """A tenant's key. Holds an HMAC of the key, never the key.
+
+    One of a playground stands for a member in a project. It never had a secret, so nobody can
+    present it: its requests come by tickets that the member's session gets.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(
         Tenant, on_delete=models.PROTECT, related_name="api_keys", editable=False
     )
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="api_keys")
-    name = models.CharField(max_length=200, blank=True, help_text="What the key is for.")
+    name = models.CharField(
+        max_length=200, blank=True, validators=[one_line], help_text="What the key is for."
+    )
     public_id = models.CharField(
         max_length=key_format.PUBLIC_ID_LENGTH,
         unique=True,
@@ -108,6 +116,16 @@ class ApiKey(AffectsPolicy):
         blank=True,
         help_text="Leave blank for all of the tenant's adapters.",
     )
+    # At whose quotas its requests count, with those quotas: see access/widths/budgets.py.
+    budget_key = models.ForeignKey(
+        "self",
+        verbose_name="counts into",
+        on_delete=models.RESTRICT,
+        null=True,
+        editable=False,
+        related_name="family",
+    )
+    is_playground = models.BooleanField("playground", default=False, editable=False)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         on_delete=models.SET_NULL,
@@ -142,6 +160,16 @@ class ApiKey(AffectsPolicy):
                 & models.Q(scopes__len__gt=0),
                 name="api_key_scopes_are_known",
             ),
+            models.CheckConstraint(
+                condition=models.Q(is_playground=False)
+                | models.Q(secret_digest=b"", previous_digest=None),
+                name="api_key_of_playground_has_no_secret",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "created_by"],
+                condition=models.Q(is_playground=True, revoked_at=None),
+                name="api_key_of_playground_once",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -150,6 +178,8 @@ class ApiKey(AffectsPolicy):
     @property
     def masked(self) -> str:
         """Return enough to recognise the key by: `pk-<public id>-…<last four>`."""
+        if self.is_playground:
+            return f"{key_format.PREFIX}-{self.public_id} (no secret)"
         return f"{key_format.PREFIX}-{self.public_id}-…{self.last_four}"
 
     @property
@@ -168,6 +198,12 @@ class ApiKey(AffectsPolicy):
     def save(self, *args: Any, **kwargs: Any) -> None:
         self._take_tenant()
         super().save(*args, **kwargs)
+
+    def set_no_key(self) -> None:
+        """Make this the record of a playground's key, which nobody can present."""
+        self.is_playground = True
+        self.public_id = key_format.new_public_id()
+        self.last_four, self.secret_digest = "", b""
 
     def set_key(self, key: str) -> str:
         """Make this the record of a key: store what may be stored of it, and return it."""
@@ -195,7 +231,9 @@ class ApiKey(AffectsPolicy):
 
     def digests(self) -> list[tuple[bytes, datetime | None]]:
         """Return what the record holds of its secrets, the newest first, and until when each
-        works (None: no end)."""
+        works (None: no end). A playground's key has none."""
+        if self.is_playground:
+            return []
         digests: list[tuple[bytes, datetime | None]] = [(bytes(self.secret_digest), None)]
         if self.previous_digest is not None:
             digests.append((bytes(self.previous_digest), self.previous_expires_at))

@@ -24,6 +24,46 @@ class AuditChain(models.Model):
         return f"{self.chain} up to {self.sequence}"
 
 
+class ChainCheckpoint(models.Model):
+    """Up to where fsck has found a chain whole: of the audit log, or of a tenant's ledger. `sums`
+    are what its records come to until there. Not behind a tenant's wall: the web role has no right
+    to the table at all."""
+
+    is_audited = False
+
+    id = models.BigAutoField(primary_key=True)
+    log = models.CharField(max_length=40)
+    chain = models.UUIDField()
+    sequence = models.PositiveBigIntegerField()
+    hash = models.BinaryField(max_length=32)
+    sums = models.JSONField(default=dict)
+    signature = models.CharField(max_length=100)
+    verified_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["log", "chain"], name="chain_checkpoint_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.log} {self.chain} up to {self.sequence}"
+
+
+class CheckProgress(models.Model):
+    """The last slice of a check that fsck has finished: the next run begins after it, so that runs
+    that are cut short come to all slices in turn. No trust is put in it: every run that ends has
+    checked them all. The web role has no right to it."""
+
+    is_audited = False
+
+    check_name = models.CharField(primary_key=True, max_length=60)
+    slice = models.CharField(max_length=100)
+    checked_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.check_name} up to {self.slice}"
+
+
 class AuditEvent(models.Model):
     """Who did what to which record, and when. `changes` holds `{"field": [before, after]}`, or
     `"changed"` for a secret and `"personal"` for what `PersonalDetail` tells.

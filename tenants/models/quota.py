@@ -1,6 +1,7 @@
 """Quotas: limits of a tenant, a project or a key beside those of the tier, and their alerts."""
 
 import uuid
+from typing import Final
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
@@ -9,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from gpu_workers.protocol.policy import QUOTA_NAMES
+from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
 from tenants.isolation.scoping import ScopedManager
 from tenants.models.api_key import ApiKey
 from tenants.models.policy_change import (
@@ -19,7 +20,10 @@ from tenants.models.policy_change import (
     ScopedPolicyManager,
 )
 from tenants.models.tenant import Project, Tenant
+from tenants.money import dollars
 
+# Of which values are nano-dollars.
+IN_NANOS: Final = (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH)
 MAX_ALERT_PERCENTS = 10
 
 
@@ -103,7 +107,12 @@ class Quota(AffectsPolicy):
         ]
 
     def __str__(self) -> str:
-        return f"{self.limit} {self.value}"
+        return f"{self.limit} {self.amount}"
+
+    @property
+    def amount(self) -> str:
+        """Return the value as people read it: dollars of spend, else a count."""
+        return dollars(self.value) if self.limit in IN_NANOS else f"{self.value:,}"
 
     def clean(self) -> None:
         super().clean()

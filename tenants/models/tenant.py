@@ -4,11 +4,13 @@ import uuid
 from typing import Any, Final
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from gpu_workers.protocol.labels import MAX_LABELS, MAX_NAME_CHARACTERS
 from gpu_workers.protocol.policy import OnSaturation
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
@@ -20,6 +22,7 @@ from tenants.models.policy_change import (
     ScopedPolicyManager,
 )
 from tenants.models.tier import Tier
+from tenants.names import one_line
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 
 
@@ -36,7 +39,7 @@ class Tenant(AffectsPolicy):
     tenant_path = "id"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    name = models.CharField(max_length=200)
+    name = models.CharField(max_length=200, validators=[one_line])
     # What its adapters' names begin with. PostgreSQL makes it of the first name, see slugs.sql, and
     # keeps it: through new names, and after the closing, so that nobody inherits it.
     slug = models.CharField(max_length=63, editable=False, db_default="")
@@ -133,7 +136,7 @@ class Project(AffectsPolicy):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="projects")
-    name = models.CharField(max_length=200, default="default")
+    name = models.CharField(max_length=200, default="default", validators=[one_line])
     on_saturation = models.CharField(
         "when saturated",
         max_length=20,
@@ -147,6 +150,14 @@ class Project(AffectsPolicy):
         blank=True,
         default="",
         help_text="The fallback; required for (and only used by) that choice.",
+    )
+    usage_labels = ArrayField(
+        models.CharField(max_length=MAX_NAME_CHARACTERS),
+        default=list,
+        blank=True,
+        size=MAX_LABELS,
+        help_text="Whom requests are for: 'user' and up to three of 'metadata.<key>' of requests, "
+        "by which usage is recorded.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -185,8 +196,20 @@ class Project(AffectsPolicy):
         return f"{self.tenant.name}: {self.name}"
 
 
+class MembershipQuerySet(models.QuerySet["Membership"]):
+    def delete(self) -> tuple[int, dict[str, int]]:
+        with transaction.atomic():
+            for membership in self:
+                membership.end_playground()
+            return super().delete()
+
+
+MembershipManager = ScopedManager.from_queryset(MembershipQuerySet)
+
+
 class Membership(models.Model):
-    """A user belongs to a tenant, in a role."""
+    """A user belongs to a tenant, in a role. Whoever leaves, or may make no keys any longer, loses
+    their playground, and what they have open there ends."""
 
     user_path = "user_id"
 
@@ -203,7 +226,7 @@ class Membership(models.Model):
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager["Membership"]()
+    objects = MembershipManager()
 
     class Meta:
         constraints = [
@@ -211,11 +234,33 @@ class Membership(models.Model):
                 fields=["tenant", "user"],
                 name="membership_once_in_tenant",
                 violation_error_message="This user is already a member of the tenant.",
-            )
+            ),
+            models.UniqueConstraint(fields=["id", "tenant"], name="membership_of_tenant"),
         ]
 
     def __str__(self) -> str:
         return f"{self.user_id} is {self.role}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        is_new = self._state.adding
+        with transaction.atomic():
+            super().save(*args, **kwargs)
+            if not is_new and not self.may(Permission.WRITE_KEYS):
+                self.end_playground()
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        with transaction.atomic():
+            self.end_playground()
+            return super().delete(*args, **kwargs)
+
+    def end_playground(self) -> None:
+        """Revoke the keys behind the member's playgrounds."""
+        kept = self.tenant.api_keys.filter(
+            is_playground=True, created_by_id=self.user_id, revoked_at=None
+        )
+        if kept.exists():
+            with audited_as(Verb.REVOKED):
+                kept.update(revoked_at=timezone.now())
 
     def may(self, permission: Permission) -> bool:
         return permission in ROLE_PERMISSIONS[Role(self.role)]

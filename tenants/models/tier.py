@@ -82,6 +82,28 @@ class Tier(AffectsPolicy):
         "max adapter storage (bytes)", default=1 << 30, help_text="All stored versions together."
     )
     max_adapter_rank = models.PositiveIntegerField("largest rank of an adapter", default=64)
+    max_pinned_adapters = models.PositiveIntegerField(
+        "max pinned adapters",
+        default=0,
+        help_text="Adapters that workers keep at hand though nobody asks for them.",
+    )
+    # What `tenants/models/caps.py` checks.
+    max_projects = models.PositiveIntegerField(
+        default=200, validators=_AT_LEAST_ONE, help_text="The first comes with the tenant."
+    )
+    max_api_keys = models.PositiveIntegerField(
+        "max API keys",
+        default=2000,
+        validators=_AT_LEAST_ONE,
+        help_text="Those that are not revoked, the playground's too.",
+    )
+    max_members = models.PositiveIntegerField(
+        default=1000, validators=_AT_LEAST_ONE, help_text="With open invitations."
+    )
+    max_quotas = models.PositiveIntegerField(
+        default=2000, help_text="Of the tenant, its projects and its keys together."
+    )
+    max_webhooks = models.PositiveIntegerField(default=16, help_text="Disabled ones too.")
     price_multiplier = models.DecimalField(
         max_digits=6,
         decimal_places=3,

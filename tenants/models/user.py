@@ -10,6 +10,7 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from tenants.isolation.audit_actor import Actor, ActorKind
+from tenants.names import one_line
 
 
 class UserManager(BaseUserManager["User"]):
@@ -37,7 +38,7 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.EmailField(unique=True)
-    name = models.CharField(max_length=200, blank=True)
+    name = models.CharField(max_length=200, blank=True, validators=[one_line])
     is_staff = models.BooleanField(
         "operator", default=False, help_text="Can sign in to the operators' admin."
     )

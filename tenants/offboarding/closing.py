@@ -1,7 +1,8 @@
 """The end of a tenant: its people's data goes, what its usage and invoices refer to stays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
@@ -9,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.hashers import make_password
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Cast, Coalesce, Concat, Now
 from django.utils import timezone
@@ -17,7 +18,16 @@ from django.utils import timezone
 from tenants.audit.log import seal_now
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, Invitation, Membership, PersonalDetail, Project, Tenant, User
+from tenants.models import (
+    ApiKey,
+    Invitation,
+    Membership,
+    PersonalDetail,
+    Project,
+    SavedView,
+    Tenant,
+    User,
+)
 
 # Deletes what a floor above keeps of the people of a tenant.
 Eraser = Callable[[Tenant], object]
@@ -29,6 +39,18 @@ def register_eraser(erase: Eraser) -> None:
     `operator_scope`."""
     if erase not in _erasers:
         _erasers.append(erase)
+
+
+# Settles what a floor above keeps of a tenant's money.
+Settlement = Callable[[Tenant], object]
+_settlements: list[Settlement] = []
+
+
+def register_settlement(settle: Settlement) -> None:
+    """Add what is to be settled before a tenant is closed, while its people and names are there;
+    runs first in the transaction that closes it, inside an `operator_scope`."""
+    if settle not in _settlements:
+        _settlements.append(settle)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +85,8 @@ def what_ends(tenant: Tenant) -> Ending:
 
 
 def close_tenant(tenant: Tenant) -> ClosedTenant:
-    """Revoke its keys, remove its people, put pseudonyms in the place of names, for good.
+    """Settle its money, revoke its keys, remove its people, put pseudonyms in the place of names,
+    for good.
 
     Usage, ledger and the audit log's chain stay; of the log the personal details go. People who
     are in another tenant, or are operators, keep their account. Within an `operator_scope`; raises
@@ -71,7 +94,18 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
     """
     if tenant.is_closed:
         raise ValidationError(f"{tenant.name} is closed already.", code="closed")
-    with transaction.atomic(), audited_as(Verb.CLOSED):
+    with transaction.atomic():
+        # Before the tenant's row is held: whoever records usage holds it last.
+        for settle in _settlements:
+            settle(tenant)
+        locked = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+        if locked.is_closed:
+            raise ValidationError(f"{locked.name} is closed already.", code="closed")
+        return _close(tenant)
+
+
+def _close(tenant: Tenant) -> ClosedTenant:
+    with audited_as(Verb.CLOSED):
         # First, so that nobody adds to what is taken away here.
         tenant.name = f"closed-{tenant.id}"
         tenant.closed_at = timezone.now()
@@ -79,6 +113,7 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
         for erase in _erasers:
             erase(tenant)
         Invitation.objects.filter(tenant=tenant).delete()
+        SavedView.objects.filter(tenant=tenant).delete()
         leaving = list(_people_of_nowhere_else(tenant).values_list("id", flat=True))
         closed = ClosedTenant(
             name=tenant.name,
@@ -102,6 +137,21 @@ def close_tenant(tenant: Tenant) -> ClosedTenant:
     return closed
 
 
+def hold_open(tenant_ids: Iterable[str]) -> set[str]:
+    """Return those of the tenants that are not closed, and hold them open until the transaction
+    ends: what is added for one until then is taken away by its closing. For operators."""
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLD_OPEN, [sorted(tenant_ids)])
+        return {tenant_id for (tenant_id,) in cursor.fetchall()}
+
+
+# In the order of their ids: two who hold the same wait, and none for ever.
+_HOLD_OPEN: Final = """
+SELECT id::text FROM tenants_tenant WHERE id = ANY(%s::uuid[]) AND closed_at IS NULL
+ORDER BY id FOR SHARE
+"""
+
+
 def close_by_owner(tenant: Tenant, typed_name: str) -> ClosedTenant:
     """Close a tenant as `close_tenant` does, for one of its people, within its scope. Who may is
     the door's to check. Raises `ValidationError` unless they have typed its name."""
@@ -111,7 +161,7 @@ def close_by_owner(tenant: Tenant, typed_name: str) -> ClosedTenant:
         )
         raise ValidationError({"name": wrong})
     with operator_scope("closing by an owner"):
-        return close_tenant(Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk))
+        return close_tenant(Tenant.objects.get(pk=tenant.pk))
 
 
 def _people_of_nowhere_else(tenant: Tenant) -> QuerySet[User]:

@@ -15,17 +15,19 @@ from tenants.models import (
     Project,
     Quota,
     QuotaAlert,
+    SavedView,
     Tenant,
 )
 
 Record = dict[str, Any]
-Source = Callable[[uuid.UUID], Iterable[models.Model]]
+Source = Callable[[uuid.UUID], Iterable[models.Model | Record]]
 
 _sources: dict[str, Source] = {}
 
 
 def register_export(kind: str, source: Source) -> None:
-    """Add a tenant's records of a floor above this one, e.g. its usage."""
+    """Add a tenant's records of a floor above this one, e.g. its usage; those that are no row come
+    as they are to be told."""
     _sources[kind] = source
 
 
@@ -33,10 +35,11 @@ def tenant_records(tenant: Tenant) -> Iterator[Record]:
     """Yield one record after the other, each with its `kind`; within an operator's or its own
     scope."""
     yield exported_record("tenant", tenant)
-    rows: list[tuple[str, Iterable[models.Model]]] = [
+    rows: list[tuple[str, Iterable[models.Model | Record]]] = [
         ("project", Project.objects.filter(tenant=tenant)),
         ("quota", Quota.objects.filter(tenant=tenant)),
         ("invitation", Invitation.objects.filter(tenant=tenant)),
+        ("saved_view", SavedView.objects.filter(tenant=tenant)),
         ("quota_alert", QuotaAlert.objects.filter(tenant=tenant)),
         *((kind, source(tenant.id)) for kind, source in sorted(_sources.items())),
     ]
@@ -49,7 +52,10 @@ def tenant_records(tenant: Tenant) -> Iterator[Record]:
         }
     for kind, source in rows:
         for row in source:
-            yield exported_record(kind, row)
+            if isinstance(row, models.Model):
+                yield exported_record(kind, row)
+            else:
+                yield {"kind": kind, **row}
     for event in exported_events(AuditEvent.objects.filter(tenant=tenant)):
         yield {"kind": "audit_event", **event}
 

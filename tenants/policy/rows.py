@@ -62,7 +62,10 @@ def affected_rows(changes: Iterable[PolicyChange]) -> AffectedRows:
     api_keys: dict[str, bytes | None] = dict.fromkeys(ids[PolicyPart.API_KEYS])
     tenants: dict[str, bytes | None] = dict.fromkeys(ids[PolicyPart.TENANTS])
     if api_keys or ids[PolicyPart.PROJECTS]:
+        changed = ApiKey.objects.filter(public_id__in=api_keys).values("id")
         wanted = Q(public_id__in=api_keys) | Q(project__in=ids[PolicyPart.PROJECTS])
+        # The quotas of a key stand in the rows of all that count into them.
+        wanted |= Q(budget_key__in=changed)
         api_keys.update(api_key_rows(ApiKey.objects.filter(wanted)))
     if tenants or ids[PolicyPart.TIERS]:
         of_tenants = Q(id__in=tenants) | Q(tier__in=ids[PolicyPart.TIERS])
@@ -80,12 +83,15 @@ def api_key_rows(api_keys: "QuerySet[ApiKey] | None" = None) -> Iterator[PolicyR
     # Quotas come in a query for many keys, not by prefetch: that makes a queryset for each key,
     # which is half of the time that the whole snapshot takes.
     for chunk in _chunks(wanted.select_related("project").order_by()):
-        own = _limits(Quota.objects.filter(api_key__in=[key.id for key in chunk]), "api_key_id")
+        counted = {key.id for key in chunk} | {key.budget_key_id for key in chunk}
+        own = _limits(Quota.objects.filter(api_key__in=counted - {None}), "api_key_id")
         projects = {key.project_id for key in chunk}
         of_projects = _limits(Quota.objects.filter(project__in=projects), "project_id")
         for key in chunk:
             row = api_key_policy(
-                key, limits=own[key.id], project_limits=of_projects[key.project_id]
+                key,
+                limits=own[key.id] + (own[key.budget_key_id] if key.budget_key_id else []),
+                project_limits=of_projects[key.project_id],
             )
             yield key.public_id, encode(row)
 

@@ -26,7 +26,8 @@ def api_key_policy(
 ) -> ApiKeyPolicy:
     """Return a key's policy; asks for its quotas and its project's where they are not given."""
     if limits is None:
-        limits = [quota_limit(quota) for quota in key.quotas.all()]
+        counted = [key] if key.budget_key is None else [key, key.budget_key]
+        limits = [quota_limit(quota) for each in counted for quota in each.quotas.all()]
     if project_limits is None:
         project_limits = [quota_limit(quota) for quota in key.project.quotas.all()]
     return ApiKeyPolicy(
@@ -48,6 +49,9 @@ def api_key_policy(
         refusal=_REVOKED if key.is_revoked else None,
         on_saturation=OnSaturation(key.project.on_saturation),
         smaller_model=key.project.smaller_model,
+        has_secret=not key.is_playground,
+        usage_labels=key.project.usage_labels,
+        budget_key_id="" if key.budget_key_id is None else str(key.budget_key_id),
     )
 
 
@@ -88,6 +92,7 @@ def tier_policy(tier: Tier) -> TierPolicy:
         tokens_per_minute=tier.tokens_per_minute,
         max_context_tokens=tier.max_context_tokens,
         price_multiplier_permille=int(tier.price_multiplier * 1000),
+        inter_token_target_ms=tier.inter_token_target_ms,
     )
 
 

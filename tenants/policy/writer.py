@@ -24,7 +24,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError, WatchError
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.policy import PolicyDelta
 from tenants.isolation.scoping import operator_scope
@@ -284,7 +284,7 @@ def _add_delta(pipeline: Pipeline, rows: AffectedRows, *, base: str, version: st
         has_models=rows.models is not None,
         adapters=sorted(rows.adapters),
     )
-    entry = cast(_Mapping, {keys.POLICY_DELTA_FIELD: encode(delta)})
+    entry = cast(_Mapping, {stream_fields.POLICY_DELTA_FIELD: encode(delta)})
     pipeline.xadd(keys.policy_deltas(), entry, maxlen=DELTAS_KEPT)
 
 

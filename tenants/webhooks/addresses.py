@@ -9,7 +9,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Final
@@ -17,13 +17,17 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from tenants.isolation.scoping import give_connection_back
+from tenants.webhooks.look_ups import MOST_WAITING, LookUps, TooManyLookUps
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_ADDRESSES: Final = 16
 _RESOLVE_SECONDS: Final = 5.0
-# The resolver cannot be told to give up sooner than it does.
-_RESOLVERS: Final = ThreadPoolExecutor(16, thread_name_prefix="resolver")
+_LOOK_UPS: Final = LookUps()
+# Each holds a thread of the web process for as long as it waits.
+_WAITING_AT_DOORS: Final = 4
 _HTTPS_PORT: Final = 443
 _LOWEST_OTHER_PORT: Final = 1024
 
@@ -54,24 +58,24 @@ _NUMBER: Final = re.compile(r"([0-9]+|0x[0-9a-f]*)", re.ASCII)
 _PRINTABLE: Final = re.compile(r"[!-~]+", re.ASCII)
 
 
-class _Refused(ValueError):
-    """`code` is the rule that refuses, in a word for programs."""
+class Refused(ValueError):
+    """Base. `code` is the rule that refuses, in a word for programs."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class UrlRefused(_Refused):
+class UrlRefused(Refused):
     """This URL is not for webhooks; the text says why."""
 
 
-class AddressRefused(_Refused):
+class AddressRefused(Refused):
     """Its host has an address that nothing is sent to; the text says why and not which, since
     whoever asks could learn the names of a private network by it."""
 
 
-class Unresolvable(_Refused):
+class Unresolvable(Refused):
     """Its host has no address, or the answer did not come in time."""
 
 
@@ -131,24 +135,44 @@ def parse_url(url: str) -> Target:
     return target
 
 
-def check_reachable(url: str) -> Target:
-    """Check what can be known of a URL now: its text, and where its host's addresses lie. Asks the
-    DNS. Raises `UrlRefused`, `AddressRefused` and `Unresolvable`."""
+def check_text(url: str) -> Target:
+    """Check what can be known of a URL without asking anybody: its text, and its host if that is an
+    address. Raises `UrlRefused` and `AddressRefused`."""
     target = parse_url(url)
     if target.literal is not None:
         check_addresses(target, [target.literal])
+    return target
+
+
+def check_reachable(url: str, *, owner: str) -> Target:
+    """Check what can be known of a URL now: its text, and where its host's addresses lie. Asks the
+    DNS, for seconds at most, so call it while no transaction is open; the look-up counts as the
+    owner's. Raises `UrlRefused`, `AddressRefused` and `Unresolvable`."""
+    target = check_text(url)
+    if target.literal is not None:
         return target
+    give_connection_back()
+    asked = resolve(target, owner=owner, waiting_at_most=_WAITING_AT_DOORS)
     try:
-        check_addresses(target, resolve(target).result(_RESOLVE_SECONDS))
+        check_addresses(target, asked.result(_RESOLVE_SECONDS))
     except FutureTimeout:
+        asked.cancel()
         raise Unresolvable("timeout", "The DNS did not answer in time; try again.") from None
     return target
 
 
-def resolve(target: Target) -> Future[list[Address]]:
+def resolve(
+    target: Target, *, owner: str, waiting_at_most: int = MOST_WAITING
+) -> Future[list[Address]]:
     """Return all addresses of a target's host, at least one, asked for in a thread that nobody has
-    to wait for. Raises `Unresolvable` if there is none."""
-    return _RESOLVERS.submit(_resolve, target)
+    to wait for; `owner` is whose name it is. Raises `Unresolvable` where too many of the owner's
+    are asked for already, and the future if there is no address."""
+    try:
+        return _LOOK_UPS.submit(owner, lambda: _resolve(target), waiting_at_most=waiting_at_most)
+    except TooManyLookUps:
+        raise Unresolvable(
+            "too_many", "Too many names are being looked up already; try again in a minute."
+        ) from None
 
 
 def check_addresses(target: Target, addresses: Sequence[Address]) -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -10,8 +11,11 @@ from django.shortcuts import get_object_or_404
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 from unfold.decorators import action, display
+from unfold.widgets import UnfoldAdminTextInputWidget
 
+from tenants.amount_fields import DollarsField
 from tenants.errors import TenantsError
+from tenants.money import dollars
 from tenants.operator_admin import LogAdmin, NeverDeleted, ReadOnlyAdmin
 from tenants.webhooks import deliveries, endpoints
 from tenants.webhooks.models import (
@@ -117,9 +121,24 @@ class EndpointAdmin(ReadOnlyAdmin):
         return self.back_to(record)
 
 
+class BalanceAlertForm(forms.ModelForm):  # type: ignore[type-arg]
+    threshold_nanos = DollarsField(
+        label="Threshold",
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text="Notify at or below this balance in dollars, such as $5. Leave blank for no "
+        "alert.",
+    )
+
+    class Meta:
+        model = BalanceAlert
+        fields = ("threshold_nanos",)  # the page adds the others
+
+
 @admin.register(BalanceAlert)
 class BalanceAlertAdmin(NeverDeleted):
-    list_display = ["tenant", "threshold_nanos", "is_low"]
+    form = BalanceAlertForm
+    list_display = ["tenant", "threshold", "is_low"]
     list_filter = [("tenant", AutocompleteSelectFilter), "is_low"]
     search_fields = ["tenant__name"]
     list_select_related = ["tenant"]
@@ -128,6 +147,10 @@ class BalanceAlertAdmin(NeverDeleted):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["tenant", "is_low"] if obj else ["is_low"]
+
+    @admin.display(description="threshold", ordering="threshold_nanos", empty_value="no alert")
+    def threshold(self, alert: BalanceAlert) -> str | None:
+        return None if alert.threshold_nanos is None else dollars(alert.threshold_nanos)
 
 
 @admin.register(Event)

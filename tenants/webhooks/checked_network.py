@@ -19,8 +19,10 @@ _TRIED_ADDRESSES: Final = 3
 class CheckedNetwork(AsyncNetworkBackend):
     """Connects to addresses of one target's host, after it has looked at all of them."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, owner: str) -> None:
+        """`owner` is whose server it is: its look-up waits for theirs alone."""
         self._target = target
+        self._owner = owner
         self._network = AnyIOBackend()
 
     async def connect_tcp(
@@ -31,7 +33,7 @@ class CheckedNetwork(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> AsyncNetworkStream:
-        found = await asyncio.wrap_future(addresses.resolve(self._target))
+        found = await asyncio.wrap_future(addresses.resolve(self._target, owner=self._owner))
         addresses.check_addresses(self._target, found)
         problem: Exception = httpcore2.ConnectError()
         for address in found[:_TRIED_ADDRESSES]:

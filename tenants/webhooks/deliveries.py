@@ -186,7 +186,7 @@ def _send(job: DeliveryJob) -> Outcome:
     if not job.headers:
         return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.SECRET_LOST)
     try:
-        return sending.send(job.url, headers=job.headers, body=job.body)
+        return sending.send(job.url, owner=str(job.tenant_id), headers=job.headers, body=job.body)
     except Exception:
         log.exception("webhook_not_sent", delivery_id=str(job.delivery_id))
         return Outcome(started_at=datetime.now(UTC), duration_ms=0, problem=Problem.NOT_SENT)

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import operator_scope
-from tenants.models import Tenant
+from tenants.models import Cap, Tenant, check_cap
 from tenants.webhooks import addresses, deliveries, signing
 from tenants.webhooks.event_types import SUBSCRIBABLE, EventType
 from tenants.webhooks.models import (
@@ -23,7 +23,6 @@ from tenants.webhooks.models import (
     Event,
 )
 
-MAX_ENDPOINTS: Final = 16
 MAX_TESTS_AN_HOUR: Final = 60
 LONGEST_OVERLAP: Final = timedelta(days=7)
 
@@ -42,18 +41,14 @@ def add_endpoint(
     url: str,
     event_types: Sequence[str] | None = None,
     description: str = "",
+    unreachable: ValidationError | None = None,
 ) -> NewSecret:
-    """Create an endpoint; return it with its secret. Raises `ValidationError` that names the field,
-    also for a URL that leads into a private network, and `Conflict` if there are too many."""
-    _check_url(url)
+    """Create an endpoint; return it with its secret. `unreachable` is what `unreachable_reason`
+    said of the URL before the transaction began. Raises it, `ValidationError` that names the field,
+    and `CapReached` where the tier allows no more."""
+    _check_url(url, unreachable)
     _check_event_types(event_types)
-    # Of two at the same time the second counts the first.
-    Tenant.objects.select_for_update(no_key=True, of=("self",)).get(pk=tenant.pk)
-    if Endpoint.objects.filter(tenant=tenant).count() >= MAX_ENDPOINTS:
-        raise Conflict(
-            f"There are {MAX_ENDPOINTS} webhook endpoints already; remove one first.",
-            code="too_many_endpoints",
-        )
+    check_cap(tenant.pk, Cap.WEBHOOKS, present=Endpoint.objects.filter(tenant=tenant))
     endpoint = Endpoint(
         tenant=tenant,
         url=url,
@@ -67,13 +62,25 @@ def add_endpoint(
     return NewSecret(endpoint=endpoint, secret=secret)
 
 
-def change_endpoint(endpoint: Endpoint, **fields: object) -> Endpoint:
+def unreachable_reason(tenant_id: uuid.UUID, url: str) -> ValidationError | None:
+    """Ask the DNS where a URL of the tenant leads, and return what speaks against sending there.
+    Takes seconds where no answer comes: call it while no transaction is open."""
+    try:
+        addresses.check_reachable(url, owner=str(tenant_id))
+    except addresses.Refused as error:
+        return _refused(error)
+    return None
+
+
+def change_endpoint(
+    endpoint: Endpoint, *, unreachable: ValidationError | None = None, **fields: object
+) -> Endpoint:
     """Change those of `url`, `event_types`, `description` and `is_enabled` that are given. Raises
     as `add_endpoint` does."""
     endpoint = locked(endpoint.pk)
     is_enabled = fields.pop("is_enabled", endpoint.is_enabled)
     if "url" in fields:
-        _check_url(str(fields["url"]))
+        _check_url(str(fields["url"]), unreachable)
     if "event_types" in fields:
         wanted: Sequence[str] | None = fields["event_types"]  # type: ignore[assignment]
         _check_event_types(wanted)
@@ -177,11 +184,17 @@ def _enabled(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, unreachable: ValidationError | None) -> None:
     try:
-        addresses.check_reachable(url)
-    except (addresses.UrlRefused, addresses.AddressRefused, addresses.Unresolvable) as error:
-        raise ValidationError({"url": ValidationError(str(error), code=error.code)}) from None
+        addresses.check_text(url)
+    except addresses.Refused as error:
+        raise _refused(error) from None
+    if unreachable is not None:
+        raise unreachable
+
+
+def _refused(error: addresses.Refused) -> ValidationError:
+    return ValidationError({"url": ValidationError(str(error), code=error.code)})
 
 
 def _check_event_types(event_types: Sequence[str] | None) -> None:

@@ -17,6 +17,8 @@ class EventType(StrEnum):
     BALANCE_LOW = "balance.low"
     INVOICE_ISSUED = "invoice.issued"
     INVOICE_PAID = "invoice.paid"
+    ADAPTER_LIVE = "adapter.live"
+    ADAPTER_REFUSED = "adapter.refused"
     WEBHOOK_DISABLED = "webhook.disabled"
     OPERATOR_ENTERED = "operator.entered"
     WEBHOOK_TEST = "webhook.test"
@@ -49,6 +51,17 @@ KINDS: Final[dict[EventType, Kind]] = {
     ),
     EventType.INVOICE_PAID: Kind(
         subject="Invoice paid", sentence="An invoice has been paid.", mailed_to=_MONEY
+    ),
+    # Whoever uploads sees it there and then; a script that does has its webhook.
+    EventType.ADAPTER_LIVE: Kind(
+        subject="An adapter is live",
+        sentence="A worker has loaded a version of an adapter for the first time.",
+        mailed_to=frozenset(),
+    ),
+    EventType.ADAPTER_REFUSED: Kind(
+        subject="An adapter was refused",
+        sentence="A version of an adapter cannot answer requests.",
+        mailed_to=frozenset(),
     ),
     EventType.WEBHOOK_DISABLED: Kind(
         subject="A webhook endpoint was disabled",

@@ -45,18 +45,19 @@ class Outcome:
 def send(
     url: str,
     *,
+    owner: str,
     headers: Mapping[str, str],
     body: str,
     ssl_context: ssl.SSLContext | None = None,
     total_seconds: float = TOTAL_SECONDS,
 ) -> Outcome:
-    """POST the body. Blocks for at most `total_seconds`, and raises nothing for what the other side
-    or the network does."""
+    """POST the body to a server of the owner. Blocks for at most `total_seconds`, and raises
+    nothing for what the other side or the network does."""
     started_at, started = datetime.now(UTC), time.monotonic()
     answer: _Answer | _Refusal
     try:
         target = addresses.parse_url(url)
-        answer = asyncio.run(_post(target, headers, body, ssl_context, total_seconds))
+        answer = asyncio.run(_post(target, owner, headers, body, ssl_context, total_seconds))
     except UrlRefused as error:
         answer = _Refusal(Problem.ADDRESS_REFUSED, str(error))
     duration_ms = int((time.monotonic() - started) * 1000)
@@ -92,6 +93,7 @@ class _Refusal:
 
 async def _post(
     target: Target,
+    owner: str,
     headers: Mapping[str, str],
     body: str,
     ssl_context: ssl.SSLContext | None,
@@ -99,7 +101,7 @@ async def _post(
 ) -> _Answer | _Refusal:
     try:
         async with asyncio.timeout(total_seconds):
-            return await _answer(target, headers, body, ssl_context)
+            return await _answer(target, owner, headers, body, ssl_context)
     except AddressRefused as error:
         return _Refusal(Problem.ADDRESS_REFUSED, str(error))
     except Unresolvable as error:
@@ -116,7 +118,11 @@ async def _post(
 
 
 async def _answer(
-    target: Target, headers: Mapping[str, str], body: str, ssl_context: ssl.SSLContext | None
+    target: Target,
+    owner: str,
+    headers: Mapping[str, str],
+    body: str,
+    ssl_context: ssl.SSLContext | None,
 ) -> _Answer:
     url = httpcore2.URL(
         scheme=target.scheme.encode(),
@@ -128,7 +134,7 @@ async def _answer(
         httpcore2.AsyncConnectionPool(
             ssl_context=ssl_context,
             max_connections=1,
-            network_backend=CheckedNetwork(target),
+            network_backend=CheckedNetwork(target, owner=owner),
         ) as pool,
         pool.stream(
             "POST",

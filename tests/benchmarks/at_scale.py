@@ -73,3 +73,8 @@ def timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def busy() -> str:
+    """What else the machine does, as figures are printed beside it."""
+    return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

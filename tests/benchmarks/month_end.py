@@ -7,14 +7,13 @@ fails where the bar is missed or a line is not the sum of its records.
 
 import argparse
 import json
-import os
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import at_scale
-from tests.benchmarks.at_scale import timed
+from tests.benchmarks.at_scale import busy, timed
 
 SECONDS = 120
 # The month's usage is dated so that the newest month that is over holds all of it.
@@ -34,9 +33,9 @@ def measure_month_end() -> dict[str, Any]:
 
     period = last_month(_NOW)
     draft_seconds = timed(lambda: draft_invoices(period))
-    print(f"drafts: {draft_seconds:.1f} s; {_busy()}", flush=True)
+    print(f"drafts: {draft_seconds:.1f} s; {busy()}", flush=True)
     issue_seconds = timed(run_month_end)
-    print(f"issue: {issue_seconds:.1f} s; {_busy()}", flush=True)
+    print(f"issue: {issue_seconds:.1f} s; {busy()}", flush=True)
     assert run_month_end() == MonthEnd()
     with operator_scope("benchmark"):
         sums = Invoice.objects.aggregate(charges=Sum("charges_nanos"))
@@ -83,10 +82,6 @@ def measure_checks() -> float:
     return round(timed(check), 1)
 
 
-def _busy() -> str:
-    return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the figures here")
@@ -101,9 +96,9 @@ def main() -> None:
 
     days = (_MONTH_END - timedelta(days=1)).day
     seed = seed_usage(rows=options.rows, tenants=options.tenants, days=days, now=_MONTH_END)
-    print(f"{seed.records} records seeded in {seed.seconds:.0f} s; {_busy()}", flush=True)
+    print(f"{seed.records} records seeded in {seed.seconds:.0f} s; {busy()}", flush=True)
     with operator_scope("benchmark"):
-        Seller.objects.create(name="Penstock Ltd", address="Leeds")
+        Seller.objects.create(name="Penstock Ltd", address="Leeds", review_days=0)
         ensure_default_steps()
     at_scale.analyze()
     figures = {"rows": seed.records, **measure_month_end()}

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,6 +148,25 @@ async def test_a_websocket_answers_one_request_after_another() -> None:
     async with over_websocket(handle) as target:
         assert_all_counted(await run_round(target, a_round(door=Door.WEBSOCKET)))
     assert asked == [[{"role": "user", "content": "Count."}]] * 5
+
+
+async def test_models_and_prompts_take_turns_each_in_its_own_order() -> None:
+    asked = []
+
+    async def handle(connection: ServerConnection) -> None:
+        async for frame in connection:
+            body = json.loads(frame)["body"]
+            asked.append((body["model"], body["messages"][0]["content"]))
+            for event in EVENTS[:-1]:
+                await connection.send(compact({"type": "chunk", "id": "a", "data": event}).decode())
+            await connection.send(compact({"type": "done", "id": "a", "usage": USAGE}).decode())
+
+    async with over_websocket(handle) as target:
+        both = replace(target, more_models=["n"])
+        prompts = ["One.", "Two.", "Three."]
+        await run_round(both, a_round(door=Door.WEBSOCKET, streams=1, requests=6, prompts=prompts))
+    assert [model for model, _ in asked] == ["m", "n"] * 3
+    assert [prompt for _, prompt in asked] == prompts * 2
 
 
 async def test_an_error_over_the_websocket_ends_the_round() -> None:

@@ -6,10 +6,11 @@ Playwright runs for one test at a time: its loop stands in the way of tests with
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
+from tests.support.chromium.browsing import browsing
 from tests.support.chromium.flows import Newcomer, let_limits_pass, sign_up
-from tests.support.chromium.launching import FLAGS, chromium_path
+from tests.support.chromium.launching import chromium_path
 from tests.support.chromium.watched import Watched
 from tests.support.stack_addresses import LiveStack
 
@@ -25,12 +26,8 @@ def chromium() -> str:
 @pytest.fixture
 def browser(chromium: str, live_stack: LiveStack) -> Iterator[Watched]:
     let_limits_pass(live_stack)
-    with sync_playwright() as playwright:
-        process = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        watched = Watched(process, live_stack.public_url)
+    with browsing(chromium, live_stack.public_url) as watched:
         yield watched
-        process.close()
-    assert watched.problems == []
 
 
 @pytest.fixture

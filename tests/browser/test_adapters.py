@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
-from django.test import Client
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 from pytest_django import Settings
 from redis import Redis
 
@@ -23,7 +22,7 @@ from tenants.models import Membership, Project, User
 from tenants.permissions import Role
 from tests.support.adapter_uploads.upload import BASE, config, files, zipped
 from tests.support.adapters.records import a_base
-from tests.support.chromium.launching import FLAGS
+from tests.support.chromium.browsing import browsing, cookies_of, signed_in
 from tests.support.chromium.serving import serving
 from tests.support.chromium.watched import Watched
 from tests.support.places import free_port
@@ -51,9 +50,7 @@ def acme(settings: Settings, tmp_path: Path, dispatch_redis_url: str) -> Project
 
 @pytest.fixture
 def cookies(acme: Project) -> dict[str, str]:
-    client = Client()
-    client.force_login(User.objects.get(email="alice@acme.example"))
-    return {name: morsel.value for name, morsel in client.cookies.items()}
+    return cookies_of(User.objects.get(email="alice@acme.example"))
 
 
 @pytest.fixture
@@ -64,19 +61,8 @@ def url(acme: Project) -> Iterator[str]:
 
 @pytest.fixture
 def browser(chromium: str, url: str, cookies: dict[str, str]) -> Iterator[Watched]:
-    """Opened last: Playwright's loop stands in the way of the database."""
-    with sync_playwright() as playwright:
-        process = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        watched = Watched(process, url)
+    with browsing(chromium, url) as watched:
         yield watched
-        process.close()
-    assert watched.problems == []
-
-
-def signed_in(page: Page, url: str, cookies: dict[str, str]) -> Page:
-    named: Any = [{"name": name, "value": value, "url": url} for name, value in cookies.items()]
-    page.context.add_cookies(named)
-    return page
 
 
 def a_zip(folder: Path, **changes: Any) -> Path:

@@ -10,7 +10,7 @@ from gpu_workers.protocol import keys
 from tests.chaos.load import PROMPTS, Load
 from tests.chaos.processes import STEP_MS, metric, until
 from tests.chaos.report import Report
-from tests.chaos.stack import MODEL, Stack
+from tests.chaos.stack import Stack
 
 STREAMS = 200
 STEADY_SECONDS = 10.0
@@ -164,7 +164,7 @@ async def cancel(stack: Stack, report: Report) -> None:
 
 
 async def _load(stack: Stack, *, streams: int) -> Load:
-    load = Load(stack.ports, stack.key, MODEL, streams=streams)
+    load = Load(stack.ports, stack.target, streams=streams)
     await load.learn()
     load.start()
     return load

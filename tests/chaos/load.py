@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +16,26 @@ PROMPTS = [f"Tell me of river {number}." for number in range(8)]
 TOKENS = 100
 _TOKEN = re.compile(rb'"content":"[^"]')
 _REQUEST_ID = re.compile(rb"x-request-id: ([0-9a-f]{32})")
+_ADAPTER = re.compile(rb"x-penstock-adapter: ([^\r]+)")
 _SILENCE_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who asks for what: a key, and a model or adapter as its clients name it."""
+
+    key: str
+    model: str
 
 
 @dataclass(kw_only=True, slots=True)
 class Answer:
-    """What came of one request. `error` is its typed code, or what became of the connection."""
+    """What came of one request for a model, or for an adapter, of which `adapter` says the version.
+    `error` is its typed code, or what became of the connection."""
 
     prompt: str
+    model: str = ""
+    adapter: str = ""
     request_id: str | None = None
     status: int | None = None
     text: str = ""
@@ -32,26 +45,35 @@ class Answer:
     begun_at: float = field(default_factory=time.monotonic)
     ended_at: float = field(default_factory=time.monotonic)
 
+    @property
+    def answered_by(self) -> tuple[str, str]:
+        """What its text is a function of: the version or model, and the prompt."""
+        return self.adapter or self.model, self.prompt
+
 
 class Load:
-    """`streams` at once over the gateways' ports, until `stop`."""
+    """`streams` at once over the gateways' ports, each for one of the targets, until `stop`."""
 
-    def __init__(self, ports: list[int], key: str, model: str, *, streams: int) -> None:
+    def __init__(self, ports: list[int], *targets: Target, streams: int) -> None:
         self.ports = ports
         self.answers: list[Answer] = []
-        self.expected: dict[str, str] = {}
-        self._key, self._model, self._streams = key, model, streams
+        self._expected: dict[tuple[str, str], str] = {}
+        self._targets, self._streams = targets, streams
         self._tokens: deque[tuple[float, int]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
 
-    async def learn(self) -> None:
-        """What each prompt is answered undisturbed."""
-        asked = (self.ask(prompt, self.ports[0]) for prompt in PROMPTS)
+    async def learn(self, *targets: Target) -> None:
+        """What each prompt is answered undisturbed, by all targets or by these."""
+        asked = (
+            self.ask(prompt, self.ports[0], target=target)
+            for target in targets or self._targets
+            for prompt in PROMPTS
+        )
         for answer in await asyncio.gather(*asked):
             if not answer.is_complete:
                 raise RuntimeError(f"an undisturbed stream did not end well: {answer}")
-            self.expected[answer.prompt] = answer.text
+            self._expected[answer.answered_by] = answer.text
 
     def start(self) -> None:
         self._tasks = [asyncio.create_task(self._stream(n)) for n in range(self._streams)]
@@ -68,26 +90,28 @@ class Load:
     def outcomes(self) -> Counter[str]:
         return Counter("complete" if each.is_complete else str(each.error) for each in self.answers)
 
-    def wrong(self) -> list[Answer]:
-        """Those that say anything else, or anything twice: a whole one has to be the expected, a
-        broken one its beginning."""
-        return [
-            each
-            for each in self.answers
-            if (
-                each.text != self.expected[each.prompt]
-                if each.is_complete
-                else not self.expected[each.prompt].startswith(each.text)
-            )
-        ]
+    def wrong(self, answers: Sequence[Answer] | None = None) -> list[Answer]:
+        """Those, of all or of these, that say anything else, or anything twice: a whole one has to
+        be the expected, a broken one its beginning. What was not learned is not expected."""
+        heard = self.answers if answers is None else answers
+        return [each for each in heard if not self._is_right(each)]
 
-    async def ask(self, prompt: str, port: int, *, tokens: int = TOKENS) -> Answer:
-        answer = Answer(prompt=prompt)
+    def _is_right(self, answer: Answer) -> bool:
+        expected = self._expected.get(answer.answered_by, "")
+        if answer.is_complete:
+            return answer.text == expected
+        return expected.startswith(answer.text)
+
+    async def ask(
+        self, prompt: str, port: int, *, tokens: int = TOKENS, target: Target | None = None
+    ) -> Answer:
+        target = target or self._targets[0]
+        answer = Answer(prompt=prompt, model=target.model)
         received = bytearray()
         writer = None
         try:
             reader, writer = await asyncio.open_connection(LOOPBACK, port)
-            writer.write(self.request(prompt, port, tokens))
+            writer.write(self.request(prompt, port, tokens, target))
             while data := await asyncio.wait_for(reader.read(65_536), _SILENCE_SECONDS):
                 received += data
                 if tokens_in := len(_TOKEN.findall(data)):
@@ -102,10 +126,13 @@ class Load:
         read_answer(answer, bytes(received))
         return answer
 
-    def request(self, prompt: str, port: int, tokens: int = TOKENS) -> bytes:
+    def request(
+        self, prompt: str, port: int, tokens: int = TOKENS, target: Target | None = None
+    ) -> bytes:
+        target = target or self._targets[0]
         body = json.dumps(
             {
-                "model": self._model,
+                "model": target.model,
                 "messages": [{"role": "user", "content": prompt}],
                 "stream": True,
                 "temperature": 0,
@@ -114,7 +141,7 @@ class Load:
             }
         ).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\n"
-        head += f"Authorization: Bearer {self._key}\r\nContent-Type: application/json\r\n"
+        head += f"Authorization: Bearer {target.key}\r\nContent-Type: application/json\r\n"
         head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
@@ -122,10 +149,10 @@ class Load:
         # Not all at once: a whole load that begins and ends in step says nothing of a rate.
         await asyncio.sleep(4 * number / self._streams)
         turn = number
+        target = self._targets[number % len(self._targets)]
         while not self._is_stopping:
-            answer = await self.ask(
-                PROMPTS[turn % len(PROMPTS)], self.ports[turn % len(self.ports)]
-            )
+            prompt, port = PROMPTS[turn % len(PROMPTS)], self.ports[turn % len(self.ports)]
+            answer = await self.ask(prompt, port, target=target)
             self.answers.append(answer)
             turn += 1
             if answer.error is not None:
@@ -142,6 +169,8 @@ def read_answer(answer: Answer, received: bytes) -> None:
     answer.retry_after = b"retry-after:" in head
     if (named := _REQUEST_ID.search(head)) is not None:
         answer.request_id = named[1].decode()
+    if (named := _ADAPTER.search(head)) is not None:
+        answer.adapter = named[1].decode()
     if answer.status != 200:
         answer.error = _code(body[body.find(b"{") : body.rfind(b"}") + 1])
         return

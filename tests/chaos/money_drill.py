@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+import uuid
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -20,7 +21,7 @@ from tests.chaos.prepaid import (
 )
 from tests.chaos.processes import metric, until
 from tests.chaos.report import Report
-from tests.chaos.stack import MODEL, Stack
+from tests.chaos.stack import Stack
 from tests.support.places import LOOPBACK
 
 STREAMS = 60
@@ -38,7 +39,7 @@ async def money(stack: Stack, report: Report) -> None:
     # For the drills before this one it pays afterwards.
     owed_before = await owed_by(stack.tenant_id)
     short = await short_of_credit(stack)
-    load = Load(stack.ports, stack.key, MODEL, streams=STREAMS)
+    load = Load(stack.ports, stack.target, streams=STREAMS)
     await load.learn()
     load.start()
     short.load.start()
@@ -218,7 +219,7 @@ async def _count(stack: Stack, answers: list[Answer], drill: str, report: Report
     )
     report.add(drill, "such lives", charges["lives"])
     started = time.monotonic()
-    findings = await _fsck(stack)
+    findings = await fsck(stack)
     report.add(drill, "what fsck finds", len(findings), most=0)
     report.add(drill, "fsck took", time.monotonic() - started, "s")
     for finding in findings[:20]:
@@ -229,7 +230,7 @@ def _charges(tenant_id: str) -> dict[str, int]:
     from django.db.models import Sum
 
     from inference.models import EngineTokenCounter, UsageQuarantine, UsageRecord, WastedAttempt
-    from tenants.billing.models import AccountName, LedgerAccount
+    from tenants.billing.ledger.balances import charged_usage
     from tenants.isolation.scoping import operator_scope
 
     with operator_scope("chaos drills"):
@@ -239,10 +240,10 @@ def _charges(tenant_id: str) -> dict[str, int]:
         )
         attempts = WastedAttempt.objects.filter(tenant_id=tenant_id)
         others = attempts.aggregate(wasted=Sum("completion_tokens"), own=Sum("generated_tokens"))
-        revenue = LedgerAccount.objects.filter(tenant_id=tenant_id, name=AccountName.REVENUE)
+        charged = charged_usage([uuid.UUID(tenant_id)])
         return {
             "records": int(sums["nanos"] or 0),
-            "ledger": abs(int(revenue.aggregate(n=Sum("balance_nanos"))["n"] or 0)),
+            "ledger": sum(charged.values()),
             "quarantined": UsageQuarantine.objects.count(),
             "wasted": int(sums["wasted"] or 0) + int(others["wasted"] or 0),
             "generated": int(sums["own"] or 0) + int(others["own"] or 0),
@@ -253,7 +254,7 @@ def _charges(tenant_id: str) -> dict[str, int]:
         }
 
 
-async def _fsck(stack: Stack) -> list[str]:
+async def fsck(stack: Stack) -> list[str]:
     """The command itself, as an operator runs it."""
     process = await stack.processes.start("manage.py", "fsck")
     await process.wait()

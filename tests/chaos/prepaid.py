@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from asgiref.sync import sync_to_async
 
-from tests.chaos.load import Load
+from tests.chaos.load import Load, Target
 from tests.chaos.processes import until
 from tests.chaos.stack import MODEL, Stack
 
@@ -51,7 +51,7 @@ class ShortOfCredit:
 async def short_of_credit(stack: Stack) -> ShortOfCredit:
     key, tenant_id = await _make_tenant()
     await give_credit(tenant_id, SHORT_NANOS)
-    load = Load(stack.ports, key, MODEL, streams=STREAMS)
+    load = Load(stack.ports, Target(key, MODEL), streams=STREAMS)
     return ShortOfCredit(tenant_id=tenant_id, load=load)
 
 

@@ -26,18 +26,20 @@ SLOTS = 100
 
 
 class Processes:
-    """Started by `start`, ended by `stop`; `environ` is that of all of them."""
+    """Started by `start`, ended by `stop`; `environ` is that of all of them. Their logs' names
+    begin with `label`."""
 
-    def __init__(self, environ: dict[str, str]) -> None:
+    def __init__(self, environ: dict[str, str], label: str = "") -> None:
         paths = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
         self._environ = {**os.environ, **environ, "PYTHONPATH": paths}
+        self._label = label
         self._started: list[Process] = []
         self._logs: dict[int, Path] = {}
         self.outboxes = Path(tempfile.mkdtemp(prefix="penstock-chaos-outboxes-"))
 
     async def start(self, *command: str, **environ: str) -> Process:
         LOGS.mkdir(parents=True, exist_ok=True)
-        path = LOGS / f"{len(self._started)}-{command[1].rpartition('.')[2]}.log"
+        path = LOGS / f"{self._label}{len(self._started)}-{command[1].rpartition('.')[2]}.log"
         with path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *guarded([sys.executable, *command]),
@@ -56,14 +58,14 @@ class Processes:
         return self._logs[process.pid].read_text(errors="replace")
 
     async def worker(
-        self, name: str, redis_url: str, model: str, *, step_ms: int = STEP_MS
+        self, name: str, redis_url: str, model: str, *, step_ms: int = STEP_MS, **environ: str
     ) -> "SimWorker":
         """A worker with the simulated engine, one step in `step_ms`, `SLOTS` at once."""
         port = free_port()
         command = [*STEPPED, "gpu_workers", "--engine", "sim", "--model", model, "--name", name]
         command += ["--slots", str(SLOTS), "--sim-step-ms", str(step_ms)]
         command += ["--metrics-port", str(port)]
-        environ = {"PENSTOCK_DISPATCH_REDIS_URL": redis_url}
+        environ |= {"PENSTOCK_DISPATCH_REDIS_URL": redis_url}
         environ["PENSTOCK_WORKER_OUTBOX"] = str(self.outboxes / name)
         process = await self.start(*command, **environ)
         return SimWorker(process, f"http://{LOOPBACK}:{port}", name)
@@ -123,11 +125,16 @@ async def metric(url: str, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
-async def until(is_so: Callable[[], Awaitable[bool]], seconds: float = START_SECONDS) -> float:
+async def until(
+    is_so: Callable[[], Awaitable[bool]],
+    seconds: float = START_SECONDS,
+    *,
+    every_seconds: float = 0.05,
+) -> float:
     """How many seconds it took; raises TimeoutError."""
     started = time.monotonic()
     while not await is_so():
         if time.monotonic() - started > seconds:
             raise TimeoutError(f"{is_so.__qualname__} was not so within {seconds:g} s")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(every_seconds)
     return time.monotonic() - started

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.redis_url import connect_async
-from tests.chaos.load import Load
+from tests.chaos.load import Load, Target
 from tests.chaos.processes import Processes, until
 from tests.chaos.report import Report
 from tests.support.gateways.cast import MODEL, POOL
@@ -37,7 +37,7 @@ async def fail_over(report: Report) -> None:
                 await processes.worker(name, watched.url, MODEL)
             key = await _write_policy(redis)
             await until(lambda: _has_workers(redis))
-            load = Load([int(gateway.url.rpartition(":")[2])], key, MODEL, streams=STREAMS)
+            load = Load([int(gateway.url.rpartition(":")[2])], Target(key, MODEL), streams=STREAMS)
             await load.learn()
             load.start()
             await asyncio.sleep(8)

@@ -43,6 +43,8 @@ def test_an_empty_database_gets_the_whole_demo(demo_env: Path) -> None:
         ("penstock-demo", "penstock-demo"),
         ("sim", "sim"),
     }
+    simulated = ServedModel.objects.get(name="sim")
+    assert simulated.capabilities == ["chat", "completions"]
     assert Tier.objects.count() == 4
     assert set(Price.objects.values_list("model", "effective_until")) == {
         ("penstock-demo", None),

@@ -26,15 +26,17 @@ def named(name: str) -> Application:
     return application
 
 
-def dispatcher(lifetime: Lifetime | None = None, *, alone: bool = False) -> Dispatcher:
+def dispatcher(
+    lifetime: Lifetime | None = None, *, gateway: bool = True, management: bool = True
+) -> Dispatcher:
     return Dispatcher(
         edge=Edge(),
         lifetime=lifetime or Lifetime(),
-        gateway=named("gateway"),
         status=named("status"),
-        websocket=None if alone else named("websocket"),
-        uploads=None if alone else named("uploads"),
-        django=None if alone else named("django"),
+        gateway=named("gateway") if gateway else None,
+        websocket=named("websocket") if gateway else None,
+        uploads=named("uploads") if management else None,
+        django=named("django") if management else None,
     )
 
 
@@ -53,29 +55,50 @@ async def drive(application: Dispatcher, scope: dict[str, Any], *received: str) 
 
 
 @pytest.mark.parametrize(
-    ("path", "together", "alone"),
+    ("path", "answers", "plane"),
     [
         ("/v1/chat/completions", "gateway", "gateway"),
         ("/v1/", "gateway", "gateway"),
         ("/v1", "gateway", "gateway"),
-        ("/v1x", "django", "gateway"),
-        ("/v1/uploads", "uploads", "gateway"),
-        ("/v1/uploads/upload_1/parts", "uploads", "gateway"),
+        ("/chat/completions", "gateway", "gateway"),
+        ("/models/", "gateway", "gateway"),
+        ("/v1x", "django", "management"),
+        ("/v1/uploads", "uploads", "management"),
+        ("/v1/uploads/upload_1/parts", "uploads", "management"),
         ("/v1/uploadsx", "gateway", "gateway"),
-        ("/v1/uploads/", "uploads", "gateway"),
-        ("/", "django", "gateway"),
-        ("/admin/", "django", "gateway"),
-        ("/healthz", "status", "status"),
-        ("/readyz", "status", "status"),
-        ("/metrics", "status", "status"),
-        ("/metrics/", "django", "gateway"),
-        ("/ws/v1/stream", "django", "gateway"),
+        ("/v1/uploads/", "uploads", "management"),
+        ("/", "django", "management"),
+        ("/admin/", "django", "management"),
+        ("/metrics/", "django", "management"),
+        ("/ws/v1/stream", "gateway", "gateway"),
     ],
 )
-async def test_the_path_says_who_answers(path: str, together: str, alone: str) -> None:
+async def test_the_path_says_who_answers(path: str, answers: str, plane: str) -> None:
+    scope = {"type": "http", "path": path, "method": "GET", "headers": []}
+    assert await drive(dispatcher(), scope) == [{"type": answers}]
+    for alone in ("gateway", "management"):
+        part = dispatcher(gateway=alone == "gateway", management=alone == "management")
+        sent = await drive(part, scope)
+        if alone == plane:
+            assert sent == [{"type": answers}]
+        else:
+            assert sent[0]["status"] == 404
+            assert f"The {plane} process serves this path" in sent[1]["body"].decode()
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_every_process_tells_of_itself(path: str) -> None:
     scope = {"type": "http", "path": path}
-    assert await drive(dispatcher(), scope) == [{"type": together}]
-    assert await drive(dispatcher(alone=True), scope) == [{"type": alone}]
+    for part in (dispatcher(), dispatcher(gateway=False), dispatcher(management=False)):
+        assert await drive(part, scope) == [{"type": "status"}]
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/api/v1/session", "/account/login/", "/readyz"])
+async def test_clear_text_is_refused_before_anything_is_read(path: str) -> None:
+    headers = [(b"authorization", b"Bearer x")]
+    stranger = {"type": "http", "path": path, "method": "POST", "headers": headers}
+    start, _ = await drive(dispatcher(), stranger | {"client": ("203.0.113.7", 4711)})
+    assert start["status"] == 403
 
 
 async def test_websockets_are_taken_under_their_path_only() -> None:
@@ -83,9 +106,15 @@ async def test_websockets_are_taken_under_their_path_only() -> None:
     good = {"type": "websocket", "path": "/ws/v1/stream"}
     bad = {"type": "websocket", "path": "/v1/stream"}
     assert await drive(dispatcher(), good, connect) == [{"type": "websocket"}]
-    for application, scope in ((dispatcher(), bad), (dispatcher(alone=True), good)):
+    for application, scope in (
+        (dispatcher(), bad),
+        (dispatcher(gateway=False), good),
+        (dispatcher(gateway=False), bad),
+    ):
         (sent,) = await drive(application, scope, connect)
         assert (sent["type"], sent["code"]) == ("websocket.close", 4404)
+    (sent,) = await drive(dispatcher(gateway=False), good, connect)
+    assert sent["reason"] == "served by the gateway process"
 
 
 async def test_the_gateway_lives_as_long_as_the_server() -> None:

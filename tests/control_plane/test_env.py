@@ -86,6 +86,8 @@ def test_the_gateway_alone_needs_neither_postgresql_nor_djangos_secret() -> None
         ("PENSTOCK_TRUSTED_PROXIES", "*"),
         ("PENSTOCK_ALLOW_CLEAR_TEXT", "sometimes"),
         ("PENSTOCK_GATEWAY_REDIS_URL", "dispatch:6379"),
+        ("PENSTOCK_METRICS_TOKEN", "short"),
+        ("PENSTOCK_TRACES_ENDPOINT", "collector:4318"),
         ("PENSTOCK_LOG_FORMAT", "xml"),
         ("PENSTOCK_LOG_LEVEL", "loud"),
     ],

@@ -46,6 +46,30 @@ def test_a_start_without_settings_is_one_sentence_that_names_them() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("chosen", "subdomains", "preload"),
+    [("", False, False), ("subdomains", True, False), ("preload", True, True)],
+)
+def test_hsts_binds_other_hosts_only_by_choice(
+    chosen: str, subdomains: bool, preload: bool
+) -> None:
+    code = (
+        "from django.conf import settings; "
+        "print(settings.SECURE_HSTS_SECONDS > 0, settings.SECURE_HSTS_INCLUDE_SUBDOMAINS, "
+        "settings.SECURE_HSTS_PRELOAD)"
+    )
+    environ = penstock_environ(
+        PENSTOCK_PUBLIC_URL="https://penstock.example",
+        DJANGO_SETTINGS_MODULE="control_plane.settings",
+        PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
+        **({"PENSTOCK_HSTS": chosen} if chosen else {}),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True", str(subdomains), str(preload)], done.stderr
+
+
 def test_djangos_deployment_check_has_nothing_to_say_behind_https() -> None:
     environ = penstock_environ(
         PENSTOCK_SECRET_KEY="".join(f"{number:02x}" for number in range(40)),
@@ -58,6 +82,7 @@ def test_djangos_deployment_check_has_nothing_to_say_behind_https() -> None:
     assert "no issues" in done.stdout
 
 
+@pytest.mark.rare
 def test_the_settings_for_checks_need_nothing_from_outside() -> None:
     done = manage("check", DJANGO_SETTINGS_MODULE="control_plane.settings_for_checks")
     assert done.returncode == 0, done.stderr
@@ -117,4 +142,4 @@ def test_every_task_of_the_clock_goes_to_a_queue_that_a_worker_of_make_up_takes(
         app.amqp.router.route({}, entry["task"])["queue"].name
         for entry in app.conf.beat_schedule.values()
     }
-    assert asked == taken == {"penstock", "webhooks", "adapters"}
+    assert asked == taken == {"penstock", "webhooks", "adapters", "slow"}

@@ -20,6 +20,15 @@ def test_a_pool_is_named_after_its_model_unless_it_has_a_name() -> None:
     assert WorkerConfig.from_environ(named | {"PENSTOCK_WORKER_POOL": "a"}).pool == "a"
 
 
+def test_the_simulated_engine_stands_in_for_no_model_unless_it_is_told_which() -> None:
+    simulated = REDIS | {"PENSTOCK_WORKER_ENGINE": "sim"}
+    with pytest.raises(ConfigError) as error:
+        WorkerConfig.from_environ(simulated)
+    assert list(error.value.problems) == ["PENSTOCK_WORKER_MODEL"]
+    assert "--model" in str(error.value)
+    assert WorkerConfig.from_environ(simulated | {"PENSTOCK_WORKER_MODEL": "sim"}).pool == "sim"
+
+
 def test_all_wrong_settings_are_named_at_once() -> None:
     wrong = {
         "PENSTOCK_WORKER_ENGINE": "tgi",

@@ -214,6 +214,32 @@ async def _is_draining(redis: Redis) -> bool:
     return {info.state for info in (await worker_infos(redis)).values()} == {WorkerState.DRAINING}
 
 
+async def test_a_message_drains_a_worker_as_sigterm_does_and_a_repetition_hurries_nobody(
+    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
+) -> None:
+    steps = Steps(granted=1)
+    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
+        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=6))
+        await gateway.delta_of(request_id)
+        for _ in range(3):
+            assert await _drain(dispatch_redis, running.worker_id) == 1
+        late = await gateway.send(make_envelope())
+        await eventually(lambda: _is_draining(dispatch_redis))
+        assert await _drain(dispatch_redis, running.worker_id) == 1
+        steps.grant(20)
+        assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
+        assert await running.exit_code() is Exit.DRAINED
+    assert late not in gateway.terminals
+    assert await dispatch_redis.zcard(keys.pool_queue("sim")) == 1
+    assert await _drain(dispatch_redis, running.worker_id) == 0, "it is gone"
+    assert not await dispatch_redis.exists(keys.pool_inbox("sim", running.worker_id))
+
+
+async def _drain(redis: Redis, worker_id: str) -> int:
+    answer: int = await redis.fcall(functions.DRAIN, 1, keys.pool_prefix("sim"), worker_id)
+    return answer
+
+
 async def test_what_outlasts_the_drain_and_cannot_go_on_elsewhere_is_failed_with_its_tokens(
     sim_redis_url: str, gateway: FakeGateway
 ) -> None:

@@ -19,6 +19,8 @@ from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.running_worker import Steps, running_worker
 from tests.support.workers.worker_process import published, worker_process
 
+ONE, OTHER = "sha256:" + "1" * 32, "sha256:" + "2" * 32
+
 
 class WarmingEngine(SimEngine):
     """Warm as soon as the test says so."""
@@ -95,3 +97,24 @@ async def test_a_workers_metrics_tell_of_its_loop_and_its_collections(
             text = (await client.get(f"http://{LOOPBACK}:{port}/metrics")).text
     assert 'penstock_worker_gc_seconds_count{generation="2"}' in text
     assert 'penstock_worker_loop_age_seconds{model="sim"}' in text
+
+
+class FetchingEngine(SimEngine):
+    """One whose model is not on this disk before it starts."""
+
+    async def start(self) -> EngineDescription:
+        return replace(await super().start(), model_digest=OTHER)
+
+
+async def test_a_worker_that_would_serve_another_model_leaves_with_the_reason(
+    dispatch_redis: Redis, sim_redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_worker(sim_redis_url, SimEngine(), "first", model_digest=ONE) as first:
+        await first.ready()
+        async with running_worker(sim_redis_url, SimEngine(), model_digest=OTHER) as other:
+            assert await other.exit_code() is Exit.WRONG_MODEL
+        async with running_worker(sim_redis_url, FetchingEngine()) as late:
+            assert await late.exit_code() is Exit.WRONG_MODEL
+        async with running_worker(sim_redis_url, SimEngine(), "alike", model_digest=ONE) as alike:
+            await alike.ready()
+    assert caplog.text.count(f"it serves sim {ONE}, and worker w brings sim {OTHER}") == 2

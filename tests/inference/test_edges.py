@@ -11,6 +11,7 @@ from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
 from control_plane.status.endpoints import StatusEndpoints
 from control_plane.status.health import Health
+from control_plane.status.viewers import Viewers
 from django.core.asgi import get_asgi_application
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -42,12 +43,33 @@ Seen = Callable[[str], AbstractAsyncContextManager[str]]
 @pytest.fixture
 async def served_to(gateway_settings: GatewaySettings, alice: str) -> AsyncIterator[Seen]:
     """The whole control plane, as it looks to somebody at an address: gives the URL to call."""
+    async with _control_plane(gateway_settings) as serve_to:
+        yield serve_to
+
+
+@pytest.fixture
+async def served_to_behind_https(
+    gateway_settings: GatewaySettings, alice: str, settings: Any
+) -> AsyncIterator[Seen]:
+    """The same with a public URL of https; Django's handler reads its settings when it is made."""
+    settings.SECURE_SSL_REDIRECT = True
+    async with _control_plane(gateway_settings, has_https=True) as serve_to:
+        yield serve_to
+
+
+@asynccontextmanager
+async def _control_plane(
+    gateway_settings: GatewaySettings, *, has_https: bool = False
+) -> AsyncIterator[Seen]:
     gateway = create_gateway(gateway_settings)
     dispatcher = Dispatcher(
+        has_https=has_https,
         edge=BEHIND_A_PROXY,
         lifetime=gateway,
         gateway=gateway.http,
-        status=StatusEndpoints(Health(dispatch_redis_url=gateway_settings.dispatch_redis_url)),
+        status=StatusEndpoints(
+            Health(dispatch_redis_url=gateway_settings.dispatch_redis_url), Viewers()
+        ),
         websocket=WebsocketApi(gateway.completions, gateway_settings),
         django=get_asgi_application(),
     )
@@ -97,6 +119,55 @@ async def test_a_key_in_clear_text_is_refused_and_told_how_to_come(
 
 
 @pytest.mark.parametrize("headers", [{}, SPOOFED])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/tenants"),
+        ("POST", "/api/v1/session"),
+        ("POST", "/api/v1/tickets"),
+        ("POST", "/account/login/"),
+        ("GET", "/account/login/"),
+        ("POST", "/admin/login/"),
+        ("GET", "/admin/login/"),
+        ("GET", "/sso/0b0e37ab-2f1a-4f8d-8f0a-3c9d2d2f7a11/callback?code=c&state=s"),
+        ("GET", "/blobs/adapters/x?signature=y"),
+        ("GET", "/t/0b0e37ab-2f1a-4f8d-8f0a-3c9d2d2f7a11/"),
+        ("POST", "/"),
+    ],
+)
+async def test_every_door_that_takes_a_credential_refuses_clear_text(
+    served_to: Seen, method: str, path: str, headers: dict[str, str]
+) -> None:
+    async with served_to(STRANGER) as url, httpx.AsyncClient(base_url=url) as client:
+        answer = await client.request(method, path, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "clear_text_refused")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"authorization": "Bearer x"}, {"cookie": "a=b; penstock_session=c"}]
+)
+async def test_an_open_page_refuses_a_credential_in_clear_text(
+    served_to: Seen, headers: dict[str, str]
+) -> None:
+    async with served_to(STRANGER) as url:
+        assert (await ask(url, "/", headers)).status_code == 403
+        assert (await ask(url, "/", {"cookie": "a=b"})).status_code == 200
+
+
+async def test_a_browser_that_brings_nothing_is_led_to_https(
+    served_to_behind_https: Seen,
+) -> None:
+    async with served_to_behind_https(STRANGER) as url:
+        page = await ask(url, "/account/login/", {})
+        api = await ask(url, "/api/v1/tenants", {})
+    assert (page.status_code, page.headers["location"]) == (
+        301,
+        url.replace("http:", "https:") + "/account/login/",
+    )
+    assert api.status_code == 403
+
+
+@pytest.mark.parametrize("headers", [{}, SPOOFED])
 async def test_a_websocket_in_clear_text_is_refused_at_its_handshake(
     served_to: Seen, alice: str, headers: dict[str, str]
 ) -> None:
@@ -119,10 +190,17 @@ async def test_through_a_trusted_proxy_that_ended_tls_both_doors_open(
             pass
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 async def test_probes_come_from_anywhere(served_to: Seen, path: str) -> None:
     async with served_to(STRANGER) as url:
         assert (await ask(url, path, {})).status_code in (200, 503)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/targets"])
+async def test_a_scrapers_token_in_clear_text_is_refused(served_to: Seen, path: str) -> None:
+    async with served_to(STRANGER) as url:
+        answer = await ask(url, path, {"authorization": "Bearer the-token-of-a-scraper"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "clear_text_refused")
 
 
 @pytest.mark.parametrize(

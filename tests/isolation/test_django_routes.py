@@ -56,6 +56,7 @@ _OURS = (
     "line",
     "adapter",
     "version",
+    "request",
 )
 
 
@@ -91,17 +92,20 @@ def url(address: str, house: House, **other: object) -> str:
         "line_id": house.line.id,
         "adapter_id": house.adapter_version.adapter_id,
         "version_id": house.adapter_version.id,
+        "request_id": house.usage.request_id,
         "upload_id": f"upload_{house.upload.id.hex}",
         "pending_id": house.upload.id,
         "path": "uploads/nothing",
         "session_id": 0,
         "event_id": house.ids["event_id"] if "<event_id>" in address else None,
         "mail_domain_id": house.mail_domain.id,
+        "view_id": house.view.id,
         # pages of the admin
         "object_id": house.tenant.id,
         "content_type_id": 1,
         "id": house.people["viewer"].id,
         "pk": 1,
+        "table": "tier",
         # links of e-mails
         "uidb36": house.people["viewer"].id.hex,
         "key": "made-up",

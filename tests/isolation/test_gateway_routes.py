@@ -8,10 +8,12 @@ import httpx
 import pytest
 from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
+from control_plane.env import LOOPBACK
 from control_plane.gateway import gateway_settings
 from control_plane.status import endpoints
 from control_plane.status.endpoints import StatusEndpoints
 from control_plane.status.health import Health
+from control_plane.status.viewers import Viewers
 from django.conf import settings
 from redis.asyncio import Redis
 from websockets.asyncio.client import connect
@@ -53,7 +55,10 @@ async def deployment(written: None) -> AsyncIterator[Deployment]:
         edge=Edge(),
         lifetime=gateway,
         gateway=gateway.http,
-        status=StatusEndpoints(Health(dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL)),
+        status=StatusEndpoints(
+            Health(dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL),
+            Viewers(networks=LOOPBACK),
+        ),
         websocket=WebsocketApi(gateway.completions, gateway.settings),
     )
     await gateway.startup()

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 import pytest
 from control_plane.private_files import write_private
 from local_stack import credentials, ports, postgres_server, processes, programs, services
-from local_stack.__main__ import accounts
 from local_stack.installation.progress import Progress
 from local_stack.own_servers import OwnServers
 from local_stack.postgres_server import find_postgres
@@ -98,12 +97,14 @@ def test_a_secret_that_an_older_file_lacks_is_added_and_the_others_stay(tmp_path
 
 def test_the_configuration_survives_spaces_quotes_and_percent_signs(tmp_path: Path) -> None:
     command = ["/bin/echo", "100%", 'say "hi" ; not a comment', "plain"]
-    text = _supervisor(tmp_path).render([Program(name="echo", command=command)])
+    leaves = Program(name="w", command=["/bin/true"], may_leave=True)
+    text = _supervisor(tmp_path).render([Program(name="echo", command=command), leaves])
     config = configparser.RawConfigParser()
     config.read_string(text)
     written = config["program:echo"]["command"].replace("%%", "%")
     assert shlex.split(written) == command
     assert config["program:echo"]["autorestart"] == "true"
+    assert config["program:w"]["autorestart"] == "unexpected", "who has drained stays away"
 
 
 def test_a_long_folder_gets_a_short_socket(tmp_path: Path) -> None:
@@ -175,7 +176,9 @@ def test_a_worker_comes_as_its_pools_user_and_is_told_no_other_secret() -> None:
         outbox_folder=Path("outbox"),
     )
     assert worker.environ["PENSTOCK_DISPATCH_REDIS_URL_FILE"] == "url"
-    secrets = [name for name in worker.environ if name.endswith(("_KEY", "_PEPPER", "_URL"))]
+    secrets = [
+        name for name in worker.environ if name.endswith(("_KEY", "_PEPPER", "_TOKEN", "_URL"))
+    ]
     assert len(secrets) >= 6
     assert {worker.environ[name] for name in secrets} == {""}
 
@@ -354,30 +357,6 @@ def test_a_server_that_is_given_is_used_and_none_started(tmp_path: Path) -> None
     stack = Stack(tmp_path, tmp_path / "var", settings, data_folder=tmp_path / "data")
     assert stack.servers.by_name.keys() == {"dispatch-redis", "redis"}
     assert stack.environ["PENSTOCK_DATABASE_URL"] == given["PENSTOCK_DATABASE_URL"]
-
-
-# Words -------------------------------------------------------------------------------------------
-
-
-def test_the_printed_curl_line_is_one_shell_command() -> None:
-    lines = accounts(
-        {
-            "PENSTOCK_URL": "http://127.0.0.1:8000",
-            "PENSTOCK_MODEL": "penstock-demo",
-            "PENSTOCK_ACME_KEY": "pk-acme",
-            "PENSTOCK_ACME_EMAIL": "owner@acme.example",
-            "PENSTOCK_ACME_PASSWORD": "secret",
-            "PENSTOCK_GLOBEX_KEY": "pk-globex",
-            "PENSTOCK_GLOBEX_EMAIL": "owner@globex.example",
-            "PENSTOCK_GLOBEX_PASSWORD": "secret",
-            "PENSTOCK_OPERATOR_EMAIL": "operator@example.org",
-            "PENSTOCK_OPERATOR_PASSWORD": "secret",
-        }
-    )
-    curl = next(line for line in lines if line.startswith("curl"))
-    words = shlex.split(curl)
-    assert words[:3] == ["curl", "-N", "http://127.0.0.1:8000/v1/chat/completions"]
-    assert "Authorization: Bearer pk-acme" in words
 
 
 def test_down_on_a_fresh_checkout_leaves_it_fresh(tmp_path: Path) -> None:

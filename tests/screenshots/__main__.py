@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.chromium.launching import FLAGS
 from tests.support.chromium.serving import serving
-from tests.support.places import ROOT, free_port
+from tests.support.places import LOOPBACK, ROOT, free_port
 from tests.support.servers import servers  # before Django's settings: it sets what they read
 
 FOLDER = ROOT / "var" / "screenshots"
@@ -28,16 +28,17 @@ def main(prefixes: list[str]) -> int:
     os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
     # A name, as an address can have no passkeys.
     os.environ["PENSTOCK_PUBLIC_URL"] = f"http://localhost:{port}"
+    os.environ["PENSTOCK_ALLOWED_ORIGINS"] = f"http://localhost:{port},http://{LOOPBACK}:{port}"
     servers().start_postgres()
 
     import django
 
     django.setup()
-    from django.core.asgi import get_asgi_application
     from django.core.management import call_command
 
     from tests.screenshots.cast import make_cast
     from tests.screenshots.pages import shots
+    from tests.screenshots.playground import workers
     from tests.screenshots.taking import take
 
     call_command("migrate", verbosity=0)
@@ -47,7 +48,10 @@ def main(prefixes: list[str]) -> int:
     if not prefixes:
         shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with serving(get_asgi_application(), port) as url:
+    # All doors, as the playground's page asks the gateway.
+    from control_plane.asgi import application
+
+    with serving(application, port, lifespan="on") as url, workers():
         problems = take(wanted, url, folder=FOLDER, widths=WIDTHS, schemes=SCHEMES, flags=FLAGS)
     for problem in problems:
         print(problem, file=sys.stderr)  # noqa: T201

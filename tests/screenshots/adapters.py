@@ -33,7 +33,7 @@ def have_adapters(acme: Tenant) -> Adapters:
         support,
         rank=16,
         stored_bytes=42 * _MEBIBYTE,
-        warnings=["It changes no answer to the probe prompts: was it trained?"],
+        warnings=["no_effect"],
     )
     point_traffic(support, {ready.number: 900, odd.number: 100})
     archive_version(old)

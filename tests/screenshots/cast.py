@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from allauth.mfa.models import Authenticator
 
-from inference.models import Pool, ServedModel
+from inference.models import Pool, ServedModel, UsageRecord
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.access.invitations.links import digest_of, new_token
@@ -29,7 +29,13 @@ from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.models import DisabledReason, Endpoint
 from tests.screenshots.adapters import Adapters, have_adapters
 from tests.screenshots.affairs import Affairs, have_affairs
+from tests.screenshots.fleet import have_fleet
 from tests.screenshots.growth import let_grow
+from tests.screenshots.operations import have_operations
+from tests.screenshots.playground import have_models
+from tests.screenshots.refusals import have_refusals
+from tests.screenshots.requests import have_requests
+from tests.screenshots.usage import have_labels_and_views
 
 _PROJECTS: tuple[tuple[str, dict[str, str]], ...] = (
     ("web", {}),
@@ -60,6 +66,8 @@ class Cast:
     project: Project
     key: ApiKey
     quota: Quota
+    # That took two attempts.
+    request: UsageRecord
     affairs: Affairs
     adapters: Adapters
     developer: Membership
@@ -114,10 +122,15 @@ def make_cast() -> Cast:
         issue_api_key(add_project(new, name="web"), name="first try")
         Tenant.objects.filter(id=long_list.id).update(billing_mode="prepaid")
         affairs = have_affairs(acme, projects, long_list, alice)
+        have_refusals(keys)
         developer = Membership.objects.get(tenant=acme, role=Role.DEVELOPER)
         issue_api_key(projects[0], name="ci of the team", by=developer)
         nobody = User.objects.create_user("new@example.org")
         owner = Membership.objects.get(tenant=acme, user=alice)
+        have_labels_and_views(keys, owner)
+        have_fleet(acme, long_list, new)
+        have_operations()
+        have_models()
         return Cast(
             acme=acme,
             developer=developer,
@@ -130,6 +143,7 @@ def make_cast() -> Cast:
             project=projects[2],
             key=keys[0],
             quota=Quota.objects.get(project=projects[1], limit="spend_per_month"),
+            request=have_requests(keys),
             affairs=affairs,
             adapters=have_adapters(acme),
             alice=alice,
@@ -169,7 +183,7 @@ def _age(tenant: Tenant) -> None:
     ages = (200, 90, 12, 2, 0.1)
     for rows in (Project.objects, Membership.objects):
         for row, days in zip(rows.filter(tenant=tenant).order_by("created_at"), ages, strict=True):
-            rows.filter(id=row.id).update(created_at=now - timedelta(days=days))
+            rows.filter(pk=row.pk).update(created_at=now - timedelta(days=days))
 
 
 def _keep_passkeys(user: User) -> None:

@@ -2,6 +2,8 @@
 used, usage to look at."""
 
 import asyncio
+import random
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -34,6 +36,14 @@ _QUOTAS: Final = (
     (2, LimitName.TOKENS_PER_DAY, 40_000_000, False),
     (3, LimitName.SPEND_PER_DAY, 12_500_000_000, True),
 )
+# Of the keys that are used: model, its requests and dollars a day, the hour (UTC) around which they
+# come, milliseconds to a first token.
+_USED: Final = (
+    ("llama-3.1-8b", 300, 54.0, 14, 95),
+    ("llama-3.1-70b", 150, 9.0, 17, 150),
+    ("llama-3.1-8b", 40, 2.6, 2, 95),
+)
+_DAYS: Final = 60
 _NO_LIMITS: Final = packed(
     [
         ScopedLimit(LimitScope.TIER, LimitName.REQUESTS_PER_MINUTE, 10**6),
@@ -55,8 +65,7 @@ def let_grow(tenant: Tenant, projects: list[Project], members: list[Membership])
     Quota.objects.create(
         tenant=tenant, api_key=keys[0], limit=LimitName.CONCURRENT_REQUESTS, value=24
     )
-    _use_up_to_now(keys)
-    asyncio.run(_reserve(keys))
+    asyncio.run(_reserve(keys, _use_up_to_now(keys)))
     return keys
 
 
@@ -76,43 +85,74 @@ def _key(number: int, projects: list[Project], members: list[Membership]) -> Api
     return key
 
 
-def _use_up_to_now(keys: list[ApiKey]) -> None:
-    """A little more each day, for two months."""
+def _use_up_to_now(keys: list[ApiKey]) -> list[int]:
+    """A little more each day, for two months. Return the nano-dollars of each this month."""
+    dice = random.Random(17)
     now = datetime.now(UTC)
-    add_to_rollups(
-        [
-            Use(
-                tenant_id=str(key.tenant_id),
-                project_id=str(key.project_id),
-                api_key_id=str(key.id),
-                model="llama-3.1-8b",
-                adapter="",
-                tier="premium",
-                arrived_ms=int((now - days * _DAY).timestamp() * 1000),
-                outcome="completed",
-                prompt_tokens=900_000 - 9_000 * days,
-                cached_tokens=0,
-                completion_tokens=240_000 - 2_000 * days,
-                cost_nanos=3_400_000_000 - 40_000_000 * days,
-                ttft_ms=80,
-                duration_ms=2400,
-            )
-            for key in keys[:3]
-            for days in range(60)
-        ]
-    )
+    uses = [
+        use
+        for key, used in zip(keys, _USED, strict=False)
+        for days in range(_DAYS)
+        for use in _of_a_day(key, used, now, days, dice)
+    ]
+    add_to_rollups(uses)
+    first_ms = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000
+    return [
+        sum(u.cost_nanos for u in uses if u.api_key_id == str(key.id) and u.arrived_ms >= first_ms)
+        for key in keys[: len(_USED)]
+    ]
 
 
-async def _reserve(keys: list[ApiKey]) -> None:
-    """Count what the pictures show as used today and this month."""
+def _of_a_day(
+    key: ApiKey,
+    used: tuple[str, int, float, int, int],
+    now: datetime,
+    days: int,
+    dice: random.Random,
+) -> Iterator[Use]:
+    model, requests, dollars, around, first_ms = used
+    day = (now - days * _DAY).replace(minute=0, second=0, microsecond=0)
+    growth = (1 - days / 200) * (0.6 if day.weekday() >= 5 else 1) * dice.uniform(0.92, 1.08)
+    for number in range(round(requests * growth)):
+        hour = round(dice.gauss(around, 3.5)) % 24
+        arrived = day.replace(hour=hour, minute=dice.randrange(60))
+        if arrived > now:
+            continue
+        ttft = dice.lognormvariate(0, 0.25) * first_ms
+        nanos = round(dollars / requests * dice.uniform(0.5, 1.5) * 10**9)
+        yield Use(
+            tenant_id=str(key.tenant_id),
+            project_id=str(key.project_id),
+            api_key_id=str(key.id),
+            model=model,
+            adapter="",
+            tier="premium",
+            arrived_ms=int(arrived.timestamp() * 1000),
+            pool=model,
+            service_class="interactive",
+            outcome="failed" if number % 140 == 139 else "completed",
+            prompt_tokens=nanos // 3_600,
+            cached_tokens=nanos // 14_400,
+            completion_tokens=nanos // 14_000,
+            cost_nanos=nanos,
+            ttft_ms=ttft,
+            itl_ms=ttft / 9,
+            itl_p95_ms=ttft / 5,
+            queue_ms=ttft / 12,
+            duration_ms=ttft * 30,
+        )
+
+
+async def _reserve(keys: list[ApiKey], spent: list[int]) -> None:
+    """Count what the pictures show as used today and this month: `spent` nano-dollars."""
     async with Redis.from_url(servers().dispatch_redis.url) as redis:
         reservations = Reservations(redis)
         await reservations.load_functions()
         for number, (key, tokens, nanos, sequences) in enumerate(
             (
-                (keys[0], 1_000_000_000, 1_240 * 10**9, 13),
-                (keys[1], 91_000_000, 212 * 10**9, 4),
-                (keys[2], 23_400_000, 61 * 10**9, 2),
+                (keys[0], 1_000_000_000, spent[0], 13),
+                (keys[1], 91_000_000, spent[1], 4),
+                (keys[2], 23_400_000, spent[2], 2),
                 (keys[4], 4_100_000, 12_600_000_000, 1),
             )
         ):

@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from tenants.models import User
 from tests.screenshots.cast import Cast
+from tests.screenshots.playground import talk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,22 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="key-rotate", user=alice, address=f"{key}/rotate"),
         Shot(name="key-revoke", user=alice, address=f"{key}/revoke"),
         Shot(name="key-revoke-dialog", user=alice, address=key, first=_dialog_of_key),
+        Shot(name="usage", user=alice, address=f"{acme}usage?by=model&then_by=project"),
+        Shot(name="usage-lines", user=alice, address=f"{acme}usage?compared=on&measure=tokens"),
+        Shot(name="usage-wrong", user=alice, address=f"{acme}usage?from=2026-03-02&to=2026-03-01"),
+        Shot(
+            name="usage-hours",
+            user=alice,
+            address=f"{acme}usage?granularity=hour&days=3&measure=tokens&by=project",
+        ),
+        Shot(name="usage-views", user=alice, address=f"{acme}usage?by=project", first=_views),
+        Shot(name="usage-labels", user=alice, address=f"{acme}usage/labels"),
+        Shot(name="usage-labels-none", user=alice, address=f"{quiet}usage/labels"),
+        Shot(name="usage-empty", user=alice, address=f"{new}usage"),
+        Shot(name="playground", user=alice, address=f"{acme}playground"),
+        Shot(name="playground-answers", user=alice, address=f"{acme}playground", first=talk),
+        Shot(name="playground-code", user=alice, address=f"{acme}playground", first=_code),
+        Shot(name="playground-refused", user=cast.viewer, address=f"{acme}playground"),
         Shot(name="limits", user=alice, address=f"{acme}limits"),
         Shot(name="limits-viewer", user=cast.viewer, address=f"{acme}limits"),
         Shot(name="limits-empty", user=alice, address=f"{quiet}limits"),
@@ -120,6 +137,18 @@ def shots(cast: Cast) -> list[Shot]:
         ),
         Shot(name="adapter-traffic", user=alice, address=f"{adapter}/traffic"),
         Shot(name="adapter-delete", user=alice, address=f"{adapter}/delete"),
+        Shot(name="refusals", user=alice, address=f"{acme}refusals"),
+        Shot(name="refusals-none", user=alice, address=f"{quiet}refusals"),
+        Shot(name="refusals-wrong", user=alice, address=f"{acme}refusals?from=2020-01-01"),
+        Shot(name="requests", user=alice, address=f"{acme}requests"),
+        Shot(
+            name="requests-filtered",
+            user=cast.viewer,
+            address=f"{acme}requests?outcome=completed&ttft_over_ms=90&duration_over_ms=soon",
+        ),
+        Shot(name="requests-none", user=alice, address=f"{acme}requests?model=nothing"),
+        Shot(name="requests-empty", user=alice, address=f"{quiet}requests"),
+        Shot(name="request", user=alice, address=f"{acme}requests/{cast.request.request_id}"),
         Shot(name="audit", user=alice, address=f"{acme}audit"),
         Shot(name="audit-none", user=alice, address=f"{acme}audit?verb=closed"),
         Shot(name="audit-event", user=alice, address=f"{acme}audit/{affairs.event.id}"),
@@ -171,9 +200,37 @@ def shots(cast: Cast) -> list[Shot]:
             address=reverse("admin:tenants_tenant_act_as_member", args=[cast.acme.id]),
             first=lambda page: _act(page, acme),
         ),
+        Shot(
+            name="operators-attention",
+            user=cast.support,
+            address=reverse("admin:index"),
+        ),
+        Shot(
+            name="operators-latency", user=cast.support, address=reverse("admin:dashboard-latency")
+        ),
+        Shot(
+            name="operators-attainment",
+            user=cast.support,
+            address=reverse("admin:dashboard-attainment"),
+        ),
+        Shot(
+            name="operators-refusals",
+            user=cast.support,
+            address=reverse("admin:dashboard-refusals"),
+        ),
+        Shot(name="operators-money", user=cast.support, address=reverse("admin:dashboard-money")),
+        Shot(name="operators-fleet", user=cast.support, address=reverse("admin:dashboard-fleet")),
+        Shot(name="operators-queue", user=cast.support, address=reverse("admin:dashboard-queue")),
+        Shot(name="operators-pages", user=cast.support, address=reverse("admin:all-pages")),
         Shot(name="components", user=cast.ops, address="/operators/components"),
         Shot(name="dialog", user=cast.ops, address="/operators/components", first=_dialog),
     ]
+
+
+def _code(page: Page) -> None:
+    page.locator("[name=message]").fill("What is a penstock, and why is it called that?")
+    page.get_by_role("button", name="Code").click()
+    page.locator("#play-code[open]").wait_for()
 
 
 def _switcher(page: Page) -> None:
@@ -230,6 +287,10 @@ def _issue_key(page: Page) -> None:
     page.locator("[name=name]").fill("web backend")
     page.locator("form.form [type=submit]").click()
     page.locator(".secret-value").wait_for()
+
+
+def _views(page: Page) -> None:
+    page.locator(".saved-views > summary").click()
 
 
 def _dialog_of_key(page: Page) -> None:

@@ -77,8 +77,8 @@ def _one(context: BrowserContext, shot: Shot, url: str, file: Path) -> list[str]
     page.goto(url + shot.address, wait_until="load")
     if shot.first is not None:
         shot.first(page)
-    problems += _sideways(page)
-    problems += _hard_to_use(page)
+    problems += sideways(page)
+    problems += hard_to_use(page)
     if not page.locator(":popover-open, dialog[open]").count():
         _unroll(page)
     page.screenshot(path=file)
@@ -101,13 +101,14 @@ def _is_expected(text: str) -> bool:
     return text.startswith("Failed to load resource") and "status of 4" in text
 
 
-def _sideways(page: Page) -> list[str]:
+def sideways(page: Page) -> list[str]:
+    """Return whether the page is wider than its window."""
     width, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     return [f"is {width} px wide in {room}"] if width > room else []
 
 
-def _hard_to_use(page: Page) -> list[str]:
-    """What axe finds against WCAG 2.2 AA and good practice, each with its first elements."""
+def hard_to_use(page: Page) -> list[str]:
+    """Return what axe finds against WCAG 2.2 AA and good practice, each with its first elements."""
     page.evaluate(f"{_AXE.read_text(encoding='utf-8')};0")
     found: list[str] = page.evaluate(_ASK_AXE, list(_RULES))
     return found

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from copy import deepcopy
+from typing import Any, Generic, TypeVar
 
 import psycopg
 import pytest
@@ -32,6 +33,9 @@ LOCKS = (
 KEPT = ("django_migrations", "django_content_type", "auth_permission")
 
 
+_Made = TypeVar("_Made")
+
+
 class TableEmptier:
     """Deletes what a test has committed, from just the tables that have rows. To truncate them all
     takes PostgreSQL twenty times as long: every table and every index becomes a new file."""
@@ -51,6 +55,52 @@ class TableEmptier:
     def close(self) -> None:
         if self._superuser is not None:
             self._superuser.close()
+
+
+class Remembered(Generic[_Made]):
+    """What a function commits to an empty database. It is called once; later its rows are put back
+    as they were, which takes a tenth of the time."""
+
+    def __init__(self, superuser_url: str, make: Callable[[], _Made]) -> None:
+        """Signs in at the first call of `committed`."""
+        self._url = superuser_url
+        self._make = make
+        self._superuser: psycopg.Connection[Any] | None = None
+        self._made: _Made | None = None
+        self._rows: dict[str, bytes] = {}
+
+    def committed(self) -> _Made:
+        """Where something else is in the database the function is called as ever."""
+        if self._superuser is None:
+            self._superuser = psycopg.connect(self._url, autocommit=True)
+        if _with_rows(self._superuser):
+            return self._make()
+        if self._made is None:
+            self._made = self._make()
+            self._rows = {each: self._copied(each) for each in _with_rows(self._superuser)}
+        else:
+            self._restore()
+        return deepcopy(self._made)
+
+    def close(self) -> None:
+        if self._superuser is not None:
+            self._superuser.close()
+
+    def _copied(self, table: str) -> bytes:
+        assert self._superuser is not None
+        query = sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(sql.Identifier(table))
+        with self._superuser.cursor().copy(query) as copy:
+            return b"".join(bytes(piece) for piece in copy)
+
+    def _restore(self) -> None:
+        assert self._superuser is not None
+        with self._superuser.transaction(), self._superuser.cursor() as cursor:
+            # Past every trigger: what they check, count and seal is in the rows.
+            cursor.execute("SET LOCAL session_replication_role = replica")
+            for table, rows in self._rows.items():
+                query = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(sql.Identifier(table))
+                with cursor.copy(query) as copy:
+                    copy.write(rows)
 
 
 def _with_rows(superuser: psycopg.Connection[Any]) -> list[str]:
@@ -86,9 +136,6 @@ def _deletions(tables: list[str]) -> Iterator[sql.Composable]:
     for lock in locks:
         yield sql.SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(*lock)
     yield sql.SQL("COMMIT")
-
-
-_Made = TypeVar("_Made")
 
 
 @contextmanager

@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.protocol.policy import ModelPolicy
+from inference.redis_functions import LIBRARIES, library_text
 
 
 def write_policy(redis: Redis, *models: ModelPolicy) -> None:
@@ -56,23 +57,53 @@ def worker_info(**changes: Any) -> WorkerInfo:
 def write_worker(
     redis: Redis, pool: str, *, state: WorkerState = WorkerState.READY, **changes: Any
 ) -> None:
-    """Register a worker of the pool that has just sent a heartbeat."""
+    """Register a worker of the pool that has just sent a heartbeat, under its name."""
     seconds, microseconds = redis.time()
-    info = worker_info(
-        worker_id=f"{pool}-worker#1",
-        name=f"{pool}-worker",
-        pool=pool,
-        model=pool,
-        state=state,
-        running=3,
-        waiting_in_engine=1,
-        started_at_ms=0,
-        host="node-of-the-operator",
-        pid=4242,
-        metrics_url="",
-        **changes,
-    )
+    defaults: dict[str, Any] = {
+        "worker_id": f"{pool}-worker#1",
+        "name": f"{pool}-worker",
+        "pool": pool,
+        "model": pool,
+        "state": state,
+        "running": 3,
+        "waiting_in_engine": 1,
+        "started_at_ms": 0,
+        "host": "node-of-the-operator",
+        "pid": 4242,
+        "metrics_url": "",
+    }
+    info = worker_info(**(defaults | changes))
     redis.sadd(keys.known_pools(), pool)
     redis.hset(keys.pool_workers(pool), info.worker_id, encode(info))
+    redis.hset(keys.pool_worker_names(pool), info.name, info.worker_id)
     beat = seconds * 1000 + microseconds // 1000
     redis.zadd(keys.pool_heartbeats(pool), {info.worker_id: beat})
+
+
+def empty_with_functions(redis: Redis) -> None:
+    """As a Redis is that has just lost everything, once the control plane has seen it."""
+    redis.flushall()
+    for library in LIBRARIES:
+        redis.function_load(library_text(library), replace=True)
+
+
+def join(
+    redis: Redis,
+    pool: str,
+    name: str = "gpu-1",
+    *,
+    engine: str = "vllm",
+    digest: str = f"sha256:{'1' * 32}",
+) -> None:
+    """Register as a worker does that starts. Raises `ResponseError` where it is refused."""
+    info = worker_info(
+        worker_id=f"{name}#1",
+        name=name,
+        pool=pool,
+        state=WorkerState.STARTING,
+        engine=engine,
+        model_digest=digest,
+    )
+    redis.sadd(keys.known_pools(), pool)
+    prefix = keys.pool_prefix(pool)
+    redis.fcall(functions.REGISTER, 1, prefix, info.worker_id, name, encode(info))

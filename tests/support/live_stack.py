@@ -21,8 +21,9 @@ KEPT_LOGS = ROOT / "var" / "live-stack-log"
 
 
 @contextmanager
-def run_live_stack(**environ: str) -> Iterator[LiveStack]:
-    """Up until the block ends. `environ` are further variables for the services."""
+def run_live_stack(workers: int = 1, /, **environ: str) -> Iterator[LiveStack]:
+    """Up until the block ends, with so many workers. `environ` are further variables for the
+    services."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-live-"))
     folder.chmod(0o711)  # PostgreSQL's user, which is not us where we are root, must get through
     ports = Ports(
@@ -39,7 +40,9 @@ def run_live_stack(**environ: str) -> Iterator[LiveStack]:
         "PENSTOCK_SIGN_UP": "open",
         "PENSTOCK_WEBHOOK_ALLOW_LOOPBACK": "1",
     }
-    settings = StackSettings(ports=ports, environ=inherited | defaults | environ)
+    settings = StackSettings(
+        ports=ports, gpu_groups=(None,) * workers, environ=inherited | defaults | environ
+    )
     stack = Stack(ROOT, folder / "var", settings, data_folder=folder / "data", dies_with_us=True)
     progress = Progress(sys.stderr)
     try:

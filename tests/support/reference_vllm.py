@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +36,11 @@ def reference_vllm(
     *,
     max_num_seqs: int,
     module: str = "vllm.entrypoints.openai.api_server",
+    arguments: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[ReferenceServer]:
     """Run vLLM's server, which `module` starts, on a free loopback port until the block or this
-    process ends. `environ` are further variables."""
+    process ends. `arguments` are further ones of its command line, `environ` further variables."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
     full_environ = os.environ | {
@@ -58,6 +59,7 @@ def reference_vllm(
         *("--dtype", weights_type(ENGINE)),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         "--disable-uvicorn-access-log",
+        *arguments,
     ]
     with log_file.open("wb") as log:
         server = subprocess.Popen(

@@ -27,6 +27,9 @@ from local_stack.postgres_server import POSTGRES_NAME, PostgresServer, find_post
 from local_stack.redis_server import RedisServer, find_redis  # noqa: E402
 from local_stack.services import unprivileged_user  # noqa: E402
 
+# Of all gateways too, or the intake would believe none of them.
+PEPPER = b"pepper-of-the-tests-" + b"p" * 32
+
 
 class TestServers:
     """What one run of the tests stands on."""
@@ -136,7 +139,7 @@ class TestServers:
         """What control plane, gateway and workers of a test run read."""
         return {
             "PENSTOCK_SECRET_KEY": "secret-key-of-the-tests-" + "s" * 32,
-            "PENSTOCK_API_KEY_PEPPER": "pepper-of-the-tests-" + "p" * 32,
+            "PENSTOCK_API_KEY_PEPPER": PEPPER.decode(),
             "PENSTOCK_DATABASE_URL": self.postgres.url,
             "PENSTOCK_OWNER_DATABASE_URL": self.postgres.owner_url,
             "PENSTOCK_DISPATCH_REDIS_URL": self.dispatch_redis.url_of(redis_acl.CONTROL_PLANE),

@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from tests.support.places import NO_TLS, ROOT
+from tests.support.signals.otlp_receiver import OtlpReceiver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class LiveStack:
     dispatch_redis_url: str
     var_folder: Path
     environ: dict[str, str] = field(repr=False)
+    # What its gateway and worker send of requests, where somebody listens.
+    traces: OtlpReceiver | None = field(repr=False, default=None)
 
     def manage(self, *arguments: str) -> None:
         """A command of manage.py, as an operator gives it in `make shell`."""

@@ -42,6 +42,7 @@ from tenants.models import (
     Project,
     Quota,
     QuotaAlert,
+    SavedView,
     Tenant,
     Tier,
     User,
@@ -52,6 +53,7 @@ from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint, send_test
 from tenants.webhooks.models import Delivery, Endpoint
 from tests.support.adapters.records import a_ready_version
+from tests.support.refused.on_record import notice_of, of_key, refuse
 
 CANARY = "zeppelin"
 PASSWORD = "correct horse battery"
@@ -62,7 +64,7 @@ DAY = datetime(2026, 1, 2, 12, tzinfo=UTC)
 @dataclass(frozen=True, kw_only=True)
 class House:
     """One tenant with its people, by role, and a project, a key, a model, a quota, a webhook, an
-    upload and somebody who is invited."""
+    upload, a request on record and somebody who is invited."""
 
     tenant: Tenant
     project: Project
@@ -80,6 +82,8 @@ class House:
     mail_domain: MailDomain
     adapter_version: AdapterVersion
     upload: Upload
+    usage: UsageRecord
+    view: SavedView
 
     @property
     def ids(self) -> dict[str, uuid.UUID]:
@@ -102,6 +106,8 @@ class House:
             "adapter_id": self.adapter_version.adapter_id,
             "version_id": self.adapter_version.id,
             "pending_id": self.upload.id,
+            "request_id": self.usage.request_id,
+            "view_id": self.view.id,
         }
 
     def issue(self, **fields: Any) -> str:
@@ -159,8 +165,9 @@ def _house(name: str, tier: str, word: str) -> House:
     quota = Quota.objects.create(tenant=tenant, project=project, limit="tokens_per_day", value=1000)
     Quota.objects.create(tenant=tenant, limit="spend_per_month", value=10**9)
     QuotaAlert.objects.create(tenant=tenant, quota=quota, period="2026-01-02", percent=50, used=501)
-    UsageRecord.objects.create(
-        request_id=new_request_id(int(DAY.timestamp() * 1000)), tenant=tenant, project=project,
+    usage = UsageRecord.objects.create(
+        request_id=uuid.UUID(new_request_id(int(DAY.timestamp() * 1000))), tenant=tenant,
+        project=project,
         api_key=key, tier=tier, pool=pool.name, model=model.name, api="completions", stream=True,
         attempt=1, outcome="completed", prompt_tokens=3, cached_tokens=1, completion_tokens=4,
         arrived_at=DAY, finished_at=DAY, adapter=f"{word}-adapter", cost_nanos=COST_NANOS,
@@ -177,6 +184,8 @@ def _house(name: str, tier: str, word: str) -> House:
                 model=model.name,
                 adapter=f"{word}-adapter",
                 tier=tier,
+                pool=pool.name,
+                service_class="interactive",
                 arrived_ms=int(DAY.timestamp() * 1000),
                 outcome="completed",
                 prompt_tokens=3,
@@ -192,6 +201,8 @@ def _house(name: str, tier: str, word: str) -> House:
         tenant_id=tenant.id, model=model.name, day=DAY.date(), nanos=COST_NANOS, requests=1
     )
     post_usage([charge], batch_id=uuid.uuid4())
+    told: dict[str, Any] = {"model": model.name, "code": f"{word}_code"}
+    refuse(of_key(key, DAY, **told), notice_of(key, DAY, message=f"{word} sentence", **told))
     booked = top_up(tenant.id, 10**9, reference=f"{word} payment")
     line = issued_line(project, model.name, tier, f"{word}-adapter")
     return House(
@@ -218,6 +229,8 @@ def _house(name: str, tier: str, word: str) -> House:
             size_bytes=5,
             expires_at=datetime.now(UTC) + UPLOAD_LIFETIME,
         ),
+        usage=usage,
+        view=SavedView.objects.add(tenant, None, name=f"{word} view", query="by=model"),
     )
 
 

@@ -2,18 +2,27 @@
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from redis import Redis
+from structlog.testing import capture_logs
 
 from gpu_workers.protocol import keys
 from tenants.access.api_keys import issue_api_key
-from tenants.fsck import Finding, register_check, run_checks
+from tenants.fsck import (
+    Finding,
+    register_check,
+    register_check_of_tenants,
+    register_sliced,
+    run_checks,
+)
 from tenants.models import ApiKey, Project
+from tenants.tasks import check_everything
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -84,9 +93,105 @@ def test_the_command_fails_where_something_is_wrong(policy_redis: Redis, api_key
     assert api_key.public_id in finding["problem"]
 
 
+def test_each_finding_is_told_before_the_next_check_begins(
+    api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    told_before: list[str] = []
+
+    def the_second() -> Iterator[str]:
+        told_before.append(out.getvalue())
+        return iter(())
+
+    monkeypatch.setattr("tenants.fsck.checks", {})
+    register_check("a", lambda: ["Account 7 does not balance."])
+    register_check("b", the_second)
+    with pytest.raises(CommandError):
+        call_command("fsck", stdout=out)
+    assert told_before == ["a: Account 7 does not balance.\n"]
+
+
+def test_a_night_that_is_cut_short_says_so_and_has_lost_nothing(
+    api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless() -> Iterator[str]:
+        yield "Account 7 does not balance."
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr("tenants.fsck.checks", {})
+    register_check("ledger", endless)
+    with capture_logs() as logs, pytest.raises(SoftTimeLimitExceeded):
+        check_everything()
+    assert [(line["event"], line.get("problem")) for line in logs] == [
+        ("fsck_found_a_problem", "Account 7 does not balance."),
+        ("fsck_was_cut_short", None),
+    ]
+    assert logs[-1]["problems_until_then"] == 1
+
+
 def test_an_app_adds_its_own_check(
     policy_redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenants.fsck.checks", {})
     register_check("ledger", lambda: ["Account 7 does not balance."])
     assert list(run_checks()) == [Finding(check="ledger", problem="Account 7 does not balance.")]
+
+
+class Sliced:
+    """A check of six slices, two at once, that is killed where it comes to one of them."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.killed_at: str | None = None
+        self.slices = ["f", "a", "b", "e", "c", "d"]
+
+    def __call__(self, slices: Sequence[str]) -> Iterator[str]:
+        for each in slices:
+            if each == self.killed_at:
+                raise SoftTimeLimitExceeded
+            self.seen.append(each)
+            if each == "b":
+                yield "b is wrong."
+
+    def run(self, killed_at: str | None = None) -> str:
+        self.seen, self.killed_at = [], killed_at
+        found = [finding.problem for finding in run_checks()] if killed_at is None else []
+        if killed_at is not None:
+            with pytest.raises(SoftTimeLimitExceeded):
+                list(run_checks())
+        else:
+            assert found == ["b is wrong."]
+        return "".join(self.seen)
+
+
+def test_a_check_in_slices_goes_on_where_it_was_killed_and_comes_to_all_of_them(
+    api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenants.fsck.checks", {})
+    check = Sliced()
+    register_sliced("sliced", check, lambda: check.slices, at_once=2)
+    assert check.run() == "abcdef"
+    assert check.run() == "abcdef"
+    assert check.run(killed_at="d") == "abc"
+    # What was half done is done again, and what was before it comes last.
+    assert check.run() == "cdefab"
+    assert check.run(killed_at="e") == "cd"
+    check.slices = ["a", "b", "d1", "e", "f"]
+    assert check.run(killed_at="a") == "d1ef"
+    assert check.run() == "abd1ef"
+
+
+def test_a_check_of_tenants_is_given_all_of_them(
+    api_key: ApiKey, globex: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenants.fsck.checks", {})
+    monkeypatch.setattr("tenants.fsck._TENANTS_AT_ONCE", 1)
+    given: list[Sequence[str]] = []
+
+    def check(tenants: Sequence[str]) -> Iterator[str]:
+        given.append(tenants)
+        return iter(())
+
+    register_check_of_tenants("tenants", check)
+    assert list(run_checks()) == []
+    assert given == [[str(each)] for each in sorted([api_key.tenant_id, globex.tenant_id])]

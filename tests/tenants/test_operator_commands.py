@@ -248,7 +248,7 @@ def test_a_price_takes_the_place_of_the_one_before(acme: Project) -> None:
 def test_a_price_of_one_tier_is_planned_and_ended(acme: Project) -> None:
     ServedModel.objects.create(name="m", pool=Pool.objects.create(name="p"), context_tokens=1)
     price = ("m", "--prompt", "1", "--completion", "1", "--tier", "premium")
-    planned = run("set_price", *price, "--from", "1h", "--batch-discount", "500")
+    planned = run("set_price", *price, "--from", "1h", "--batch-discount", "50%")
     assert (planned["tier"], planned["batch_discount_permille"]) == ("premium", 500)
     with raises_invalid("period_overlap"):
         attempt("set_price", *price, "--from", "30m", "--until", "2h")

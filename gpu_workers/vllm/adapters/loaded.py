@@ -10,8 +10,9 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from gpu_workers.adapter_files import check_adapter, describe_base
-from gpu_workers.engine import AdapterRefused, EngineDied, LoadableAdapter
-from gpu_workers.protocol.adapters import AdapterBase, BaseModule
+from gpu_workers.engine import AdapterRefused, EngineDied, LoadableAdapter, ProbeFailed
+from gpu_workers.protocol.adapters import AdapterBase, AdapterEffect, BaseModule
+from gpu_workers.vllm.adapters.effect import EffectProbe
 from gpu_workers.vllm.adapters.worker_extension import LIST_MODULES
 
 # No id is ever used twice; those of vLLM's own warm-up are the first ones.
@@ -27,11 +28,14 @@ class LoadedAdapters:
     what was not used for longest: neither happens here, as what a request names is loaded, and no
     more are loaded than it holds."""
 
-    def __init__(self, llm: Any, base: AdapterBase, *, slots: int, in_memory: int) -> None:
+    def __init__(
+        self, llm: Any, base: AdapterBase, *, slots: int, in_memory: int, probe: EffectProbe
+    ) -> None:
         self.base = base
         self.slots = slots
         self.in_memory = in_memory
         self._llm = llm
+        self._probe = probe
         self._loaded: dict[str, LoRARequest] = {}
         self._one_at_a_time = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()
@@ -51,6 +55,20 @@ class LoadedAdapters:
         self._running.add(loading)
         loading.add_done_callback(self._running.discard)
         await asyncio.shield(loading)
+
+    async def probe_base(self) -> None:
+        """Learn the base's own answers before others ask. Raises `EngineDied`."""
+        try:
+            await self._probe.learn_base()
+        except ProbeFailed as error:  # asked again with the first adapter
+            _log.warning("adapter_base_not_probed", reason=str(error))
+
+    async def probe(self, name: str) -> AdapterEffect:
+        """Probe as `Engine.probe_adapter` says. Raises `ProbeFailed` or `EngineDied`."""
+        request = self._loaded.get(name)
+        if request is None:
+            raise ProbeFailed("it is not loaded")
+        return await self._probe.effect_of(request)
 
     async def unload(self, name: str) -> None:
         """Unload as `Engine.unload_adapter` says. Raises `EngineDied`."""

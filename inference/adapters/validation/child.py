@@ -20,7 +20,7 @@ import msgspec
 from inference.adapters.validation.archive import open_upload
 from inference.adapters.validation.header import read_header
 from inference.adapters.validation.jail import enter_jail
-from inference.adapters.validation.lora_config import read_config, stored_config
+from inference.adapters.validation.lora_config import read_config
 from inference.adapters.validation.modules import pair_up
 from inference.adapters.validation.rewrite import write_adapter
 from inference.adapters.validation.span import Span, write_all
@@ -46,15 +46,12 @@ def main() -> None:
     job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Job)
     guards = enter_jail(job.bounds, written_bytes=written_bytes(job.bounds))
     _say(Jailed(guards=guards))
-    _say(_find(job))
+    _say(find(job))
     os._exit(0)  # an interpreter that is taken down calls for what is no longer allowed
 
 
-def _say(line: Jailed | Finding) -> None:
-    write_all(_STDOUT, msgspec.json.encode(line) + b"\n")
-
-
-def _find(job: Job) -> Finding:
+def find(job: Job) -> Finding:
+    """Look at the upload, and write what is stored of it."""
     try:
         return _validate(job)
     except UploadRefused as refused:
@@ -73,14 +70,17 @@ def _find(job: Job) -> Finding:
         return Broke(code=FailureCode.BROKE, reason=_place(error))
 
 
+def _say(line: Jailed | Finding) -> None:
+    write_all(_STDOUT, msgspec.json.encode(line) + b"\n")
+
+
 def _validate(job: Job) -> Passed:
     archive = Span(job.archive, 0, os.lseek(job.archive, 0, os.SEEK_END))
     upload = open_upload(archive, job.scratch, job.bounds)
     settings = read_config(upload.config)
     tensors = read_header(upload.tensors, job.bounds)
     pairs = pair_up(tensors, job.base, settings, job.bounds)
-    config = stored_config(settings, [pair.module for pair in pairs])
-    has_effect = write_adapter(pairs, config, job.output)
+    has_effect = write_adapter(pairs, settings, job.output)
     return Passed(
         rank=max(pair.rank for pair in pairs),
         modules=len(pairs),

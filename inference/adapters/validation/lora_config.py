@@ -102,6 +102,11 @@ class LoraSettings:
     def alpha_of(self, module: str) -> float:
         return float(_value_for(self.alpha_pattern, module, self.alpha))
 
+    def scale_of(self, module: str) -> float:
+        """Return what B is multiplied by."""
+        rank = self.rank_of(module)
+        return self.alpha_of(module) / (math.sqrt(rank) if self.is_rank_stabilized else rank)
+
 
 def read_config(text: bytes) -> LoraSettings:
     """Return what counts of a configuration. Raises `UploadRefused`."""

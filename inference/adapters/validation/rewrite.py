@@ -11,29 +11,32 @@ from typing import Any, Final
 import numpy
 
 from inference.adapters.validation.header import ITEM_BYTES, METADATA, Tensor
+from inference.adapters.validation.lora_config import LoraSettings, stored_config
+from inference.adapters.validation.magnitudes import Magnitude, Measure, check_magnitudes
 from inference.adapters.validation.modules import PREFIX, Pair
 from inference.adapters.validation.span import write_all
 from inference.adapters.validation.verdicts import RefusalCode, UploadRefused, shown
 
 _ALIGNMENT: Final = 8
-# Type -> words, their exponent's bits, which are all set in NaN and infinity, and all but the sign.
-_WORDS: Final = {
-    "F32": ("<u4", 0x7F800000, 0x7FFFFFFF),
-    "F16": ("<u2", 0x7C00, 0x7FFF),
-    "BF16": ("<u2", 0x7F80, 0x7FFF),
-}
+# Type -> words, and their exponent's bits, which are all set in NaN and infinity.
+_WORDS: Final = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
 
 
-def write_adapter(pairs: Sequence[Pair], config: str, output: int) -> bool:
+def write_adapter(pairs: Sequence[Pair], settings: LoraSettings, output: int) -> bool:
     """Write an adapter to `output`, and return whether it changes anything: whether there is a
-    module whose A and B are both other than zero. Raises `UploadRefused` at NaN and infinity."""
+    module whose A and B are both other than zero. Raises `UploadRefused` at NaN and infinity, and
+    for what half precision does not hold."""
+    config = stored_config(settings, [pair.module for pair in pairs])
     tensors = sorted(
         (tensor for pair in pairs for tensor in (pair.a, pair.b)),
         key=lambda tensor: (-ITEM_BYTES[tensor.dtype], tensor.name),
     )
     write_all(output, _header(tensors, config))
-    not_zero = {tensor.name for tensor in tensors if _copy_checked(tensor, output)}
-    return any(pair.a.name in not_zero and pair.b.name in not_zero for pair in pairs)
+    found = {tensor.name: _copy_checked(tensor, output) for tensor in tensors}
+    for pair in pairs:
+        scale = settings.scale_of(pair.module)
+        check_magnitudes(pair.module, found[pair.a.name], found[pair.b.name], scale)
+    return any(found[pair.a.name].largest and found[pair.b.name].largest for pair in pairs)
 
 
 def _header(tensors: Sequence[Tensor], config: str) -> bytes:
@@ -52,11 +55,11 @@ def _header(tensors: Sequence[Tensor], config: str) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _copy_checked(tensor: Tensor, output: int) -> bool:
-    """Copy a tensor, and return whether it has a number other than zero. What is written is what
-    was looked at: each byte is read once."""
-    kind, exponent, magnitude = _WORDS[tensor.dtype]
-    has_number = False
+def _copy_checked(tensor: Tensor, output: int) -> Magnitude:
+    """Copy a tensor, and return how large its numbers are. What is written is what was looked at:
+    each byte is read once."""
+    kind, exponent = _WORDS[tensor.dtype]
+    measure = Measure(tensor.dtype, tensor.shape[1])
     for chunk in tensor.data.chunks():
         words = numpy.frombuffer(chunk, dtype=kind)
         if bool(((words & exponent) == exponent).any()):
@@ -67,6 +70,6 @@ def _copy_checked(tensor: Tensor, output: int) -> bool:
                 "a lower learning rate or in another precision, and upload that.",
                 where=shown(module),
             )
-        has_number = has_number or bool((words & magnitude).any())
+        measure.add(words)
         write_all(output, chunk)
-    return has_number
+    return measure.taken()

@@ -71,6 +71,7 @@ class RefusalCode(StrEnum):
     TENSOR_UNSUPPORTED = "tensor_unsupported"
     TENSOR_UNPAIRED = "tensor_unpaired"
     TENSOR_NOT_FINITE = "tensor_not_finite"
+    TENSOR_TOO_LARGE = "tensor_too_large"
     WRONG_BASE = "wrong_base"
     RANK = "rank"
     RANK_MISMATCH = "rank_mismatch"

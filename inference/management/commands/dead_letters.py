@@ -11,6 +11,7 @@ from inference.errors import Unavailable
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.usage.collector import dispatch_redis
+from inference.usage.rating.admitted import deployment_prover
 from tenants.management.reporting import Fact, ReportingCommand
 
 _NEEDS_ID = ("show", "retry", "discard")
@@ -49,7 +50,7 @@ class Command(ReportingCommand):
     def _retry(self, redis: Redis, letter: Letter, options: dict[str, Any]) -> None:
         url = settings.PENSTOCK_DISPATCH_REDIS_URL
         try:
-            end = asyncio.run(dead_letters.run_again(url, letter))
+            end = asyncio.run(dead_letters.run_again(url, letter, deployment_prover()))
         except Unavailable as error:
             raise CommandError(error.message) from None
         is_well = end.error is None

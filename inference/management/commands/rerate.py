@@ -5,7 +5,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from inference.usage.rerating import Adjustment, PriceBook, adjustments, rerate, tenants_with_usage
+from inference.usage.rating.price_book import PriceBook
+from inference.usage.rating.rerating import Adjustment, adjustments, rerate, tenants_with_usage
 from tenants.management.arguments import day
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import ReportingCommand

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from inference.management.look_up import model_named
 from tenants.billing.models import Price
 from tenants.billing.pricing import price_book
-from tenants.management.arguments import dollar_amount, moment
+from tenants.management.arguments import dollar_amount, moment, permille
 from tenants.management.reporting import ReportingCommand
 
 
@@ -63,10 +63,10 @@ def add_price_arguments(parser: CommandParser) -> None:
     parser.add_argument("--adapter", default="", help="only for this adapter")
     parser.add_argument(
         "--batch-discount",
-        type=int,
+        type=permille,
         default=0,
-        metavar="PERMILLE",
-        help="discount for requests of service class batch",
+        metavar="PERCENT",
+        help="discount for requests of service class batch: 12.5 is an eighth off",
     )
 
 

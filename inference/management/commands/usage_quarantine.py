@@ -58,6 +58,7 @@ def _row(row: UsageQuarantine) -> dict[str, Any]:
         "quarantined_at": row.quarantined_at,
         "pool": row.pool,
         "stream_id": row.stream_id,
+        "cause": row.cause,
         "reason": row.reason,
         "bytes": len(row.entry),
     }

@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters import registry
+from inference.adapters.holders import LIVE, NOBODY, Holders, may_be_held, state_of
 from inference.adapters.intake import add_uploaded_version
+from inference.adapters.pins import honoured_pins
 from inference.management_api import fields
 from inference.management_api.serializers import StrictSerializer
-from inference.models.adapter import Adapter, AdapterVersion
+from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 
 
 class ShareSerializer(StrictSerializer):
@@ -26,7 +29,8 @@ class ShareSerializer(StrictSerializer):
 
 
 class AdapterSerializer(StrictSerializer):
-    """`traffic` names one version or two, 1000 together; nobody is answered while it is empty."""
+    """`traffic` names one version or two, 1000 together; nobody is answered while it is empty. A
+    pin is honoured while the tier allows as many: those that came first are."""
 
     always = frozenset({"traffic"})
 
@@ -36,8 +40,13 @@ class AdapterSerializer(StrictSerializer):
     slug = fields.CharField(read_only=True)
     model = fields.CharField(source="model_id", read_only=True)
     traffic = fields.ListField(child=ShareSerializer(), source="shares", max_length=2)
+    pinned_at = fields.DateTimeField(read_only=True, allow_null=True)
+    is_pin_honoured = serializers.SerializerMethodField()
     created_at = fields.DateTimeField(read_only=True)
     archived_at = fields.DateTimeField(read_only=True, allow_null=True)
+
+    def get_is_pin_honoured(self, adapter: Adapter) -> bool:
+        return adapter.pinned_at is not None and adapter.pk in honoured_pins(adapter.tenant)
 
     def validate_traffic(self, shares: list[dict[str, int]]) -> dict[int, int]:
         traffic = {share["version"]: share["permille"] for share in shares}
@@ -106,12 +115,24 @@ class RefusalSerializer(serializers.Serializer[Any]):
         return super().to_representation(instance) if instance.refusal_code else None
 
 
+class HoldersSerializer(serializers.Serializer[Any]):
+    """How many workers have a version: on disk alone, in memory, in a slot of their engine. Null
+    while nobody can tell."""
+
+    disk = fields.IntegerField(read_only=True)
+    memory = fields.IntegerField(read_only=True)
+    slot = fields.IntegerField(read_only=True)
+
+
 class AdapterVersionSerializer(serializers.Serializer[Any]):
+    """`state` is `live` while workers have a version that is ready."""
+
     object = fields.ConstantField("adapter_version")
     id = fields.UUIDField(read_only=True)
     adapter_id = fields.UUIDField(read_only=True)
     number = fields.IntegerField(read_only=True)
-    state = fields.CharField(read_only=True)
+    state = serializers.SerializerMethodField()
+    workers = serializers.SerializerMethodField()
     permille = serializers.SerializerMethodField()
     rank = fields.IntegerField(read_only=True, allow_null=True)
     parameters = fields.IntegerField(read_only=True, allow_null=True)
@@ -123,6 +144,21 @@ class AdapterVersionSerializer(serializers.Serializer[Any]):
     ready_at = fields.DateTimeField(read_only=True, allow_null=True)
     archived_at = fields.DateTimeField(read_only=True, allow_null=True)
     delete_at = fields.DateTimeField(read_only=True, allow_null=True)
+
+    @extend_schema_field({"type": "string", "enum": [*AdapterState.values, LIVE]})
+    def get_state(self, version: AdapterVersion) -> str:
+        return state_of(version, self._holders(version))
+
+    @extend_schema_field(HoldersSerializer(allow_null=True))
+    def get_workers(self, version: AdapterVersion) -> Any:
+        holders = self._holders(version)
+        return None if holders is None else HoldersSerializer(holders).data
+
+    def _holders(self, version: AdapterVersion) -> Holders | None:
+        if not may_be_held(version):
+            return NOBODY
+        held: Mapping[int, Holders] | None = self.context["view"].held
+        return None if held is None else held.get(version.number, NOBODY)
 
     def get_permille(self, version: AdapterVersion) -> int:
         permille: int = version.adapter.permille_of(version.number)

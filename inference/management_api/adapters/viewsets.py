@@ -2,7 +2,9 @@
 adapters sees and changes those alone."""
 
 import uuid
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -16,6 +18,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ModelViewSet
 
 from inference.adapters import registry
+from inference.adapters.holders import Holders, holders_of
+from inference.adapters.lists import stored_versions
 from inference.errors import Forbidden
 from inference.management_api.adapters.serializers import (
     AdapterSerializer,
@@ -42,7 +46,7 @@ _VERSIONS = Order(name="adapter versions", fields=NEWEST_FIRST, is_descending=Tr
 class _OfAdapters(TenantScopedViewSet):
     def adapters(self) -> QuerySet[Adapter]:
         """Return those that the caller may see."""
-        adapters = Adapter.objects.select_related("tenant")
+        adapters = Adapter.objects.select_related("tenant__tier")
         allowed = self._allowed_slugs()
         return adapters if allowed is None else adapters.filter(slug__in=allowed)
 
@@ -69,6 +73,8 @@ class AdapterViewSet(ModelViewSet[Any], _OfAdapters):
         "partial_update": "Point an adapter's traffic at versions",
         "destroy": "Archive an adapter and delete its versions",
         "usage": "Compare an adapter's versions",
+        "pin": "Keep an adapter at hand on workers",
+        "unpin": "Keep an adapter at hand no longer",
     }
     permission_map: ClassVar = {
         "list": Permission.VIEW_ADAPTERS,
@@ -77,6 +83,8 @@ class AdapterViewSet(ModelViewSet[Any], _OfAdapters):
         "partial_update": Permission.WRITE_ADAPTERS,
         "destroy": Permission.WRITE_ADAPTERS,
         "usage": Permission.VIEW_USAGE,
+        "pin": Permission.WRITE_ADAPTERS,
+        "unpin": Permission.WRITE_ADAPTERS,
     }
     query_serializers: ClassVar = {"list": ListQuery, "usage": VersionUseQuery}
     serializer_class = AdapterSerializer
@@ -105,6 +113,23 @@ class AdapterViewSet(ModelViewSet[Any], _OfAdapters):
         since = until - timedelta(days=int(self.query["days"]))
         rows = compare_versions(self.tenant.id, adapter.name, since=since, until=until)
         return self.get_paginated_response(self.get_serializer(rows, many=True).data)
+
+    @extend_schema(responses=AdapterSerializer)
+    @action(detail=True, methods=["post"], serializer_class=Nothing)
+    def pin(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        return self._changed(registry.pin_adapter)
+
+    @extend_schema(responses=AdapterSerializer)
+    @action(detail=True, methods=["post"], serializer_class=Nothing)
+    def unpin(self, _request: Request, **_ids: uuid.UUID) -> Response:
+        return self._changed(registry.unpin_adapter)
+
+    def _changed(self, change: Callable[[Adapter], Adapter]) -> Response:
+        adapter = self.get_object()
+        self.body()
+        return Response(
+            AdapterSerializer(change(adapter), context=self.get_serializer_context()).data
+        )
 
 
 class AdapterVersionViewSet(
@@ -136,19 +161,30 @@ class AdapterVersionViewSet(
     filterset_class = AdapterVersionFilter
     lookup_url_kwarg = "version_id"
 
-    def get_queryset(self) -> QuerySet[AdapterVersion]:
-        versions = AdapterVersion.objects.filter(adapter=self._adapter())
-        return versions.select_related("adapter__tenant")
+    @cached_property
+    def adapter(self) -> Adapter:
+        adapters = self.adapters().select_related("tenant", "model")
+        return get_object_or_404(adapters, id=self.kwargs["adapter_id"])
 
-    def _adapter(self) -> Adapter:
-        return get_object_or_404(self.adapters(), id=self.kwargs["adapter_id"])
+    @cached_property
+    def held(self) -> Mapping[int, Holders] | None:
+        """Return where workers have the version that is asked for, or all of the adapter's; None
+        while nobody can tell."""
+        versions = stored_versions(self.adapter)
+        if "version_id" in self.kwargs:
+            versions = versions.filter(id=self.kwargs["version_id"])
+        return holders_of(self.adapter.model.pool_id, list(versions))
+
+    def get_queryset(self) -> QuerySet[AdapterVersion]:
+        versions = AdapterVersion.objects.filter(adapter=self.adapter)
+        return versions.select_related("adapter__tenant", "adapter__model")
 
     @extend_schema(responses={201: AdapterVersionSerializer})
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().create(request, *args, **kwargs)
 
     def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        serializer.save(adapter=self._adapter())
+        serializer.save(adapter=self.adapter)
 
     def perform_destroy(self, instance: AdapterVersion) -> None:
         registry.delete_version(instance)
@@ -159,7 +195,8 @@ class AdapterVersionViewSet(
         version = self.get_object()
         self.body()
         archived = registry.archive_version(version)
-        return Response(AdapterVersionSerializer(archived).data)
+        context = self.get_serializer_context()
+        return Response(AdapterVersionSerializer(archived, context=context).data)
 
 
 def _slugs(tenant: Tenant, names: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from gpu_workers.protocol.policy import LimitName
 from tenants.access.entrance import OWN_SIGN_IN, SIGN_ON
 from tenants.access.invitations.accepting import InvitationRefused, Refusal
+from tenants.models.caps import CAP_WORDS
 
 # What each `code` says. A test finds a code that is raised and not told here.
 CODES: Final[dict[str, str]] = {
@@ -48,6 +49,7 @@ CODES: Final[dict[str, str]] = {
     "clear_text_refused": "The request came over http; use https.",
     "csrf_failed": "The session's change came without its CSRF token.",
     "not_while_acting": "An operator who acts as a member may not do this.",
+    **{f"too_many_{cap}": f"The tier allows no more {words}." for cap, words in CAP_WORDS.items()},
     "adapter_not_allowed": "The API key lists adapters, and this is none of them.",
     "tenant_suspended": "The organisation is suspended.",
     OWN_SIGN_IN: "Another organisation's single sign-on opened the session, or it has run out.",
@@ -61,6 +63,7 @@ CODES: Final[dict[str, str]] = {
     "conflict": "It cannot be, given what is there already.",
     "name_taken": "There is an adapter with this name.",
     "too_many_adapters": "There are as many adapters as the tier allows.",
+    "too_many_pinned_adapters": "There are as many pinned adapters as the tier allows.",
     "too_many_versions": "The adapter has as many versions as one may have.",
     "adapter_storage_full": "The adapter's bytes are more than what the tier leaves.",
     "adapter_archived": "The adapter is archived; create it anew first.",
@@ -92,6 +95,7 @@ CODES: Final[dict[str, str]] = {
     "queue_memory_full": "The queues hold as many bytes as they may.",
     "queue_memory_share_full": "The organisation's requests fill their share of the queues.",
     "storage_limit_reached": "The organisation has stored as much as it may.",
+    "too_many_exports": "As many files of the organisation as may be are being read already.",
     "too_many_attempts": "Too many attempts to sign in, or too many invalid keys.",
     # 500 to 503
     "internal_error": "A fault of the service; `X-Request-Id` finds it in the log.",
@@ -100,6 +104,7 @@ CODES: Final[dict[str, str]] = {
     "stream_broken": "Output was lost between worker and client.",
     "service_unavailable": "Nobody could take the request in time.",
     "policy_unavailable": "The service cannot check anybody just now.",
+    "no_worker": "No worker runs for the model, and none is expected.",
     "queue_timeout": "No worker took the request before its tier's deadline.",
     "engine_overloaded": "The engine took no more requests.",
     "generation_cut_short": "The generation ended early.",
@@ -110,6 +115,7 @@ CODES: Final[dict[str, str]] = {
     "cancelled": "The request was ended early, and not by its client.",
     "blob_store_away": "The store of large files does not answer.",
     "blob_store_full": "The store of large files takes nothing more.",
+    "disk_full": "A disk that what comes in is written to takes nothing more.",
     # of the websocket alone
     "invalid_frame": "The frame is not understood.",
     "frame_too_large": "The frame is larger than 64 KiB.",

@@ -87,6 +87,9 @@ class FilterSchema(OpenApiFilterExtension):
 
 
 def _filter_schema(given: Any) -> Described:
+    own: Described | None = getattr(given, "described", None)
+    if own is not None:
+        return own
     if isinstance(given, django_filters.UUIDFilter):
         return {"type": "string", "format": "uuid"}
     if isinstance(given, django_filters.ChoiceFilter):

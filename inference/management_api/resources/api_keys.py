@@ -25,6 +25,7 @@ from tenants.access.api_keys import (
     LONGEST_OVERLAP,
     change_api_key,
     issue_api_key,
+    revoke_api_key,
     rotate_api_key,
 )
 from tenants.access.key_lists import KEYS_ORDER
@@ -40,7 +41,8 @@ def _names() -> fields.ListField:
 
 class ApiKeySerializer(StrictSerializer):
     """None takes a bound away. `created_by_id`: a person, None where a key or an operator made
-    it."""
+    it. `is_playground`: it stands for that person's playground in the project, and has no
+    secret."""
 
     object = fields.ConstantField("api_key")
     id = fields.UUIDField(read_only=True)
@@ -54,7 +56,9 @@ class ApiKeySerializer(StrictSerializer):
     allowed_networks = _names()
     allowed_models = _names()
     allowed_adapters = _names()
+    is_playground = fields.BooleanField(read_only=True)
     created_by_id = fields.UUIDField(read_only=True, allow_null=True)
+    budget_key_id = fields.UUIDField(read_only=True, allow_null=True)
     created_at = fields.DateTimeField(read_only=True)
     rotated_at = fields.DateTimeField(read_only=True, allow_null=True)
     previous_expires_at = fields.DateTimeField(read_only=True, allow_null=True)
@@ -155,5 +159,5 @@ class ApiKeyViewSet(
     def revoke(self, _request: Request, **_ids: uuid.UUID) -> Response:
         key = self.get_object()
         self.body()
-        key.revoke()
+        revoke_api_key(key, by=self.access.principal)
         return Response(ApiKeySerializer(key).data)

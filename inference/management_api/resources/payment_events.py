@@ -11,7 +11,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from inference.errors import BodyTooLarge, InvalidRequest, NotFound
+from inference.errors import BodyTooLarge, InvalidRequest, NotFound, Unavailable
 from inference.management_api import fields
 from inference.management_api.authentication import address_of
 from inference.management_api.errors import NOTHING_HERE
@@ -57,6 +57,8 @@ class StripeEventViewSet(ManagementViewSet):
             raise BodyTooLarge(f"An event may have at most {_MAX_BYTES} bytes.")
         signature = request.META.get("HTTP_STRIPE_SIGNATURE", "")
         received = receive_stripe_event(body, signature, address_of(request))
+        if received.is_to_come_again:
+            raise Unavailable("This could not be looked into now; send it again.")
         if not received.is_accepted:
             raise InvalidRequest(
                 "This is not signed by Stripe for us, or was signed too long ago.",

@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from rest_framework import mixins
 from rest_framework.serializers import BaseSerializer
 
+from gpu_workers.protocol.labels import MAX_LABELS, MAX_NAME_CHARACTERS
 from gpu_workers.protocol.policy import OnSaturation
 from inference.management_api import fields
 from inference.management_api.filters import ProjectFilter
@@ -17,13 +18,19 @@ from tenants.permissions import Permission
 
 
 class ProjectSerializer(StrictSerializer):
-    """`smaller_model` goes with that choice of `on_saturation` only."""
+    """`smaller_model` goes with that choice of `on_saturation` only; `usage_labels` are `user` and
+    up to three of `metadata.<key>`, by which usage is recorded."""
 
     object = fields.ConstantField("project")
     id = fields.UUIDField(read_only=True)
     name = fields.NameField()
     on_saturation = fields.ChoiceField(list(OnSaturation), required=False)
     smaller_model = fields.NullableCharField(max_length=200, required=False)
+    usage_labels = fields.ListField(
+        child=fields.CharField(max_length=MAX_NAME_CHARACTERS),
+        max_length=MAX_LABELS,
+        required=False,
+    )
     created_at = fields.DateTimeField(read_only=True)
 
     def create(self, validated_data: dict[str, Any]) -> Project:

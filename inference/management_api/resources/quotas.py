@@ -109,10 +109,13 @@ class QuotaViewSet(ModelViewSet[Any], TenantScopedViewSet):
         return response
 
     def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        serializer.save(tenant=self.tenant)
+        serializer.save(tenant=self.tenant, by=self.access.principal)
+
+    def perform_update(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(by=self.access.principal)
 
     def perform_destroy(self, instance: Quota) -> None:
-        remove_quota(instance)
+        remove_quota(instance, by=self.access.principal)
 
 
 class QuotaAlertSerializer(serializers.Serializer[Any]):

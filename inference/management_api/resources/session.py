@@ -27,6 +27,7 @@ from tenants.access.sign_in import (
     HOURLY_RETRY_SECONDS,
     RETRY_SECONDS,
     is_guessing,
+    remember_device,
     sign_in,
 )
 from tenants.models import User
@@ -96,7 +97,9 @@ class SessionViewSet(ManagementViewSet):
             raise Unauthenticated("Email address or password is wrong.", code="invalid_credentials")
         _check_second_factor(request, user, credentials["code"])
         login(request._request, user)
-        return _session(request, user)
+        response = _session(request, user)
+        remember_device(response, user)
+        return response
 
     @extend_schema(
         description="Takes no credential, too: whoever has no session stays signed out.",

@@ -4,6 +4,7 @@ client's secret is taken and never shown."""
 from typing import Any, ClassVar
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers
@@ -21,13 +22,16 @@ from tenants.access.sign_on.configuration import (
     configure,
     demand,
     remove_configuration,
+    unreachable_issuer,
 )
 from tenants.access.sign_on.domains import (
     DOMAINS_ORDER,
     add_domain,
     remove_domain,
+    texts_at,
     verify_domain,
 )
+from tenants.errors import Conflict
 from tenants.models import MailDomain, Tenant
 from tenants.permissions import Permission, Role
 
@@ -92,6 +96,7 @@ class SignOnSerializer(StrictSerializer):
         if provider:
             configure(
                 instance,
+                unreachable=validated_data.get("unreachable"),
                 **{name: "" if value is None else value for name, value in provider.items()},
             )
         if validated_data.keys() & {"demands_sign_on", "demands_second_factor"}:
@@ -120,6 +125,17 @@ class SignOnViewSet(
         "destroy": Permission.WRITE_SIGN_ON,
     }
     serializer_class = SignOnSerializer
+    unreachable: ValidationError | None = None
+
+    def before_walls(self) -> None:
+        """Look up where a new issuer leads."""
+        if self.action == "partial_update":
+            sent = self.get_serializer(data=self.request.data, partial=True)
+            if sent.is_valid() and sent.validated_data.get("issuer"):
+                self.unreachable = unreachable_issuer(self.tenant_id, sent.validated_data["issuer"])
+
+    def perform_update(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(unreachable=self.unreachable)
 
     def get_object(self) -> Tenant:
         if self.action != "retrieve":
@@ -174,6 +190,12 @@ class MailDomainViewSet(
     filterset_class = MailDomainFilter
     order = DOMAINS_ORDER
     lookup_url_kwarg = "mail_domain_id"
+    texts: list[str] | Conflict
+
+    def before_walls(self) -> None:
+        """Look up the records of a domain that is to be verified."""
+        if self.action == "verify":
+            self.texts = texts_at(self.tenant_id, self.kwargs["mail_domain_id"])
 
     def get_queryset(self) -> QuerySet[MailDomain]:
         return MailDomain.objects.all()
@@ -189,4 +211,4 @@ class MailDomainViewSet(
     def verify(self, _request: Request, **_ids: Any) -> Response:
         domain = self.get_object()
         self.body()
-        return Response(MailDomainSerializer(verify_domain(domain)).data)
+        return Response(MailDomainSerializer(verify_domain(domain, self.texts)).data)

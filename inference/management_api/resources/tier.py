@@ -29,6 +29,12 @@ class TierSerializer(serializers.Serializer[Any]):
     max_adapters = fields.IntegerField(read_only=True)
     max_adapter_bytes = fields.IntegerField(read_only=True)
     max_adapter_rank = fields.IntegerField(read_only=True)
+    max_pinned_adapters = fields.IntegerField(read_only=True)
+    max_projects = fields.IntegerField(read_only=True)
+    max_api_keys = fields.IntegerField(read_only=True)
+    max_members = fields.IntegerField(read_only=True)
+    max_quotas = fields.IntegerField(read_only=True)
+    max_webhooks = fields.IntegerField(read_only=True)
     price_multiplier = serializers.FloatField(read_only=True)
 
 

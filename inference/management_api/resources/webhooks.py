@@ -5,6 +5,7 @@ import uuid
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
@@ -28,6 +29,7 @@ from tenants.webhooks.endpoints import (
     remove_endpoint,
     rotate_secret,
     send_test,
+    unreachable_reason,
 )
 from tenants.webhooks.lists import DELIVERIES_ORDER, ENDPOINTS_ORDER
 from tenants.webhooks.models import Delivery, Endpoint
@@ -157,6 +159,15 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
     filterset_class = EndpointFilter
     lookup_url_kwarg = "endpoint_id"
 
+    unreachable: ValidationError | None = None
+
+    def before_walls(self) -> None:
+        """Look up where a new URL leads."""
+        if self.action in ("create", "partial_update"):
+            sent = self.get_serializer(data=self.request.data, partial=self.action != "create")
+            if sent.is_valid() and "url" in sent.validated_data:
+                self.unreachable = unreachable_reason(self.tenant_id, sent.validated_data["url"])
+
     def get_queryset(self) -> QuerySet[Endpoint]:
         return Endpoint.objects.all()
 
@@ -165,7 +176,10 @@ class EndpointViewSet(ModelViewSet[Any], TenantScopedViewSet):
         return rows.select_for_update(of=("self",))
 
     def perform_create(self, serializer: serializers.BaseSerializer[Any]) -> None:
-        serializer.save(tenant=self.tenant)
+        serializer.save(tenant=self.tenant, unreachable=self.unreachable)
+
+    def perform_update(self, serializer: serializers.BaseSerializer[Any]) -> None:
+        serializer.save(unreachable=self.unreachable)
 
     def get_success_headers(self, data: Any) -> dict[str, str]:
         """Return none: DRF would take the endpoint's `url` for its own."""

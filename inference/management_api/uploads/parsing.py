@@ -8,6 +8,7 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import MultiPartParser
 from rest_framework.request import Request
 
+from inference.blobs.errors import room_on_disk
 from inference.errors import InvalidRequest
 from inference.management_api.errors import LengthRequired, UnsupportedMediaType
 
@@ -23,9 +24,10 @@ class PartParser(MultiPartParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Raises `InvalidRequest`."""
+        """Raises `InvalidRequest` and `DiskFull`."""
         try:
-            return super().parse(stream, media_type, parser_context)
+            with room_on_disk():
+                return super().parse(stream, media_type, parser_context)
         except ParseError as error:
             raise InvalidRequest(
                 f"The body must be a form with the file 'data': {error}."

@@ -90,7 +90,11 @@ def _limited(
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method in methods and is_over(request):
             return too_many_attempts(request, retry_seconds)
-        return view(request, *args, **kwargs)
+        was_signed_in = request.user.is_authenticated
+        response = view(request, *args, **kwargs)
+        if not was_signed_in and isinstance(request.user, User):
+            sign_in.remember_device(response, request.user)
+        return response
 
     return guarded
 

@@ -29,21 +29,23 @@ def blob(request: HttpRequest, path: str) -> HttpResponseBase:
         )
     store = blob_store()
     try:
-        size = store.look(path).size_bytes
+        found = store.look(path)
     except (NoSuchBlob, BadPath):
         return _refusal(NotFound("There is nothing at this address any more."))
     except InferenceError as error:
         return _refusal(error)
-    first, end = _asked_for(request, size)
+    size, etag = found.size_bytes, '"' + found.etag.strip('"') + '"'
+    first, end = _asked_for(request, size, etag)
     if first >= end:
         return HttpResponse(status=416, headers={"Content-Range": f"bytes */{size}"})
     answer = StreamingHttpResponse(
-        store.stream(path, first, end),
+        store.stream(found, first, end),
         status=200 if end - first == size else 206,
         content_type="application/octet-stream",
     )
     answer["Content-Length"] = str(end - first)
     answer["Accept-Ranges"] = "bytes"
+    answer["ETag"] = etag
     answer["Cache-Control"] = "private, no-store"
     answer["X-Content-Type-Options"] = "nosniff"
     if answer.status_code == 206:
@@ -51,11 +53,11 @@ def blob(request: HttpRequest, path: str) -> HttpResponseBase:
     return answer
 
 
-def _asked_for(request: HttpRequest, size: int) -> tuple[int, int]:
-    """Return the first byte and the end of what is asked for; whatever is not one simple range is
-    no range (RFC 9110, 14.2)."""
+def _asked_for(request: HttpRequest, size: int, etag: str) -> tuple[int, int]:
+    """Return the first byte and the end of what is asked for; whatever is not one simple range, or
+    is one of other bytes than these, is no range (RFC 9110, 13.1.5 and 14.2)."""
     asked = _RANGE.fullmatch(request.headers.get("Range", ""))
-    if asked is None:
+    if asked is None or request.headers.get("If-Range", etag) != etag:
         return 0, size
     last = int(asked[2]) if asked[2] else size - 1
     return int(asked[1]), min(last + 1, size)

@@ -5,11 +5,13 @@ first, as the gateway checks it, and one tenant has so many calls at once."""
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final, Protocol
 
 from gpu_workers.protocol.policy import Caller, Scope
 from gpu_workers.protocol.request_id import new_request_id
+from inference.blobs.errors import room_on_disk
 from inference.errors import (
     BodyTooLarge,
     InferenceError,
@@ -25,8 +27,10 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024 + 64 * 1024
 # Between two pieces of a body, and for all of it: 64 MiB in ten minutes are 0.9 Mbit/s.
 IDLE_SECONDS: Final = 30.0
 BODY_SECONDS: Final = 600.0
-# Calls of one tenant at a time in one process: each may have a body on disk.
+# Calls of one tenant at a time in one process: each may have a body on disk. Of pages, whose
+# callers are known only after the body was read, larger bodies than this from one address.
 CALLS_AT_ONCE: Final = 8
+LARGE_BYTES: Final = 1024 * 1024
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -40,16 +44,24 @@ class Authenticate(Protocol):
 
 
 class BoundedBodies:
-    """Django behind bounds on what it reads of one request."""
+    """Django behind bounds on what it reads of one request, and where `is_open_to_anybody` of how
+    many large ones it reads from one address at once."""
 
-    def __init__(self, django: Application) -> None:
+    def __init__(self, django: Application, *, is_open_to_anybody: bool = False) -> None:
         self._django = django
+        self._is_open_to_anybody = is_open_to_anybody
+        self._large: Counter[str] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             _check_headers(dict(scope["headers"]))
-            # Until a body is whole Django has answered nothing.
-            await self._django(scope, _Bounded(receive), send)
+            with room_on_disk(), ExitStack() as place:
+                address = client_address(scope) or ""
+                take = partial(place.enter_context, _place(self._large, address))
+                bounded = _Bounded(receive, take if self._is_open_to_anybody else _nothing)
+                # Until a body is whole Django has answered nothing; after that it tells of what
+                # breaks itself.
+                await self._django(scope, bounded, send)
         except InferenceError as error:
             await send_error(send, new_request_id(), error)
 
@@ -64,7 +76,7 @@ class UploadGate:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
-            with self._counted(await self._tenant_of(scope)):
+            with _place(self._calls, await self._tenant_of(scope)):
                 await self._django(scope, receive, send)
         except InferenceError as error:
             await send_error(send, new_request_id(), error)
@@ -81,34 +93,41 @@ class UploadGate:
             raise as_inference_error(error) from error
         return caller.tenant_id
 
-    @contextmanager
-    def _counted(self, tenant: str) -> Iterator[None]:
-        """Raises `LimitReached`."""
-        if self._calls[tenant] >= CALLS_AT_ONCE:
-            raise LimitReached(
-                f"{CALLS_AT_ONCE} calls of your uploads run already: send fewer at once.",
-                retry_after_seconds=1,
-            )
-        self._calls[tenant] += 1
-        try:
-            yield
-        finally:
-            self._calls[tenant] -= 1
-            if not self._calls[tenant]:
-                del self._calls[tenant]
+
+@contextmanager
+def _place(taken: Counter[str], whose: str) -> Iterator[None]:
+    """Take one of the places of a tenant, or of an address. Raises `LimitReached`."""
+    if taken[whose] >= CALLS_AT_ONCE:
+        raise LimitReached(
+            f"{CALLS_AT_ONCE} calls of your uploads run already: send fewer at once.",
+            retry_after_seconds=1,
+        )
+    taken[whose] += 1
+    try:
+        yield
+    finally:
+        taken[whose] -= 1
+        if not taken[whose]:
+            del taken[whose]
+
+
+def _nothing() -> None:
+    """Ask for no place: whoever calls has one."""
 
 
 class _Bounded:
-    """Receives a body within its bounds; once it is whole, whatever comes."""
+    """Receives a body within its bounds; once it is whole, whatever comes. Calls `on_large` once,
+    as soon as it is a large one."""
 
-    def __init__(self, receive: Any) -> None:
+    def __init__(self, receive: Any, on_large: Callable[[], None]) -> None:
         self._receive = receive
+        self._on_large: Callable[[], None] | None = on_large
         self._size = 0
         self._is_whole = False
         self._until = asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def __call__(self) -> Any:
-        """Raises `BodyTooLarge` and `InvalidRequest`."""
+        """Raises `BodyTooLarge`, `InvalidRequest` and what `on_large` does."""
         if self._is_whole:
             return await self._receive()
         left = self._until - asyncio.get_running_loop().time()
@@ -124,6 +143,9 @@ class _Bounded:
         self._size += len(message.get("body", b""))
         if self._size > MAX_BODY_BYTES:
             raise _too_large()
+        if self._size > LARGE_BYTES and self._on_large is not None:
+            self._on_large()
+            self._on_large = None
         self._is_whole = not message.get("more_body", False)
         return message
 

@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from control_plane.dashboard.charts.samples import sample_bars, samples
 from control_plane.dashboard.forms import FilterForm, PageForm
 from control_plane.dashboard.limit_rows import LimitRow
 from control_plane.dashboard.page import private, sign_in_first, signed_in
@@ -74,5 +75,7 @@ def _samples() -> dict[str, Any]:
             Page[int](rows=[1], next_cursor="next"),
             Page[int](rows=[1], next_cursor=None),
         ],
+        "charts": samples(),
+        "bars": sample_bars(),
         "writers": roles_with(Permission.WRITE_PROJECTS),
     }

@@ -1,6 +1,6 @@
 """Files that a page offers. Like pages they are one person's, and stay out of every cache."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils.http import content_disposition_header
@@ -11,7 +11,7 @@ def attachment(content: bytes, name: str, content_type: str) -> HttpResponse:
     return HttpResponse(content, headers=_headers(name, content_type))
 
 
-def streamed(content: AsyncIterator[bytes], name: str, content_type: str) -> StreamingHttpResponse:
+def streamed(content: AsyncIterable[bytes], name: str, content_type: str) -> StreamingHttpResponse:
     """Answer with a file whose parts come one after the other, none of which waits in memory."""
     return StreamingHttpResponse(content, headers=_headers(name, content_type))
 

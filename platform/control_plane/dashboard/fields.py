@@ -1,17 +1,14 @@
-"""Fields of forms for what Django has none: lists, amounts, percentages, moments."""
+"""Fields of forms for what Django has none: lists, percentages, moments; amounts are in
+`tenants.amount_fields`."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from django import forms
 from django.core.exceptions import ValidationError
 
-from control_plane.dashboard import amounts
-
 _MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
 _MOST_LINES: Final = 100
-_LARGEST: Final = 2**63 - 1
 
 
 class LinesField(forms.CharField):
@@ -33,47 +30,6 @@ class LinesField(forms.CharField):
         return "\n".join(value) if isinstance(value, list) else value
 
 
-class _AmountField(forms.CharField):
-    """A whole number of units, of which people see and type another form."""
-
-    read: Callable[[str], int]
-    written: Callable[[int], str]
-    problem: str
-
-    def __init__(self, **options: Any) -> None:
-        attrs = {"autocomplete": "off", "autocapitalize": "off"}
-        super().__init__(widget=forms.TextInput(attrs=attrs), max_length=40, **options)
-
-    def clean(self, value: Any) -> Any:
-        text = str(super().clean(value))
-        if not text:
-            return None
-        try:
-            amount = type(self).read(text)
-        except ValueError:
-            raise ValidationError(self.problem) from None
-        if amount > _LARGEST:
-            raise ValidationError("This is more than can be counted.")
-        return amount
-
-    def prepare_value(self, value: Any) -> Any:
-        return type(self).written(value) if isinstance(value, int) else value
-
-
-class CountField(_AmountField):
-    read = staticmethod(amounts.whole_number)
-    written = staticmethod(amounts.as_typed)
-    problem = "Enter a whole number such as 500, 250,000, 250k or 2M."
-
-
-class DollarsField(_AmountField):
-    """In nano-dollars."""
-
-    read = staticmethod(amounts.nano_dollars)
-    written = staticmethod(amounts.dollars_as_typed)
-    problem = "Enter an amount in dollars such as $250, 0.05 or $2k."
-
-
 class PercentsField(forms.CharField):
     """Percentages with commas between, in order and each once; [] if there are none."""
 
@@ -91,6 +47,20 @@ class PercentsField(forms.CharField):
         if any(not 1 <= percent <= 1000 for percent in percents):
             raise ValidationError("Each percentage is from 1 to 1000.")
         return percents
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+class LabelNamesField(forms.CharField):
+    """Names with commas between; [] if there are none. What a name may be is the verb's to say."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, max_length=400, **options)
+
+    def clean(self, value: Any) -> list[str]:
+        names = (name.strip() for name in str(super().clean(value)).split(","))
+        return [name for name in names if name]
 
     def prepare_value(self, value: Any) -> Any:
         return ", ".join(map(str, value)) if isinstance(value, list) else value

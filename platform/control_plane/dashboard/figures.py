@@ -7,7 +7,7 @@ from typing import Final
 
 from tenants.money import NANOS_PER_CENT, NANOS_PER_DOLLAR
 
-_STEPS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_STEPS: Final = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 # From here on the date says more than a number of days.
 _OLD: Final = timedelta(days=30)
@@ -32,6 +32,18 @@ def short_dollars(nanos: int) -> str:
     return f"{sign}${digits[: significant + 4].rstrip('0')}"
 
 
+def short_milliseconds(milliseconds: float | None) -> str:
+    """Shorten a duration to three significant digits: 850 ms, 1.24 s, 2 min 5 s."""
+    if milliseconds is None:
+        return "unknown"
+    if milliseconds < 999.5:
+        return f"{_three_digits(milliseconds)} ms"
+    if milliseconds < 59_950:
+        return f"{_three_digits(milliseconds / 1000)} s"
+    minutes, seconds = divmod(round(milliseconds / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
 def comparison(now: int, before: int) -> str:
     """Say how an amount compares with that of the period before."""
     if before == 0:
@@ -40,6 +52,14 @@ def comparison(now: int, before: int) -> str:
     if percent == 0:
         return "as before"
     return f"{abs(percent)} % {'more' if percent > 0 else 'less'} than before"
+
+
+def change(now: int, before: int) -> str:
+    """Say in a cell how an amount compares with that of the period before: +12 %, or new."""
+    if before == 0:
+        return "new" if now else "as before"
+    percent = round((now - before) * 100 / before)
+    return f"{percent:+d} %" if percent else "as before"
 
 
 def relative(moment: datetime, now: datetime | None = None) -> str:

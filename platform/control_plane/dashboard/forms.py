@@ -2,7 +2,7 @@
 field they are about."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
@@ -73,13 +73,36 @@ class PageForm(forms.Form):
 
 class FilterForm(PageForm):
     """What a list is narrowed to, as it stands in the address. No field is required; one that is
-    wrong narrows nothing, and says so."""
+    wrong narrows nothing, and says so. Those that are named in `behind` are shown once somebody
+    asks for them; one that is in use is always shown. What is named in `carried` stands in the
+    address for other pages."""
+
+    behind: ClassVar[tuple[str, ...]] = ()
+    carried: ClassVar[tuple[str, ...]] = ()
+    data: Any
 
     def __init__(self, data: Any) -> None:
         super().__init__(data, auto_id="filter_%s")
         for field in self.fields.values():
             field.required = False
             field.is_optional = False  # type: ignore[attr-defined]  # for its label
+
+    def at_once(self) -> list[forms.BoundField]:
+        return [field for field in self if not self._is_behind(field)]
+
+    def on_demand(self) -> list[forms.BoundField]:
+        return [field for field in self if self._is_behind(field)]
+
+    def carried_along(self) -> dict[str, str]:
+        return {name: value for name in self.carried if (value := self.data.get(name))}
+
+    def in_force(self) -> dict[str, str]:
+        """Return what of the address narrows the list, as it stands there, or is carried along."""
+        narrowing = [name for name, value in self.cleaned_data.items() if value]
+        return {name: self.data[name] for name in narrowing} | self.carried_along()
+
+    def _is_behind(self, field: forms.BoundField) -> bool:
+        return field.name in self.behind and not self.data.get(field.name)
 
     def chosen(self) -> dict[str, Any]:
         """Return the fields that narrow the list."""

@@ -32,13 +32,26 @@ class Link:
     is_in_bottom_bar: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """One of several pages about the same."""
+
+    address: str
+    word: str
+    is_current: bool
+
+
 SECTIONS: Final = (
     Section(page="overview", word="Overview", icon="home", permission=Permission.VIEW),
     Section(page="projects", word="Projects", icon="folder", permission=Permission.VIEW),
     Section(page="keys", word="Keys", icon="key", permission=Permission.VIEW),
+    Section(page="playground", word="Playground", icon="play", permission=Permission.WRITE_KEYS),
+    Section(page="usage", word="Usage", icon="chart", permission=Permission.VIEW_USAGE),
     Section(page="adapters", word="Adapters", icon="layers", permission=Permission.VIEW_ADAPTERS),
+    Section(page="requests", word="Requests", icon="list", permission=Permission.VIEW_USAGE),
     Section(page="members", word="Members", icon="people", permission=Permission.VIEW_PEOPLE),
     Section(page="limits", word="Limits", icon="gauge", permission=Permission.VIEW),
+    Section(page="refusals", word="Refusals", icon="barred", permission=Permission.VIEW_USAGE),
     Section(page="billing", word="Billing", icon="card", permission=Permission.VIEW_BALANCE),
     Section(page="webhooks", word="Webhooks", icon="hook", permission=Permission.VIEW_WEBHOOKS),
     Section(page="audit", word="Audit log", icon="log", permission=Permission.VIEW_AUDIT),

@@ -22,6 +22,7 @@ from tenants.access.member_access import MemberAccess, member_access
 from tenants.access.second_factor import has_second_factor
 from tenants.access.session_proofs import proofs_of
 from tenants.errors import NotPermitted
+from tenants.exports import RETRY_SECONDS, TooManyExports
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, roles_with
 
@@ -39,6 +40,8 @@ class TenantPage(View):
     template_name: ClassVar[str]
     section: ClassVar[str]
     while_suspended: ClassVar[bool] = False
+    # Whether a form asks others before the tenant's scope opens.
+    asks_first: ClassVar[bool] = False
 
     access: MemberAccess
 
@@ -56,12 +59,26 @@ class TenantPage(View):
         tenant_id: uuid.UUID = ids.pop("tenant_id")
         address = request.META.get("REMOTE_ADDR") or None
         try:
+            if self.asks_first and method == "post":
+                permission = self.permissions["POST"]
+                with _entered(request, user, tenant_id, address) as access:
+                    may = access.may_change(permission)
+                if may:
+                    self.ask_first(request, tenant_id, **ids)
             with _entered(request, user, tenant_id, address) as self.access:
                 return self._within(request, *args, **ids)
         except EntryRefused as refusal:
             return ask_for_proof(request, user, refusal)
+        except TooManyExports as refusal:
+            wait = {"Retry-After": str(RETRY_SECONDS)}
+            plain = "text/plain; charset=utf-8"
+            return private(HttpResponse(refusal.message, plain, 429, headers=wait))
         except (ObjectDoesNotExist, DataError):
             raise Http404 from None
+
+    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **ids: Any) -> None:
+        """Ask what others take their time to answer, the DNS for one: whoever sent the form may
+        send it, and no transaction is open yet. What speaks against it is for `post` to say."""
 
     def _within(self, request: HttpRequest, *args: Any, **ids: Any) -> HttpResponseBase:
         is_change = request.method == "POST"

@@ -14,7 +14,9 @@ from django.utils.safestring import SafeString
 
 from control_plane.dashboard import figures
 from control_plane.dashboard.acting import acting_on
+from control_plane.dashboard.charts.chart import exact_dollars
 from gpu_workers.protocol.policy import LimitName
+from tenants.money import dollars
 
 register = template.Library()
 _PARTS: Final = "dashboard/components"
@@ -87,7 +89,7 @@ def figure(
     return {
         "label": label,
         "short": figures.short_dollars(amount) if is_money else figures.short_number(amount),
-        "exact": figures.short_dollars(amount) if is_money else f"{amount:,} {unit}",
+        "exact": dollars(amount) if is_money else f"{amount:,} {unit}",
         "unit": "" if is_money else unit,
         "period": period,
         "comparison": "" if before is None else figures.comparison(amount, before),
@@ -135,6 +137,17 @@ def decimal(value: Decimal) -> str:
 @register.filter
 def money(nanos: int) -> str:
     return figures.short_dollars(nanos)
+
+
+@register.filter
+def duration(milliseconds: float | None) -> str:
+    return figures.short_milliseconds(milliseconds)
+
+
+@register.filter
+def per_million(pico_dollars: int) -> str:
+    """Show a price a token as dollars for a million of them, to the last digit."""
+    return exact_dollars(pico_dollars * 1000)
 
 
 @register.filter

@@ -15,6 +15,7 @@ from control_plane.dashboard.pages.adapters.ends import (
     DeleteVersionPage,
 )
 from control_plane.dashboard.pages.adapters.new import NewAdapterPage, NewVersionPage
+from control_plane.dashboard.pages.adapters.pins import PinPage, UnpinPage
 from control_plane.dashboard.pages.adapters.traffic import PromotePage, TrafficPage
 from control_plane.dashboard.pages.adapters.uploading import (
     AddPartPage,
@@ -53,8 +54,12 @@ from control_plane.dashboard.pages.organisation.closing import ClosePage
 from control_plane.dashboard.pages.organisation.export import ExportPage
 from control_plane.dashboard.pages.organisation.settings import SettingsPage
 from control_plane.dashboard.pages.organisations import organisations
-from control_plane.dashboard.pages.overview import OverviewPage
+from control_plane.dashboard.pages.overview.now import NowPage
+from control_plane.dashboard.pages.overview.page import OverviewPage
+from control_plane.dashboard.pages.playground.page import PlaygroundPage, TicketPage
 from control_plane.dashboard.pages.projects import NewProjectPage, ProjectPage, ProjectsPage
+from control_plane.dashboard.pages.refusals.refusals import RefusalsCsv, RefusalsPage
+from control_plane.dashboard.pages.requests import RequestPage, RequestsCsv, RequestsPage
 from control_plane.dashboard.pages.sign_on import (
     DemandsPage,
     DomainsPage,
@@ -63,6 +68,9 @@ from control_plane.dashboard.pages.sign_on import (
     SignOnPage,
     VerifyDomainPage,
 )
+from control_plane.dashboard.pages.usage.labels import LabelsCsv, LabelsPage
+from control_plane.dashboard.pages.usage.page import UsageCsv, UsagePage
+from control_plane.dashboard.pages.usage.views import DeleteViewPage
 from control_plane.dashboard.pages.webhooks.deliveries import (
     DeliveryPage,
     RedeliverPage,
@@ -95,6 +103,7 @@ _DOMAIN = f"{_SIGN_ON}/domains/<uuid:mail_domain_id>"
 urlpatterns = [
     path("t/", organisations, name="organisations"),
     path(_TENANT, OverviewPage.as_view(), name="overview"),
+    path(f"{_TENANT}now", NowPage.as_view(), name="now"),
     path(f"{_TENANT}projects", ProjectsPage.as_view(), name="projects"),
     path(f"{_TENANT}projects/new", NewProjectPage.as_view(), name="new-project"),
     path(f"{_TENANT}projects/<uuid:project_id>", ProjectPage.as_view(), name="project"),
@@ -103,12 +112,25 @@ urlpatterns = [
     path(f"{_TENANT}keys/<uuid:key_id>", KeyPage.as_view(), name="key"),
     path(f"{_TENANT}keys/<uuid:key_id>/rotate", RotateKeyPage.as_view(), name="rotate-key"),
     path(f"{_TENANT}keys/<uuid:key_id>/revoke", RevokeKeyPage.as_view(), name="revoke-key"),
+    path(f"{_TENANT}playground", PlaygroundPage.as_view(), name="playground"),
+    path(f"{_TENANT}playground/tickets", TicketPage.as_view(), name="playground-tickets"),
+    path(f"{_TENANT}usage", UsagePage.as_view(), name="usage"),
+    path(
+        f"{_TENANT}usage/views/<uuid:view_id>/delete",
+        DeleteViewPage.as_view(),
+        name="delete-view",
+    ),
+    path(f"{_TENANT}usage/labels", LabelsPage.as_view(), name="labels"),
+    path(f"{_TENANT}usage/labels.csv", LabelsCsv.as_view(), name="labels-csv"),
+    path(f"{_TENANT}usage.csv", UsageCsv.as_view(), name="usage-csv"),
     path(f"{_TENANT}limits", LimitsPage.as_view(), name="limits"),
     path(f"{_TENANT}limits/new", NewLimitPage.as_view(), name="new-limit"),
     path(f"{_TENANT}limits/new-budget", NewLimitPage.as_view(is_budget=True), name="new-budget"),
     path(f"{_TENANT}limits/balance-alert", BalanceAlertPage.as_view(), name="balance-alert"),
     path(f"{_TENANT}limits/<uuid:quota_id>", LimitPage.as_view(), name="limit"),
     path(f"{_TENANT}limits/<uuid:quota_id>/remove", RemoveLimitPage.as_view(), name="remove-limit"),
+    path(f"{_TENANT}refusals", RefusalsPage.as_view(), name="refusals"),
+    path(f"{_TENANT}refusals/export.csv", RefusalsCsv.as_view(), name="refusals-csv"),
     path(f"{_TENANT}adapters", AdaptersPage.as_view(), name="adapters"),
     path(f"{_TENANT}adapters/new", NewAdapterPage.as_view(), name="new-adapter"),
     path(f"{_TENANT}adapters/uploads", BeginUploadPage.as_view(), name="begin-upload"),
@@ -116,12 +138,17 @@ urlpatterns = [
     path(f"{_PENDING}/complete", CompleteUploadPage.as_view(), name="complete-upload"),
     path(_ADAPTER, AdapterPage.as_view(), name="adapter"),
     path(f"{_ADAPTER}/traffic", TrafficPage.as_view(), name="adapter-traffic"),
+    path(f"{_ADAPTER}/pin", PinPage.as_view(), name="pin-adapter"),
+    path(f"{_ADAPTER}/unpin", UnpinPage.as_view(), name="unpin-adapter"),
     path(f"{_ADAPTER}/delete", DeleteAdapterPage.as_view(), name="delete-adapter"),
     path(f"{_ADAPTER}/versions/new", NewVersionPage.as_view(), name="new-version"),
     path(_VERSION, AdapterVersionPage.as_view(), name="adapter-version"),
     path(f"{_VERSION}/promote", PromotePage.as_view(), name="promote-version"),
     path(f"{_VERSION}/archive", ArchiveVersionPage.as_view(), name="archive-version"),
     path(f"{_VERSION}/delete", DeleteVersionPage.as_view(), name="delete-version"),
+    path(f"{_TENANT}requests", RequestsPage.as_view(), name="requests"),
+    path(f"{_TENANT}requests/export.csv", RequestsCsv.as_view(), name="requests-csv"),
+    path(f"{_TENANT}requests/<uuid:request_id>", RequestPage.as_view(), name="request"),
     path(f"{_TENANT}members", MembersPage.as_view(), name="members"),
     path(f"{_TENANT}billing", BillingOverviewPage.as_view(), name="billing"),
     path(f"{_TENANT}billing/transactions", TransactionsPage.as_view(), name="transactions"),

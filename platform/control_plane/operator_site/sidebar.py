@@ -1,10 +1,12 @@
 """The sidebar of the operators' admin: its pages, grouped by topic."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.apps import apps
 from django.http import HttpRequest
 from django.urls import reverse
+
+from control_plane.operator_site.dashboards.registry import DASHBOARDS
 
 # Each model with its icon from Material Symbols.
 _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
@@ -32,6 +34,8 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Models & fleet",
         (
             ("inference.ServedModel", "neurology"),
+            ("inference.Adapter", "layers"),
+            ("inference.AdapterVersion", "difference"),
             ("inference.Pool", "stacks"),
             ("inference.Worker", "dns"),
             ("inference.DeadLetter", "mail_off"),
@@ -51,6 +55,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("billing.Invoice", "request_quote"),
             ("billing.Payment", "payments"),
+            ("billing.PaymentReversal", "undo"),
             ("billing.LedgerAccount", "account_balance"),
             ("billing.LedgerTransaction", "receipt"),
             ("billing.Price", "sell"),
@@ -73,17 +78,28 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ),
     ("Audit", (("tenants.AuditEvent", "history"),)),
 )
+_ALL_PAGES: Final = {"title": "All pages", "icon": "list"}
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the pages that the operator may see, in groups."""
-    groups = ((title, _links(request, models)) for title, models in _GROUPS)
+    groups = [("Dashboards", _dashboards(request))]
+    groups += [(title, _links(request, models)) for title, models in _GROUPS]
+    groups.append(("", [_ALL_PAGES | {"link": reverse("admin:all-pages")}]))
     return [{"title": title, "separator": True, "items": links} for title, links in groups if links]
 
 
 def linked_models() -> set[str]:
     """Return the labels of all models in the sidebar, e.g. `tenants.Tenant`."""
     return {label for _, models in _GROUPS for label, _ in models}
+
+
+def _dashboards(request: HttpRequest) -> list[dict[str, Any]]:
+    return [
+        {"title": each.title, "icon": each.icon, "link": each.address}
+        for each in DASHBOARDS
+        if each.is_open_to(request)
+    ]
 
 
 def _links(request: HttpRequest, models: tuple[tuple[str, str], ...]) -> list[dict[str, Any]]:

@@ -9,9 +9,12 @@ from django.conf import settings
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from unfold.sites import UnfoldAdminSite
 
+from control_plane.operator_site.dashboards.registry import DASHBOARDS
 from control_plane.operator_site.sign_in_form import OperatorSignInForm
 from tenants.access.second_factor import has_second_factor
 from tenants.access.session_proofs import proofs_of
@@ -59,6 +62,29 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         # Outermost: whoever is no operator is sent to sign in before a scope opens.
         guarded: View = super().admin_view(in_operator_scope, cacheable)
         return guarded
+
+    def extra_urls(self) -> list[URLPattern]:
+        """Return the addresses of the dashboards and of the list of all pages, which Unfold puts
+        before the models'."""
+        return [
+            path("pages/", self.admin_view(self.all_pages), name="all-pages"),
+            *(address for dashboard in DASHBOARDS for address in dashboard.urls(self)),
+        ]
+
+    def index(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponseBase:
+        """Show the first dashboard. Who may not see it gets the first of those that are for them,
+        and all pages where none is."""
+        shown = next((each for each in DASHBOARDS if each.is_open_to(request)), None)
+        if shown is None:
+            return redirect("admin:all-pages")
+        return shown.page_view(self)(request) if shown.is_index else redirect(shown.address)
+
+    def all_pages(self, request: HttpRequest) -> HttpResponseBase:
+        """Show Django's own index: every list, and what the operator did last."""
+        page: TemplateResponse = super().index(request)
+        return page
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
         return FullNames.as_view(admin_site=self)(request)

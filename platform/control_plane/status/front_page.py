@@ -9,12 +9,14 @@ from django.views.decorators.http import require_safe
 
 from control_plane.curl import chat_command
 from control_plane.status.health import Health, HealthReport
+from control_plane.status.viewers import Viewers
 
 health: Final = Health(
     dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL,
     redis_url=settings.PENSTOCK_REDIS_URL,
     database_url=settings.PENSTOCK_DATABASE_URL,
 )
+viewers: Final = Viewers(networks=settings.PENSTOCK_METRICS_NETWORKS)
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
@@ -23,9 +25,11 @@ _POLICY: Final = (
 
 @require_safe
 async def front_page(request: HttpRequest) -> HttpResponse:
-    """Show the status page; it needs no sign-in and names only public models."""
+    """Show whether the service is up and how to call it; it needs no sign-in and names only public
+    models. How it does, in figures, is for those who may see its metrics."""
     report = await health.report()
     context = {
+        "has_figures": viewers.is_near(request.META.get("REMOTE_ADDR")),
         "report": report,
         "models": [model for model in report.models if model.is_public],
         "workers": _public_workers(report),

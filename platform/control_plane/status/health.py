@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 import psycopg
+from msgspec import DecodeError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from control_plane.status.background import Background
 from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.codec import WireFormatError, decode_model
 from gpu_workers.protocol.policy import ModelPolicy
@@ -22,6 +24,8 @@ from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 TIMEOUT_SECONDS: Final = 2.0
 # However many probes there are, the parts are checked no more often than this.
 CACHE_SECONDS: Final = 1.0
+
+LookAtBackground = Callable[[Redis], Awaitable[Background]]
 
 _FAILURES = (OSError, RedisError, TimeoutError, psycopg.Error, WireFormatError)
 
@@ -43,6 +47,10 @@ class PoolState:
     queued: int
     open_requests: int
     unrecorded_usage: int
+    # Age of the oldest of it, 0 where there is none.
+    oldest_unrecorded_seconds: float
+    # Workers that were not let in, since Redis was last empty.
+    refused_workers: int
     workers: tuple[PoolWorker, ...]
 
     @property
@@ -87,6 +95,8 @@ class HealthReport:
     parts: tuple[Part, ...]
     pools: tuple[PoolState, ...] = ()
     models: tuple[ModelState, ...] = ()
+    # None where that is not looked at, or cannot be.
+    background: Background | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -94,7 +104,8 @@ class HealthReport:
 
 
 class Health:
-    """Checks the parts: PostgreSQL only with a `database_url`, which a gateway alone has not."""
+    """Checks the parts: PostgreSQL only with a `database_url`, which a gateway alone has not, and
+    what runs in the background only with the `background` that looks at it."""
 
     def __init__(
         self,
@@ -102,10 +113,12 @@ class Health:
         dispatch_redis_url: str,
         redis_url: str | None = None,
         database_url: str | None = None,
+        background: LookAtBackground | None = None,
     ) -> None:
         self._dispatch_redis_url = dispatch_redis_url
         self._redis_url = redis_url
         self._database_url = database_url
+        self._look_at = background
         self._looking: asyncio.Task[HealthReport] | None = None
         self._looked_at = 0.0
 
@@ -126,10 +139,25 @@ class Health:
             others.append(_part("PostgreSQL", self._ask_postgres))
         if self._redis_url is not None:
             others.append(_part("Redis", self._ask_redis))
+        background = asyncio.create_task(self._background())
         dispatch, *rest = await asyncio.gather(self._look_at_dispatch(), *others)
         assert isinstance(dispatch, HealthReport)  # noqa: S101 - gather loses the types
         parts = (*(part for part in rest if isinstance(part, Part)), *dispatch.parts)
-        return HealthReport(parts=parts, pools=dispatch.pools, models=dispatch.models)
+        return HealthReport(
+            parts=parts,
+            pools=dispatch.pools,
+            models=dispatch.models,
+            background=await background,
+        )
+
+    async def _background(self) -> Background | None:
+        if self._redis_url is None or self._look_at is None:
+            return None
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS), _client(self._redis_url) as redis:
+                return await self._look_at(redis)
+        except (*_FAILURES, DecodeError):
+            return None
 
     async def _ask_postgres(self) -> str:
         connection = await psycopg.AsyncConnection.connect(
@@ -219,14 +247,26 @@ async def _pool(redis: Redis, registry: WorkerRegistry, name: str) -> PoolState:
     pipeline.zcard(keys.pool_queue(name))
     pipeline.zcard(keys.pool_open_requests(name))
     pipeline.xlen(keys.pool_usage(name))
-    queued, open_requests, unrecorded = await pipeline.execute()
+    pipeline.xrange(keys.pool_usage(name), count=1)
+    pipeline.hget(keys.pool_identity(name), "refused")
+    pipeline.time()
+    queued, open_requests, unrecorded, oldest, refused, (seconds, _) = await pipeline.execute()
     return PoolState(
         name=name,
         queued=queued,
         open_requests=open_requests,
         unrecorded_usage=unrecorded,
+        oldest_unrecorded_seconds=_age_seconds(oldest, seconds),
+        refused_workers=int(refused or 0),
         workers=await registry.workers(name),
     )
+
+
+def _age_seconds(entries: list[tuple[bytes, object]], now_seconds: int) -> float:
+    """Return how old the first entry of a stream is, by its id, which begins with Unix ms."""
+    if not entries:
+        return 0.0
+    return max(0.0, now_seconds - int(entries[0][0].partition(b"-")[0]) / 1000)
 
 
 def _client(url: str) -> Redis:

@@ -10,7 +10,6 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.policy import Scope
-from tenants.access.api_keys import Principal
 from tenants.access.invitations.links import (
     digest_of,
     has_mail_server,
@@ -18,9 +17,18 @@ from tenants.access.invitations.links import (
     send_after_commit,
 )
 from tenants.access.people import check_grant
+from tenants.access.widths.rule import Principal
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
-from tenants.models import ApiKey, Invitation, InvitationState, Membership, Tenant
+from tenants.models import (
+    ApiKey,
+    Cap,
+    Invitation,
+    InvitationState,
+    Membership,
+    Tenant,
+    check_cap,
+)
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role, permissions_of
 
@@ -38,7 +46,7 @@ def invite(tenant: Tenant, *, email: str, role: Role, by: Principal) -> Invitati
     """Store an invitation and mail its link, whether the address has an account or not. Raises
     `ValidationError` for a bad address, `NotPermitted`, and `Conflict` for somebody who is a member
     or is invited already, and where no e-mail can be sent; `Tenant.DoesNotExist` for a closed
-    one."""
+    one; `CapReached` where the tier allows no more members."""
     _check_mail()
     check_grant(role, rights_of(by))
     # Whoever closes it finds no invitation that comes after.
@@ -47,6 +55,7 @@ def invite(tenant: Tenant, *, email: str, role: Role, by: Principal) -> Invitati
     invitation.clean_fields(exclude=["digest", "expires_at"])
     _check_no_member(invitation)
     _end_expired(invitation)
+    check_cap(tenant.id, Cap.MEMBERS)
     token = _vouched_for(invitation, by)
     try:
         with transaction.atomic():
@@ -67,8 +76,12 @@ def resend(invitation: Invitation, *, by: Principal) -> Invitation:
     for it from now on. Raises as `invite` does, and `Conflict` once it was answered or
     withdrawn."""
     _check_mail()
+    # The tenant first, as accepting does.
+    Tenant.objects.select_for_update(no_key=True).get(id=invitation.tenant_id)
     invitation = _locked(invitation, by)
     _check_no_member(invitation)
+    if invitation.state is not InvitationState.OPEN:
+        check_cap(invitation.tenant_id, Cap.MEMBERS)
     token = _vouched_for(invitation, by)
     with audited_as(Verb.RESENT):
         invitation.save(update_fields=["digest", "sent_at", "expires_at", "invited_by", "api_key"])

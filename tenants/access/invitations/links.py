@@ -13,11 +13,10 @@ from django.urls import reverse
 
 from tenants.models import Invitation
 from tenants.models.invitation import LIFETIME
+from tenants.names import as_mailed
 
 _SECRET_BYTES: Final = 32
 _ID_BYTES: Final = 16
-# A tenant chooses its name: what a stranger is mailed of it is short, and one line.
-_NAME_CHARACTERS: Final = 80
 _NO_MAIL: Final = "django.core.mail.backends.console.EmailBackend"
 
 
@@ -49,7 +48,7 @@ def send_after_commit(invitation: Invitation, token: str) -> None:
     """Mail the link once the invitation is stored: no transaction waits for a mail server."""
     inviter = invitation.invited_by
     context = {
-        "organisation": " ".join(invitation.tenant.name.split())[:_NAME_CHARACTERS],
+        "organisation": as_mailed(invitation.tenant.name),
         "inviter": "" if inviter is None else inviter.email,
         "role": invitation.role,
         "days": LIFETIME.days,

@@ -18,7 +18,16 @@ from tenants.audit.log import record
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Verb, audit_actor
 from tenants.isolation.scoping import tenant_scope
-from tenants.models import Membership, SignOnConfiguration, SignOnIdentity, Tenant, User
+from tenants.models import (
+    Cap,
+    CapReached,
+    Membership,
+    SignOnConfiguration,
+    SignOnIdentity,
+    Tenant,
+    User,
+    check_cap,
+)
 from tenants.permissions import ROLE_PERMISSIONS, Role
 
 _PROVIDERS = ROLE_PERMISSIONS[Role.OWNER]
@@ -29,6 +38,8 @@ def arrive(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User
     address that the provider has verified, in a domain that the tenant has proven: an account that
     has it, or a new one. Raises `SignOnRefused`; a member without a role is one no more by then."""
     with tenant_scope(tenant_id):
+        # The tenant first, as whoever changes its provider does.
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
         configuration = (
             # Two first sign-ins of one person: the second finds what the first has bound.
             SignOnConfiguration.objects.select_for_update(of=("self",)).get(pk=tenant_id)
@@ -47,6 +58,8 @@ def arrive(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User
                     _withdraw(membership)
                 role = None
             else:
+                if membership is None:
+                    _check_room(tenant_id)
                 _bind(identity, user, claims, tenant_id)
                 role = _follow(configuration, membership, user, role)
                 record(Verb.SIGNED_IN, user, tenant_id=tenant_id, by="sign_on")
@@ -85,6 +98,13 @@ def _user_by_address(configuration: SignOnConfiguration, claims: Claims) -> User
         # An address that was given to somebody else, maybe.
         raise SignOnRefused(Reason.OTHER_SUBJECT)
     return user
+
+
+def _check_room(tenant_id: uuid.UUID) -> None:
+    try:
+        check_cap(tenant_id, Cap.MEMBERS)
+    except CapReached:
+        raise SignOnRefused(Reason.NO_ROOM) from None
 
 
 def _bind(

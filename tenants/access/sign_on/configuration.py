@@ -32,11 +32,14 @@ def provider_of(tenant_id: uuid.UUID) -> SignOnConfiguration | None:
         return found.filter(pk=tenant_id, tenant__closed_at=None).first()
 
 
-def configure(tenant: Tenant, **fields: Any) -> SignOnConfiguration:
+def configure(
+    tenant: Tenant, *, unreachable: ValidationError | None = None, **fields: Any
+) -> SignOnConfiguration:
     """Set those of `issuer`, `client_id`, `client_secret`, `role_claim`, `roles` and `default_role`
     that are given; the first three are needed at first. Another issuer or client needs its secret,
-    too, so that nobody has a secret sent to a server of their own. Raises `ValidationError` that
-    names the field."""
+    too, so that nobody has a secret sent to a server of their own. `unreachable` is what
+    `unreachable_issuer` said of another issuer before the transaction began. Raises
+    `ValidationError` that names the field."""
     Tenant.objects.select_for_update(no_key=True, of=("self",)).get(pk=tenant.pk)
     configuration = configuration_of(tenant)
     secret = fields.pop("client_secret", "")
@@ -55,8 +58,20 @@ def configure(tenant: Tenant, **fields: Any) -> SignOnConfiguration:
     configuration.full_clean(exclude=["tenant"], validate_unique=False)
     if is_elsewhere:
         _check_issuer(configuration.issuer)
+        if unreachable is not None:
+            raise unreachable
     configuration.save()
     return configuration
+
+
+def unreachable_issuer(tenant_id: uuid.UUID, issuer: str) -> ValidationError | None:
+    """Ask the DNS where an issuer of the tenant leads, and return what speaks against it. Takes
+    seconds where no answer comes: call it while no transaction is open."""
+    try:
+        addresses.check_reachable(issuer.strip(), owner=str(tenant_id))
+    except addresses.Refused as error:
+        return _refused(error)
+    return None
 
 
 def remove_configuration(tenant: Tenant) -> None:
@@ -123,20 +138,25 @@ def _check_issuer(issuer: str) -> None:
     if "?" in issuer or "#" in issuer:
         raise _wrong("issuer", "An issuer is an address without ? and #.", code="issuer")
     try:
-        addresses.check_reachable(issuer)
-    except addresses.AddressRefused as error:
-        raise _wrong(
-            "issuer",
-            "This host lies in a network that nothing is sent to; providers are reached on the "
-            "public internet only.",
-            code=error.code,
-        ) from None
-    except addresses.Unresolvable as error:
-        raise _wrong("issuer", "This host has no address in the DNS.", code=error.code) from None
-    except addresses.UrlRefused as error:
-        raise _wrong(
-            "issuer", "An issuer is an address like https://login.acme.example.", code=error.code
-        ) from None
+        addresses.check_text(issuer)
+    except addresses.Refused as error:
+        raise _refused(error) from None
+
+
+def _refused(error: addresses.Refused) -> ValidationError:
+    match error:
+        case addresses.AddressRefused():
+            text = (
+                "This host lies in a network that nothing is sent to; providers are reached on the "
+                "public internet only."
+            )
+        case addresses.Unresolvable(code="no_address"):
+            text = "This host has no address in the DNS."
+        case addresses.Unresolvable():
+            text = str(error)
+        case _:
+            text = "An issuer is an address like https://login.acme.example."
+    return _wrong("issuer", text, code=error.code)
 
 
 def _wrong(field: str, message: str, *, code: str) -> ValidationError:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from tenants.access.sign_on.dns_records import txt_records
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
-from tenants.isolation.scoping import operator_scope
+from tenants.isolation.scoping import give_connection_back, operator_scope, tenant_scope
 from tenants.models import MailDomain, ProofOfDomain, SignOnConfiguration, Tenant
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 
@@ -42,12 +42,26 @@ def add_domain(tenant: Tenant, *, domain: str) -> MailDomain:
     return MailDomain.objects.create(tenant=tenant, domain=name)
 
 
-def verify_domain(domain: MailDomain) -> MailDomain:
-    """Look for the TXT record and prove the domain by it. Raises `Conflict` with the code
-    `record_not_found`, `dns_unavailable` or `domain_taken`."""
+def texts_at(tenant_id: uuid.UUID, domain_id: uuid.UUID) -> list[str] | Conflict:
+    """Ask the DNS for the TXT records of a domain of the tenant that is yet to be proven; return
+    the refusal where it does not answer. Takes seconds then: call it while no scope is open."""
+    with tenant_scope(tenant_id):
+        domain = MailDomain.objects.filter(pk=domain_id, proven_at=None).first()
+    give_connection_back()
+    try:
+        return txt_records(domain.record_name) if domain else []
+    except Conflict as refusal:
+        return refusal
+
+
+def verify_domain(domain: MailDomain, texts: list[str] | Conflict) -> MailDomain:
+    """Look for the record among the texts of `texts_at` and prove the domain by it. Raises
+    `Conflict` with the code `record_not_found`, `dns_unavailable` or `domain_taken`."""
     if domain.is_proven:
         return domain
-    if domain.record_value not in txt_records(domain.record_name):
+    if isinstance(texts, Conflict):
+        raise texts
+    if domain.record_value not in texts:
         raise Conflict(
             f"There is no TXT record {domain.record_value!r} at {domain.record_name} yet. A new "
             "record can take an hour to be seen; check it and try again.",

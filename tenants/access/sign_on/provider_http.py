@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import httpcore2
 import requests
-from django.db import connection
 from requests.adapters import BaseAdapter
 
+from tenants.isolation.scoping import give_connection_back
 from tenants.webhooks import addresses
 from tenants.webhooks.addresses import AddressRefused, Target, Unresolvable, UrlRefused
 from tenants.webhooks.checked_network import CheckedNetwork
@@ -49,8 +49,7 @@ class _CheckedAdapter(BaseAdapter):  # type: ignore[misc]
     def send(self, request: Any, *_: Any, **__: Any) -> Any:
         """Send one request and read its answer; blocks for at most `TOTAL_SECONDS`, without a
         connection to the database where no transaction needs it."""
-        if not connection.in_atomic_block:
-            connection.close()
+        give_connection_back()
         body = request.body or b""
         try:
             target = addresses.parse_url(request.url)
@@ -96,7 +95,9 @@ async def _exchange(
     async with (
         asyncio.timeout(TOTAL_SECONDS),
         httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context, max_connections=1, network_backend=CheckedNetwork(target)
+            ssl_context=ssl_context,
+            max_connections=1,
+            network_backend=CheckedNetwork(target, owner=f"provider {target.host}"),
         ) as pool,
         pool.stream(method, url, headers=sent, content=body) as response,
     ):

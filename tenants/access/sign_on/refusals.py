@@ -26,6 +26,7 @@ class Reason(StrEnum):
     OTHER_SUBJECT = "other_subject"  # the account is bound to another one of this provider
     INACTIVE = "inactive_account"
     NO_ROLE = "no_role"
+    NO_ROOM = "too_many_members"  # for the tenant's tier
 
 
 _OF_THE_PERSON: Final = {
@@ -37,6 +38,8 @@ _OF_THE_PERSON: Final = {
     Reason.FOREIGN_DOMAIN: "Your email address is not in a domain that this organisation has "
     "proven. Ask one of its owners.",
     Reason.NO_ROLE: "Your organisation's provider gives you no role here. Ask one of its owners.",
+    Reason.NO_ROOM: "Your organisation has as many members as its tier allows. Ask one of its "
+    "owners.",
 }
 _OTHERWISE: Final = (
     "Your organisation's provider gave an answer that cannot be accepted. Ask one of its owners; "

@@ -1,11 +1,9 @@
 """Invoices: issue, mark as paid, void, discard and download."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import ValidationError
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -20,16 +18,15 @@ from unfold.contrib.filters.admin import (
 from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from tenants.billing.admin.sla_holds import ReasonForm, SlaHoldAdmin
 from tenants.billing.invoicing import invoices
 from tenants.billing.invoicing.contents import lines_of, sums
 from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.month_end import issue_drafts
 from tenants.billing.invoicing.pdf import pdf_bytes
-from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
+from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind, SlaReview
 from tenants.errors import Conflict
-from tenants.management.arguments import one_sentence
 from tenants.money import dollars, dollars_and_cents
-from tenants.operator_admin import ReadOnlyAdmin
 
 
 class ReferenceForm(forms.Form):
@@ -39,10 +36,6 @@ class ReferenceForm(forms.Form):
         help_text="As on the bank statement.",
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
     )
-
-
-class ReasonForm(forms.Form):
-    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget())
 
 
 _DETAILS = (
@@ -73,7 +66,7 @@ class MonthFilter(DropdownFilter):  # type: ignore[misc]
 
 
 @admin.register(Invoice)
-class InvoiceAdmin(ReadOnlyAdmin):
+class InvoiceAdmin(SlaHoldAdmin):
     list_display = ["name", "tenant", "month_name", "condition", "charges", "amount_due", "due_on"]
     list_display_links = ["name"]
     list_filter = [
@@ -81,13 +74,13 @@ class InvoiceAdmin(ReadOnlyAdmin):
         ("state", ChoicesDropdownFilter),
         MonthFilter,
     ]
-    search_fields = ["number__istartswith", "tenant__name", "payment__reference__exact"]
+    search_fields = ["number__istartswith", "tenant__name", "payments__reference__exact"]
     list_select_related = ["tenant"]
     list_before_template = "admin/billing/invoice_totals.html"
     ordering = ["-period", "tenant__name"]
     actions = ["issue_selected"]
     actions_detail: ClassVar = ["pdf_one", "csv_one", "issue_one", "pay_one", "void_one",
-                                "discard_one"]  # fmt: skip
+                                "discard_one", *SlaHoldAdmin.sla_actions]  # fmt: skip
 
     def has_settle_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("billing.change_invoice")
@@ -100,10 +93,12 @@ class InvoiceAdmin(ReadOnlyAdmin):
         invoice = Invoice.objects.filter(pk=object_id).first()
         if invoice is None:
             return []
-        fitting = {
+        fitting: tuple[str, ...] = {
             InvoiceState.DRAFT: ("pdf_one", "csv_one", "issue_one", "discard_one"),
             InvoiceState.ISSUED: ("pdf_one", "csv_one", "pay_one", "void_one"),
         }.get(InvoiceState(invoice.state), ("pdf_one", "csv_one"))
+        if invoice.is_draft:
+            fitting += self.sla_actions_of(invoice)
         actions = super().get_actions_detail(request, object_id)
         return [each for each in actions if each.action_name.endswith(fitting)]
 
@@ -116,7 +111,8 @@ class InvoiceAdmin(ReadOnlyAdmin):
 
     def get_fieldsets(self, request: HttpRequest, invoice: Any = None) -> Any:
         """Show beside a draft's state what blocks it, and omit fields of what has not happened."""
-        facts = ["name", "tenant_link", "month_name", "condition", "blocked_reason", "amount_due"]
+        facts = ["name", "tenant_link", "month_name", "condition", "blocked_reason",
+                 "sla_review_text", "amount_due"]  # fmt: skip
         return [
             (None, {"fields": [name for name in facts if _has(invoice, name)]}),
             ("Lines", {"fields": ["lines_table"]}),
@@ -168,7 +164,10 @@ class InvoiceAdmin(ReadOnlyAdmin):
 
     @admin.display(description="payment")
     def payment_text(self, invoice: Invoice) -> str:
-        return f"{invoice.payment.provider}: {invoice.payment.reference}"
+        return "; ".join(
+            f"{dollars_and_cents(each.amount_nanos)} by {each.provider}: {each.reference}"
+            for each in invoice.payments.order_by("recorded_at")
+        )
 
     @admin.display(description="lines and totals")
     def lines_table(self, invoice: Invoice) -> SafeString:
@@ -234,7 +233,7 @@ class InvoiceAdmin(ReadOnlyAdmin):
             request,
             title=f"Mark {invoice} as paid",
             text=f"Records that {invoice.tenant.name} has paid "
-            f"{dollars_and_cents(invoice.payable_nanos)} in full.",
+            f"{dollars_and_cents(invoice.unpaid_nanos)}, all that is left of it.",
             button="Mark as paid",
             form=form,
         )
@@ -279,20 +278,6 @@ class InvoiceAdmin(ReadOnlyAdmin):
             button="Discard",
             is_final=True,
         )
-
-    def _do(
-        self, request: HttpRequest, invoice: Invoice, work: Callable[[], object], done: str
-    ) -> HttpResponse:
-        try:
-            work()
-        except Conflict as error:
-            messages.error(request, error.message)
-        except ValidationError as error:
-            messages.error(request, one_sentence(error))
-        else:
-            self.log_change(request, invoice, done)
-            messages.success(request, done)
-        return self.back_to(invoice)
 
 
 def _totals(shown: QuerySet[Invoice]) -> list[dict[str, Any]]:
@@ -356,7 +341,9 @@ def _cells(line: InvoiceLine) -> tuple[str, ...]:
 def _has(invoice: Invoice, name: str) -> bool:
     """Return whether the invoice has a value to show; a column that is no field always has."""
     if name == "payment_text":
-        return hasattr(invoice, "payment")
+        return invoice.payments.exists()
+    if name == "sla_review_text":
+        return SlaReview.objects.filter(invoice=invoice).exists()
     return getattr(invoice, name, True) not in ("", None)
 
 

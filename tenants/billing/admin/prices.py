@@ -5,9 +5,12 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from tenants.amount_fields import MicroDollarsField
 from tenants.billing.models import PoolCost, Price, PriceCorrection
 from tenants.billing.pricing import price_book
+from tenants.models import Tier
 from tenants.money import dollars
 from tenants.operator_admin import AppendOnlyAdmin
 from tenants.operator_forms import PercentField
@@ -49,14 +52,40 @@ class _AmountsAdmin(AppendOnlyAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fields of the form for a new record, or what shows one that is entered."""
         discount = "batch_discount_permille" if obj is None else "batch_discount"
+        amounts = _AMOUNTS if obj is None else _SHOWN
         return [
             (None, {"fields": ["model", ("tier", "adapter")]}),
-            ("Price", {"fields": [tuple(_AMOUNTS), discount]}),
+            ("Price", {"fields": [tuple(amounts), discount]}),
             ("Period", {"fields": self.period_fields}),
         ]
 
 
+def _models() -> list[tuple[str, str]]:
+    return [("", "---------"), *((name, name) for name in price_book.priced_models())]
+
+
+def _tiers() -> list[tuple[str, str]]:
+    names = Tier.objects.order_by("name").values_list("name", flat=True)
+    return [("", "all tiers"), *((name, name) for name in names)]
+
+
+def _price(label: str) -> MicroDollarsField:
+    return MicroDollarsField(
+        label=label, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
+    )
+
+
 class _TokenPricesForm(forms.ModelForm):  # type: ignore[type-arg]
+    model = forms.ChoiceField(choices=_models, widget=UnfoldAdminSelectWidget)
+    tier = forms.ChoiceField(
+        choices=_tiers,
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        help_text="For all tiers the tier multiplier applies; a tier-specific price is used as is.",
+    )
+    prompt_micros_per_million_tokens = _price("Prompt, $ per 1M tokens")
+    cached_micros_per_million_tokens = _price("Cached prompt, $ per 1M tokens")
+    completion_micros_per_million_tokens = _price("Completion, $ per 1M tokens")
     batch_discount_permille = PercentField(
         label="Batch discount (%)",
         initial=0,
@@ -108,11 +137,23 @@ class PriceCorrectionAdmin(_AmountsAdmin):
     period_fields = [*_PERIOD, "reason"]
 
 
+class _PoolCostForm(_EnteredForm):
+    micros_per_gpu_hour = _price("Cost per GPU hour, $")
+
+
 @admin.register(PoolCost)
 class PoolCostAdmin(_EnteredAdmin):
-    list_display = ["pool", "micros_per_gpu_hour", "gpus_per_worker", *_PERIOD]
+    form = _PoolCostForm
+    list_display = ["pool", "cost", "gpus_per_worker", *_PERIOD]
     search_fields = ["pool"]
-    fieldsets = [
-        (None, {"fields": ["pool", ("micros_per_gpu_hour", "gpus_per_worker")]}),
-        ("Period", {"fields": _PERIOD}),
-    ]
+
+    @admin.display(description="cost per GPU hour", ordering="micros_per_gpu_hour")
+    def cost(self, row: PoolCost) -> str:
+        return dollars(row.micros_per_gpu_hour * 1000)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        cost = "micros_per_gpu_hour" if obj is None else "cost"
+        return [
+            (None, {"fields": ["pool", (cost, "gpus_per_worker")]}),
+            ("Period", {"fields": _PERIOD}),
+        ]

@@ -11,6 +11,7 @@ from django.db.models import Count, F, Max, Min, Sum
 from django.utils import timezone
 
 from tenants.billing.invoicing.invoices import payment_reference, sla_reference
+from tenants.billing.invoicing.sla_holds import hold_problems
 from tenants.billing.invoicing.uninvoiced import LATE_MONTHS
 from tenants.billing.invoicing.usage_source import UsageGroup as Group
 from tenants.billing.invoicing.usage_source import usage_source
@@ -23,6 +24,7 @@ from tenants.billing.models import (
     LineKind,
     Payment,
     Seller,
+    SlaDecision,
     TransactionKind,
 )
 from tenants.billing.periods import last_day, months_before
@@ -156,18 +158,18 @@ def posting_problems() -> Iterator[str]:
         expected[invoice.tenant_id, sla_reference(invoice)] = invoice.granted
         if invoice.state == InvoiceState.VOID:
             expected[invoice.tenant_id, sla_reference(invoice, is_reversed=True)] = invoice.granted
-    paid = Invoice.objects.filter(state=InvoiceState.PAID, payable_nanos__gt=0)
-    for invoice in paid.select_related("payment").order_by("id"):
-        if not hasattr(invoice, "payment"):
-            yield f"Invoice {invoice} is paid and has no payment."
-            continue
-        if invoice.payment.amount_nanos != invoice.payable_nanos:
+    asking: Any = Invoice.objects.exclude(state=InvoiceState.DRAFT).filter(payable_nanos__gt=0)
+    paid = asking.annotate(paid_nanos=Sum("payments__amount_nanos", default=0))
+    for invoice in paid.order_by("id").iterator(chunk_size=1000):
+        is_paid = invoice.state == InvoiceState.PAID
+        if is_paid != (invoice.paid_nanos == invoice.payable_nanos):
             yield (
-                f"Invoice {invoice} asked for {invoice.payable_nanos} nano-dollars, its payment "
-                f"is {invoice.payment.amount_nanos}."
+                f"Invoice {invoice} is {invoice.state} and asked for {invoice.payable_nanos} "
+                f"nano-dollars, its payments are {invoice.paid_nanos}."
             )
-        if invoice.payment.ledger_transaction_id is None:
-            expected[invoice.tenant_id, payment_reference(invoice)] = invoice.payable_nanos
+    booked = Payment.objects.filter(ledger_transaction_id=None).select_related("invoice")
+    for payment in booked.order_by("id").iterator(chunk_size=1000):
+        expected[payment.tenant_id, payment_reference(payment)] = payment.amount_nanos
     posted = _posted()
     for key in sorted(expected.keys() | posted.keys(), key=str):
         wanted, found = expected.get(key, 0), posted.get(key, 0)
@@ -245,7 +247,8 @@ def draft_problems() -> Iterator[str]:
     """Report drafts that month end should have issued: it said why not, or never came to them."""
     seller = Seller.objects.filter(is_current=True).first()
     review_days = 0 if seller is None else seller.review_days
-    for draft in Invoice.objects.filter(state=InvoiceState.DRAFT).order_by("period", "id"):
+    drafts = Invoice.objects.filter(state=InvoiceState.DRAFT)
+    for draft in drafts.exclude(sla_review__decision=SlaDecision.HELD).order_by("period", "id"):
         name = f"Draft {draft.id} of {draft.month}, tenant {draft.tenant_id},"
         if draft.blocked_reason:
             yield f"{name} could not be issued: {draft.blocked_reason}"
@@ -262,6 +265,7 @@ def invoice_problems() -> Iterable[str]:
     yield from booked_problems()
     yield from account_problems()
     yield from draft_problems()
+    yield from hold_problems()
     yield from usage_problems()
 
 
@@ -291,13 +295,17 @@ def _revenue(tenant_ids: list[uuid.UUID], first: date) -> dict[tuple[uuid.UUID, 
     shows as an adjustment."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT entry.tenant_id, date_trunc('month', entry.day)::date, entry.model,"
-            " -sum(entry.nanos)"
+            "WITH charged AS ("
+            " SELECT entry.tenant_id, entry.day, entry.model, -entry.nanos AS nanos"
             " FROM billing_ledgerentry AS entry JOIN billing_ledgertransaction AS posted"
             " ON posted.id = entry.transaction_id AND posted.kind = 'usage'"
-            " WHERE entry.tenant_id = ANY (%s) AND entry.account = 'revenue' AND entry.day >= %s"
-            " GROUP BY 1, 2, 3",
-            [tenant_ids, first],
+            " WHERE entry.tenant_id = ANY (%(tenants)s) AND entry.account = 'revenue'"
+            " AND entry.day >= %(first)s"
+            " UNION ALL SELECT tenant_id, day, model, nanos FROM billing_waitingcharge"
+            " WHERE tenant_id = ANY (%(tenants)s) AND day >= %(first)s)"
+            " SELECT tenant_id, date_trunc('month', day)::date, model, sum(nanos)"
+            " FROM charged GROUP BY 1, 2, 3",
+            {"tenants": tenant_ids, "first": first},
         )
         return {
             (tenant_id, month, model): int(nanos)
@@ -310,10 +318,13 @@ def _posted() -> dict[tuple[uuid.UUID, str], int]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT posted.tenant_id, posted.reference, sum(entry.nanos)"
-            " FROM billing_ledgertransaction AS posted JOIN billing_ledgerentry AS entry"
+            # By tenant and kind, so that an index finds them among all the usage.
+            " FROM billing_ledgerhead AS head JOIN billing_ledgertransaction AS posted"
+            " ON posted.tenant_id = head.tenant_id AND posted.kind = ANY (%s)"
+            " JOIN billing_ledgerentry AS entry"
             " ON entry.transaction_id = posted.id AND entry.nanos > 0"
             " WHERE posted.reference LIKE 'invoice:%%' GROUP BY 1, 2",
-            [],
+            [[each.value for each in TransactionKind if each != TransactionKind.USAGE]],
         )
         return {
             (tenant_id, reference): int(nanos) for tenant_id, reference, nanos in cursor.fetchall()

@@ -7,17 +7,19 @@ is there, and the next run makes it.
 """
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 
 from django.core.exceptions import ValidationError
 
+from tenants.billing.invoicing.least_payable import least_payable_nanos
 from tenants.billing.invoicing.ledger_lines import CREDIT_NAMES
 from tenants.billing.invoicing.sla_credits import Schedule
 from tenants.billing.invoicing.uninvoiced import Uninvoiced, uninvoiced
 from tenants.billing.invoicing.usage_source import Attainment, usage_cutoff, usage_source
+from tenants.billing.ledger.waiting import post_waiting
 from tenants.billing.models import (
     CREDITS,
     AccountName,
@@ -32,6 +34,9 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import Project, Tenant
 
 _CHUNK: Final = 100
+
+# By tenant and month.
+_Attained = defaultdict[tuple[uuid.UUID, date], list[Attainment]]
 
 
 def last_month(now: datetime | None = None) -> date:
@@ -50,16 +55,20 @@ def current_seller() -> Seller:
     return seller
 
 
-def draft_invoice(tenant: Tenant, period: date, *, now: datetime | None = None) -> Invoice | None:
+def draft_invoice(
+    tenant: Tenant, period: date, *, now: datetime | None = None, is_last: bool = False
+) -> Invoice | None:
     """Draft one tenant's invoice for a month; return None where there is nothing to invoice. Runs
     in an `operator_scope`.
 
     Raises `Conflict` where its month, or a later one, is invoiced already, and `ValidationError`
-    while the month is not over.
+    while the month is not over, unless it `is_last`: the tenant is about to be closed.
     """
     now = now or datetime.now(UTC)
-    _check_over(period, now)
-    seller, schedule = current_seller(), Schedule.read()
+    if not is_last:
+        _check_over(period, now)
+    seller = current_seller()
+    schedule = Schedule.read(seller)
     attained = _attained([tenant.id], period, schedule)
     usage_until = usage_cutoff()
     newest = Invoice.objects.newest_of(tenant.id)
@@ -76,9 +85,10 @@ def draft_invoices(period: date, *, now: datetime | None = None) -> int:
     now = now or datetime.now(UTC)
     _check_over(period, now)
     with operator_scope("invoices draft"):
-        seller, schedule = current_seller(), Schedule.read()
+        seller = current_seller()
+        schedule = Schedule.read(seller)
         tenant_ids = list(Tenant.objects.order_by("id").values_list("id", flat=True))
-        # Of all at once and before usage has to stand still: it reads each record of the month.
+        # Of all at once and before usage has to stand still: it reads each hour of the month.
         attained = _attained(tenant_ids, period, schedule)
     drafted = 0
     for chunk in _chunks(tenant_ids):
@@ -91,15 +101,28 @@ def draft_invoices(period: date, *, now: datetime | None = None) -> int:
     return drafted
 
 
-def _attained(
-    tenant_ids: Sequence[uuid.UUID], period: date, schedule: Schedule
-) -> dict[uuid.UUID, list[Attainment]]:
-    """Return how promises were kept, by tenant. Without a schedule of credits nothing is read."""
-    by_tenant: defaultdict[uuid.UUID, list[Attainment]] = defaultdict(list)
-    if schedule.steps:
-        for attained in usage_source().attainment(tenant_ids, period, schedule.targets):
-            by_tenant[attained.tenant_id].append(attained)
-    return by_tenant
+def _attained(tenant_ids: Sequence[uuid.UUID], month: date, schedule: Schedule) -> _Attained:
+    """Return how a month's promises were kept. Without a schedule of credits nothing is read."""
+    found: _Attained = defaultdict(list)
+    if schedule.steps and tenant_ids:
+        for attained in usage_source().attainment(tenant_ids, month):
+            found[attained.tenant_id, month].append(attained)
+    return found
+
+
+def _attained_late(
+    found: Mapping[uuid.UUID, Uninvoiced], period: date, schedule: Schedule
+) -> _Attained:
+    """Return how promises were kept in earlier months, for those who are charged for usage of
+    then only now."""
+    late: defaultdict[date, list[uuid.UUID]] = defaultdict(list)
+    for tenant_id, left in found.items():
+        for month in {used.period for used in left.used} - {period}:
+            late[month].append(tenant_id)
+    attained: _Attained = defaultdict(list)
+    for month, tenant_ids in late.items():
+        attained |= _attained(tenant_ids, month, schedule)
+    return attained
 
 
 def _check_over(period: date, now: datetime) -> None:
@@ -142,11 +165,14 @@ def _draft(
     period: date,
     seller: Seller,
     schedule: Schedule,
-    attained: Mapping[uuid.UUID, Sequence[Attainment]],
+    attained: _Attained,
     usage_until: datetime,
     drafted_at: datetime,
 ) -> list[Invoice]:
+    # So that the ledger says what has paid for all usage on record.
+    post_waiting(tenant_ids)
     found = uninvoiced(tenant_ids, period)
+    attained = attained | _attained_late(found, period, schedule)
     names = _buyer_names(tenant_ids)
     projects = dict(Project.objects.filter(tenant__in=tenant_ids).values_list("id", "name"))
     invoices, lines = [], []
@@ -160,12 +186,12 @@ def _draft(
             drafted_at=drafted_at,
         )
         own = _lines(invoice, found[tenant_id], projects)
-        own += _sla_lines(invoice, own, schedule, attained.get(tenant_id, ()))
+        own += _sla_lines(invoice, own, schedule, attained)
         for position, line in enumerate(own, 1):
             line.invoice, line.tenant_id, line.position = invoice, tenant_id, position
         if not any(line.amount_nanos or line.granted_nanos for line in own):
             continue
-        invoice.add_up(own)
+        invoice.add_up(own, least_nanos=least_payable_nanos())
         invoices.append(invoice)
         lines += own
     Invoice.objects.bulk_create(invoices)
@@ -233,36 +259,37 @@ def _credit_lines(invoice: Invoice, left: Uninvoiced) -> Iterator[InvoiceLine]:
 
 
 def _sla_lines(
-    invoice: Invoice,
-    lines: Sequence[InvoiceLine],
-    schedule: Schedule,
-    attained: Sequence[Attainment],
+    invoice: Invoice, lines: Sequence[InvoiceLine], schedule: Schedule, attained: _Attained
 ) -> list[InvoiceLine]:
-    """Return the lines of SLA credits. They lessen what is owed, and nothing further: the rest
-    stays as credit."""
+    """Return the lines of SLA credits, of earlier months as well whose usage is charged only now.
+    They lessen what is owed, and nothing further: the rest stays as credit."""
     owed_nanos = sum(line.amount_nanos for line in lines) + invoice.brought_forward_nanos
-    charges: defaultdict[str, int] = defaultdict(int)
+    charges: defaultdict[date, Counter[tuple[str, str]]] = defaultdict(Counter)
     for line in lines:
-        if line.kind == LineKind.USAGE:
-            charges[line.tier] += line.amount_nanos
+        if line.is_usage:
+            charges[line.period][line.tier, line.model] += line.amount_nanos
     credited = []
-    for credit in schedule.credits(attained, charges):
-        lessened = min(credit.credit_nanos, max(0, owed_nanos))
-        owed_nanos -= lessened
-        line = InvoiceLine(
-            kind=LineKind.SLA_CREDIT,
-            period=invoice.period,
-            tier=credit.tier,
-            account=AccountName.SLA_CREDIT.value,
-            promise=credit.promise,
-            promised_percent=credit.promised_percent,
-            measured_percent=credit.measured_percent,
-            credit_percent=credit.credit_percent,
-            granted_nanos=credit.credit_nanos,
-            description=f"Credit for tier {credit.tier}: {credit.promise.label} not as promised",
-            amount_nanos=-lessened,
-        )
-        credited.append(line)
+    for month in sorted(charges, reverse=True):
+        late = "" if month == invoice.period else f" in {month:%Y-%m}"
+        for credit in schedule.credits(attained[invoice.tenant_id, month], charges[month]):
+            lessened = min(credit.credit_nanos, max(0, owed_nanos))
+            owed_nanos -= lessened
+            line = InvoiceLine(
+                kind=LineKind.SLA_CREDIT,
+                period=month,
+                tier=credit.tier,
+                model=credit.model,
+                account=AccountName.SLA_CREDIT.value,
+                promise=credit.promise,
+                promised_percent=credit.promised_percent,
+                measured_percent=credit.measured_percent,
+                credit_percent=credit.credit_percent,
+                granted_nanos=credit.credit_nanos,
+                description=f"Credit for {credit.model} in tier {credit.tier}: "
+                f"{credit.promise.label} not as promised{late}",
+                amount_nanos=-lessened,
+            )
+            credited.append(line)
     return credited
 
 

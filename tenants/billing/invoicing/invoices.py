@@ -5,6 +5,8 @@ nothing is posted twice.
 """
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from django.core.exceptions import ValidationError
@@ -12,11 +14,15 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from tenants.billing.invoicing.least_payable import least_payable_nanos
+from tenants.billing.invoicing.sla_holds import check_not_held
 from tenants.billing.invoicing.usage_source import usage_cutoff
-from tenants.billing.ledger.credit import payment_entries
+from tenants.billing.ledger.credit import credit_entries, payment_entries
+from tenants.billing.ledger.holds import hold
 from tenants.billing.ledger.posting import Entry, Posting, lock_balances, post
-from tenants.billing.ledger.refusals import INVOICE_REFERENCES, reference_taken
+from tenants.billing.ledger.refusals import INVOICE_REFERENCES, check_amount, reference_taken
 from tenants.billing.models import (
+    CREDITS,
     AccountName,
     Invoice,
     InvoiceCounter,
@@ -36,13 +42,16 @@ from tenants.webhooks.event_types import EventType
 from tenants.webhooks.events import publish
 
 MANUAL = "manual"
+# Of what the tenant's own credit pays; the caller holds that.
+CREDIT = "credit"
 
 
 def issue(invoice_id: uuid.UUID, *, now: datetime | None = None) -> Invoice:
     """Give a draft its number, for ever, and post its SLA credits: what they exceed what is owed by
     becomes credit. One with nothing to pay is paid.
 
-    Raises `Conflict` where it is no draft any more, or an earlier one of its tenant still is.
+    Raises `Conflict` where it is no draft any more, an earlier one of its tenant still is, or its
+    SLA credit is held.
     """
     now = now or timezone.now()
     with transaction.atomic(), audited_as(Verb.ISSUED):
@@ -77,13 +86,16 @@ def pay(
     reference: str,
     provider: str = MANUAL,
     received_at: datetime | None = None,
+    nanos: int | None = None,
+    charge: str = "",
 ) -> Payment:
-    """Note that all of an issued invoice was paid: what is owed is, and more than that is credit.
-    The same payment again changes nothing, and one that was booked on account before is not booked
-    again.
+    """Note that an issued invoice was paid: all that is left of it, or `nanos` of that. What is
+    owed is, and more than that is credit. The same payment again changes nothing, and one that was
+    booked on account before is not booked again.
 
-    Raises `Conflict` where the invoice is a draft, void, or paid otherwise, and where money of this
-    reference is not there for it; `ValidationError` without a reference.
+    Raises `Conflict` where the invoice is a draft, void, or paid otherwise, where `nanos` are more
+    than is left of it, and where money of this reference is not there for it; `ValidationError`
+    without a reference.
     """
     reference = reference.strip()
     if not reference:
@@ -92,41 +104,54 @@ def pay(
     with transaction.atomic(), audited_as(Verb.PAID):
         usage_cutoff()  # nobody drafts meanwhile an invoice that the same money lessens
         invoice = _locked(invoice_id)
-        paid = Payment.objects.filter(invoice=invoice).first()
-        if paid is not None and (paid.provider, paid.reference) == (provider, reference):
-            return paid
+        same = Payment.objects.filter(provider=provider, reference=reference)
+        other = same.select_related("invoice").first()
+        if other is not None and other.invoice_id == invoice.pk:
+            return other
+        left_nanos = invoice.unpaid_nanos
         if invoice.state != InvoiceState.ISSUED:
             raise _in_wrong_state(invoice, "only an issued invoice can be paid")
-        other = Payment.objects.filter(provider=provider, reference=reference).first()
         if other is not None:
             raise Conflict(
                 f"The {provider} payment {reference!r} has paid {other.invoice} already.",
                 code="payment_used",
                 params={"invoice": str(other.invoice)},
             )
+        nanos = left_nanos if nanos is None else nanos
+        check_amount(nanos)
+        if nanos > left_nanos:
+            raise Conflict(
+                f"{invoice} asks for {dollars_and_cents(left_nanos)} still, "
+                f"{dollars_and_cents(nanos)} are more.",
+                code="payment_too_large",
+                params={"left_nanos": left_nanos},
+            )
         lock_balances([invoice.tenant_id])
-        on_account = _on_account(invoice, reference)
+        on_account = _on_account(invoice, reference, nanos)
         payment = Payment.objects.create(
             tenant_id=invoice.tenant_id,
             invoice=invoice,
-            amount_nanos=invoice.payable_nanos,
+            amount_nanos=nanos,
             provider=provider,
             reference=reference,
+            charge=charge,
             received_at=received_at or timezone.now(),
             ledger_transaction_id=None if on_account is None else on_account.id,
         )
         if on_account is None:
-            _post_payment(invoice)
-        invoice.state, invoice.paid_at = InvoiceState.PAID, payment.received_at
-        invoice.save(update_fields=["state", "paid_at"])
-        _publish(invoice, EventType.INVOICE_PAID, payment.received_at)
+            _post_payment(invoice, payment)
+        if nanos == left_nanos:
+            invoice.state, invoice.paid_at = InvoiceState.PAID, payment.received_at
+            invoice.save(update_fields=["state", "paid_at"])
+            _publish(invoice, EventType.INVOICE_PAID, payment.received_at)
     return payment
 
 
 def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
     """Take an issued invoice back. It keeps its number; what it posted is posted the other way
-    round, and its month can be invoiced anew. Raises `Conflict` where it is paid, or not the newest
-    of its tenant: later ones were made on top of it; `ValidationError` without a reason."""
+    round, and its month can be invoiced anew. Raises `Conflict` where any of it is paid, or it is
+    not the newest of its tenant: later ones were made on top of it; `ValidationError` without a
+    reason."""
     reason = reason.strip()
     if not reason:
         missing = ValidationError("Say why it is void.", code="required")
@@ -136,6 +161,11 @@ def void(invoice_id: uuid.UUID, *, reason: str) -> Invoice:
         invoice = _locked(invoice_id)
         if invoice.state != InvoiceState.ISSUED:
             raise _in_wrong_state(invoice, "only an issued invoice can be void")
+        if invoice.payments.exists():
+            raise Conflict(
+                f"A part of {invoice} is paid; post an adjustment instead.",
+                code="invoice_partly_paid",
+            )
         _check_newest(invoice, "void")
         _post_sla_credits(invoice, is_reversed=True)
         invoice.state, invoice.voided_at = InvoiceState.VOID, timezone.now()
@@ -172,6 +202,7 @@ def _check_issuable(invoice: Invoice) -> None:
             code="earlier_draft",
             params={"month": earlier.month},
         )
+    check_not_held(invoice)
 
 
 def _check_newest(invoice: Invoice, what: str) -> None:
@@ -217,8 +248,11 @@ def sla_reference(invoice: Invoice, *, is_reversed: bool = False) -> str:
     return f"{INVOICE_REFERENCES}{invoice.id}:{'void' if is_reversed else 'sla'}"
 
 
-def payment_reference(invoice: Invoice) -> str:
-    return f"{INVOICE_REFERENCES}{invoice.id}:payment"
+def payment_reference(payment: Payment) -> str:
+    """Return under what a payment is booked that was not booked before. Needs its invoice."""
+    invoice = payment.invoice
+    part = "" if payment.amount_nanos == invoice.payable_nanos else f":{payment.id}"
+    return f"{INVOICE_REFERENCES}{invoice.id}:payment{part}"
 
 
 def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
@@ -230,28 +264,38 @@ def _post_sla_credits(invoice: Invoice, *, is_reversed: bool) -> None:
     granted, lessened = sums["granted"], -sums["lessened"]
     if not granted:
         return
-    if is_reversed:
-        _check_held(invoice, AccountName.SLA_CREDIT, granted - lessened)
-    sign = -1 if is_reversed else 1
+    kept, sign = granted - lessened, -1 if is_reversed else 1
     entries = [
         Entry(account=AccountName.SLA_EXPENSE, nanos=sign * granted),
         Entry(account=AccountName.RECEIVABLE, nanos=-sign * lessened),
-        Entry(account=AccountName.SLA_CREDIT, nanos=-sign * (granted - lessened)),
+        Entry(account=AccountName.SLA_CREDIT, nanos=-sign * kept),
     ]
-    post(
-        [
-            Posting(
-                tenant_id=invoice.tenant_id,
-                kind=TransactionKind.SLA_CREDIT,
-                reference=sla_reference(invoice, is_reversed=is_reversed),
-                entries=[entry for entry in entries if entry.nanos],
-                memo=f"{'Taken back: ' if is_reversed else ''}{invoice} for {invoice.month}, "
-                f"{dollars_and_cents(granted)}",
-            )
-        ]
+    posting = Posting(
+        tenant_id=invoice.tenant_id,
+        kind=TransactionKind.SLA_CREDIT,
+        reference=sla_reference(invoice, is_reversed=is_reversed),
+        entries=[entry for entry in entries if entry.nanos],
+        memo=f"{'Taken back: ' if is_reversed else ''}{invoice} for {invoice.month}, "
+        f"{dollars_and_cents(granted)}",
     )
-    if granted > lessened:
+    if kept:
         _note_policy_change(invoice)
+    if kept and is_reversed:
+        with _held_to_take(invoice, kept):
+            post([posting])
+    else:
+        post([posting])
+
+
+@contextmanager
+def _held_to_take(invoice: Invoice, nanos: int) -> Iterator[None]:
+    """Hold SLA credit that an invoice has given while it is taken back. Raises `Conflict` where it
+    is spent, or reserved by open requests."""
+    held_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][AccountName.SLA_CREDIT]
+    _check_free(invoice, held_nanos, nanos)
+    with hold(invoice.tenant_id, nanos) as free_nanos:
+        _check_free(invoice, free_nanos, nanos)
+        yield
 
 
 def _apply_sla_credits(invoice: Invoice) -> None:
@@ -269,10 +313,10 @@ def _apply_sla_credits(invoice: Invoice) -> None:
             InvoiceLine.objects.filter(pk=line.pk).delete()
             line.amount_nanos = -lessened_nanos
             line.save(force_insert=True)
-    invoice.add_up(lines)
+    invoice.add_up(lines, least_nanos=least_payable_nanos())
 
 
-def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
+def _on_account(invoice: Invoice, reference: str, nanos: int) -> LedgerTransaction | None:
     """Return the transaction with which this payment was booked before, without its invoice, None
     where it was not. Raises `Conflict` if the reference is another transaction's, an invoice shows
     it already, or part of it is spent. The caller has locked drafting and the tenant's ledger."""
@@ -291,32 +335,34 @@ def _on_account(invoice: Invoice, reference: str) -> LedgerTransaction | None:
             code="payment_on_invoice",
             params={"invoice": str(line.invoice)},
         )
-    if booked.size_nanos < invoice.payable_nanos:
+    if booked.size_nanos < nanos:
         raise Conflict(
             f"The payment {reference!r} was of {dollars_and_cents(booked.size_nanos)}, and "
-            f"{invoice} asks for {dollars_and_cents(invoice.payable_nanos)}.",
+            f"{invoice} asks for {dollars_and_cents(nanos)}.",
             code="payment_too_small",
-            params={"paid_nanos": booked.size_nanos, "payable_nanos": invoice.payable_nanos},
+            params={"paid_nanos": booked.size_nanos, "payable_nanos": nanos},
         )
     return booked
 
 
-def _post_payment(invoice: Invoice) -> None:
-    entries = payment_entries(
-        invoice.payable_nanos, lock_balances([invoice.tenant_id])[invoice.tenant_id]
-    )
+def _post_payment(invoice: Invoice, payment: Payment) -> None:
+    held = lock_balances([invoice.tenant_id])[invoice.tenant_id]
+    if payment.provider == CREDIT:
+        entries = credit_entries(payment.amount_nanos, held)
+    else:
+        entries = payment_entries(payment.amount_nanos, held)
     post(
         [
             Posting(
                 tenant_id=invoice.tenant_id,
                 kind=TransactionKind.PAYMENT,
-                reference=payment_reference(invoice),
+                reference=payment_reference(payment),
                 entries=entries,
                 memo=f"Payment of {invoice}",
             )
         ]
     )
-    if any(entry.account == AccountName.PREPAID_CREDIT for entry in entries):
+    if any(entry.account in CREDITS for entry in entries):
         _note_policy_change(invoice)
 
 
@@ -325,14 +371,12 @@ def _note_policy_change(invoice: Invoice) -> None:
     PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(invoice.tenant_id))])
 
 
-def _check_held(invoice: Invoice, account: AccountName, needed_nanos: int) -> None:
-    """Raise `Conflict` if an account would go below zero, before the ledger refuses it."""
-    held_nanos = lock_balances([invoice.tenant_id])[invoice.tenant_id][account]
-    if held_nanos < needed_nanos:
+def _check_free(invoice: Invoice, free_nanos: int, needed_nanos: int) -> None:
+    if free_nanos < needed_nanos:
         raise Conflict(
-            f"The ledger of {invoice.tenant.name} has {dollars(held_nanos)} in "
-            f"{account.replace('_', ' ')}, and {invoice} moves {dollars(needed_nanos)} of "
-            "it; was it spent, refunded or written off? Post an adjustment instead.",
-            code="insufficient_balance",
-            params={"account": account, "held_nanos": held_nanos, "needed_nanos": needed_nanos},
+            f"Of the SLA credit that {invoice} gave, {dollars(needed_nanos)}, only "
+            f"{dollars(free_nanos)} is neither spent nor reserved by open requests. Post an "
+            "adjustment instead.",
+            code="insufficient_credit",
+            params={"free_nanos": free_nanos, "needed_nanos": needed_nanos},
         )

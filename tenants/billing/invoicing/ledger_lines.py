@@ -32,13 +32,18 @@ CREDIT_NAMES: Final = {
     AccountName.SLA_CREDIT: "service level credit",
     AccountName.PREPAID_CREDIT: "prepaid credit",
 }
-_ADJUSTING: Final = (TransactionKind.ADJUSTMENT, TransactionKind.RE_RATING)
+_OWED: Final = (AccountName.RECEIVABLE, AccountName.BAD_DEBT)
+_ADJUSTING: Final = (
+    TransactionKind.ADJUSTMENT,
+    TransactionKind.RE_RATING,
+    TransactionKind.REVERSAL,
+)
 
 
 def ledger_lines(tenant_ids: Sequence[uuid.UUID], period: date) -> Iterator[InvoiceLine]:
     """Yield a line for each adjustment and payment in the ledger that no standing invoice shows."""
     kept = LedgerEntry.objects.filter(
-        transaction=OuterRef("pk"), account=AccountName.PREPAID_CREDIT
+        transaction=OuterRef("pk"), account=AccountName.PREPAID_CREDIT, nanos__lt=0
     )
     told = Q(reference__startswith=INVOICE_REFERENCES) & ~Exists(kept)
     posted = (
@@ -81,7 +86,7 @@ def _lines(
     else:
         kind, given_to = LineKind.ADJUSTMENT, "Given back to"
         what = text = transaction.memo or transaction.kind.replace("_", " ").capitalize()
-        nanos = sum(moved[name] for name in (*CREDITS, AccountName.RECEIVABLE))
+        nanos = sum(moved[name] for name in (*CREDITS, *_OWED))
     if nanos:
         yield _line(transaction, period, kind, text, nanos)
     for name in CREDITS:

@@ -1,19 +1,20 @@
-"""What a tenant gets back for promises that were not kept in a month.
+"""What a tenant gets back for promises that were not kept in a month, of each model in each tier:
 
     TTFT, inter-token latency: 99 % within the tier's target.
     uptime: the tier's percentage of the month.
 
-A shortfall is credited by the schedule (`SlaCreditStep`), in percent of what the month's usage in
-that tier cost. Of a tier's promises the one with the highest credit counts: credits do not add up.
+A shortfall is credited by the schedule (`SlaCreditStep`), in percent of what the month's usage of
+the model in that tier cost. Of its promises the one with the highest credit counts: credits do not
+add up, and a month's are never more than the seller's share of what it cost (`Seller`).
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from tenants.billing.invoicing.usage_source import Attainment, Measured, Targets
-from tenants.billing.models import Promise, SlaCreditStep
+from tenants.billing.invoicing.usage_source import Attainment, Measured
+from tenants.billing.models import Promise, Seller, SlaCreditStep
 from tenants.models import Tier
 
 LATENCY_PROMISE_PERCENT: Final = Decimal(99)
@@ -35,9 +36,10 @@ DEFAULT_STEPS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class SlaCredit:
-    """One broken promise of a tier and what it is worth."""
+    """One broken promise, of a model in a tier, and what it is worth."""
 
     tier: str
+    model: str
     promise: Promise
     promised_percent: Decimal
     measured_percent: Decimal
@@ -47,34 +49,32 @@ class SlaCredit:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The credit steps and the tiers' promises, read once for a whole run."""
+    """The credit steps, the tiers' promises and the seller's cap, read once for a whole run."""
 
     tiers: dict[str, Tier]
     steps: Sequence[SlaCreditStep]
+    cap_percent: int = 100
 
     @classmethod
-    def read(cls) -> "Schedule":
+    def read(cls, seller: Seller) -> "Schedule":
         return cls(
             tiers={tier.name: tier for tier in Tier.objects.all()},
             steps=list(SlaCreditStep.objects.all()),
+            cap_percent=seller.sla_credit_cap_percent,
         )
 
-    @property
-    def targets(self) -> dict[str, Targets]:
-        return {
-            name: Targets(ttft_ms=tier.ttft_target_ms, inter_token_ms=tier.inter_token_target_ms)
-            for name, tier in self.tiers.items()
-        }
-
     def credits(
-        self, attained: Iterable[Attainment], charges_nanos: dict[str, int]
+        self, attained: Iterable[Attainment], charges_nanos: Mapping[tuple[str, str], int]
     ) -> list[SlaCredit]:
-        """Return one tenant's credits in order of tier; `charges_nanos` has the same month's
-        charges by tier."""
+        """Return one tenant's credits for a month in order of tier and model; `charges_nanos` has
+        that month's charges by both."""
+        left_nanos = sum(charges_nanos.values()) * self.cap_percent // 100
         found = []
-        for one in sorted(attained, key=lambda each: each.tier):
-            credit = self._best(one, charges_nanos.get(one.tier, 0))
-            if credit is not None:
+        for one in sorted(attained, key=lambda each: (each.tier, each.model)):
+            credit = self._best(one, charges_nanos.get((one.tier, one.model), 0))
+            if credit is not None and left_nanos > 0:
+                credit = replace(credit, credit_nanos=min(credit.credit_nanos, left_nanos))
+                left_nanos -= credit.credit_nanos
                 found.append(credit)
         return found
 
@@ -88,13 +88,18 @@ class Schedule:
             (Promise.INTER_TOKEN, LATENCY_PROMISE_PERCENT, attained.inter_token),
         )
         credited = [
-            self._credit(tier.name, promise, promised, measured, charge_nanos)
+            self._credit(attained, promise, promised, measured, charge_nanos)
             for promise, promised, measured in promises
         ]
         return max(filter(None, credited), key=lambda credit: credit.credit_percent, default=None)
 
     def _credit(
-        self, tier: str, promise: Promise, promised: Decimal, measured: Measured, charge_nanos: int
+        self,
+        attained: Attainment,
+        promise: Promise,
+        promised: Decimal,
+        measured: Measured,
+        charge_nanos: int,
     ) -> SlaCredit | None:
         if measured.total <= 0:
             return None
@@ -109,7 +114,8 @@ class Schedule:
             return None
         step = max(reached, key=lambda each: each.shortfall_points)
         return SlaCredit(
-            tier=tier,
+            tier=attained.tier,
+            model=attained.model,
             promise=promise,
             promised_percent=promised,
             measured_percent=percent,

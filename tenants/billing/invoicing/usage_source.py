@@ -4,12 +4,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from django.db import connection
 
 # Number of a lock in PostgreSQL, ours by nobody else using it.
-_USAGE_LOCK = 0x70656E73746F636B
+USAGE_LOCK: Final = 0x70656E73746F636B
 
 
 class UsageGroup(NamedTuple):
@@ -48,8 +48,8 @@ class UsageLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """How a promise was kept in a month: `kept` of `total`. Requests for TTFT and inter-token
-    latency, hours for uptime."""
+    """How a promise was kept: in `kept` of `total` hours, of which there are none where too few
+    requests tell."""
 
     kept: float
     total: float
@@ -60,19 +60,12 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Targets:
-    """What counts as kept, in milliseconds."""
-
-    ttft_ms: int
-    inter_token_ms: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Attainment:
-    """What one tenant's requests in one tier met with in a month."""
+    """What one tenant's requests to a model in one tier met with, of what they were owed."""
 
     tenant_id: uuid.UUID
     tier: str
+    model: str
     ttft: Measured
     inter_token: Measured
     uptime: Measured
@@ -86,11 +79,8 @@ class UsageSource(Protocol):
     ) -> Iterable[UsageLine]:
         """Return the usage of the months from the day `first` to the day `last`, both included."""
 
-    def attainment(
-        self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
-    ) -> Iterable[Attainment]:
-        """Return how a month's promises were kept, by tenant and tier, for the tiers of
-        `targets`."""
+    def attainment(self, tenant_ids: Sequence[uuid.UUID], period: date) -> Iterable[Attainment]:
+        """Return how a month's promises were kept, by tenant, tier and model."""
 
     def cost_recorded_after(self, group: UsageGroup, moment: datetime) -> int:
         """Return what the records of a group cost that were written after `moment`, in
@@ -105,9 +95,7 @@ class _NoUsage:
     ) -> Iterable[UsageLine]:
         return ()
 
-    def attainment(
-        self, tenant_ids: Sequence[uuid.UUID], period: date, targets: dict[str, Targets]
-    ) -> Iterable[Attainment]:
+    def attainment(self, tenant_ids: Sequence[uuid.UUID], period: date) -> Iterable[Attainment]:
         return ()
 
     def cost_recorded_after(self, group: UsageGroup, moment: datetime) -> int:
@@ -131,7 +119,7 @@ def record_time() -> datetime:
     else there. A cut (`cut_usage`) sees all records up to it, and no record before the cut comes
     later."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [_USAGE_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [USAGE_LOCK])
         cursor.execute("SELECT clock_timestamp()")
         (moment,) = cursor.fetchone()
     return moment  # type: ignore[no-any-return]
@@ -141,7 +129,7 @@ def usage_cutoff() -> datetime:
     """Return a moment such that all records with `recorded_at` up to it are seen from here on, and
     none is added after it until this transaction ends. Whoever writes usage waits for that."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_USAGE_LOCK])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [USAGE_LOCK])
         cursor.execute("SELECT clock_timestamp()")
         (moment,) = cursor.fetchone()
     return moment  # type: ignore[no-any-return]

@@ -7,8 +7,7 @@ spend it meanwhile.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,16 +16,19 @@ from django.db import transaction
 from django.utils import timezone
 
 from tenants.billing.ledger import holds
+from tenants.billing.ledger.giving_back import give_back, merged, paid_by
 from tenants.billing.ledger.posting import Balances, Entry, Posting, lock_balances, post
 from tenants.billing.ledger.refusals import (
     check_amount,
     check_floors,
     check_no_open_invoice,
+    check_paid_in,
     check_paid_no_invoice,
     check_texts,
     reference_taken,
 )
 from tenants.billing.models import (
+    CREDITS,
     AccountName,
     LedgerAccount,
     LedgerEntry,
@@ -137,9 +139,38 @@ def payment_entries(nanos: int, held: Balances) -> list[Entry]:
     return [entry for entry in entries if entry.nanos]
 
 
+def credit_entries(nanos: int, held: Balances) -> list[Entry]:
+    """Return the entries that pay what is owed with credit, in the order in which it is spent."""
+    check_amount(nanos)
+    left, entries = nanos, []
+    for account in CREDITS:
+        part = min(left, held[account])
+        entries.append(Entry(account=account, nanos=part))
+        left -= part
+    entries.append(Entry(account=AccountName.RECEIVABLE, nanos=left - nanos))
+    if left:
+        raise Conflict(
+            f"Credit of {dollars(nanos - left)} does not pay {dollars(nanos)}.",
+            code="insufficient_credit",
+        )
+    return merged(entries)
+
+
+def settle_with_credit(tenant_id: uuid.UUID, nanos: int, *, memo: str) -> LedgerTransaction:
+    """Pay what is owed, on no invoice yet, with credit. The caller holds that credit."""
+    return _book(
+        tenant_id,
+        TransactionKind.ADJUSTMENT,
+        f"settlement:{uuid.uuid4()}",
+        memo,
+        lambda held: credit_entries(nanos, held),
+    )
+
+
 def adjust(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> LedgerTransaction:
-    """Charge more (above zero), which is owed, or less (below), which pays what is owed and then
-    is credit. The memo says why; raises `ValidationError` without one."""
+    """Charge more (above zero), which is owed, or less (below), which goes where `giving_back`
+    says: what nobody has paid for is a gift. The memo says why; raises `ValidationError` without
+    one."""
     if not memo.strip():
         raise ValidationError("Say why, in the memo.", code="memo_required")
     return _book(
@@ -150,7 +181,7 @@ def adjust(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) -> Le
         lambda held: (
             _move(AccountName.RECEIVABLE, AccountName.ADJUSTMENTS, nanos)
             if nanos > 0
-            else _give_back(AccountName.ADJUSTMENTS, -nanos, held)
+            else _lessen(-nanos, held)
         ),
     )
 
@@ -169,14 +200,16 @@ def write_off(tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str) ->
 def refund(
     tenant_id: uuid.UUID, nanos: int, *, reference: str, memo: str = ""
 ) -> LedgerTransaction:
-    """Pay prepaid credit back. Raises `Conflict` where open requests have reserved a part of it."""
+    """Pay prepaid credit back. Raises `Conflict` where open requests have reserved a part of it,
+    or where less was ever paid in and not paid out again."""
     with transaction.atomic():
         # First of all: what is left must not change between the look at it and its being kept.
         lock_balances([tenant_id])
         booked = _booked(tenant_id, reference)
         if booked is not None:
             return _same(booked, TransactionKind.REFUND, nanos)
-        with _held(tenant_id, nanos) as free:
+        check_amount(nanos)
+        with holds.hold(tenant_id, nanos) as free:
             if free < nanos:
                 raise Conflict(
                     f"Of the credit only {dollars(free)} is not spent or reserved by open "
@@ -218,7 +251,7 @@ def _expire(tenant_id: uuid.UUID, now: datetime) -> bool:
     ended = _ended(tenant_id, lock_balances([tenant_id])[tenant_id], now)
     if not ended:
         return False
-    with _held(tenant_id, ended) as free:
+    with holds.hold(tenant_id, ended) as free:
         # What open requests have reserved is theirs still, and is looked at again.
         if not free:
             return False
@@ -233,10 +266,10 @@ def _expire(tenant_id: uuid.UUID, now: datetime) -> bool:
 
 
 def _ended(tenant_id: uuid.UUID, held: Balances, now: datetime) -> int:
+    # What came back of a promotion that has ended is lasting as well: it was not the tenant who
+    # waited for so long.
     lasting = LedgerEntry.objects.filter(
-        tenant=tenant_id,
-        account=AccountName.PROMOTIONAL_CREDIT,
-        transaction__kind=TransactionKind.PROMOTION,
+        tenant=tenant_id, account=AccountName.PROMOTIONAL_CREDIT, nanos__lt=0
     ).exclude(transaction__expires_at__lte=now - EXPIRY_GRACE)
     lasting_nanos = -sum(lasting.values_list("nanos", flat=True))
     return max(0, held[AccountName.PROMOTIONAL_CREDIT] - lasting_nanos)
@@ -271,6 +304,8 @@ def _book(
         if kind in {TransactionKind.TOP_UP, TransactionKind.PAYMENT}:
             check_paid_no_invoice(tenant_id, reference)
         check_floors(posting.entries, held)
+        if kind is TransactionKind.REFUND:
+            check_paid_in(_size(posting.entries), held)
         post([posting])
         PolicyChange.note([PolicyImpact(PolicyPart.TENANTS, str(tenant_id))])
         return LedgerTransaction.objects.get(tenant=tenant_id, reference=reference)
@@ -295,30 +330,11 @@ def _move(debit: AccountName, credit: AccountName, nanos: int) -> list[Entry]:
     return [Entry(account=debit, nanos=nanos), Entry(account=credit, nanos=-nanos)]
 
 
-def _give_back(debit: AccountName, nanos: int, held: Balances) -> list[Entry]:
-    """Return the entries that set an amount against what is owed first; the rest is prepaid
-    credit."""
+def _lessen(nanos: int, held: Balances) -> list[Entry]:
     check_amount(nanos)
-    owed = min(nanos, held[AccountName.RECEIVABLE])
-    entries = [
-        Entry(account=debit, nanos=nanos),
-        Entry(account=AccountName.RECEIVABLE, nanos=-owed),
-        Entry(account=AccountName.PREPAID_CREDIT, nanos=owed - nanos),
-    ]
-    return [entry for entry in entries if entry.nanos]
-
-
-@contextmanager
-def _held(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
-    """Hold so much of the credit, or what is left of it, until it is booked and gateways know, or
-    it is given up. Yields how many nano-dollars are held."""
-    check_amount(nanos)
-    hold_id = holds.new_hold_id()
-    held_nanos = holds.place_hold(tenant_id, hold_id, nanos)
-    try:
-        yield held_nanos
-    except BaseException:
-        holds.release_hold(tenant_id, hold_id)
-        raise
-    # After the snapshot's own hook, so that the limit is lower before this is free.
-    transaction.on_commit(lambda: holds.release_hold(tenant_id, hold_id), robust=True)
+    return merged(
+        [
+            Entry(account=AccountName.ADJUSTMENTS, nanos=nanos),
+            *give_back(nanos, held, paid_by(held)),
+        ]
+    )

@@ -1,8 +1,11 @@
 """Holds: credit that no request can reserve while it is taken back."""
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
+from django.db import transaction
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import functions, keys
@@ -12,6 +15,22 @@ from tenants.policy_redis import policy_redis
 
 class ReservationsLost(RedisError):
     """What open requests have reserved is not in Redis yet: what is free cannot be known."""
+
+
+@contextmanager
+def hold(tenant_id: uuid.UUID, nanos: int) -> Iterator[int]:
+    """Hold so much of the credit, or what is left of it, until it is booked and gateways know, or
+    it is given up. Yields how many nano-dollars are held. Whoever takes credit away does so within
+    this, under the tenant's lock: what open requests have reserved stays theirs."""
+    hold_id = new_hold_id()
+    held_nanos = place_hold(tenant_id, hold_id, nanos)
+    try:
+        yield held_nanos
+    except BaseException:
+        release_hold(tenant_id, hold_id)
+        raise
+    # After the snapshot's own hook, so that the limit is lower before this is free.
+    transaction.on_commit(lambda: release_hold(tenant_id, hold_id), robust=True)
 
 
 def new_hold_id() -> str:

@@ -3,7 +3,8 @@
 PostgreSQL keeps it (`ledger.sql`); this says which accounts a movement goes through. Amounts are
 integer nano-dollars. Posting takes the `operator_scope` and holds the tenant's ledger until the
 transaction around it ends: whoever posts for several tenants does it in one call, or in the order
-of their ids.
+of their ids. Whoever takes the lock first posts the usage that waits (`waiting`), so that money
+moves in the order in which it was spent, given and taken.
 """
 
 import datetime
@@ -13,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import connection
 
 from tenants.billing.ledger import balances, spend
 from tenants.billing.models import CREDITS, AccountName, TransactionKind
@@ -65,38 +66,46 @@ class NegativeCharge(ValueError):
 
 
 def post_usage(charges: Sequence[UsageCharge], *, batch_id: uuid.UUID) -> None:
-    """Charge usage: one transaction for each tenant and batch, within the transaction that records
-    it. Credit pays first, and what it does not cover is owed. A batch is posted once. Raises
-    `NegativeCharge`."""
-    of_tenants: defaultdict[uuid.UUID, list[UsageCharge]] = defaultdict(list)
+    """Post usage at once: one transaction for each tenant and batch. Credit pays first, and what it
+    does not cover is owed. A batch is posted once. Raises `NegativeCharge`."""
+    chargeable = priced(charges)
+    tenant_ids = sorted({charge.tenant_id for charge in chargeable})
+    _post_usage(chargeable, lock_balances(tenant_ids), batch_id)
+    spend.raise_after_commit(balances.prepaid_among(tenant_ids))
+
+
+def priced(charges: Iterable[UsageCharge]) -> list[UsageCharge]:
+    """Return those that cost anything. Raises `NegativeCharge`."""
+    found = []
     for charge in charges:
         if charge.nanos < 0:
             raise NegativeCharge(charge)
         if charge.nanos:
-            of_tenants[charge.tenant_id].append(charge)
-    held = lock_balances(sorted(of_tenants))
-    post(
-        Posting(
-            tenant_id=tenant_id,
-            kind=TransactionKind.USAGE,
-            reference=f"usage:{batch_id}",
-            entries=_usage(of_tenant, held[tenant_id]),
-        )
-        for tenant_id, of_tenant in of_tenants.items()
-    )
-    prepaid = balances.prepaid_among(of_tenants)
-    if posted := balances.posted_usage(prepaid):
-        transaction.on_commit(lambda: spend.raise_spend(posted), robust=True)
-    # What went beyond the credit, as after a lost Redis, raises what may ever be spent.
-    overdrawn = (each for each in prepaid if _total(of_tenants[each]) > _credit(held[each]))
-    PolicyChange.note(
-        (PolicyImpact(PolicyPart.TENANTS, str(each)) for each in overdrawn), at_once=False
-    )
+            found.append(charge)
+    return found
 
 
 def lock_balances(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
-    """Return what each account holds; nobody else posts to these tenants until the transaction
-    ends."""
+    """Post the usage that waits and return what each account holds; nobody else posts to these
+    tenants until the transaction ends."""
+    tenants = list(tenant_ids)
+    held = _locked(tenants)
+    waiting = _take_waiting(tenants)
+    if not waiting:
+        return held
+    _post_usage(waiting, held, uuid.uuid4())
+    return _locked(tenants)
+
+
+def note_overdrawn(tenant_ids: Iterable[uuid.UUID]) -> None:
+    """Note a change of the policy: what went beyond the credit, as after a lost Redis, raises what
+    may ever be spent."""
+    PolicyChange.note(
+        (PolicyImpact(PolicyPart.TENANTS, str(each)) for each in tenant_ids), at_once=False
+    )
+
+
+def _locked(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
     held: dict[uuid.UUID, dict[AccountName, int]] = {
         tenant_id: dict.fromkeys(AccountName, 0) for tenant_id in tenant_ids
     }
@@ -106,6 +115,43 @@ def lock_balances(tenant_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Balances]:
             for tenant_id, account, nanos in cursor.fetchall():
                 held[tenant_id][AccountName(account)] = nanos
     return dict(held)
+
+
+def _take_waiting(tenant_ids: Sequence[uuid.UUID]) -> list[UsageCharge]:
+    """Take the charges that wait out of their table, to be posted in this transaction."""
+    if not tenant_ids:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM penstock_ledger_take_waiting(%s)", [list(tenant_ids)])
+        return [
+            UsageCharge(tenant_id=tenant, model=model, day=day, nanos=nanos, requests=requests)
+            for tenant, model, day, nanos, requests in cursor.fetchall()
+        ]
+
+
+def _post_usage(
+    charges: Iterable[UsageCharge], held: Mapping[uuid.UUID, Balances], batch_id: uuid.UUID
+) -> None:
+    """Post to tenants that are locked."""
+    of_tenants: defaultdict[uuid.UUID, list[UsageCharge]] = defaultdict(list)
+    for charge in charges:
+        of_tenants[charge.tenant_id].append(charge)
+    post(
+        Posting(
+            tenant_id=tenant_id,
+            kind=TransactionKind.USAGE,
+            reference=f"usage:{batch_id}",
+            entries=_usage(of_tenant, held[tenant_id]),
+        )
+        for tenant_id, of_tenant in of_tenants.items()
+    )
+    overdrawn = [
+        tenant_id
+        for tenant_id, of_tenant in of_tenants.items()
+        if _total(of_tenant) > _credit(held[tenant_id])
+    ]
+    if overdrawn:
+        note_overdrawn(balances.prepaid_among(overdrawn))
 
 
 def post(postings: Iterable[Posting]) -> list[bool]:

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from tenants.billing.ledger.posting import Entry
 from tenants.billing.models import (
     CREDITS,
+    MAX_NANOS,
     AccountName,
     Invoice,
     InvoiceState,
@@ -20,11 +21,16 @@ from tenants.billing.models import (
 from tenants.errors import Conflict
 from tenants.money import dollars, dollars_and_cents
 
-# Sums must hold a great many.
-MAX_NANOS: Final = 10**17
 # Under which invoices, and with them usage and expiry, book by themselves.
 INVOICE_REFERENCES: Final = "invoice:"
-_RESERVED_REFERENCES: Final = ("usage:", "re-rating:", INVOICE_REFERENCES, "expiry:")
+REVERSAL_REFERENCES: Final = "reversal:"
+_RESERVED_REFERENCES: Final = (
+    "usage:",
+    "re-rating:",
+    INVOICE_REFERENCES,
+    REVERSAL_REFERENCES,
+    "expiry:",
+)
 
 
 def check_amount(nanos: int) -> None:
@@ -73,6 +79,19 @@ def check_floors(entries: Sequence[Entry], held: Mapping[AccountName, int]) -> N
                 code="insufficient_balance",
                 params={"account": account, "held_nanos": held[account], "taken_nanos": taken},
             )
+
+
+def check_paid_in(nanos: int, held: Mapping[AccountName, int]) -> None:
+    """Raise `Conflict` for more than was ever paid in and not paid out again: whatever stands in
+    the accounts, a gift is not money."""
+    cash = max(0, held[AccountName.CASH])
+    if nanos > cash:
+        raise Conflict(
+            f"Only {dollars(cash)} of what was paid in is left, {dollars(nanos)} cannot be paid "
+            "out.",
+            code="insufficient_credit",
+            params={"free_nanos": cash, "asked_nanos": nanos},
+        )
 
 
 def check_paid_no_invoice(tenant_id: uuid.UUID, reference: str) -> None:

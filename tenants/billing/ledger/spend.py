@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 import structlog
+from django.db import transaction
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import functions, keys
-from tenants.billing.ledger.balances import posted_usage, prepaid_tenants
+from tenants.billing.ledger.balances import charged_usage, prepaid_tenants
 from tenants.isolation.scoping import operator_scope
 from tenants.policy_redis import policy_redis
 
@@ -20,20 +21,33 @@ log = structlog.get_logger(__name__)
 LAG_SECONDS: Final = 2.0
 
 
-def raise_spend(posted: Mapping[uuid.UUID, int]) -> None:
-    """Raise what Redis counts as spent to what was posted, after the commit that posted it.
+def raise_spend(charged: Mapping[uuid.UUID, int]) -> None:
+    """Raise what Redis counts as spent to what was charged, after the commit that charged it.
 
     Where Redis has lost what nobody had recorded yet, it counts it again from here on, but for what
     open requests have reserved, which may be the same. Where Redis is down, `reconcile_spend` makes
     up for it."""
     try:
         with policy_redis().pipeline(transaction=False) as pipeline:
-            for tenant_id, nanos in posted.items():
+            for tenant_id, nanos in charged.items():
                 prefix = keys.tenant_prefix(str(tenant_id))
                 pipeline.fcall(functions.RAISE_SPEND, 1, prefix, str(nanos))
             pipeline.execute()
     except RedisError as error:
         log.warning("spend_not_reconciled", error=str(error))
+
+
+def raise_after_commit(tenant_ids: Collection[uuid.UUID]) -> None:
+    """Raise what Redis counts as spent by these once the transaction that charges them is
+    committed, to all that is charged by then."""
+
+    def to_all_that_is_charged() -> None:
+        with operator_scope("charged usage"):
+            charged = charged_usage(tenant_ids)
+        raise_spend(charged)
+
+    if tenant_ids:
+        transaction.on_commit(to_all_that_is_charged, robust=True)
 
 
 def _is_unknown() -> bool:
@@ -60,7 +74,7 @@ def reconcile_spend(now_ms: int | None = None) -> None:
             # In this order: what was settled by now is in the ledger if all is posted after that.
             settled = _settled(prepaid)
             is_all_posted = _is_all_posted()
-            posted = posted_usage(prepaid)
+            posted = charged_usage(prepaid)
         raise_spend(posted)
         if is_all_posted:
             _lower_spend(settled, posted, now_ms)
@@ -118,7 +132,7 @@ def spend_problems(lag_seconds: float = LAG_SECONDS) -> Iterator[str]:
 
 
 def _spend_differences(tenant_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    redis, posted, found = policy_redis(), posted_usage(tenant_ids), {}
+    redis, posted, found = policy_redis(), charged_usage(tenant_ids), {}
     for tenant_id in sorted(tenant_ids):
         counted = cast(dict[bytes, bytes], redis.hgetall(keys.tenant_balance(str(tenant_id))))
         settled, reserved = (int(counted.get(name, 0)) for name in (b"settled", b"reserved"))

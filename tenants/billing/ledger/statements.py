@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from django.db.models import F, Prefetch, QuerySet
+from django.db.models import Exists, F, OuterRef, Prefetch, QuerySet
 
 from tenants.billing.models import (
     AccountName,
@@ -14,6 +14,7 @@ from tenants.billing.models import (
     LedgerEntry,
     LedgerTransaction,
     TransactionKind,
+    WaitingCharge,
 )
 from tenants.pagination import NEWEST_SEQUENCE_FIRST, Order, Page, page
 
@@ -54,9 +55,13 @@ def promotions_left(now: datetime | None = None) -> list[PromotionLeft]:
 
     What is spent is taken of the promotion that ends first, so what is left is of those that end
     last (`credit.expire_promotions`)."""
-    account = LedgerAccount.objects.filter(name=AccountName.PROMOTIONAL_CREDIT).first()
-    nanos = 0 if account is None else account.balance_nanos
-    if nanos == 0:
+    account = LedgerAccount.objects.filter(name=AccountName.PROMOTIONAL_CREDIT).order_by()
+    # It is what waiting usage will be paid by first.
+    waiting = WaitingCharge.objects.order_by().values_list(-F("nanos"))
+    nanos = sum(
+        amount for (amount,) in account.values_list("balance_nanos").union(waiting, all=True)
+    )
+    if nanos <= 0:
         return []
     return sorted(_dealt(nanos, now or datetime.now(UTC)), key=_end)
 
@@ -68,16 +73,25 @@ def _with_entries() -> "QuerySet[LedgerTransaction]":
 
 def _dealt(nanos: int, now: datetime) -> Iterator[PromotionLeft]:
     """Deal what is left out to the promotions, those that end last first."""
-    given = _with_entries().filter(kind=TransactionKind.PROMOTION).exclude(expires_at__lte=now)
+    came = LedgerEntry.objects.filter(
+        transaction=OuterRef("pk"), account=AccountName.PROMOTIONAL_CREDIT, nanos__lt=0
+    )
+    kinds = [TransactionKind.PROMOTION, TransactionKind.ADJUSTMENT, TransactionKind.RE_RATING]
+    given = _with_entries().filter(Exists(came), kind__in=kinds).exclude(expires_at__lte=now)
     for each in given.order_by(F("expires_at").desc(nulls_first=True), "-at")[:_MOST]:
-        left = min(nanos, each.credit_change_nanos)
+        came_nanos = -sum(
+            entry.nanos
+            for entry in each.entries.all()
+            if entry.account == AccountName.PROMOTIONAL_CREDIT
+        )
+        left = min(nanos, came_nanos)
         if left <= 0:
             return
         nanos -= left
         yield PromotionLeft(
             given_at=each.at,
             expires_at=each.expires_at,
-            given_nanos=each.credit_change_nanos,
+            given_nanos=came_nanos,
             left_nanos=left,
         )
 

@@ -1,3 +1,4 @@
+from tenants.billing.models.closing import ClosingAddress
 from tenants.billing.models.invoice import (
     CREDIT_LINE_KINDS,
     Invoice,
@@ -8,14 +9,23 @@ from tenants.billing.models.invoice import (
 )
 from tenants.billing.models.ledger import (
     CREDITS,
+    MAX_NANOS,
     AccountName,
     LedgerAccount,
     LedgerEntry,
     LedgerHead,
     LedgerTransaction,
     TransactionKind,
+    WaitingCharge,
 )
-from tenants.billing.models.payment import Payment, ProviderCustomer, ProviderEvent, Verdict
+from tenants.billing.models.payment import (
+    EventResolution,
+    Payment,
+    PaymentReversal,
+    ProviderCustomer,
+    ProviderEvent,
+    Verdict,
+)
 from tenants.billing.models.price import (
     PoolCost,
     PoolHour,
@@ -24,12 +34,15 @@ from tenants.billing.models.price import (
     TierMultiplier,
 )
 from tenants.billing.models.seller import InvoiceCounter, Seller
-from tenants.billing.models.sla import Promise, SlaCreditStep
+from tenants.billing.models.sla import Promise, SlaCreditStep, SlaDecision, SlaReview
 
 __all__ = [
     "CREDITS",
     "CREDIT_LINE_KINDS",
+    "MAX_NANOS",
     "AccountName",
+    "ClosingAddress",
+    "EventResolution",
     "Invoice",
     "InvoiceCounter",
     "InvoiceLine",
@@ -40,6 +53,7 @@ __all__ = [
     "LedgerTransaction",
     "LineKind",
     "Payment",
+    "PaymentReversal",
     "PoolCost",
     "PoolHour",
     "Price",
@@ -49,8 +63,11 @@ __all__ = [
     "ProviderEvent",
     "Seller",
     "SlaCreditStep",
+    "SlaDecision",
+    "SlaReview",
     "TierMultiplier",
     "TransactionKind",
     "UsageFilter",
     "Verdict",
+    "WaitingCharge",
 ]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Sum
 from django.utils import timezone
 
 from tenants.billing.models.seller import Seller
@@ -150,8 +150,9 @@ class Invoice(models.Model):
     def is_draft(self) -> bool:
         return self.state == InvoiceState.DRAFT
 
-    def add_up(self, lines: Iterable["InvoiceLine"]) -> None:
-        """Set the invoice's amounts from these lines, which are all that it has."""
+    def add_up(self, lines: Iterable["InvoiceLine"], *, least_nanos: int = 0) -> None:
+        """Set the invoice's amounts from these lines, which are all that it has. Less than
+        `least_nanos` is not asked for, but carried."""
         self.charges_nanos = self.credits_nanos = 0
         for line in lines:
             if line.kind in CREDIT_LINE_KINDS:
@@ -160,8 +161,15 @@ class Invoice(models.Model):
                 self.charges_nanos += line.amount_nanos
         self.due_nanos = self.charges_nanos + self.credits_nanos
         to_pay = self.due_nanos + self.brought_forward_nanos
-        self.payable_nanos = whole_cents(to_pay)
+        payable_nanos = whole_cents(to_pay)
+        self.payable_nanos = payable_nanos if payable_nanos >= least_nanos else 0
         self.carried_nanos = to_pay - self.payable_nanos
+
+    @property
+    def unpaid_nanos(self) -> int:
+        """Return what of it no payment has covered, whatever its state."""
+        paid = self.payments.aggregate(nanos=Sum("amount_nanos", default=0))["nanos"]
+        return self.payable_nanos - int(paid)
 
     @property
     def is_overdue(self) -> bool:

@@ -35,6 +35,8 @@ CREDITS: Final = (
 )
 # No balance of these goes below zero; a constraint of the table holds it.
 FLOORED: Final = (*CREDITS, AccountName.RECEIVABLE)
+# Of one amount: sums must hold a great many.
+MAX_NANOS: Final = 10**17
 
 
 class TransactionKind(models.TextChoices):
@@ -48,6 +50,7 @@ class TransactionKind(models.TextChoices):
     ADJUSTMENT = "adjustment"
     RE_RATING = "re_rating"
     WRITE_OFF = "write_off"
+    REVERSAL = "reversal"  # of a payment, by its provider
 
 
 class LedgerHead(models.Model):
@@ -98,6 +101,39 @@ class LedgerAccount(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class WaitingCharge(models.Model):
+    """Usage of one model and day of arrival (UTC) that is on record and not yet posted: `since`
+    when the first of it came. It is paid for when it is posted, within minutes, and before anything
+    else moves in the tenant's ledger (`ledger.waiting`)."""
+
+    is_audited = False
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, related_name="waiting_charges"
+    )
+    model = models.CharField(max_length=200)
+    day = models.DateField()
+    nanos = models.BigIntegerField()
+    requests = models.PositiveIntegerField()
+    since = models.DateTimeField()
+
+    objects = ScopedManager["WaitingCharge"]()
+
+    class Meta:
+        ordering = ["tenant", "model", "day"]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "model", "day"], name="waiting_charge_once"),
+            models.CheckConstraint(
+                condition=Q(nanos__gt=0, nanos__lte=MAX_NANOS), name="waiting_charge_fits"
+            ),
+        ]
+        indexes = [models.Index(fields=["since"], name="waiting_charge_since")]
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.day} {self.nanos}"
 
 
 class LedgerTransaction(models.Model):

@@ -13,16 +13,18 @@ from tenants.models import Tenant
 
 
 class Payment(models.Model):
-    """An invoice was paid, once, in whole. Never changed."""
+    """Money that came for an invoice, for all of it or a part. Never changed."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="payments")
-    invoice = models.OneToOneField(Invoice, on_delete=models.PROTECT, related_name="payment")
+    invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="payments")
     amount_nanos = models.BigIntegerField()
     provider = models.CharField(max_length=20)
     reference = models.CharField(
         max_length=200, help_text="The bank's or the provider's reference."
     )
+    # The provider's payment intent or charge: its refunds and disputes name that.
+    charge = models.CharField(max_length=200, blank=True)
     received_at = models.DateTimeField()
     # Of money that was booked on account before: its transaction in the ledger.
     ledger_transaction_id = models.UUIDField(null=True, editable=False)
@@ -34,11 +36,41 @@ class Payment(models.Model):
         ordering = ["-recorded_at"]
         constraints = [
             models.UniqueConstraint(fields=["provider", "reference"], name="payment_once"),
+            models.UniqueConstraint(fields=["id", "tenant"], name="payment_of_tenant"),
             models.CheckConstraint(condition=Q(amount_nanos__gt=0), name="payment_positive"),
+        ]
+        indexes = [
+            models.Index(fields=["charge"], condition=~Q(charge=""), name="payment_by_charge")
         ]
 
     def __str__(self) -> str:
         return f"{self.provider} {self.reference}"
+
+
+class PaymentReversal(models.Model):
+    """Money of a payment that a refund or a dispute at the provider took back (above zero), or that
+    came again (below), as a dispute that was won. Never changed."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    payment = models.ForeignKey(Payment, on_delete=models.PROTECT, related_name="reversals")
+    amount_nanos = models.BigIntegerField()
+    reference = models.CharField(
+        max_length=200, help_text="What the provider calls the refund or dispute."
+    )
+    status = models.CharField(max_length=60, help_text="Its status at the provider.")
+    recorded_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager["PaymentReversal"]()
+
+    class Meta:
+        ordering = ["-recorded_at"]
+        constraints = [
+            models.CheckConstraint(condition=~Q(amount_nanos=0), name="payment_reversal_not_zero")
+        ]
+
+    def __str__(self) -> str:
+        return self.reference
 
 
 class Verdict(models.TextChoices):
@@ -52,9 +84,17 @@ class Verdict(models.TextChoices):
     STALE = "stale", "stale: signature too old, possibly a replay"
 
 
+class ProviderEventQuerySet(models.QuerySet["ProviderEvent"]):
+    def unresolved(self) -> "ProviderEventQuerySet":
+        """Return what did not fit our books and nobody has looked into."""
+        return self.filter(verdict=Verdict.PUZZLING, resolution=None)
+
+
 class ProviderEvent(models.Model):
     """A webhook as it came, kept for ever, refused ones too. A genuine event is one row of these
     verdicts: so its id tells whether it came before."""
+
+    objects = ProviderEventQuerySet.as_manager()
 
     GENUINE: ClassVar = [Verdict.APPLIED, Verdict.IGNORED, Verdict.PUZZLING]
 
@@ -81,6 +121,23 @@ class ProviderEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.event_id or self.id}"
+
+
+class EventResolution(models.Model):
+    """What an operator made of a puzzling event; who it was stands in the audit log."""
+
+    is_audited = True
+
+    event = models.OneToOneField(
+        ProviderEvent, on_delete=models.PROTECT, primary_key=True, related_name="resolution"
+    )
+    note = models.CharField(
+        max_length=500, help_text="What was done about it. Stored permanently: no personal data."
+    )
+    resolved_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    def __str__(self) -> str:
+        return self.note
 
 
 class ProviderCustomer(models.Model):

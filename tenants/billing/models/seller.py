@@ -1,10 +1,14 @@
 """Who invoices: the operator's legal entity, and the numbers that it has given out."""
 
 import uuid
+from typing import Final
 
-from django.core.validators import RegexValidator
+from django.core.validators import MaxValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
+
+# Time to look at SLA credits before they are given.
+DEFAULT_REVIEW_DAYS: Final = 3
 
 
 class Seller(models.Model):
@@ -38,9 +42,16 @@ class Seller(models.Model):
         "review period (days)",
         null=True,
         blank=True,
-        default=0,
+        default=DEFAULT_REVIEW_DAYS,
         help_text="Days that drafts are held for review before they are issued. 0 issues them "
         "immediately; leave blank to issue them by hand.",
+    )
+    sla_credit_cap_percent = models.PositiveSmallIntegerField(
+        "SLA credit cap (%)",
+        default=100,
+        db_default=100,
+        validators=[MaxValueValidator(100)],
+        help_text="Most of a month's charges that its SLA credits may come to; 0 credits nothing.",
     )
     is_current = models.BooleanField(
         "current", default=True, help_text="New invoices use this seller (only one can be current)."

@@ -1,9 +1,13 @@
-"""What a promise that was not kept is worth: the schedule of SLA credits, as data."""
+"""What a promise that was not kept is worth: the schedule of SLA credits, as data; and what
+operators decide of those on a draft."""
 
 import uuid
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils import timezone
+
+from tenants.billing.models.invoice import Invoice
 
 
 class Promise(models.TextChoices):
@@ -51,3 +55,33 @@ class SlaCreditStep(models.Model):
             f"{self.promise}: {self.credit_percent}% credit "
             f"from {self.shortfall_points} points below target"
         )
+
+
+class SlaDecision(models.TextChoices):
+    """held -> released | refused. A draft whose credit is held is not issued."""
+
+    HELD = "held", "held"
+    RELEASED = "released", "released"
+    REFUSED = "refused", "refused"
+
+
+class SlaReview(models.Model):
+    """What an operator decided of the SLA credit of a draft; who it was stands in the audit log. It
+    is of operators alone, so it has no tenant, and nothing of an invoice tells of it."""
+
+    is_audited = True
+
+    invoice = models.OneToOneField(
+        Invoice, on_delete=models.CASCADE, primary_key=True, related_name="sla_review"
+    )
+    decision = models.CharField(max_length=10, choices=SlaDecision.choices)
+    reason = models.CharField(
+        max_length=500, help_text="Stored permanently in the audit log: no personal data."
+    )
+    decided_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name = "SLA credit review"
+
+    def __str__(self) -> str:
+        return f"{self.decision}: {self.reason}"

@@ -2,31 +2,30 @@
 
 Genuine is what the provider's secret signed lately. An event that came before changes nothing: it
 is known by its id, for ever. What is forged or was signed long ago is refused and kept too, so that
-an operator sees that somebody tried.
+an operator sees that somebody tried. A genuine one says no more than that an object has changed:
+the object is read from the provider (`stripe_changes`), so the order of events does not matter.
 """
 
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import structlog
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from redis.exceptions import RedisError
 
-from tenants.billing.invoicing import invoices
-from tenants.billing.models import Invoice, ProviderEvent, Verdict
-from tenants.errors import Conflict
+from tenants.billing.models import ProviderEvent, Verdict
+from tenants.billing.payments.contract import ProviderFailed
+from tenants.billing.payments.stripe_changes import STRIPE, Change, read_change
 from tenants.isolation.scoping import operator_scope
-from tenants.money import NANOS_PER_CENT
 
 log = structlog.get_logger(__name__)
 
-STRIPE: Final = "stripe"
 # How old a signature may be: Stripe's own recommendation. It signs anew each time that it sends.
 TOLERANCE_SECONDS: Final = 300
 _KEPT_OF_FORGED: Final = 2000
@@ -35,10 +34,12 @@ _MAX_FORGED_A_DAY: Final = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """What became of a webhook. One that is not `is_accepted` the sender is told was refused."""
+    """What became of a webhook. One that is not `is_accepted` the sender is told was refused; one
+    that `is_to_come_again` could not be looked into, and is not kept."""
 
     verdict: Verdict
     reason: str
+    is_to_come_again: bool = False
 
     @property
     def is_accepted(self) -> bool:
@@ -55,14 +56,21 @@ def receive_stripe_event(body: bytes, signature: str, address: str | None) -> Re
     event = _event(text)
     with operator_scope("stripe webhook"):
         refused = _signature_problem(text, signature)
-        if refused is not None:
-            received = refused
-        elif event is None:
-            received = Received(verdict=Verdict.FORGED, reason="It is no event of Stripe's.")
-        else:
-            return _once(event, text, address)
-        _keep_refused(received, event or {}, text, address)
-        return received
+        if event is None or refused is not None:
+            no_event = Received(verdict=Verdict.FORGED, reason="It is no event of Stripe's.")
+            refused = refused or no_event
+            _keep_refused(refused, event or {}, text, address)
+            return refused
+        if _is_known(event):
+            return _keep_again(event, text, address)
+    try:
+        # No transaction is open while Stripe is asked.
+        change = read_change(event)
+        with operator_scope("stripe webhook"):
+            return _once(event, change, text, address)
+    except (ProviderFailed, RedisError) as error:
+        log.warning("payment_event_not_read", event_id=event["id"], problem=str(error))
+        return Received(verdict=Verdict.IGNORED, reason=str(error)[:500], is_to_come_again=True)
 
 
 def _signature_problem(text: str, signature: str) -> Received | None:
@@ -87,57 +95,31 @@ def _signature_problem(text: str, signature: str) -> Received | None:
     return None
 
 
-def _once(event: Mapping[str, Any], text: str, address: str | None) -> Received:
-    event_id = str(event["id"])
+def _is_known(event: Mapping[str, Any]) -> bool:
     known = ProviderEvent.objects.filter(
-        provider=STRIPE, event_id=event_id, verdict__in=ProviderEvent.GENUINE
+        provider=STRIPE, event_id=str(event["id"]), verdict__in=ProviderEvent.GENUINE
     )
-    if not known.exists():
+    return known.exists()
+
+
+def _once(event: Mapping[str, Any], change: Change, text: str, address: str | None) -> Received:
+    if not _is_known(event):
         try:
             with transaction.atomic():
-                received = _apply(event)
+                outcome = change()
+                received = Received(verdict=outcome.verdict, reason=outcome.reason[:500])
                 _keep(received, event, text, address)
                 return received
         except IntegrityError:
             # The same event at the same time: whoever was first has done what there was to do.
-            log.info("payment_event_came_twice", event_id=event_id)
+            log.info("payment_event_came_twice", event_id=str(event["id"]))
+    return _keep_again(event, text, address)
+
+
+def _keep_again(event: Mapping[str, Any], text: str, address: str | None) -> Received:
     again = Received(verdict=Verdict.REPLAYED, reason="This event came before.")
     _keep(again, event, text[:_KEPT_OF_FORGED], address)
     return again
-
-
-def _apply(event: Mapping[str, Any]) -> Received:
-    if event.get("type") != "invoice.paid":
-        return Received(verdict=Verdict.IGNORED, reason="")
-    if event.get("account"):
-        return Received(verdict=Verdict.PUZZLING, reason="It is of an account connected to ours.")
-    paid = _part(_part(event, "data"), "object")
-    number = _part(paid, "metadata").get("penstock_invoice")
-    if not number:
-        return Received(verdict=Verdict.IGNORED, reason="It is about no invoice of ours.")
-    try:
-        invoice = Invoice.objects.get(id=number)
-    except (Invoice.DoesNotExist, ValidationError, ValueError):
-        return Received(verdict=Verdict.PUZZLING, reason=f"There is no invoice {number!r}."[:500])
-    expected = invoice.payable_nanos // NANOS_PER_CENT
-    found = (paid.get("amount_paid"), paid.get("currency"))
-    if found != (expected, "usd"):
-        return Received(
-            verdict=Verdict.PUZZLING,
-            reason=f"{invoice} asks for {expected} usd cents, paid were {found[0]} {found[1]}."[
-                :500
-            ],
-        )
-    try:
-        invoices.pay(
-            invoice.id,
-            reference=str(paid.get("id")),
-            provider=STRIPE,
-            received_at=_moment(event.get("created")),
-        )
-    except (Conflict, ValidationError) as error:
-        return Received(verdict=Verdict.PUZZLING, reason=str(error)[:500])
-    return Received(verdict=Verdict.APPLIED, reason=f"{invoice} is paid.")
 
 
 def _keep_refused(
@@ -177,16 +159,6 @@ def _event(text: str) -> dict[str, Any] | None:
         return None
     is_one = isinstance(event, dict) and isinstance(event.get("id"), str) and bool(event["id"])
     return event if is_one else None
-
-
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object within an object, an empty one where there is none."""
-    part = whole.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _moment(seconds: object) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int) else timezone.now()
 
 
 def _printable(text: object) -> str:

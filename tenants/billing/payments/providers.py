@@ -6,9 +6,10 @@ from typing import Final
 
 import structlog
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
-from tenants.billing.models import Invoice, InvoiceState
+from tenants.billing.invoicing.least_payable import least_payable_nanos
+from tenants.billing.models import Invoice, InvoiceState, Payment
 from tenants.billing.payments.contract import PaymentProvider, PaymentRequest, ProviderFailed
 from tenants.isolation.scoping import operator_scope
 
@@ -48,8 +49,15 @@ def request_payments(provider: PaymentProvider | None = None) -> int:
         return 0
     with operator_scope("payment requests"):
         invoices = Invoice.objects.select_related("tenant", "seller")
-        due = list(invoices.filter(state=InvoiceState.ISSUED, provider_reference=""))
-        paid_otherwise = Q(state=InvoiceState.PAID) & ~Q(payment__provider=provider.name)
+        due = list(
+            invoices.filter(
+                state=InvoiceState.ISSUED,
+                provider_reference="",
+                payable_nanos__gte=least_payable_nanos(),
+            )
+        )
+        by_it = Payment.objects.filter(invoice=OuterRef("pk"), provider=provider.name)
+        paid_otherwise = Q(state=InvoiceState.PAID) & ~Exists(by_it)
         over = invoices.filter(Q(state=InvoiceState.VOID) | paid_otherwise, provider=provider.name)
         withdrawn = list(over.exclude(payment_url=""))
     return sum([_request(provider, invoice) for invoice in due]) + sum(

@@ -27,23 +27,21 @@ def add_worker_time(lived_ms: Mapping[str, int], now: datetime) -> None:
             cursor.execute(_ADD, [now, pools, [lived_ms[pool] for pool in pools]])
 
 
-def gpu_costs(begin: datetime, end: datetime) -> dict[str, tuple[int, int]]:
-    """Return by pool the GPU milliseconds of its workers in the hours from `begin` to before `end`,
-    and what they cost in nano-dollars, each hour at the cost that applied when it began. Pools
-    without a cost are left out."""
+def hour_costs(begin: datetime, end: datetime) -> dict[tuple[str, datetime], tuple[int, int]]:
+    """Return by pool and hour the GPU milliseconds of its workers and what they cost in
+    nano-dollars, a part of one left out, for the hours from `begin` to before `end`, each at the
+    cost that applied when it began. Pools without a cost are left out."""
     costs: defaultdict[str, list[PoolCost]] = defaultdict(list)
     for cost in PoolCost.objects.all():
         costs[cost.pool].append(cost)
-    found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    found: dict[tuple[str, datetime], tuple[int, int]] = {}
     for hour in PoolHour.objects.filter(hour__gte=begin, hour__lt=end):
         held = next((cost for cost in costs[hour.pool] if _holds(cost, hour)), None)
         if held is not None:
             gpu_ms = hour.worker_ms * held.gpus_per_worker
-            found[hour.pool][0] += gpu_ms
-            found[hour.pool][1] += gpu_ms * held.micros_per_gpu_hour
-    return {
-        pool: (gpu_ms, micros_ms * 1000 // _HOUR_MS) for pool, (gpu_ms, micros_ms) in found.items()
-    }
+            nanos = gpu_ms * held.micros_per_gpu_hour * 1000 // _HOUR_MS
+            found[hour.pool, hour.hour] = gpu_ms, nanos
+    return found
 
 
 def _holds(cost: PoolCost, hour: PoolHour) -> bool:

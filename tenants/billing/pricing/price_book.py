@@ -2,6 +2,7 @@
 holds until then ends where the new one begins."""
 
 import uuid
+from collections.abc import Callable, Iterable
 from copy import copy
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -20,6 +21,24 @@ _PLACE: Final[dict[type[models.Model], tuple[str, ...]]] = {
     Price: ("model", "tier", "adapter"),
     PoolCost: ("pool",),
 }
+
+
+ModelNames = Callable[[], Iterable[str]]
+_model_names: list[ModelNames] = []
+
+
+def register_model_names(source: ModelNames) -> None:
+    """Say which models are served. The catalogue stands on a floor above this one, so it registers
+    itself when its app is ready."""
+    if source not in _model_names:
+        _model_names.append(source)
+
+
+def priced_models() -> list[str]:
+    """Return the models that a price may be for, in order: those of the catalogue, enabled or not,
+    and those that had one."""
+    served = {name for source in _model_names for name in source()}
+    return sorted(served.union(Price.objects.order_by().values_list("model", flat=True).distinct()))
 
 
 def enter(row: _Dated) -> _Dated:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from tenants.access.api_keys import revoke_api_key
 from tenants.management.look_up import api_key_named
 from tenants.management.reporting import ReportingCommand
 
@@ -17,7 +18,7 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         key = api_key_named(options["id"])
-        revoked_at = key.revoke()
+        revoked_at = revoke_api_key(key)
         self.report(
             options,
             api_key_id=str(key.id),

@@ -6,11 +6,11 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.management.base import CommandError, CommandParser
 
 from tenants.access.invitations.inviting import invite
-from tenants.errors import Conflict
+from tenants.errors import TenantsError
 from tenants.management.look_up import tenant_named
 from tenants.management.passwords import add_password_arguments, read_password
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Membership, Tenant, User
+from tenants.models import Cap, Membership, Tenant, User, check_cap
 from tenants.permissions import Role
 
 
@@ -41,8 +41,8 @@ class Command(ReportingCommand):
     def _invite(self, tenant: Tenant, options: dict[str, Any]) -> None:
         try:
             sent = invite(tenant, email=options["email"], role=Role(options["role"]), by=None)
-        except Conflict as conflict:
-            raise CommandError(conflict.message) from None
+        except TenantsError as refusal:
+            raise CommandError(refusal.message) from None
         self.report(
             options,
             invitation_id=str(sent.id),
@@ -54,6 +54,8 @@ class Command(ReportingCommand):
 
     def _add(self, tenant: Tenant, options: dict[str, Any]) -> None:
         email = options["email"].strip().lower()
+        if not Membership.objects.filter(tenant=tenant, user__email=email).exists():
+            check_cap(tenant.id, Cap.MEMBERS)
         user = User.objects.filter(email=email).first() or User(email=email)
         is_new = user._state.adding
         if is_new:

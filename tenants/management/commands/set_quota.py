@@ -9,9 +9,8 @@ from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
 from tenants.management.arguments import dollar_amount
 from tenants.management.look_up import place_named, tenant_named
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Quota
-
-_IN_DOLLARS = (LimitName.SPEND_PER_DAY, LimitName.SPEND_PER_MONTH)
+from tenants.models import Cap, Quota, check_cap
+from tenants.models.quota import IN_NANOS
 
 
 class Command(ReportingCommand):
@@ -42,7 +41,9 @@ class Command(ReportingCommand):
         limit = LimitName(options["limit"])
         value = _value_of(limit, options["value"])
         quota = Quota.objects.filter(tenant=tenant, limit=limit, **place).first()
-        quota = quota or Quota(tenant=tenant, limit=limit, **place)
+        if quota is None:
+            check_cap(tenant.id, Cap.QUOTAS)
+            quota = Quota(tenant=tenant, limit=limit, **place)
         quota.value, quota.is_hard = value, not options["soft"]
         if options["alert_at"]:
             quota.alert_percents = options["alert_at"]
@@ -62,7 +63,7 @@ class Command(ReportingCommand):
 
 def _value_of(limit: LimitName, text: str) -> int:
     """Read a limit's value: nano-dollars for spend, else a count."""
-    if limit in _IN_DOLLARS:
+    if limit in IN_NANOS:
         try:
             return int(dollar_amount(text) * 10**9)
         except ArgumentTypeError as error:

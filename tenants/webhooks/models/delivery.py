@@ -72,6 +72,11 @@ class Delivery(models.Model):
                 name="webhook_delivery_due",
             ),
             models.Index(
+                fields=["finished_at"],
+                condition=models.Q(state=DeliveryState.FAILED.value),
+                name="webhook_delivery_failed",
+            ),
+            models.Index(
                 fields=["endpoint", "-created_at", "-id"], name="webhook_delivery_of_endpoint"
             ),
         ]

@@ -57,7 +57,12 @@ class EmailNotice(models.Model):
                 fields=["next_try_at"],
                 condition=models.Q(state=EmailState.PENDING.value),
                 name="email_notice_due",
-            )
+            ),
+            models.Index(
+                fields=["sent_at"],
+                condition=models.Q(state=EmailState.SENT.value),
+                name="email_notice_sent",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from tenants.isolation.scoping import ScopedManager
 from tenants.models import Tenant
+from tenants.names import one_line
 from tenants.webhooks import signing
 from tenants.webhooks.event_types import SUBSCRIBABLE, EventType
 
@@ -30,7 +31,7 @@ class Endpoint(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
     url = models.CharField("URL", max_length=MAX_URL_CHARACTERS)
-    description = models.CharField(max_length=200, blank=True, default="")
+    description = models.CharField(max_length=200, blank=True, default="", validators=[one_line])
     event_types = ArrayField(
         models.CharField(max_length=60),
         null=True,

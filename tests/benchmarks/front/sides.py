@@ -112,6 +112,7 @@ def _penstock(replay: Replay, sampling: Sampling | None) -> Iterator[_Running]:
             replaced["gateway"] = (WEB, _web(stack, sampling))
         started = {}
         supervisor.stop_programs([name for name, _ in replaced.values()], timeout_seconds=30)
+        stack.manage("pin_pool", stack.model, "--next")
         for shown, (name, program) in replaced.items():
             log = (stack.var_folder / "log" / f"{name}-of-benchmark.log").open("wb")
             process = exits.enter_context(_running(program, stack.environ, log))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.benchmarks.load.websocket_exchange import WebsocketExchange
 
 async def run_round(target: Target, round_: Round) -> RoundResult:
     """Send all requests of a round. Raises `LoadError` if one is not answered in full."""
-    bodies = [body_of(target.model, round_, prompt) for prompt in round_.prompts]
+    bodies = _bodies(target, round_)
     waiting = list(reversed(range(round_.requests)))
     samples: list[Sample] = []
     gaps_ms: list[float] = []
@@ -46,6 +47,15 @@ async def one_stream(target: Target, prompt: str, max_tokens: int) -> Sample:
         return await exchange.ask(Door.CHAT, body_of(target.model, round_, prompt))
     finally:
         exchange.close()
+
+
+def _bodies(target: Target, round_: Round) -> list[bytes]:
+    """Return what is asked in turn: each of the prompts and of the models in its own order."""
+    models, prompts = [target.model, *target.more_models], round_.prompts
+    return [
+        body_of(models[number % len(models)], round_, prompts[number % len(prompts)])
+        for number in range(math.lcm(len(models), len(prompts)))
+    ]
 
 
 def body_of(model: str, round_: Round, prompt: str) -> bytes:

@@ -1,6 +1,6 @@
 """A round of load and what came of it; both cross a pipe as JSON. Times are milliseconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median, quantiles
 from urllib.parse import urlsplit
@@ -22,12 +22,14 @@ class Door(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One server under load. `api_key` None where the server asks for none."""
+    """One server under load. `api_key` None where the server asks for none; `more_models` take
+    turns with `model`."""
 
     name: str
     url: str
     model: str
     api_key: str | None = None
+    more_models: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if urlsplit(self.url).hostname not in _LOOPBACK:
@@ -36,7 +38,8 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """`requests` in closed loop over `streams` connections; `prompts` in turn."""
+    """`requests` in closed loop over `streams` connections; `prompts` in turn. With adapters, base
+    and adapters are asked in turn too."""
 
     streams: int
     requests: int
@@ -44,6 +47,7 @@ class Round:
     prompts: list[str]
     door: Door = Door.CHAT
     is_streaming: bool = True
+    has_adapters: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

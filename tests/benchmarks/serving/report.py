@@ -23,13 +23,13 @@ def markdown(comparisons: Sequence[Comparison], machine: Mapping[str, str]) -> s
                 "; ".join(f"{name} {value}" for name, value in machine.items()) + ".",
                 "Median (lowest to highest) over the rounds, which took turns. Without streaming "
                 "the time to the first token is that to the whole answer.",
-                _speed_table(comparisons),
+                speed_table(comparisons),
                 "## Penstock beside vLLM's own server",
                 "\n".join(f"- {line}" for line in ratios(comparisons)),
                 "## CPU, ms per 1,000 tokens",
-                _cpu_table(comparisons),
+                cpu_table(comparisons),
                 "## Memory, MiB",
-                _memory_table(comparisons),
+                memory_table(comparisons),
             ]
         )
         + "\n"
@@ -89,7 +89,7 @@ def _plots(comparisons: Sequence[Comparison]) -> dict[str, str]:
     }
 
 
-def _speed_table(comparisons: Sequence[Comparison]) -> str:
+def speed_table(comparisons: Sequence[Comparison]) -> str:
     rows = [
         ["workload", "side", "tokens/s", "TTFT p50 ms", "TTFT p99 ms", "between tokens p50 ms",
          "between arrivals p99 ms"]
@@ -111,7 +111,7 @@ def _speed_table(comparisons: Sequence[Comparison]) -> str:
     return table(rows)
 
 
-def _cpu_table(comparisons: Sequence[Comparison]) -> str:
+def cpu_table(comparisons: Sequence[Comparison]) -> str:
     rows = [["workload", "side", "engine", "in front of it", "of which"]]
     for each in comparisons:
         for side, rounds in each.sides.items():
@@ -129,7 +129,7 @@ def _cpu_table(comparisons: Sequence[Comparison]) -> str:
     return table(rows)
 
 
-def _memory_table(comparisons: Sequence[Comparison]) -> str:
+def memory_table(comparisons: Sequence[Comparison]) -> str:
     """Show the largest of all workloads by process; the engine's is the same model's everywhere."""
     most: dict[str, dict[str, float]] = {}
     for each in comparisons:

@@ -162,9 +162,9 @@ def test_an_operator_without_one_sees_nothing_where_the_address_is_https(
 ) -> None:
     signed_in = Client()
     signed_in.force_login(acme.people["owner"])
-    assert signed_in.get("/admin/").status_code == 200
+    assert signed_in.get("/admin/pages/").status_code == 200
     settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR = True
-    assert signed_in.get("/admin/").status_code == 302
+    assert signed_in.get("/admin/pages/").status_code == 302
     form = {"username": EMAIL, "password": PASSWORD}
     refused = Client().post("/admin/login/", form)
     assert refused.context["form"].has_error("__all__", "second_factor_missing")
@@ -177,7 +177,7 @@ def test_an_operator_with_one_gets_in(app: App, settings: Settings) -> None:
     client = Client()
     form = {"username": EMAIL, "password": PASSWORD, "code": app.code}
     assert client.post("/admin/login/", form).status_code == 302
-    assert client.get("/admin/").status_code == 200
+    assert client.get("/admin/pages/").status_code == 200
 
 
 def test_who_has_only_the_password_cannot_turn_it_off(app: App, acme: House) -> None:

@@ -96,10 +96,39 @@ def test_a_wrong_password_costs_the_same_whether_the_account_exists_or_not(
 @pytest.mark.usefixtures("one_window", "acme")
 @pytest.mark.parametrize("last", DOORS)
 def test_attempts_are_counted_together_at_all_doors(last: object) -> None:
-    for number in range(10):
+    for number in range(30):
         # From an address each: it is the account that is guessed at.
         DOORS[number % 3](EMAIL.upper() if number % 2 else EMAIL, "wrong", f"192.0.2.{number}")
     assert last(EMAIL, PASSWORD, "192.0.2.99") == 429  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("one_window", "acme")
+@pytest.mark.parametrize("last", DOORS)
+def test_one_stranger_locks_nobody_out(last: object) -> None:
+    """From an address, and from a whole /64 of them."""
+    for number in range(100):
+        stranger = f"2001:db8:0:1::{number:x}" if number % 2 else "203.0.113.66"
+        DOORS[number % 3](EMAIL, "wrong", stranger)
+    assert last(EMAIL, PASSWORD, "192.0.2.99") != 429  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("one_window", "acme")
+@pytest.mark.parametrize("door", [LOGIN, "/admin/login/"])
+def test_many_strangers_lock_nobody_out_of_a_browser_that_signed_in_before(door: str) -> None:
+    known = Client(REMOTE_ADDR="192.0.2.99")
+    right = {"login": EMAIL, "username": EMAIL, "password": PASSWORD}
+    assert known.post(LOGIN, right).status_code == 302
+    known.post("/account/logout/")
+    for number in range(60):
+        by_page(EMAIL, "wrong", f"198.51.100.{number}")
+        by_page(EMAIL, "wrong", "192.0.2.99")
+    assert by_page(EMAIL, PASSWORD, "203.0.113.9") == 429
+    assert known.post(door, right).status_code != 429
+    # What it may try is bounded too, and it opens no other account.
+    other = right | {"login": "developer@acme.example", "username": "developer@acme.example"}
+    assert known.post(door, other).status_code == 429
+    guessing = [known.post(door, right | {"password": "wrong"}).status_code for _ in range(11)]
+    assert guessing[-1] == 429
 
 
 @pytest.mark.usefixtures("one_window", "acme")

@@ -2,6 +2,7 @@
 no more of it than may come."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -69,7 +70,11 @@ def django() -> Django:
 
 
 async def ask(
-    application: Any, body: AsyncIterator[bytes] | bytes = b"", **headers: str
+    application: Any,
+    body: AsyncIterator[bytes] | bytes = b"",
+    *,
+    address: str = "127.0.0.1",
+    **headers: str,
 ) -> tuple[int, int]:
     """The status, and how many messages of the body were asked for."""
     given = {"authorization": "Bearer key"} | headers
@@ -92,7 +97,7 @@ async def ask(
         "type": "http",
         "method": "POST",
         "path": "/v1/uploads/upload_1/parts",
-        "client": ("127.0.0.1", 4711),
+        "client": (address, 4711),
         "headers": [
             (name.replace("_", "-").encode(), value.encode()) for name, value in given.items()
         ],
@@ -173,3 +178,43 @@ async def test_of_one_tenant_so_many_run_at_once_and_others_are_not_in_its_way(
     assert {status for status, _ in await asyncio.gather(*running, others)} == {200}
     known.caller = a_caller("acme")
     assert (await ask(application))[0] == 200
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+async def test_a_body_that_the_disk_does_not_take_is_told_so(known: Keys, code: int) -> None:
+    """Django keeps what is large in a file, and lets out what that refuses with."""
+
+    async def full(_scope: Any, receive: Any, _send: Any) -> None:
+        await receive()
+        raise OSError(code, "no")
+
+    for application in (BoundedBodies(full), UploadGate(known, BoundedBodies(full))):
+        assert await ask(application, b"x") == (503, 1)
+
+
+async def test_what_breaks_in_django_is_not_taken_for_a_full_disk(known: Keys) -> None:
+    async def broken(_scope: Any, receive: Any, _send: Any) -> None:
+        await receive()
+        raise OSError(errno.EIO, "broken")
+
+    with pytest.raises(OSError, match="broken"):
+        await ask(UploadGate(known, BoundedBodies(broken)), b"x")
+
+
+async def test_of_one_address_pages_read_so_many_large_bodies_at_once(django: Django) -> None:
+    """Who sends one to a page is known only after it was read, to disk."""
+    django.may_answer.clear()
+    application = BoundedBodies(django, is_open_to_anybody=True)
+    large = bytes(gate.LARGE_BYTES + 1)
+    running = [asyncio.create_task(ask(application, large)) for _ in range(gate.CALLS_AT_ONCE)]
+    await eventually(lambda: django.received == gate.CALLS_AT_ONCE * len(large))
+    assert (await ask(application, large))[0] == 429
+    others = [
+        asyncio.create_task(ask(application, large, address="127.0.0.2")),
+        asyncio.create_task(ask(application, bytes(gate.LARGE_BYTES))),
+        asyncio.create_task(ask(BoundedBodies(django), large)),
+    ]
+    await eventually(lambda: django.calls == gate.CALLS_AT_ONCE + 1 + len(others))
+    django.may_answer.set()
+    assert {status for status, _ in await asyncio.gather(*running, *others)} == {200}
+    assert (await ask(application, large))[0] == 200

@@ -264,7 +264,7 @@ def test_it_ends_when_the_operator_says_so(client: Client, acme: House) -> None:
     act(client, acme)
     assert client.post(END)["Location"] == "/admin/"
     assert not is_in(client, acme)
-    assert client.get("/admin/").status_code == 200
+    assert client.get("/admin/pages/").status_code == 200
 
 
 def test_it_ends_after_half_an_hour(
@@ -335,7 +335,7 @@ def test_every_page_says_so_and_has_the_button_that_ends_it(client: Client, acme
     act(client, acme)
     for page in pages:
         assert END in client.get(page).content.decode(), page
-    assert "Acting in Acme" in client.get("/admin/").content.decode()
+    assert "Acting in Acme" in client.get("/admin/pages/").content.decode()
 
 
 def test_the_tenants_log_has_start_end_and_changes_under_the_operators_name(

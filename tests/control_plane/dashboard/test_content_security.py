@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from control_plane.dashboard import urls
-from control_plane.dashboard.pages import overview
+from control_plane.dashboard.pages.overview import page
 from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.test import Client
@@ -85,7 +85,7 @@ def test_a_page_that_breaks_is_as_strict(
     def broken(*_: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(overview, "needs_attention", broken)
+    monkeypatch.setattr(page, "needs_attention", broken)
     client = signed_in("owner")
     client.raise_request_exception = False
     answer = client.get(acme_address)

@@ -27,6 +27,7 @@ DRAWN: Final = [
     *((f"{kind}-line", "n-1") for kind in ("good", "warn", "bad", "info")),
     ("accent-solid", "n-2"),
     ("accent", "n-1"),
+    *((f"hue-{hue}", ground) for hue in range(1, 9) for ground in ("n-1", "n-2")),
 ]
 
 

@@ -20,12 +20,27 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
         (999_499, "999 k"),
         (999_600, "1 M"),
         (1_240_000, "1.24 M"),
-        (5 * 10**9, "5 G"),
+        (5 * 10**9, "5 B"),
         (-1500, "-1.5 k"),
     ],
 )
 def test_large_numbers_have_three_digits(number: int, text: str) -> None:
     assert figures.short_number(number) == text
+
+
+@pytest.mark.parametrize(
+    ("latency", "text"),
+    [
+        (None, "unknown"),
+        (0.1, "0.1 ms"),
+        (20.123, "20.1 ms"),
+        (1234.5, "1.23 s"),
+        (12_340.0, "12.3 s"),
+        (360_000.0, "6 min 0 s"),
+    ],
+)
+def test_latencies_have_three_digits(latency: float | None, text: str) -> None:
+    assert figures.short_milliseconds(latency) == text
 
 
 @pytest.mark.parametrize(
@@ -83,3 +98,13 @@ def test_a_figure_is_compared_with_the_period_before(now: int, before: int, text
 def test_ids_are_shortened_in_the_middle() -> None:
     assert figures.short_id("6f1c2a34-9b7e-4c0d-8a55-0d3b1e2f4a6c") == "6f1c2a34…4a6c"
     assert figures.short_id("short") == "short"
+
+
+def test_a_cell_says_the_change_shortly() -> None:
+    assert [figures.change(*pair) for pair in ((112, 100), (50, 100), (1, 0), (0, 0), (7, 7))] == [
+        "+12 %",
+        "-50 %",
+        "new",
+        "as before",
+        "as before",
+    ]

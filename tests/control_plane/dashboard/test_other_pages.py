@@ -40,7 +40,9 @@ def test_the_overview_lists_what_needs_attention(signed_in: SignIn, houses: TwoT
         houses.acme.tenant.suspend()
     answer = signed_in("owner").get(f"/t/{houses.acme.tenant.id}/")
     assert answer.context["attention"][0].kind == "suspended"
-    assert answer.content.decode().count("attention-item") == len(answer.context["attention"])
+    html = answer.content.decode()
+    assert html.count("attention-item") == len(answer.context["attention"])
+    assert html.index('id="attention"') < html.index('id="month"')
 
 
 def test_members_are_listed_with_their_roles(signed_in: SignIn, acme_address: str) -> None:

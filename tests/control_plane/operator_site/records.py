@@ -24,7 +24,7 @@ from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.invoicing.sla_credits import ensure_default_steps
 from tenants.billing.ledger import credit
-from tenants.billing.models import Payment, Price, ProviderEvent
+from tenants.billing.models import Payment, PaymentReversal, Price, ProviderEvent
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     Invitation,
@@ -38,6 +38,7 @@ from tenants.models import (
     Tier,
     User,
 )
+from tests.support.adapters.records import a_ready_version, an_adapter
 from tests.support.two_tenants import issued_line
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -59,6 +60,7 @@ def make_one_of_each(acme: Project) -> None:
         model = ServedModel.objects.create(name="demo", pool=pool, context_tokens=1)
         model.tenants.add(acme.tenant)
         PoolTenant.objects.create(pool=pool, tenant=acme.tenant)
+        a_ready_version(an_adapter(acme.tenant, model="demo"))
         alice = User.objects.create_user("alice@acme.example", "correct horse battery")
         Membership.objects.create(tenant=acme.tenant, user=alice, role="owner")
         Invitation.objects.create(
@@ -93,10 +95,17 @@ def make_one_of_each(acme: Project) -> None:
             died_at=NOW, is_kept=True,
         )  # fmt: skip
         line = issued_line(acme, "demo", "premium")
-        Payment.objects.create(
+        payment = Payment.objects.create(
             tenant=acme.tenant, invoice=line.invoice, amount_nanos=1, provider="manual",
             reference="BANK-1", received_at=NOW,
         )  # fmt: skip
+        PaymentReversal.objects.create(
+            tenant=acme.tenant,
+            payment=payment,
+            amount_nanos=1,
+            reference="re_1",
+            status="succeeded",
+        )
         ProviderEvent.objects.create(provider="stripe", event_id="evt_1", verdict="forged", body="")
         ensure_default_steps()
         Worker.objects.create(

@@ -12,11 +12,12 @@ from django.urls import reverse
 from tenants.audit.log import seal_now
 from tenants.billing.invoicing import invoices
 from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.invoicing.sla_credits import ensure_default_steps
 from tenants.billing.models import Invoice, InvoiceState, Seller
 from tenants.isolation.scoping import operator_scope
-from tenants.models import AuditEvent, Project, User
+from tenants.models import AuditEvent, Project, Tier, User
 from tests.control_plane.operator_site.records import refusals
-from tests.support.billing.billed_usage import DEAR, OCTOBER, SEPTEMBER, use
+from tests.support.billing.billed_usage import DEAR, OCTOBER, SEPTEMBER, use, use_slowly
 from tests.support.projects import make_project
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +29,7 @@ IN_SEPTEMBER = datetime(2026, 9, 15, tzinfo=UTC)
 def acme() -> Project:
     with operator_scope("test"):
         Seller.objects.create(name="Penstock Ltd", address="Leeds")
+        ensure_default_steps()
         project = make_project("Acme", "premium")
         use(project, times=2, prices=DEAR)
         return project
@@ -77,6 +79,32 @@ def test_an_issued_invoice_is_void_with_a_reason(operator: Client, draft: Invoic
     assert now(draft).state == InvoiceState.ISSUED
     operator.post(page("void_one", draft), {"sure": "yes", "reason": "wrong address"})
     assert (now(draft).state, now(draft).void_reason) == (InvoiceState.VOID, "wrong address")
+
+
+def test_a_drafts_sla_credit_is_held_released_and_refused(operator: Client, acme: Project) -> None:
+    with operator_scope("test"):
+        Tier.objects.filter(name="premium").update(ttft_target_ms=500)
+        use_slowly(acme)
+        draft = draft_invoice(acme.tenant, OCTOBER)
+        assert draft is not None
+    credited = now(draft).payable_nanos
+    assert credited < 26 * 10**9
+    operator.post(page("hold_one", draft), {"sure": "yes", "reason": ""})
+    assert page("release_one", draft) not in operator.get(page("change", draft)).content.decode()
+    operator.post(page("hold_one", draft), {"sure": "yes", "reason": "Bursts in one hour."})
+    shown = operator.get(page("change", draft)).content.decode()
+    assert "held: Bursts in one hour." in shown and page("release_one", draft) in shown
+    attention = operator.get(reverse("admin:index")).content.decode()
+    assert "The SLA credit of Acme for October 2026 is held" in attention
+    operator.post(page("issue_one", draft), {"sure": "yes"})
+    assert now(draft).is_draft
+    operator.post(page("release_one", draft), {"sure": "yes", "reason": "An outage it was."})
+    shown = operator.get(page("change", draft)).content.decode()
+    assert "released: An outage it was." in shown and page("release_one", draft) not in shown
+    operator.post(page("refuse_one", draft), {"sure": "yes", "reason": "Its own flood."})
+    assert now(draft).payable_nanos == 26 * 10**9
+    operator.post(page("issue_one", draft), {"sure": "yes"})
+    assert now(draft).state == InvoiceState.ISSUED
 
 
 def test_a_draft_is_discarded(operator: Client, draft: Invoice) -> None:
@@ -135,7 +163,9 @@ def test_the_files_are_downloaded_from_the_invoices_page(operator: Client, draft
     assert f"draft-2026-10-{draft.tenant_id}.csv" in table["Content-Disposition"]
 
 
-@pytest.mark.parametrize("action", ["issue_one", "pay_one", "void_one", "discard_one"])
+@pytest.mark.parametrize(
+    "action", ["issue_one", "pay_one", "void_one", "discard_one", "hold_one", "refuse_one"]
+)
 def test_who_may_only_look_settles_nothing(client: Client, draft: Invoice, action: str) -> None:
     reader = User.objects.create_user(f"{uuid.uuid4()}@example.org", is_staff=True)
     reader.user_permissions.add(Permission.objects.get(codename="view_invoice"))

@@ -8,15 +8,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from tenants.billing.models import Price, PriceCorrection
+from tenants.billing.models import PoolCost, Price, PriceCorrection
 from tenants.isolation.scoping import operator_scope
-from tenants.models import (
-    Tier,
-)
+from tenants.models import Tier
 from tests.control_plane.operator_site.records import wrong_fields
 
 pytestmark = pytest.mark.django_db
 FIELDS = ("prompt", "cached", "completion")
+MICROS = "micros_per_million_tokens"
 
 
 @pytest.mark.usefixtures("one_of_each")
@@ -27,16 +26,21 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
     assert operator.post(change, {"model": "other"}).status_code == 403
     delete = reverse("admin:billing_price_delete", args=[price.pk])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
-    form = {f"{field}_micros_per_million_tokens": "7" for field in FIELDS}
+    form = {f"{field}_micros_per_million_tokens": "0.000007" for field in FIELDS}
     form |= {"model": "demo", "batch_discount_permille": "0"}
     add = reverse("admin:billing_price_add")
     assert wrong_fields(operator, add, form | {"tier": "nonesuch"}) == {"tier"}
+    assert wrong_fields(operator, add, form | {"model": "dmeo"}) == {"model"}
+    for wrong in ("0.0000007", "-1", "free", ""):
+        assert wrong_fields(operator, add, form | {f"prompt_{MICROS}": wrong}) == {
+            f"prompt_{MICROS}"
+        }
     assert operator.post(add, form).status_code == 302
     with operator_scope("test"):
         assert [each.prompt for each in Price.objects.in_policy()["demo"]] == [1, 7]
 
 
-@pytest.mark.usefixtures("acme")
+@pytest.mark.usefixtures("one_of_each")
 @pytest.mark.parametrize("model", [Price, PriceCorrection])
 def test_a_batch_discount_is_entered_and_shown_in_percent(
     operator: Client, model: type[Price] | type[PriceCorrection]
@@ -44,6 +48,7 @@ def test_a_batch_discount_is_entered_and_shown_in_percent(
     kind = model._meta.model_name
     add = reverse(f"admin:billing_{kind}_add")
     form = {f"{field}_micros_per_million_tokens": "7" for field in FIELDS} | {"model": "demo"}
+    form |= {"tier": "batch"}
     if model is PriceCorrection:
         form |= {"reason": "late"} | period(days_ago=2, days=1)
     discount = "batch_discount_permille"
@@ -51,7 +56,7 @@ def test_a_batch_discount_is_entered_and_shown_in_percent(
         assert wrong_fields(operator, add, form | {discount: wrong}) == {discount}
     assert operator.post(add, form | {discount: "12.5"}).status_code == 302
     with operator_scope("test"):
-        entered = model.objects.get()
+        entered = model.objects.get(batch_discount_permille=125)
     assert entered.batch_discount_permille == 125
     change = reverse(f"admin:billing_{kind}_change", args=[entered.pk])
     page = operator.get(change).content.decode()
@@ -96,3 +101,25 @@ def test_a_tier_that_a_price_names_cannot_be_renamed_or_deleted(operator: Client
     assert operator.post(change, form | {"weight": "9"}).status_code == 302
     tier.refresh_from_db()
     assert (tier.name, tier.weight) == ("batch", 9)
+
+
+@pytest.mark.usefixtures("one_of_each")
+def test_a_price_and_a_gpus_cost_are_entered_and_shown_in_dollars(operator: Client) -> None:
+    amounts = dict(zip(FIELDS, ("$0.15", "0.015", "0.60"), strict=True))
+    form = {f"{name}_{MICROS}": amount for name, amount in amounts.items()}
+    form |= {"model": "demo", "tier": "batch", "batch_discount_permille": "0"}
+    assert operator.post(reverse("admin:billing_price_add"), form).status_code == 302
+    costs = {"pool": "demo", "micros_per_gpu_hour": "2.50", "gpus_per_worker": "2"}
+    assert operator.post(reverse("admin:billing_poolcost_add"), costs).status_code == 302
+    with operator_scope("test"):
+        price = Price.objects.get(tier="batch")
+        cost = PoolCost.objects.get()
+    entered = [getattr(price, f"{name}_{MICROS}") for name in FIELDS]
+    assert (entered, cost.micros_per_gpu_hour) == ([150_000, 15_000, 600_000], 2_500_000)
+    for page, shown in (
+        (reverse("admin:billing_price_change", args=[price.pk]), ["$0.15", "$0.015", "$0.60"]),
+        (reverse("admin:billing_poolcost_changelist"), ["$2.50"]),
+        (reverse("admin:billing_poolcost_change", args=[cost.pk]), ["$2.50"]),
+    ):
+        content = operator.get(page).content.decode()
+        assert [amount for amount in shown if amount not in content] == []

@@ -10,7 +10,7 @@ from django.contrib.sessions.models import Session
 
 from tenants.access.session_proofs import SIGN_ON_LASTS
 from tenants.isolation.scoping import operator_scope
-from tenants.models import Membership, SignOnConfiguration, SignOnIdentity, User
+from tenants.models import Membership, SignOnConfiguration, SignOnIdentity, Tier, User
 from tests.support.accounts.browser import Browser
 from tests.support.sign_on.arriving import address_at_provider, answer_of, refusals
 from tests.support.sign_on.lying_provider import CLIENT_SECRET, LyingProvider
@@ -171,3 +171,16 @@ def test_the_secret_is_stored_encrypted(acme: House, provider: LyingProvider) ->
         assert CLIENT_SECRET.encode() not in bytes(stored.encrypted_client_secret)
         assert stored.client_secret == CLIENT_SECRET
         assert SignOnIdentity.objects.count() == 0
+
+
+def test_whoever_is_one_too_many_for_the_tier_is_refused_and_a_member_is_not(
+    acme: House, provider: LyingProvider
+) -> None:
+    with operator_scope("test"):
+        Tier.objects.update(max_members=1)
+    page = answer_of(Browser(), acme.tenant, provider)
+    assert page.status_code == 403 and "as many members" in page.content.decode()
+    assert not User.objects.filter(email="new@acme.example").exists()
+    assert refusals(acme.tenant.pk) == ["too_many_members"]
+    provider.claims = {"email": "developer@acme.example"}
+    assert answer_of(Browser(), acme.tenant, provider).status_code == 302

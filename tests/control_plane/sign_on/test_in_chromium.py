@@ -56,7 +56,7 @@ def go_to_provider(page: Page, url: str, acme: House, email: str) -> None:
     page.locator("main [type=submit]").click()
 
 
-@pytest.mark.parametrize("has_script", [True, False])
+@pytest.mark.parametrize("has_script", [True, pytest.param(False, marks=pytest.mark.rare)])
 def test_the_policy_lets_a_browser_through(
     has_script: bool, acme: House, provider: LyingProvider, url: str
 ) -> None:
@@ -66,6 +66,7 @@ def test_the_policy_lets_a_browser_through(
         assert page.locator("h1").inner_text() == "Acme"
 
 
+@pytest.mark.rare
 def test_carol_signs_on_at_a_real_provider(
     acme: House, provider: LyingProvider, url: str, tmp_path: Path
 ) -> None:

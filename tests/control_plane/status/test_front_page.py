@@ -1,11 +1,13 @@
 import re
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 from control_plane.status import front_page
 from control_plane.status.health import Health
+from control_plane.status.viewers import Viewers
 from django.contrib.staticfiles import finders
 from django.test import AsyncClient
 from pytest_django import Settings
@@ -48,6 +50,20 @@ async def test_it_says_what_runs_and_how_to_call_it(empty_redis: Redis) -> None:
     assert "{&quot;model&quot;: &quot;demo&quot;" in text
     assert "Bearer $PENSTOCK_API_KEY" in text
     assert not re.search(r"pk-[a-z0-9]{16}-", text)
+
+
+@pytest.mark.usefixtures("functions_loaded")
+async def test_a_stranger_reads_how_to_call_it_and_no_figure(
+    empty_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_page, "viewers", Viewers(networks=[ip_network("10.0.0.0/8")]))
+    write_policy(empty_redis, model_policy("demo"))
+    write_worker(empty_redis, "demo")
+    answer = await AsyncClient().get("/")
+    text = answer.content.decode()
+    assert "All systems operational" in text and "/v1/chat/completions" in text
+    for figure in ("demo-worker", "3 of 8", "PostgreSQL", "Policy snapshot", "/metrics"):
+        assert figure not in text
 
 
 async def test_it_says_what_is_not_well(empty_redis: Redis) -> None:

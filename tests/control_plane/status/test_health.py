@@ -1,10 +1,8 @@
 """What /readyz, /healthz and /metrics tell, asked over ASGI as a server would."""
 
 import json
-from dataclasses import dataclass
 
 import pytest
-from control_plane.status.endpoints import StatusEndpoints
 from control_plane.status.health import Health
 from redis import Redis
 
@@ -12,31 +10,9 @@ from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.messages import WorkerState
 from inference.lua_constants import STALE_LOOP_MS
 from tests.support.fleet import model_policy, write_policy, write_worker
+from tests.support.signals.probes import ask
 
 NOWHERE = "redis://127.0.0.1:1/0"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def reasons(self) -> list[str]:
-        return list(json.loads(self.body)["reasons"])
-
-
-async def ask(health: Health, path: str, method: str = "GET") -> Answer:
-    sent: list[dict[str, object]] = []
-
-    async def send(message: dict[str, object]) -> None:
-        sent.append(message)
-
-    await StatusEndpoints(health)({"method": method, "path": path}, None, send)
-    start, body = sent
-    headers = {name.decode(): value.decode() for name, value in start["headers"]}  # type: ignore[attr-defined]
-    return Answer(status=start["status"], headers=headers, body=body["body"].decode())  # type: ignore[attr-defined, arg-type]
 
 
 @pytest.fixture
@@ -72,6 +48,15 @@ async def test_a_degraded_worker_is_ready_and_says_what_it_serves_otherwise(
     assert json.loads(answer.body)["models"]["demo"]["degraded"] == ["chat_fast_path", "resumption"]
     lines = (await ask(health, "/metrics")).body.splitlines()
     assert 'penstock_pool_degraded_workers{pool="demo"} 1.0' in lines
+
+
+async def test_registrations_that_a_pool_refused_are_counted(
+    health: Health, empty_redis: Redis
+) -> None:
+    write_policy(empty_redis, model_policy("demo"))
+    empty_redis.hset(keys.pool_identity("demo"), "refused", 3)
+    lines = (await ask(health, "/metrics")).body.splitlines()
+    assert 'penstock_pool_refused_workers{pool="demo"} 3.0' in lines
 
 
 @pytest.mark.usefixtures("functions_loaded")
@@ -143,7 +128,7 @@ async def test_postgresql_is_asked_where_it_is_a_part(
 
 async def test_alive_is_told_whatever_is_down() -> None:
     answer = await ask(Health(dispatch_redis_url=NOWHERE), "/healthz")
-    assert (answer.status, json.loads(answer.body)) == (200, {"status": "alive"})
+    assert (answer.status, answer.body) == (200, "")
 
 
 async def test_the_parts_are_asked_once_however_many_ask(
@@ -200,7 +185,23 @@ async def test_metrics_come_also_while_redis_is_down() -> None:
     assert 'penstock_part_up{part="dispatch_redis"} 0.0' in answer.body.splitlines()
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.usefixtures("functions_loaded")
+@pytest.mark.parametrize("address", ["203.0.113.7", "2001:db8::1", "not-an-address"])
+async def test_a_stranger_learns_whether_it_is_ready_and_nothing_else(
+    health: Health, empty_redis: Redis, address: str
+) -> None:
+    write_policy(empty_redis, model_policy("demo"))
+    write_worker(empty_redis, "demo")
+    ready = await ask(health, "/readyz", address=address)
+    assert (ready.status, json.loads(ready.body)) == (200, {"status": "ready"})
+    assert (await ask(health, "/metrics", address=address, token="t" * 32)).status == 401
+    seen = await ask(health, "/readyz", address=address, token="t" * 32, bearer="t" * 32)
+    assert "demo" in json.loads(seen.body)["models"]
+    alive = await ask(health, "/healthz", address=address)
+    assert (alive.status, alive.body) == (200, "")
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics"])
 async def test_probes_are_only_read(health: Health, path: str) -> None:
     answer = await ask(health, path, method="POST")
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from redis.asyncio import Redis
 
-from gpu_workers.adapter_files import WEIGHTS_FILE
+from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
 from gpu_workers.adapters.cache import AdapterCache
 from gpu_workers.adapters.fetch import Fetches
 from gpu_workers.adapters.sources import AdapterSources
@@ -25,7 +25,9 @@ from tests.support.workers.adapters.store import (
     AdapterStore,
     Answer,
     MadeAdapter,
+    cuts,
     gives,
+    goes_on,
     make_adapter,
     refuses,
     stalls,
@@ -73,7 +75,9 @@ class Supplied:
         self.supply = AdapterSupply(
             cache=self.cache,
             sources=AdapterSources(redis, pool="sim"),
-            fetches=Fetches(stall_seconds=stall_seconds, least_seconds=least_seconds),
+            fetches=Fetches(
+                stall_seconds=stall_seconds, least_seconds=least_seconds, pauses_seconds=(0, 0, 0)
+            ),
             metrics=WorkerMetrics("sim"),
             on_disk=self.changed.append,
         )
@@ -97,6 +101,21 @@ async def supplied(dispatch_redis: Redis, cache_folder: Path) -> AsyncIterator[S
 
 def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+async def test_a_source_that_comes_a_moment_after_its_first_request_is_waited_for(
+    dispatch_redis: Redis, store: AdapterStore, supplied: Supplied
+) -> None:
+    """Gateways may hear of a new version just before its workers do."""
+
+    async def is_missed() -> bool:
+        return "cmdstat_hget" in await dispatch_redis.info("commandstats")
+
+    await dispatch_redis.config_resetstat()
+    opening = asyncio.create_task(supplied.open(ACME))
+    await eventually(is_missed)
+    await store.offer(ACME)
+    assert (await opening).is_fetched
 
 
 async def test_an_adapter_is_fetched_once_and_then_read_from_disk(
@@ -124,6 +143,30 @@ async def test_a_store_that_lies_gives_nothing_and_leaves_nothing(
     assert left_in(cache_folder) == set()
     assert not supplied.supply.has(ACME.name)
     assert (await supplied.open(ACME)).is_fetched, "and it heals by itself"
+
+
+async def test_a_file_pieced_together_of_two_is_found_out_and_fetched_whole(
+    store: AdapterStore, supplied: Supplied, cache_folder: Path
+) -> None:
+    """A store that says of other bytes that they are the same ones: the digest tells."""
+    await store.offer(ACME)
+    other = make_adapter(2).sealed
+    store.answers_with(ACME, cuts(other, 1000), goes_on(ACME.sealed, 1000))
+    opened = await supplied.open(ACME)
+    assert (opened.folder / WEIGHTS_FILE).read_bytes() == ACME.plain
+    assert len(store.asked) == 3
+    assert left_in(cache_folder) == {ACME.name, WEIGHTS_FILE, CONFIG_FILE}
+
+
+async def test_what_is_cut_for_good_leaves_nothing(
+    store: AdapterStore, supplied: Supplied, cache_folder: Path
+) -> None:
+    await store.offer(ACME)
+    store.answers_with(ACME, *[cuts(ACME.sealed, 1000)] * 8)
+    await supplied.fails(ACME)
+    assert left_in(cache_folder) == set()
+    assert len(store.asked) == 8
+    assert (await supplied.open(ACME)).is_fetched
 
 
 @pytest.mark.parametrize(

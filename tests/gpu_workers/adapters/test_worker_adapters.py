@@ -1,8 +1,7 @@
 """Which adapters an engine has: those that requests use, and what the dispatcher hears of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -11,20 +10,15 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gpu_workers.adapters.unavailable import AdapterUnavailable
-from gpu_workers.adapters.worker_adapters import WorkerAdapters
-from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import AdapterRefused, EngineDied, LoadableAdapter
-from gpu_workers.metrics import WorkerMetrics
+from gpu_workers.engine import AdapterRefused, EngineDied
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterLevel
-from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import UnknownWorker
 from tests.support.metrics import sample
 from tests.support.polling import eventually
+from tests.support.workers.adapters.running import Running, Use, running, use_once
 from tests.support.workers.adapters.store import (
-    IN_TIME_SECONDS,
     AdapterStore,
-    MadeAdapter,
     make_adapter,
     refuses,
     stalls,
@@ -32,78 +26,6 @@ from tests.support.workers.adapters.store import (
 
 A, B, C, D = (make_adapter(number) for number in range(4))
 DISK, MEMORY, SLOT = AdapterLevel.DISK, AdapterLevel.MEMORY, AdapterLevel.SLOT
-
-
-class WatchedEngine(SimEngine):
-    """What is loaded in it, and what it was asked to unload."""
-
-    def __init__(self, *, slots: int, in_memory: int) -> None:
-        super().__init__(adapter_slots=slots, adapters_in_memory=in_memory)
-        self.loaded: list[str] = []
-        self.loads = 0
-
-    async def load_adapter(self, adapter: LoadableAdapter) -> None:
-        self.loads += 1
-        await super().load_adapter(adapter)
-        self.loaded.append(adapter.name)
-
-    async def unload_adapter(self, name: str) -> None:
-        await super().unload_adapter(name)
-        self.loaded.remove(name)
-
-
-class Running:
-    """The adapters of a worker with this engine, and the levels that it has posted."""
-
-    def __init__(self, redis: Redis, folder: Path, engine: WatchedEngine) -> None:
-        self.engine = engine
-        self.levels: dict[str, AdapterLevel] = {}
-        self.posts: list[Mapping[str, AdapterLevel | None]] = []
-        self.fails_with: list[Exception] = []
-        self.adapters = WorkerAdapters(
-            engine=engine,
-            redis=redis,
-            post=self._post,
-            pool="sim",
-            metrics=WorkerMetrics("sim"),
-            cache=folder,
-            cache_bytes=2**30,
-        )
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def start(self) -> None:
-        upkeep = await self.adapters.start(await self.engine.start())
-        self._tasks = [asyncio.create_task(each) for each in upkeep]
-
-    async def stop(self) -> None:
-        await cancel_and_wait(self._tasks)
-        await self.adapters.close()
-        await self.engine.stop()
-
-    async def hears(self, levels: dict[MadeAdapter, AdapterLevel]) -> None:
-        wanted = {adapter.name: level for adapter, level in levels.items()}
-        await eventually(lambda: self.levels == wanted)
-
-    async def _post(self, changes: Mapping[str, AdapterLevel | None]) -> None:
-        if self.fails_with:
-            raise self.fails_with.pop()
-        self.posts.append(changes)
-        for name, level in changes.items():
-            self.levels.pop(name, None)
-            if level is not None:
-                self.levels[name] = level
-
-
-@asynccontextmanager
-async def running(
-    redis: Redis, folder: Path, *, slots: int = 2, in_memory: int = 2
-) -> AsyncIterator[Running]:
-    each = Running(redis, folder, WatchedEngine(slots=slots, in_memory=in_memory))
-    await each.start()
-    try:
-        yield each
-    finally:
-        await each.stop()
 
 
 @pytest.fixture
@@ -117,40 +39,6 @@ async def offered(store: AdapterStore) -> AdapterStore:
     for adapter in (A, B, C, D):
         await store.offer(adapter)
     return store
-
-
-class Use:
-    """A request that has its adapter from `begun` until `end`."""
-
-    def __init__(self, worker: Running, adapter: MadeAdapter) -> None:
-        self.begun = asyncio.Event()
-        self.until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ended = asyncio.Event()
-        self._task = asyncio.create_task(self._run(worker, adapter))
-
-    async def _run(self, worker: Running, adapter: MadeAdapter) -> None:
-        async with worker.adapters.use(adapter.name, self.until):
-            self.begun.set()
-            await self._ended.wait()
-
-    async def begins(self) -> "Use":
-        waiting = asyncio.create_task(self.begun.wait())
-        await asyncio.wait(
-            {waiting, self._task}, timeout=IN_TIME_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        waiting.cancel()
-        if self._task.done():
-            self._task.result()
-        assert self.begun.is_set()
-        return self
-
-    async def end(self) -> None:
-        self._ended.set()
-        await self._task
-
-
-async def use_once(worker: Running, adapter: MadeAdapter) -> None:
-    await (await Use(worker, adapter).begins()).end()
 
 
 async def test_requests_that_need_an_adapter_at_once_share_its_load(

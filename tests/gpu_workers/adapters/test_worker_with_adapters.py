@@ -15,6 +15,7 @@ from gpu_workers.protocol.adapters import AdapterLevel
 from gpu_workers.protocol.messages import Envelope, Outcome, WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
+from tests.gpu_workers.adapters.conftest import Serving
 from tests.support.polling import eventually
 from tests.support.workers.adapters.store import (
     AdapterStore,
@@ -65,11 +66,10 @@ async def level_of(redis: Redis, running: RunningWorker, adapter: MadeAdapter) -
 
 
 async def test_a_request_gets_its_adapters_answer_and_its_public_name_on_record(
-    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+    serving: Serving, gateway: FakeGateway, store: AdapterStore
 ) -> None:
     await store.offer(SUPPORT)
-    async with running_worker(sim_redis_url, an_engine(), adapter_cache=cache_folder) as running:
-        await running.ready()
+    async with serving(an_engine()):
         asked = [await gateway.send(envelope_of(each)) for each in (SUPPORT, None)]
         for request_id in asked:
             assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
@@ -83,13 +83,12 @@ async def test_a_request_gets_its_adapters_answer_and_its_public_name_on_record(
 
 
 async def test_an_adapter_that_is_nowhere_ends_its_request_alone(
-    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+    serving: Serving, gateway: FakeGateway, store: AdapterStore
 ) -> None:
     await store.offer(SUPPORT)
     # To the prefetch and to the request, each of which asks twice.
     store.answers_with(SUPPORT, *[refuses(403)] * 4)
-    async with running_worker(sim_redis_url, an_engine(), adapter_cache=cache_folder) as running:
-        await running.ready()
+    async with serving(an_engine()):
         for adapter in (SUPPORT, OTHER):
             terminal = await gateway.terminal_of(await gateway.send(envelope_of(adapter)))
             assert terminal.outcome is Outcome.FAILED
@@ -104,12 +103,11 @@ async def test_an_adapter_that_is_nowhere_ends_its_request_alone(
 
 
 async def test_an_adapter_that_the_engine_refuses_is_not_to_be_asked_for_again(
-    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+    serving: Serving, gateway: FakeGateway, store: AdapterStore
 ) -> None:
     misfit = make_adapter(features=255)
     await store.offer(misfit)
-    async with running_worker(sim_redis_url, an_engine(), adapter_cache=cache_folder) as running:
-        await running.ready()
+    async with serving(an_engine()):
         terminal = await gateway.terminal_of(await gateway.send(envelope_of(misfit)))
         assert terminal.error is not None
         assert (terminal.error.code, terminal.error.should_retry) == ("adapter_refused", False)
@@ -118,13 +116,12 @@ async def test_an_adapter_that_the_engine_refuses_is_not_to_be_asked_for_again(
 
 
 async def test_others_stream_while_an_adapter_is_fetched_and_a_client_may_leave_meanwhile(
-    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+    serving: Serving, gateway: FakeGateway, store: AdapterStore
 ) -> None:
     released = asyncio.Event()
     await store.offer(SUPPORT)
     store.answers_with(SUPPORT, stalls(SUPPORT.sealed, released))
-    async with running_worker(sim_redis_url, an_engine(), adapter_cache=cache_folder) as running:
-        await running.ready()
+    async with serving(an_engine()):
         waiting, leaving = [await gateway.send(envelope_of(SUPPORT)) for _ in range(2)]
         await eventually(lambda: SUPPORT.name in store.asked)
         terminal = await gateway.terminal_of(await gateway.send(envelope_of(None)))
@@ -158,11 +155,10 @@ async def test_a_drain_waits_for_no_store_longer_than_for_anything(
 
 
 async def test_a_prefetch_of_the_inbox_warms(
-    dispatch_redis: Redis, sim_redis_url: str, store: AdapterStore, cache_folder: Path
+    serving: Serving, dispatch_redis: Redis, store: AdapterStore
 ) -> None:
     await store.offer(SUPPORT)
-    async with running_worker(sim_redis_url, an_engine(), adapter_cache=cache_folder) as running:
-        await running.ready()
+    async with serving(an_engine()) as running:
         inbox = keys.pool_inbox("sim", running.worker_id)
         await dispatch_redis.rpush(inbox, f"prefetch {SUPPORT.name}\n".encode())
 
@@ -173,15 +169,10 @@ async def test_a_prefetch_of_the_inbox_warms(
 
 
 async def test_a_worker_whose_redis_lost_everything_posts_again_what_it_has(
-    dispatch_redis: Redis,
-    sim_redis_url: str,
-    gateway: FakeGateway,
-    store: AdapterStore,
-    cache_folder: Path,
+    serving: Serving, dispatch_redis: Redis, gateway: FakeGateway, store: AdapterStore
 ) -> None:
     await store.offer(SUPPORT)
-    async with running_worker(sim_redis_url, an_engine(), adapter_cache=cache_folder) as running:
-        await running.ready()
+    async with serving(an_engine()) as running:
         await gateway.terminal_of(await gateway.send(envelope_of(SUPPORT)))
 
         async def told() -> bool:
@@ -220,13 +211,12 @@ class Meddled(SimEngine):
 
 
 async def test_a_file_swapped_between_check_and_load_changes_no_answer(
-    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+    serving: Serving, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
 ) -> None:
     await store.offer(SUPPORT)
     texts = []
     for engine in (an_engine(), Meddled(cache_folder), an_engine()):
-        async with running_worker(sim_redis_url, engine, adapter_cache=cache_folder) as running:
-            await running.ready()
+        async with serving(engine):
             request_id = await gateway.send(envelope_of(SUPPORT))
             await gateway.terminal_of(request_id)
             texts.append(text_of(gateway, request_id))
@@ -234,16 +224,13 @@ async def test_a_file_swapped_between_check_and_load_changes_no_answer(
 
 
 async def test_many_adapters_go_through_a_small_memory_and_each_answers_as_itself(
-    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+    serving: Serving, gateway: FakeGateway, store: AdapterStore
 ) -> None:
     """Whatever others ask for meanwhile: no request gets another's adapter, nor the base."""
     adapters = [make_adapter(number) for number in range(40)]
     for adapter in adapters:
         await store.offer(adapter)
-    async with running_worker(
-        sim_redis_url, an_engine(in_memory=4), adapter_cache=cache_folder
-    ) as running:
-        await running.ready()
+    async with serving(an_engine(in_memory=4)):
         base = await gateway.send(structs.replace(make_envelope(ENDLESS), max_output_tokens=100))
         asked = [
             (number, await gateway.send(envelope_of(adapters[number])))

@@ -16,7 +16,7 @@ from gpu_workers.outbox.disk import (
     lock,
 )
 from gpu_workers.outbox.outbox import Outbox
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import stream_fields
 from tests.support.places import ROOT
 from tests.support.polling import eventually
 from tests.support.workers.outboxes import SmallDisk
@@ -44,7 +44,7 @@ async def outbox(tmp_path: Path) -> AsyncIterator[Outbox]:
 
 
 async def put(outbox: Outbox, record: bytes) -> int:
-    return await outbox.put(keys.USAGE_FIELD, record, gateway_id="gateway-1", resumed=0)
+    return await outbox.put(stream_fields.USAGE_FIELD, record, gateway_id="gateway-1", resumed=0)
 
 
 async def test_rows_outlive_the_process_and_so_does_the_outboxes_id(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
-from gpu_workers.protocol import codec, functions, keys
+from gpu_workers.protocol import codec, functions, keys, stream_fields
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.protocol.redis_url import connect_async
 from gpu_workers.sim.engine import SimEngine
@@ -212,7 +212,9 @@ async def left_behind(
         await gateway.delta_of(request.request_id)
     outbox = Outbox.open(tmp_path / "left", pool="sim")
     entry = a_record(request.request_id, completion_tokens=9)
-    await outbox.put(keys.USAGE_FIELD, codec.encode(entry), gateway_id="gateway-1", resumed=0)
+    await outbox.put(
+        stream_fields.USAGE_FIELD, codec.encode(entry), gateway_id="gateway-1", resumed=0
+    )
     await outbox.close()
     return request.request_id
 
@@ -277,7 +279,7 @@ async def test_a_row_that_cannot_be_read_is_delivered_as_it_is(
     dispatch_redis: Redis, sim_redis_url: str, tmp_path: Path
 ) -> None:
     outbox = Outbox.open(tmp_path, pool="sim")
-    await outbox.put(keys.USAGE_FIELD, b"damaged", gateway_id="", resumed=0)
+    await outbox.put(stream_fields.USAGE_FIELD, b"damaged", gateway_id="", resumed=0)
     await outbox.close()
     async with relay_of(tmp_path, sim_redis_url) as (_, relay):
         await relay.tick()

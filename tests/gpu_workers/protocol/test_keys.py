@@ -17,10 +17,11 @@ ARGUMENTS = {
     "outbox_id": "X",
     "service_class": "C",
     "project_id": "J",
-    "api_key_id": "K",
+    "key_id": "K",
     "day": "1",
     "month": "202611",
     "adapter": "A",
+    "is_plain": True,
 }
 KEY_FUNCTIONS = [function for _, function in inspect.getmembers(keys, inspect.isfunction)]
 # Sets over many tags, written by single commands and never inside a function

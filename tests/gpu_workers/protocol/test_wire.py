@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from gpu_workers.protocol import codec
-from gpu_workers.protocol.adapters import AdapterBase, AdapterSource, BaseModule
+from gpu_workers.protocol.adapters import AdapterBase, AdapterPins, AdapterSource, BaseModule
 from gpu_workers.protocol.codec import WireFormatError
 from gpu_workers.protocol.messages import (
     Api,
@@ -12,6 +12,7 @@ from gpu_workers.protocol.messages import (
     Cancellation,
     Confirmation,
     Delta,
+    Drain,
     Envelope,
     FrameBatch,
     Message,
@@ -210,6 +211,7 @@ SOURCE = AdapterSource(
     key=b"k" * 32,
     expires_at_ms=1760000000000,
 )
+PINS = AdapterPins(places={ADAPTER: 1})
 BASE = AdapterBase(
     model="sim",
     digest="cd",
@@ -220,11 +222,11 @@ BASE = AdapterBase(
 GOLDEN: list[tuple[Message, str]] = [
     (
         ENVELOPE,
-        "dc0022a9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
+        "dc0027a9726571756573742d32d92030313939663261346330646537303030383030303030303030303030626565"
         "66ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a967617465776179"
         "2d31a373696da373696db0636861742e636f6d706c6574696f6e73c3c40f7b226d65737361676573223a5b5d7dcd"
         "0100fea6633246736441cf00000199c82cc000cd01f4cd1388c001ab696e7465726163746976650000a477616974"
-        "c2a090c394000000cd03e801c2c2a000",
+        "c2a090c394000000cd03e801c2c2a00000a080c2c400",
     ),
     (
         FRAMES,
@@ -241,22 +243,22 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         WORKER,
-        "dc0019a8776f726b65722d32a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
+        "dc001da8776f726b65722d32a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
         "00080a0100cf00000199c82cc000a66e6f64652d312abd687474703a2f2f3132372e302e302e313a393430302f6d"
-        "6574726963730090c3a00090",
+        "6574726963730090c3a00090a0c0c0a0",
     ),
     (
         ENTRY,
-        "dc001ea775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
+        "dc0023a775736167652d31d9203031393966326134633064653730303038303030303030303030303062656566ab"
         "74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696dab63"
         "6f6d706c6574696f6e73c201a3772331a9636f6d706c65746564a473746f70c0940c040300cf00000199c82cc000"
-        "cf00000199c82cc1900329c3ab696e746572616374697665a094000000cd03e8c0c000a0c000",
+        "cf00000199c82cc1900329c3ab696e746572616374697665a094000000cd03e8c0c000a0c000800000c2c400",
     ),
     (
         WASTE,
-        "9fa777617374652d31d920303139396632613463306465373030303830303030303030303030306265656601ab74"
-        "656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696da0a377"
-        "233102ab776f726b65725f6c6f7374cf00000199c82cc19006",
+        "dc0012a777617374652d31d920303139396632613463306465373030303830303030303030303030306265656601"
+        "ab74656e616e742d61636d65a970726f6a6563742d31a56b65792d31a87374616e64617264a373696da373696da0"
+        "a377233102ab776f726b65725f6c6f7374cf00000199c82cc190068000c400",
     ),
     (
         ENGINE_COUNTER,
@@ -264,19 +266,19 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         API_KEY,
-        "dc0010a56b65792d32b0616c69636530303030303030303030319192c40400000000c0ab74656e616e742d61636d65a9"
+        "dc0013a56b65792d32b0616c69636530303030303030303030319192c40400000000c0ab74656e616e742d61636d65a9"
         "70726f6a6563742d3191a9696e666572656e6365c091aa31302e302e302e302f38c0c09193af7370656e645f7065"
-        "725f6d6f6e7468cf00000002540be400c2a090c0a477616974a0",
+        "725f6d6f6e7468cf00000002540be400c2a090c0a477616974a0c390a0",
     ),
     (
         TENANT,
-        "97a874656e616e742d31ab74656e616e742d61636d65a441636d659da87374616e646172640004cd03e81e3c08cd"
-        "0200cd0800c0c0cd03e8ab696e74657261637469766590c0a0",
+        "97a874656e616e742d31ab74656e616e742d61636d65a441636d659ea87374616e646172640004cd03e81e3c08cd"
+        "0200cd0800c0c0cd03e8ab696e7465726163746976650090c0a0",
     ),
     (
         MODEL,
-        "99a76d6f64656c2d32a373696da373696dcd0800ce68e77800a870656e73746f636b91ab74656e616e742d61636d"
-        "659090",
+        "9aa76d6f64656c2d32a373696da373696dcd0800ce68e77800a870656e73746f636b91ab74656e616e742d61636d"
+        "659090c2",
     ),
     (
         ADAPTER_POLICY,
@@ -286,10 +288,15 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         SOURCE,
-        "97a8736f757263652d31d94061626162616261626162616261626162616261626162616261626162616261626162"
+        "98a8736f757263652d31d94061626162616261626162616261626162616261626162616261626162616261626162"
         "616261626162616261626162616261626162616261626162616261626162b768747470733a2f2f73746f72652e65"
         "78616d706c652f61cd03e8c4206464646464646464646464646464646464646464646464646464646464646464c4"
-        "206b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6bcf00000199c82cc000",
+        "206b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6bcf00000199c82cc000c2",
+    ),
+    (
+        PINS,
+        "92a670696e732d3181d9406162616261626162616261626162616261626162616261626162616261626162616261"
+        "626162616261626162616261626162616261626162616261626162616201",
     ),
     (
         BASE,
@@ -319,18 +326,30 @@ def test_every_message_comes_back_as_it_was_sent() -> None:
 
 
 def test_a_message_without_the_fields_that_were_appended_last_is_understood() -> None:
-    appended = len("a477616974c2a090c394000000cd03e801c2c2a000")
+    appended = len("a477616974c2a090c394000000cd03e801c2c2a00000a080c2c400")
     envelope = codec.encode(ENVELOPE).hex()[6:-appended]
     assert codec.decode_envelope(bytes.fromhex("dc0017" + envelope)) == ENVELOPE
-    waste = b"\x9e" + codec.encode(WASTE)[1:-1]
+    waste = b"\x9e" + codec.encode(WASTE)[3 : -len("068000c400") // 2]
     assert codec.decode_usage(waste) == structs.replace(WASTE, generated_tokens=None)
+    source = b"\x97" + codec.encode(SOURCE)[1:-1]
+    assert codec.decode_adapter_source(source) == SOURCE
+    worker = b"\xdc\x00\x19" + codec.encode(WORKER)[3 : -len("a0c0c0a0") // 2]
+    assert codec.decode_worker_info(worker) == WORKER
     frames = b"\x93" + codec.encode(FRAMES)[1 : -len("0090") // 2]
     assert codec.decode_frames(frames) == FRAMES
 
 
 def test_a_field_that_a_newer_version_appends_is_ignored() -> None:
-    longer = b"\xdc\x00\x23" + codec.encode(ENVELOPE)[3:] + b"\xc0"
+    longer = b"\xdc\x00\x28" + codec.encode(ENVELOPE)[3:] + b"\xc0"
     assert codec.decode_envelope(longer) == ENVELOPE
+
+
+def test_the_end_of_an_envelope_that_is_owed_takes_the_place_of_the_other() -> None:
+    proof, owed_proof = b"a" * 32, b"b" * 32
+    end = codec.owed_end(owed_proof)
+    data = codec.encode(structs.replace(ENVELOPE, proof=proof))
+    owed = structs.replace(ENVELOPE, owed=True, proof=owed_proof)
+    assert codec.decode_envelope(data[: -len(end)] + end) == owed
 
 
 def test_an_inbox_message_says_what_to_do_with_a_request_or_an_adapter() -> None:
@@ -341,6 +360,7 @@ def test_an_inbox_message_says_what_to_do_with_a_request_or_an_adapter() -> None
     assert codec.decode_inbox(b"cancel r1 2\n") == Cancellation(request_id="r1", attempt=2)
     assert codec.decode_inbox(b"preempt r1 2\n") == Preemption(request_id="r1", attempt=2)
     assert codec.decode_inbox(b"prefetch abab\n") == Prefetch(adapter="abab")
+    assert codec.decode_inbox(b"drain\n") == Drain()
 
 
 def test_gateways_write_demands_for_frames_and_confirmations() -> None:

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.engine import EngineLoad, Result
 from gpu_workers.outbox.waste import waste_entry
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, stream_fields
 from gpu_workers.protocol.messages import Outcome, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
 from gpu_workers.protocol.usage import UsageEntry, WasteEntry
@@ -130,7 +130,7 @@ async def test_an_attempt_in_doubt_is_waited_for(
     abandoned = codec.encode(a_record(new_request_id(), completion_tokens=3))
     async with running_worker(sim_redis_url, SimEngine(), outbox=tmp_path) as first:
         await first.ready()
-        seq = await first.outbox.put(keys.WASTE_FIELD, abandoned, gateway_id="", resumed=0)
+        seq = await first.outbox.put(stream_fields.WASTE_FIELD, abandoned, gateway_id="", resumed=0)
         first.outbox.mark_in_doubt(seq)
         await drain(first)
     assert await engine_counters(dispatch_redis) == []

@@ -16,6 +16,7 @@ from gpu_workers.sim.engine import SimEngine
 from tests.support.places import ROOT
 from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.adapters.contract import ADAPTER_CLAUSES
+from tests.support.workers.adapters.effect_contract import ADAPTER_EFFECT_CLAUSES
 from tests.support.workers.adapters.loads_contract import ADAPTER_LOAD_CLAUSES
 from tests.support.workers.asking import Clause
 from tests.support.workers.counted_engine import CountedEngine
@@ -42,6 +43,7 @@ SHARED_CLAUSES = [
     *RESUMPTION_CLAUSES,
     *ADAPTER_CLAUSES,
     *ADAPTER_LOAD_CLAUSES,
+    *ADAPTER_EFFECT_CLAUSES,
 ]
 
 

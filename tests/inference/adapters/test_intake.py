@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 from redis import Redis
@@ -15,16 +17,19 @@ from gpu_workers.protocol.sealed import open_sealed
 from inference.adapters import intake
 from inference.adapters.sources import data_key_of
 from inference.blobs.opening import blob_store
+from inference.errors import InferenceError
 from inference.models import Adapter, AdapterVersion, Upload
 from inference.models.upload import UploadStatus
 from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Project, Tier
 from tests.support.adapter_uploads.upload import BASE as PUBLISHED
-from tests.support.adapter_uploads.upload import files, zipped
+from tests.support.adapter_uploads.upload import arrays, config, files, safetensors, zipped
+from tests.support.adapters.a_worker import a_worker, prefetches
 from tests.support.adapters.records import BASE, a_base
 from tests.support.blobs.uploader import Uploader, stored
 from tests.support.projects import make_project
+from tests.support.workers.adapters.full_disk import files_of_at_most
 
 pytestmark = pytest.mark.django_db(transaction=True)
 POOL = "pool-a"
@@ -114,6 +119,35 @@ def test_an_upload_becomes_a_version_that_workers_and_gateways_know(
     assert intake.validate_version(version.pk) == "ready"
 
 
+def test_workers_know_where_a_version_is_before_a_gateway_lets_anybody_ask_for_it(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    version = a_version(alice, acme, zipped(files()))
+    with redis.monitor() as monitor:  # type: ignore[no-untyped-call]
+        assert intake.validate_version(version.pk) == "ready"
+        redis.echo("validated")
+        commands: list[str] = []
+        while not commands or not commands[-1].startswith("ECHO"):
+            commands.append(monitor.next_command()["command"])
+    naming = [command for command in commands if again(version).opaque_name in command]
+    told_workers = [keys.pool_adapter_sources(POOL) in command for command in naming]
+    told_gateways = [keys.policy_adapters() in command for command in naming]
+    assert told_workers.index(True) < told_gateways.index(True)
+
+
+def test_what_becomes_ready_is_got_by_a_worker_before_anybody_asks(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    cache.clear()
+    a_worker(redis, POOL)
+    version = a_version(alice, acme, zipped(files()))
+    intake.validate_version(version.pk)
+    version = again(version)
+    assert prefetches(redis, POOL) == [version.opaque_name]
+    row: Any = redis.hget(keys.pool_adapter_sources(POOL), version.opaque_name)
+    assert codec.decode_adapter_source(row).needs_probe
+
+
 def test_an_upload_that_is_no_adapter_is_refused_with_its_reason(
     alice: Uploader, acme: Project, redis: Redis
 ) -> None:
@@ -188,3 +222,43 @@ def test_a_key_that_lists_adapters_makes_no_other(acme: Project) -> None:
     assert call(narrow, acme, "", {"slug": "support", "model": BASE}).status_code == 201
     with operator_scope("test"):
         assert Adapter.objects.count() == 1
+
+
+def test_a_disk_without_room_refuses_no_upload(alice: Uploader, acme: Project) -> None:
+    """It is looked at again, by Celery, which knows the error as one that goes by."""
+    rank = PUBLISHED.max_rank
+    made = files(tensors=safetensors(arrays(rank=rank)), settings=config(r=rank))
+    large = zipped(made, method=ZIP_STORED)
+    version = a_version(alice, acme, large)
+    with files_of_at_most(len(large) // 2), pytest.raises(InferenceError) as told:
+        intake.validate_version(version.pk)
+    assert told.value.to_wire().code == "disk_full"
+    assert again(version).state == "validating"
+    assert intake.validate_version(version.pk) == "ready"
+
+
+def test_workers_hear_of_a_pin_once_it_is_committed(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    def told() -> dict[str, int]:
+        row: Any = redis.get(keys.pool_adapter_pins(POOL))
+        return {} if row is None else codec.decode_adapter_pins(row).places
+
+    version = a_version(alice, acme, zipped(files()))
+    assert intake.validate_version(version.pk) == "ready"
+    path = f"/{version.adapter_id}"
+    pinned = call(alice, acme, f"{path}/pin", {})
+    assert pinned.status_code == 200, pinned.content
+    assert pinned.json()["pinned_at"] and pinned.json()["is_pin_honoured"]
+    assert told() == {again(version).opaque_name: 1}
+    with operator_scope("test"):
+        Tier.objects.update(max_pinned_adapters=0)
+    refused = call(alice, acme, "", {"slug": "other", "model": BASE}).json()["id"]
+    refused = call(alice, acme, f"/{refused}/pin", {})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (
+        409,
+        "too_many_pinned_adapters",
+    )
+    unpinned = call(alice, acme, f"{path}/unpin", {})
+    assert unpinned.json()["pinned_at"] is None
+    assert told() == {}

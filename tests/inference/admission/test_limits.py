@@ -56,6 +56,33 @@ async def test_answers_tell_what_is_left(service: Service, worker: ScriptedWorke
     assert refused.headers["x-ratelimit-reset-requests"].endswith("s")
 
 
+async def test_keys_of_one_budget_use_it_up_together_and_each_its_own(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    await worker.start()
+    of_family = a_limit(LimitName.REQUESTS_PER_MINUTE, 2)
+    parent = await service.snapshot.add_key("Acme", key_id="parent", limits=[of_family])
+    children = [
+        await service.snapshot.add_key(
+            "Acme", key_id=f"child-{number}", budget_key_id="parent", limits=[of_family]
+        )
+        for number in range(2)
+    ]
+    stranger = await service.snapshot.add_key("Acme", key_id="stranger", limits=[of_family])
+    statuses = []
+    for key in (children[0], parent, children[1], parent, stranger):
+        async with service.client(key) as client:
+            statuses.append((await client.post(CHAT, json=ASK)).status_code)
+    assert statuses == [200, 200, 429, 429, 200]
+    async with service.client(children[1]) as client:
+        (limit,) = [
+            each
+            for each in (await client.get("/v1/limits")).json()["data"]
+            if each["scope"] == "key"
+        ]
+    assert limit["used"] == 2
+
+
 async def test_a_full_queue_tells_what_is_left_too(service: Service, dispatch_redis: Redis) -> None:
     length = service.gateway.settings.max_queue_length
     async with service.client() as client:

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, keys, stream_fields
 from gpu_workers.protocol.policy import Caller, PolicyDelta, Scope
 from inference.admission.key_check import ApiKeyCheck
 from inference.admission.policy_snapshot import PolicySnapshot
@@ -147,7 +147,7 @@ async def test_after_changes_that_do_not_lead_here_all_is_read_anew(
 ) -> None:
     """As by a gateway that was cut off for longer than changes are kept."""
     await revoke_without_a_word(gateway, callers[5])
-    entry: Any = {keys.POLICY_DELTA_FIELD: delta}
+    entry: Any = {stream_fields.POLICY_DELTA_FIELD: delta}
     async with gateway.redis.pipeline(transaction=True) as both:
         both.xadd(keys.policy_deltas(), entry)
         both.set(keys.policy_version(), "999")

@@ -77,6 +77,21 @@ async def test_a_download_that_was_cut_goes_on(
     assert answer.headers["content-range"] == f"bytes {first}-{end - 1}/{len(DATA)}"
 
 
+async def test_a_download_goes_on_with_the_same_bytes_alone(store: BlobStore, get: Get) -> None:
+    address = store.signed_url(PATH, 60)
+    etag = (await get(address)).headers["etag"]
+    rest = {"Range": "bytes=100-", "If-Range": etag}
+    same = await get(address, **rest)
+    assert (same.status_code, same.content) == (206, DATA[100:])
+    assert same.headers["etag"] == etag
+    store.put(PATH, [b"other" + DATA])
+    whole = await get(address, **rest)
+    assert (whole.status_code, whole.content) == (200, b"other" + DATA)
+    assert whole.headers["etag"] != etag
+    for never in ("", "*", f"W/{etag}", "Mon, 23 Nov 2026 04:00:00 GMT"):
+        assert (await get(address, Range="bytes=1-", **{"If-Range": never})).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("asked", "status"),
     [

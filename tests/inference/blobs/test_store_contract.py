@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from inference.blobs.errors import NoSuchBlob
+from inference.blobs.errors import NoSuchBlob, StoreAway
 from inference.blobs.store import SINGLE_BYTES, BadPath, BlobStore
 
 MIB = 1024 * 1024
@@ -153,9 +153,15 @@ def test_a_path_that_is_none_reaches_no_store(store: BlobStore, path: str) -> No
 async def test_a_range_is_streamed_as_it_lies(store: BlobStore) -> None:
     data = b"".join(chunks(3 * MIB))
     store.put("a/range", [data])
+    blob = store.look("a/range")
     for first, end in ((0, 3 * MIB), (0, 1), (MIB, MIB + 5), (3 * MIB - 1, 3 * MIB)):
-        got = b"".join([chunk async for chunk in store.stream("a/range", first, end)])
+        got = b"".join([chunk async for chunk in store.stream(blob, first, end)])
         assert got == data[first:end]
+    store.put("a/range", [data[::-1]])
+    with pytest.raises(StoreAway):
+        async for _ in store.stream(blob, 0, MIB):
+            raise AssertionError("these are not the bytes that were looked at")
+    assert store.look("a/range").etag != blob.etag
 
 
 def test_memory_does_not_grow_with_the_blob(store: BlobStore) -> None:

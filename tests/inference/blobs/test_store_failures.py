@@ -73,6 +73,21 @@ def test_a_folder_that_cannot_be_read_is_a_store_that_is_away(
         folder_store.put("a/b", [b"x"])
 
 
+def ran(program: str, folder: Path) -> str:
+    """What a program of our code, in a process of its own, prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(folder)],
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 FULL = """
 import resource, signal, sys
 from pathlib import Path
@@ -93,17 +108,8 @@ for size in (5_000_000, 40_000_000):
 
 def test_a_full_disk_is_told_so_and_the_folder_is_as_before(tmp_path: Path) -> None:
     """A process that may write no larger files: as a disk that ends in the middle of one."""
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(FULL), str(tmp_path)],
-        cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    told = [line for line in ran.stdout.splitlines() if line == "blob_store_full"]
-    assert len(told) == 2, ran.stderr
+    told = [line for line in ran(FULL, tmp_path).splitlines() if line == "blob_store_full"]
+    assert len(told) == 2
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["fits"]
 
 
@@ -157,3 +163,25 @@ def test_a_process_that_is_killed_in_the_middle_leaves_what_the_sweep_deletes(
     assert list(folder_store.list()) == []
     sweep_blobs(now=timezone.now() + 2 * GRACE)
     assert not [file for file in folder.rglob("*") if file.is_file()]
+
+
+def test_a_folder_has_written_through_what_it_says_it_has(tmp_path: Path) -> None:
+    """The machine may lose its power next: PostgreSQL's row stays, so the bytes have to."""
+    trace = tmp_path / "trace"
+    program = """
+        import os, sys
+        from pathlib import Path
+        from inference.blobs.opening import open_store
+
+        synced = []
+        fsync = os.fsync
+        def watched(descriptor):
+            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            fsync(descriptor)
+        os.fsync = watched
+        store = open_store(f"file:{sys.argv[1]}", base=Path("/"), public_url="", secrets=("s",))
+        store.put("a/new/small", [b"x"])
+        store.put("a/large", (bytes(1_000_000) for _ in range(9)))
+        print(" ".join(os.path.relpath(each, sys.argv[1]) for each in synced))
+    """
+    assert ran(program, trace).split() == ["a/new/small", "a/new", "a", ".", "a/large", "a", "."]

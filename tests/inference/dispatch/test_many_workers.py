@@ -145,7 +145,7 @@ def test_a_request_is_left_to_a_worker_that_has_its_adapter_wherever_that_is(
     names = [f"worker-{number}#1" for number in range(MANY)]
     for name in names:
         pool.register(name)
-        pool.post(name, **{"a" if name == names[-1] else "b": AdapterLevel.SLOT})
+        pool.post(name, **dict.fromkeys("ab" if name == names[-1] else "b", AdapterLevel.SLOT))
         pool.claim(name, 1, adapter_slots=2)
     holder = names[-1]
     for number in range(MANY):

@@ -17,6 +17,8 @@ from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.saturated import saturated
 from tests.support.gateways.scripted_worker import ScriptedWorker
 from tests.support.gateways.service import Service, a_tier, opaque
+from tests.support.gateways.websocket import ask as asked
+from tests.support.gateways.websocket import connected, receive
 from tests.support.polling import eventually
 
 CHAT = "/v1/chat/completions"
@@ -94,6 +96,20 @@ async def test_a_request_without_an_adapter_is_told_of_none(
     assert answer.status_code == 200
     assert "x-penstock-adapter" not in answer.headers
     assert envelopes(worker)[-1].adapter == ""
+
+
+@pytest.mark.usefixtures("support")
+async def test_a_websocket_tells_the_version_before_the_answer(service: Service) -> None:
+    async with connected(service, key=service.alice) as socket:
+        for name, body in (("a", ASK | {"model": "acme/support@2"}), ("b", ASK | {"model": MODEL})):
+            await asked(socket, name, body=body)
+            frames = [await receive(socket)]
+            while frames[-1]["type"] not in ("done", "error"):
+                frames.append(await receive(socket))
+            told = [frame for frame in frames if frame["type"] == "notice"]
+            assert frames[-1]["type"] == "done"
+            assert told == ([frames[0]] if name == "a" else [])
+            assert [frame.get("adapter") for frame in told] == ["acme/support@2"] * len(told)
 
 
 @pytest.mark.usefixtures("support")

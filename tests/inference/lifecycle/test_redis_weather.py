@@ -55,7 +55,7 @@ ALL_THE_TIME = (
     "reap",
 )
 FOR_A_NEW_SNAPSHOT = ("HGET api-keys", "HGET tenants", "HVALS models", "HSET keys")
-OF_A_POOL = ("HGETALL workers", "ZRANGE heartbeats", "TIME")
+OF_A_POOL = ("HGETALL workers", "ZRANGE heartbeats", "HGET scheduler", "TIME")
 AT_AN_EARLY_END = ("cancel", "finish", "HGET request")
 
 

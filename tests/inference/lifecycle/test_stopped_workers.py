@@ -134,7 +134,7 @@ def assert_nothing_is_short(answers: list[Answer], recorded: dict[str, UsageEntr
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(34, marks=pytest.mark.rare)])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.rare), "after"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_that_is_stopped_shortens_no_stream(
     step: Callable[[Command], bool],
@@ -176,7 +176,7 @@ async def test_last_tokens_that_were_not_written_when_their_request_was_finished
     assert_nothing_is_short([answer], await records(dispatch_redis))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.rare)])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_that_is_killed_shortens_no_stream_that_is_on_record(
     step: Callable[[Command], bool],

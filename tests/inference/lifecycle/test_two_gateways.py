@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
-from control_plane.open_files import raise_open_file_limit
+from control_plane.process_limits import raise_open_file_limit
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.policy import LimitName, PricePolicy
 from tests.support.gateways.callers import a_limit
@@ -67,7 +67,14 @@ def client_of(url: str, key: str) -> httpx.AsyncClient:
 
 
 @pytest.mark.usefixtures("many_connections")
-@pytest.mark.parametrize("where", ["tier", "limits", "project_limits"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param("tier", marks=pytest.mark.rare),
+        pytest.param("limits", marks=pytest.mark.rare),
+        "project_limits",
+    ],
+)
 @at_once
 async def test_of_many_requests_at_once_exactly_a_tenth_is_admitted(
     gateways: list[str],
@@ -104,7 +111,7 @@ async def test_of_many_requests_at_once_exactly_a_tenth_is_admitted(
 
 
 @pytest.mark.usefixtures("many_connections")
-@pytest.mark.parametrize("paid", [1, 5])
+@pytest.mark.parametrize("paid", [pytest.param(1, marks=pytest.mark.rare), 5])
 @at_once
 async def test_of_many_requests_at_once_credit_admits_exactly_what_it_pays_for(
     gateways: list[str],
@@ -150,7 +157,7 @@ async def test_of_many_requests_at_once_credit_admits_exactly_what_it_pays_for(
 async def _records(redis: Redis) -> int:
     """How many requests are on record; a worker that has nothing to do tells other things too."""
     entries: Any = await redis.xrange(keys.pool_usage(POOL))
-    return sum(keys.USAGE_FIELD.encode() in fields for _, fields in entries)
+    return sum(stream_fields.USAGE_FIELD.encode() in fields for _, fields in entries)
 
 
 async def _have(clients: Sequence[httpx.AsyncClient], credit: int) -> bool:

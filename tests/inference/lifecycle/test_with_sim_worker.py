@@ -14,12 +14,13 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Outcome, TokenUsage
-from gpu_workers.protocol.usage import UsageEntry
+from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 from inference.charges import NOTHING, actual
 from inference.dispatch.pool_view import PoolView
+from inference.proofs import Prover
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker
-from tests.support.gateways.service import Service
+from tests.support.gateways.service import PEPPER, Service
 from tests.support.metrics import sample
 from tests.support.polling import eventually
 
@@ -45,10 +46,19 @@ async def sim_worker(
 
 
 async def records(redis: Redis) -> list[UsageEntry]:
-    entries: Any = await redis.xrange(keys.pool_usage(POOL))
-    return [
-        codec.decode_usage_entry(fields[b"record"]) for _, fields in entries if b"record" in fields
+    """Of what ended, whoever put it on record: the intake would believe each of them."""
+    rows: Any = await redis.xrange(keys.pool_usage(POOL))
+    entries = [
+        codec.decode_usage_entry(fields[b"record"]) for _, fields in rows if b"record" in fields
     ]
+    assert all(map(Prover(PEPPER).is_proven, entries))
+    waste = [codec.decode_usage(fields[b"waste"]) for _, fields in rows if b"waste" in fields]
+    assert all(isinstance(each, WasteEntry) and _is_proven(each) for each in waste)
+    return entries
+
+
+def _is_proven(entry: WasteEntry) -> bool:
+    return Prover(PEPPER).is_owner_proven(entry)
 
 
 async def test_streams_run_side_by_side_and_are_counted(
@@ -61,6 +71,30 @@ async def test_streams_run_side_by_side_and_are_counted(
     assert all('"completion_tokens":20' in answer.text for answer in answers)
     entries = await records(dispatch_redis)
     assert [entry.usage.completion_tokens for entry in entries] == [20] * 8
+
+
+async def test_what_a_gateway_ends_itself_is_proven_and_owed(
+    impatient_service: Service, dispatch_redis: Redis
+) -> None:
+    """Nobody takes them. The pool never had a slot, so what comes beside the first is not owed."""
+    async with impatient_service.client() as client:
+        whole = {**STREAM, "stream": False}
+        answers = await asyncio.gather(*(client.post(CHAT, json=whole) for _ in range(3)))
+    assert {answer.status_code for answer in answers} == {503}
+    entries = await records(dispatch_redis)
+    assert {entry.outcome for entry in entries} == {Outcome.EXPIRED}
+    assert sorted(entry.owed for entry in entries) == [False, False, True]
+
+
+async def test_the_ends_of_a_flood_beyond_its_slots_are_not_owed(
+    service: Service, worker_redis_url: Callable[[str], str], dispatch_redis: Redis
+) -> None:
+    async with a_sim_worker(worker_redis_url(POOL), PENSTOCK_WORKER_SLOTS="4"):
+        async with service.client() as client:
+            body = {**STREAM, "max_tokens": 50}
+            await asyncio.gather(*(client.post(CHAT, json=body) for _ in range(12)))
+        owed = [entry.owed for entry in await records(dispatch_redis)]
+    assert sorted(owed) == [False] * 8 + [True] * 4
 
 
 async def test_clients_that_leave_leave_nothing_running(

@@ -51,6 +51,7 @@ def test_usage_is_summed_by_day_and_project(as_role: AsRole, acme: House) -> Non
             "ttft_ms": dict.fromkeys(("p50", "p95", "p99"), pytest.approx(20, rel=0.05)),
             "inter_token_ms": dict.fromkeys(("p50", "p95", "p99")),
             "duration_ms": dict.fromkeys(("p50", "p95", "p99"), pytest.approx(400, rel=0.05)),
+            "queue_ms": dict.fromkeys(("p50", "p95", "p99")),
         }
     ]
     assert as_role("viewer").get("usage", to="2025-12-31").json()["data"] == []

@@ -10,7 +10,6 @@ from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import AuditEvent
 from tenants.webhooks.deliveries import deliver_due
-from tenants.webhooks.endpoints import MAX_ENDPOINTS
 from tenants.webhooks.models import Endpoint
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import House
@@ -88,12 +87,6 @@ def test_a_change_is_checked_as_a_new_one_is(as_role: AsRole, acme: House) -> No
         assert admin.patch(path, body).status_code == 400
     with operator_scope("test"):
         assert Endpoint.objects.get(id=acme.endpoint.id).url == acme.endpoint.url
-
-
-def test_there_are_so_many_endpoints_and_no_more(as_role: AsRole) -> None:
-    admin = as_role("admin")
-    statuses = [admin.post("webhooks", {"url": URL}).status_code for _ in range(MAX_ENDPOINTS)]
-    assert statuses == [201] * (MAX_ENDPOINTS - 1) + [409]
 
 
 def test_a_test_is_delivered_logged_and_delivered_again(

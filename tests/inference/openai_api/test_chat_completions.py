@@ -242,7 +242,7 @@ async def test_a_request_that_waited_too_long_is_told_when_to_come_back(
     impatient_service: Service, worker: ScriptedWorker, dispatch_redis: Redis
 ) -> None:
     async with impatient_service.client() as client:
-        response = await client.post(CHAT, json=ALICE_STREAMS)
+        response = await client.post(CHAT, json=ALICE_ASKS)
     assert response.status_code == 503
     assert int(response.headers["retry-after"]) > 0
     assert response.json()["error"]["code"] == "queue_timeout"

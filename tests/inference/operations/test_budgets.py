@@ -17,7 +17,7 @@ from inference.operations.budgets import rebuild_budgets
 from tenants.access.api_keys import issue_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.ledger.posting import UsageCharge, post_usage
-from tenants.models import ApiKey, Project, Tenant, Tier
+from tenants.models import ApiKey, Project, Quota, Tenant, Tier
 from tenants.policy import writer
 
 pytestmark = [
@@ -101,6 +101,23 @@ def test_day_and_month_are_counted_for_key_project_and_tenant(
         "key:tokens": 220, "project:tokens": 220, "tenant:tokens": 220,
         "key:nanos": nanos, "project:nanos": nanos, "tenant:nanos": nanos,
     }  # fmt: skip
+
+
+def test_what_a_family_of_keys_used_comes_back_at_the_key_that_it_counts_into(
+    redis: Redis, api_key: ApiKey
+) -> None:
+    Quota.objects.create(
+        tenant_id=api_key.tenant_id, api_key=api_key, limit="tokens_per_day", value=500
+    )
+    child = issue_api_key(api_key.project, by=ApiKey.objects.get(pk=api_key.pk)).record
+    redis.flushdb()
+    record(api_key)
+    record(child)
+    rebuild_budgets(redis, NOW)
+    day = redis.hgetall(keys.tenant_day(str(api_key.tenant_id), int(NOW.timestamp()) // 86_400))
+    counted = {field.decode(): int(count) for field, count in cast(dict[bytes, bytes], day).items()}
+    assert counted[f"key:{api_key.pk}"] == 220
+    assert f"key:{child.pk}" not in counted
 
 
 def test_what_was_ever_spent_comes_back_from_the_ledger(redis: Redis, api_key: ApiKey) -> None:

@@ -22,6 +22,7 @@ from inference.operations import checks
 from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
 from inference.usage.partitions import month_of, months_later, months_present
+from inference.usage.pools.rebuild import rebuild_sums
 from inference.usage.rows import StreamEntry
 from tenants.fsck import run_checks
 from tenants.models import ApiKey
@@ -110,9 +111,39 @@ def test_where_nothing_is_wrong_nothing_is_found(api_key: ApiKey) -> None:
         ),
         ("DELETE FROM inference_wastedattempt", "usage sums", ["wasted_tokens"]),
         (
+            "UPDATE inference_poolusage SET prompt_tokens = prompt_tokens + 1",
+            "usage sums of pools",
+            [POOL, "prompt_tokens", "66 by records", "67 by hourly sums of pools"],
+        ),
+        (
+            "UPDATE inference_dailypoolusage SET wasted_tokens = 0",
+            "usage sums of pools",
+            ["wasted_tokens", "0 by daily sums of pools"],
+        ),
+        (
+            "UPDATE inference_pooltenantusage SET cost_nanos = cost_nanos + 1",
+            "usage sums of pools",
+            [POOL, "tenant", "cost_nanos", "by sums of pools by tenant"],
+        ),
+        (
+            "UPDATE inference_errorrollup SET code = 'other' WHERE code = 'unknown'",
+            "usage sums of pools",
+            ["error other", "0 by records", "1 by sums of errors"],
+        ),
+        (
             "UPDATE inference_dailyusage SET completed = completed + 1",
             "usage sums",
             ["completed", "1 by records", "1 by hourly rollups", "2 by daily rollups"],
+        ),
+        (
+            "UPDATE inference_dailytenantusage SET completed = completed + 1",
+            "usage sums",
+            ["tier", "completed", "1 by hourly rollups", "2 by daily sums of tenants"],
+        ),
+        (
+            "UPDATE inference_dailytenantusage SET down_by_hour = down_by_hour + 1",
+            "usage sums",
+            ["tier", "down_by_hour"],
         ),
         (
             "UPDATE inference_usagerecord SET arrived_at = arrived_at + interval '1 day'",
@@ -154,6 +185,7 @@ def test_a_charge_that_the_ledger_lacks_is_found(api_key: ApiKey) -> None:
                 " WHERE tenant_id = %s AND cost_nanos > 0 AND model = 'm1'",
                 [api_key.tenant_id],
             )
+    list(rebuild_sums())
     ((check, problem),) = problems()
     assert check == "usage sums"
     for fact in (api_key.tenant_id, "m1", COST_NANOS + 5, COST_NANOS):

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.request_id import new_request_id
 from inference import tasks
@@ -50,8 +50,8 @@ def append(redis: Redis, api_key: ApiKey, seq: int, request_id: str | None = Non
     """As a worker's outbox appends it."""
     entry = usage_entry(api_key, **({"request_id": request_id} if request_id else {}))
     fields: dict[Any, Any] = {
-        keys.USAGE_FIELD: encode(entry),
-        keys.OUTBOX_FIELD: f"{OUTBOX} {seq}",
+        stream_fields.USAGE_FIELD: encode(entry),
+        stream_fields.OUTBOX_FIELD: f"{OUTBOX} {seq}",
     }
     redis.xadd(keys.pool_usage(POOL), fields)
     return entry.request_id
@@ -175,7 +175,7 @@ def test_what_was_resynced_counts_against_the_budgets(redis: Redis, api_key: Api
         arrived_at_ms=int(now.timestamp() * 1000),
         finished_at_ms=int(now.timestamp() * 1000),
     )
-    redis.xadd(keys.pool_usage(POOL), {keys.USAGE_FIELD: encode(entry)})
+    redis.xadd(keys.pool_usage(POOL), {stream_fields.USAGE_FIELD: encode(entry)})
     assert writer.reconcile_policy()
     month = keys.tenant_month(str(api_key.tenant_id), now.year * 100 + now.month)
     assert redis.hget(month, "tenant:tokens") == b"18"

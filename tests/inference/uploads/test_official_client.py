@@ -13,9 +13,11 @@ import pytest
 from control_plane.blobs.gate import BoundedBodies, UploadGate
 from control_plane.dispatcher import Dispatcher
 from control_plane.edge import Edge
+from control_plane.env import LOOPBACK
 from control_plane.gateway import gateway_settings
 from control_plane.status.endpoints import StatusEndpoints
 from control_plane.status.health import Health
+from control_plane.status.viewers import Viewers
 from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application
 from django.db import connections
@@ -52,7 +54,10 @@ async def url(written: None, settings: Settings) -> AsyncIterator[str]:
         edge=Edge(),
         lifetime=gateway,
         gateway=gateway.http,
-        status=StatusEndpoints(Health(dispatch_redis_url=django_settings.PENSTOCK_REDIS_URL)),
+        status=StatusEndpoints(
+            Health(dispatch_redis_url=django_settings.PENSTOCK_REDIS_URL),
+            Viewers(networks=LOOPBACK),
+        ),
         uploads=UploadGate(gateway.completions.admission.authenticate, django),
         django=django,
     )

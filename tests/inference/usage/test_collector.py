@@ -4,23 +4,25 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.db import InterfaceError, OperationalError, ProgrammingError, connection
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome
 from gpu_workers.protocol.policy import ModelPolicy
 from inference.models import DailyUsage, UsageQuarantine, UsageRecord
-from inference.operations.checks import sum_problems
+from inference.operations.sum_checks import sum_problems
 from inference.usage import collector, ingest
 from inference.usage.collector import UsageCollector, run_collectors
 from inference.usage.ingest import record_entries
 from inference.usage.rows import StreamEntry
 from tenants.billing.ledger.chain import ledger_problems
+from tenants.billing.ledger.waiting import LONGEST_WAIT, post_due
 from tenants.billing.models import LedgerTransaction, TransactionKind
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
@@ -88,8 +90,8 @@ def test_more_than_one_batch_is_drained(
 def test_what_a_dead_consumer_left_unfinished_is_taken_over(redis: Redis, api_key: ApiKey) -> None:
     append(redis, usage_entry(api_key), usage_entry(api_key))
     stream = keys.pool_usage(POOL)
-    redis.xgroup_create(stream, keys.USAGE_CONSUMER_GROUP, id="0")
-    redis.xreadgroup(keys.USAGE_CONSUMER_GROUP, "died", {stream: ">"})
+    redis.xgroup_create(stream, stream_fields.USAGE_CONSUMER_GROUP, id="0")
+    redis.xreadgroup(stream_fields.USAGE_CONSUMER_GROUP, "died", {stream: ">"})
     assert waiting(redis) == 4
     assert UsageCollector(redis).drain() == 2
     assert UsageRecord.objects.count() == 2
@@ -158,8 +160,11 @@ def test_entries_that_come_one_by_one_are_charged_together(redis: Redis, api_key
             return self.is_set()
 
     UsageCollector(redis).run(Pausing())
-    charged = LedgerTransaction.objects.filter(kind=TransactionKind.USAGE)
-    assert (UsageRecord.objects.count(), charged.count()) == (10, 2)
+    batches = UsageRecord.objects.order_by().values("recorded_at").distinct()
+    assert (UsageRecord.objects.count(), batches.count()) == (10, 2)
+    post_due(datetime.now(UTC) + LONGEST_WAIT)
+    assert LedgerTransaction.objects.get().kind == TransactionKind.USAGE
+    assert revenue(api_key) == 10 * COST_NANOS
 
 
 def test_requests_that_expired_in_a_pool_without_workers_are_on_record(

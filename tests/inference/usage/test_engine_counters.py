@@ -11,7 +11,7 @@ from django.db import DatabaseError, connection
 from psycopg.errors import InsufficientPrivilege
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
@@ -54,9 +54,9 @@ def redis(redis: Redis) -> Redis:
 
 def report(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTokenCounter) -> None:
     fields = {
-        UsageEntry: keys.USAGE_FIELD,
-        WasteEntry: keys.WASTE_FIELD,
-        EngineTokenCounter: keys.ENGINE_COUNTER_FIELD,
+        UsageEntry: stream_fields.USAGE_FIELD,
+        WasteEntry: stream_fields.WASTE_FIELD,
+        EngineTokenCounter: stream_fields.ENGINE_COUNTER_FIELD,
     }
     for entry in entries:
         redis.xadd(keys.pool_usage(POOL), {fields[type(entry)]: encode(entry)})
@@ -65,22 +65,21 @@ def report(redis: Redis, *entries: UsageEntry | WasteEntry | EngineTokenCounter)
 
 def record(api_key: ApiKey, *, tokens: int, **changes: Any) -> UsageEntry:
     """Completed by the worker ONE, which has generated all of it."""
-    entry = usage_entry(
-        api_key,
-        request_id=new_request_id(ms(ARRIVED)),
-        arrived_at_ms=ms(ARRIVED),
-        finished_at_ms=after(2),
-        usage=TokenUsage(prompt_tokens=11, completion_tokens=tokens),
-        worker_id=ONE,
-        generated_tokens=tokens,
-    )
-    return msgspec.structs.replace(entry, **changes)
+    of_one: dict[str, Any] = {
+        "request_id": new_request_id(ms(ARRIVED)),
+        "arrived_at_ms": ms(ARRIVED),
+        "finished_at_ms": after(2),
+        "usage": TokenUsage(prompt_tokens=11, completion_tokens=tokens),
+        "worker_id": ONE,
+        "generated_tokens": tokens,
+    }
+    return usage_entry(api_key, **of_one | changes)
 
 
 def given_up(api_key: ApiKey, of: UsageEntry, *, wasted: int = 0, **changes: Any) -> WasteEntry:
     """What the worker ONE told of an earlier attempt of a request."""
-    entry = waste_entry(api_key, request_id=of.request_id, worker_id=ONE, ended_at_ms=after(1))
-    return msgspec.structs.replace(entry, completion_tokens=wasted, **changes)
+    of_one = {"request_id": of.request_id, "worker_id": ONE, "ended_at_ms": after(1)}
+    return waste_entry(api_key, **of_one | {"completion_tokens": wasted} | changes)
 
 
 def counter(tokens: int, **changes: Any) -> EngineTokenCounter:
@@ -279,7 +278,7 @@ def test_where_every_attempt_has_told_no_life_explains_anything(
 
 
 def test_lives_that_are_forgotten_may_have_died(half_told: UsageEntry) -> None:
-    assert list(generated_problems(NOW + timedelta(days=8))) == []
+    assert list(generated_problems(now=NOW + timedelta(days=8))) == []
 
 
 @pytest.mark.parametrize("attempt", [0, 1])

@@ -15,11 +15,19 @@ from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
 from inference.histograms import Histogram
-from inference.models import DailyUsage, UsageQuarantine, UsageRecord, UsageRollup, WastedAttempt
+from inference.models import (
+    DailyTenantUsage,
+    DailyUsage,
+    UsageQuarantine,
+    UsageRecord,
+    UsageRollup,
+    WastedAttempt,
+)
 from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
 from inference.usage.partitions import month_of, months_present
 from inference.usage.rows import StreamEntry
+from tenants.billing.ledger.waiting import LONGEST_WAIT, post_due
 from tenants.billing.models import AccountName, LedgerEntry
 from tenants.models import ApiKey
 from tests.support.projects import make_key
@@ -45,6 +53,9 @@ def test_a_record_says_its_prices_and_what_it_cost(redis: Redis, api_key: ApiKey
     assert (record.price_prompt, record.price_cached) == (1_000_000, 500_000)
     assert (record.price_completion, record.price_permille) == (2_000_000, 900)
     assert record.adapter == "poems"
+    waited = datetime.now(UTC) + LONGEST_WAIT
+    assert post_due(waited) == 1
+    assert revenue(api_key) == COST_NANOS
     (line,) = LedgerEntry.objects.filter(account=AccountName.REVENUE)
     assert (line.model, line.day, line.requests) == ("penstock-demo", date(2026, 9, 21), 1)
 
@@ -184,8 +195,8 @@ def test_rollups_and_ledger_are_the_sums_of_the_records(
             ),
         )
         UsageCollector(redis).drain()
-    records, hours, days, ledger = _sums()
-    assert records == hours == days
+    records, hours, days, tenants, ledger = _sums()
+    assert records == hours == days == tenants
     assert records[-1] == ledger == revenue(api_key)
     assert records[0] > before[0][0]
 
@@ -195,8 +206,10 @@ def _sums() -> tuple[Any, ...]:
     records = [UsageRecord.objects.count(), *_summed(UsageRecord.objects.all(), *names)]
     hours = _summed(UsageRollup.objects.all(), "requests", *names)
     days = _summed(DailyUsage.objects.all(), "requests", *names)
+    tenants = _summed(DailyTenantUsage.objects.all(), "requests", *names)
+    post_due(datetime.now(UTC) + LONGEST_WAIT)
     (ledger,) = _summed(LedgerEntry.objects.filter(account=AccountName.REVENUE), "nanos")
-    return records, hours, days, -ledger
+    return records, hours, days, tenants, -ledger
 
 
 def _summed(records: Any, *names: str) -> list[int]:

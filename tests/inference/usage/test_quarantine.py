@@ -10,7 +10,7 @@ import pytest
 from django.db import IntegrityError, connection
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Prices, TokenUsage
 from gpu_workers.protocol.request_id import new_request_id
@@ -90,8 +90,8 @@ def raise_for(
     ("module", "name", "error"),
     [
         (rows, "actual", TypeError("the model is a secret")),
-        (ingest, "post_usage", KeyError("a secret")),
-        (ingest, "post_usage", IntegrityError("a secret")),
+        (ingest, "charge_usage", KeyError("a secret")),
+        (ingest, "charge_usage", IntegrityError("a secret")),
     ],
 )
 def test_an_entry_that_breaks_the_ingest_stops_no_others(
@@ -131,13 +131,13 @@ def test_what_breaks_the_ingest_stays_in_quarantine_beside_what_does_not(
         UsageCollector(redis).drain()
     assert UsageQuarantine.objects.count() == 3
     with monkeypatch.context() as patch:
-        raise_for(patch, ingest, "post_usage", "model='model-1'", AttributeError())
+        raise_for(patch, ingest, "charge_usage", "model='model-1'", AttributeError())
         assert quarantine.retry([]) == (2, 1)
     assert "AttributeError" in UsageQuarantine.objects.get().reason
 
 
 def test_bytes_of_another_version_are_kept_in_quarantine(redis: Redis, api_key: ApiKey) -> None:
-    redis.xadd(keys.pool_usage(POOL), {keys.USAGE_FIELD: b"\xc1 no msgpack"})
+    redis.xadd(keys.pool_usage(POOL), {stream_fields.USAGE_FIELD: b"\xc1 no msgpack"})
     redis.xadd(keys.pool_usage(POOL), {"other": b"field"})
     UsageCollector(redis).drain()
     first, second = UsageQuarantine.objects.order_by("id")

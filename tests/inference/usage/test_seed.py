@@ -5,11 +5,22 @@ import json
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import models
 
 from gpu_workers.protocol.messages import Outcome, Prices, TokenUsage
 from inference.charges import actual
-from inference.models import DailyUsage, UsageRecord, UsageRollup
-from inference.operations.checks import attempt_problems, sum_problems
+from inference.models import (
+    DailyPoolUsage,
+    DailyTenantUsage,
+    DailyUsage,
+    ErrorRollup,
+    PoolTenantUsage,
+    PoolUsage,
+    UsageRecord,
+    UsageRollup,
+)
+from inference.operations.checks import attempt_problems
+from inference.operations.sum_checks import pool_sum_problems, sum_problems
 from inference.usage.rollups import Use, add_to_rollups
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
@@ -33,6 +44,7 @@ def test_seeded_usage_adds_up_also_in_two_goes() -> None:
         assert UsageRecord.objects.count() == 1000
         assert sum(DailyUsage.objects.values_list("requests", flat=True)) == 1000
         assert list(sum_problems()) == list(attempt_problems()) == []
+        assert list(pool_sum_problems()) == []
 
 
 def test_seeded_costs_and_sums_are_those_that_served_usage_would_have() -> None:
@@ -52,14 +64,26 @@ def test_seeded_costs_and_sums_are_those_that_served_usage_would_have() -> None:
                 record.price_permille,
             )
             assert actual(Outcome(record.outcome), usage, prices).nanos == record.cost_nanos
-        sums = [sums_of(model) for model in (UsageRollup, DailyUsage)]
-        UsageRollup.objects.all().delete()
-        DailyUsage.objects.all().delete()
+        sums = list(map(sums_of, SUMS))
+        assert all(sums)
+        for model in SUMS:
+            model._default_manager.all().delete()
         add_to_rollups(map(use_of, records))
-        assert [sums_of(model) for model in (UsageRollup, DailyUsage)] == sums
+        assert list(map(sums_of, SUMS)) == sums
 
 
-def sums_of(model: type[UsageRollup | DailyUsage]) -> list[dict[str, object]]:
+SUMS = (
+    UsageRollup,
+    DailyUsage,
+    DailyTenantUsage,
+    ErrorRollup,
+    PoolUsage,
+    DailyPoolUsage,
+    PoolTenantUsage,
+)
+
+
+def sums_of(model: type[models.Model]) -> list[dict[str, object]]:
     names = [field.attname for field in model._meta.concrete_fields]
     rows = [{name: getattr(row, name) for name in names} for row in model._default_manager.all()]
     return sorted(rows, key=str)
@@ -74,6 +98,9 @@ def use_of(record: UsageRecord) -> Use:
         model=record.model,
         adapter=record.adapter,
         tier=record.tier,
+        pool=record.pool,
+        service_class=record.service_class,
+        error_code=record.error_code,
         arrived_ms=int(record.arrived_at.timestamp() * 1000),
         outcome=record.outcome,
         prompt_tokens=record.prompt_tokens,
@@ -82,7 +109,11 @@ def use_of(record: UsageRecord) -> Use:
         cost_nanos=record.cost_nanos,
         ttft_ms=record.ttft_ms,
         itl_ms=record.itl_p50_ms,
+        itl_p95_ms=record.itl_p95_ms,
+        queue_ms=record.queue_ms,
         duration_ms=took.total_seconds() * 1000 if record.outcome == "completed" else None,
+        waited_ms=took.total_seconds() * 1000,
+        owed=record.owed,
     )
 
 

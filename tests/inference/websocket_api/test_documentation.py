@@ -87,10 +87,6 @@ async def test_the_javascript_client_streams_as_it_is_shown(
 ) -> None:
     from playwright.async_api import Route, async_playwright
 
-    await worker.start()
-    async with service.client() as client:
-        ticket = (await client.post("/v1/stream/tickets")).json()["ticket"]
-
     async def serve(route: Route) -> None:
         is_module = route.request.url.endswith(".js")
         kind = "text/javascript" if is_module else "text/html"
@@ -106,6 +102,10 @@ async def test_the_javascript_client_streams_as_it_is_shown(
         page.on("console", lambda message: noted.append(message.text))
         await page.route(f"{ORIGIN}/**", serve)
         await page.goto(f"{ORIGIN}/")
+        # Only now: a worker that is not heard of while Chromium starts is taken for lost.
+        await worker.start()
+        async with service.client() as client:
+            ticket = (await client.post("/v1/stream/tickets")).json()["ticket"]
         said = await page.evaluate(
             """async ([address, ticket, body]) => {
                 const { stream } = await import("/client.js");

@@ -5,9 +5,9 @@ from datetime import timedelta
 from django.core import mail
 from django.utils import timezone
 
-from tenants.access.api_keys import Principal
 from tenants.access.invitations.inviting import invite
 from tenants.access.invitations.links import digest_of, new_token
+from tenants.access.widths.rule import Principal
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import Invitation, Tenant
 from tenants.permissions import Role

@@ -1,16 +1,20 @@
-"""Validates an upload in the jail, as every test of one does."""
+"""Validates an upload, in the jail or by what runs in it."""
 
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
+from inference.adapters.validation.child import find
 from inference.adapters.validation.validator import validate
 from inference.adapters.validation.verdicts import (
     Accepted,
     Bounds,
     Guard,
+    Job,
     RefusalCode,
     Refused,
+    Rejected,
 )
 from tests.support.adapter_uploads.upload import BASE, upload
 
@@ -39,3 +43,26 @@ def assert_refused(
     assert seconds < MOST_SECONDS
     assert list((folder / "kept").iterdir()) == []
     return verdict
+
+
+def assert_rejected(
+    folder: Path, data: bytes, code: RefusalCode, bounds: Bounds | None = None
+) -> Rejected:
+    """Refused for this reason by what runs in the jail, here in this process: a process for each
+    of so many takes long, and what it finds does not depend on the jail."""
+    with (
+        upload(folder, data).open("rb") as archive,
+        TemporaryFile() as scratch,
+        TemporaryFile() as output,
+    ):
+        job = Job(
+            archive=archive.fileno(),
+            scratch=scratch.fileno(),
+            output=output.fileno(),
+            base=BASE,
+            bounds=bounds or Bounds(),
+        )
+        finding = find(job)
+    assert isinstance(finding, Rejected), finding
+    assert finding.code == code, finding
+    return finding

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import uvicorn
 
@@ -14,10 +14,12 @@ _STARTING_SECONDS: Final = 30
 
 
 @contextmanager
-def serving(application: Any, port: int) -> Iterator[str]:
+def serving(
+    application: Any, port: int, *, lifespan: Literal["on", "off"] = "off"
+) -> Iterator[str]:
     """Serve an ASGI application in a thread; yields its address."""
     config = uvicorn.Config(
-        application, host=LOOPBACK, port=port, lifespan="off", log_level="error"
+        application, host=LOOPBACK, port=port, lifespan=lifespan, log_level="error"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -1,5 +1,6 @@
 """What gateways, workers and Redis do in the state machine of dispatch, with what answers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,12 @@ from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.adapters import AdapterLevel
 from inference.lua_constants import ATTEMPT_GAP, COMING_MS, MOST_TRIES, WORKER_LEASE_MS
 from inference.redis_functions import ADMISSION, library_text
-from tests.support.dispatch.invariants import Invariants
+from tests.support.dispatch.adapter_invariants import AdapterInvariants
 from tests.support.dispatch.model import Gateway, Request, Worker, cost
 from tests.support.dispatch.virtual_pool import Ask
 
 
-class Actions(Invariants):
+class Actions(AdapterInvariants):
     """Each does to Redis what its name says, and the same to the model."""
 
     def reap(self) -> None:
@@ -84,7 +85,8 @@ class Actions(Invariants):
         self.model.since.clear()
         for worker in self.model.workers:
             worker.is_known = False
-            worker.levels, worker.coming = {}, {}
+            self.forget_adapters_of(worker)
+        self.model.passes.clear()
         open_requests = [each.ask for each in self.model.all("lost")]
         self.reserving.reserve_again(open_requests, self.pool.now_ms)
 
@@ -138,7 +140,30 @@ class Actions(Invariants):
     def register(self, worker: Worker) -> None:
         self.pool.call(functions.REGISTER, worker.worker_id, worker.name, b"info", self.pool.now_ms)
         worker.heartbeat_ms, worker.is_known = self.pool.now_ms, True
-        worker.levels, worker.coming = {}, {}
+        self.forget_adapters_of(worker)
+
+    def forget_adapters_of(self, worker: Worker) -> None:
+        worker.levels, worker.coming, worker.missed, worker.is_mute = {}, {}, {}, False
+        worker.late = set()
+
+    def post_levels(self, worker: Worker, levels: Mapping[str, AdapterLevel | None]) -> None:
+        """A worker tells how near it has adapters; who waits for what it could not get is handed
+        over."""
+        self.pool.post(worker.worker_id, **levels)
+        missed = set()
+        for adapter, level in levels.items():
+            told_ms = worker.coming.pop(adapter, None)
+            if told_ms is not None and (level or 0) < AdapterLevel.MEMORY:
+                worker.missed[adapter] = self.pool.now_ms
+                is_late = self.pool.now_ms - told_ms > COMING_MS
+                (worker.late.add if is_late else worker.late.discard)(adapter)
+                missed |= set() if is_late else {adapter}
+            worker.levels.pop(adapter, None)
+            if level is not None:
+                worker.levels[adapter] = level
+        worker.is_mute = worker.is_mute and not levels
+        self.read_inboxes()
+        self.check_missed(worker, missed)
 
     def post_slots(self, worker: Worker, slots: int, *, ready: bool = True) -> None:
         taken = self.pool.claim(
@@ -329,8 +354,12 @@ class Actions(Invariants):
         for name, since_ms in list(worker.coming.items()):
             if self.pool.now_ms - since_ms > COMING_MS:
                 del worker.coming[name]
+                worker.is_mute = True
         assert adapter not in worker.coming
-        worker.coming[adapter] = self.pool.now_ms
+        assert not self.has_missed(worker, adapter) or adapter in worker.late
+        # What a request begins to run with in the same call is no longer coming.
+        if all(each.ask.adapter != adapter for each in self.model.held_by(worker.worker_id)):
+            worker.coming[adapter] = self.pool.now_ms
         assert len(worker.coming) <= worker.adapter_slots
 
     def start(self, worker: Worker, request_id: str, attempt: int) -> None:
@@ -347,7 +376,10 @@ class Actions(Invariants):
         assert not self.is_missing(request)
         slots = self.redis.zscore(keys.pool_slots(self.pool.name), worker.worker_id)
         assert self.model.sequences_on(worker.worker_id) < (slots or 0)
+        assert self.may_run(worker, request.ask.adapter)
         request.attempts_seen.add(attempt)
         request.state, request.worker, request.attempt = "running", worker.worker_id, attempt
         worker.hands[request_id] = attempt
-        worker.coming.pop(request.ask.adapter, None)
+        told_ms = worker.coming.pop(request.ask.adapter, self.pool.now_ms)
+        # It may have this one because it left the prefetch unanswered, and so others too.
+        worker.is_mute = worker.is_mute or self.pool.now_ms - told_ms > COMING_MS

@@ -179,10 +179,8 @@ class Invariants:
     @invariant()
     def nothing_waits_while_a_worker_has_credit_for_anybody(self) -> None:
         """Beyond the headroom as much as the widest needs, and where neither KV cache, adapters nor
-        exclusion stand between."""
-        if self.model.workers and (
-            self.model.workers[0].adapter_slots or self.model.workers[0].kv_tokens
-        ):
+        exclusion stand between. Who needs no adapter waits behind nobody that waits for one."""
+        if self.model.workers and self.model.workers[0].kv_tokens:
             return
         scheduler = self.pool.scheduler()
         free, kept = scheduler.get("free", 0), scheduler.get("slots", 0) * HEADROOM_MOST + 1
@@ -195,6 +193,7 @@ class Invariants:
                 for each in self.model.all("queued")
                 if each.ask.request_id in self.waiting_ids(*each.place) and not each.excluded
                 if each.expires_ms > self.pool.now_ms and not self.is_missing(each)
+                if not each.ask.adapter
             ]
             widest = max((each.ask.sequences for each in waiting), default=1)
             assert not waiting or free < kept + min(widest, scheduler.get("slots", 0) - kept)
@@ -265,7 +264,8 @@ class Invariants:
     def adapters_on(self, worker_id: str) -> dict[str, dict[str, str]]:
         """What is kept of a worker's adapters, by kind."""
         key = keys.pool_worker_adapters(self.pool.name, worker_id)
-        found: dict[str, dict[str, str]] = {"run": {}, "turn": {}, "drain": {}, "coming": {}}
+        kinds = ("run", "turn", "drain", "coming", "missed")
+        found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
         for field, value in cast(dict[bytes, bytes], self.redis.hgetall(key)).items():
             kind, _, adapter = field.decode().partition(":")
             if adapter:

@@ -217,12 +217,20 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
     def post_adapters(self, which: int, levels: dict[str, AdapterLevel | None]) -> None:
         worker = self.model.workers[which]
         if worker.is_known and not worker.is_silent and worker.adapter_slots:
-            self.pool.post(worker.worker_id, **levels)
-            for adapter, level in levels.items():
-                worker.coming.pop(adapter, None)
-                worker.levels.pop(adapter, None)
-                if level is not None:
-                    worker.levels[adapter] = level
+            self.post_levels(worker, levels)
+
+    @rule(
+        which=which_worker,
+        level=st.sampled_from([None, AdapterLevel.DISK, AdapterLevel.MEMORY, AdapterLevel.MEMORY]),
+        one_by_one=st.booleans(),
+    )
+    def answer_prefetches(self, which: int, level: AdapterLevel | None, one_by_one: bool) -> None:
+        """A worker has got what it was told to, or could not."""
+        worker = self.model.workers[which]
+        if not worker.is_known or worker.is_silent:
+            return
+        for adapter in sorted(worker.coming)[: 1 if one_by_one else None]:
+            self.post_levels(worker, {adapter: level})
 
     @rule(which=which_worker, loop_age_ms=st.sampled_from([0, 0, STALE_LOOP_MS + 1]))
     def beat(self, which: int, loop_age_ms: int) -> None:

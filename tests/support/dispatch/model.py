@@ -61,6 +61,11 @@ class Worker:
     # How near it has said that it has adapters, since it registered; what it was told to get, when
     levels: dict[str, int] = field(default_factory=dict)
     coming: dict[str, int] = field(default_factory=dict)
+    # What it could not get, when; of that, what it told of so late that it may have been given up;
+    # it has left a prefetch unanswered, and told of nothing since
+    missed: dict[str, int] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+    is_mute: bool = False
 
     @property
     def worker_id(self) -> str:
@@ -91,6 +96,8 @@ class Model:
     gone: list[str] = field(default_factory=list)
     served: dict[tuple[str, str], float] = field(default_factory=dict)
     since: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
+    # How often each request that waits for an adapter was passed over
+    passes: dict[str, int] = field(default_factory=dict)
     records: int = 0
 
     def all(self, *states: str) -> list[Request]:

@@ -21,7 +21,7 @@ START_MS = 1_760_000_000_000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
     """A request as the scheduler sees it; `seconds` until its deadline and its withdrawal,
-    `payload` in bytes."""
+    `payload` in bytes; how its envelope ends if it is owed its promises, empty: not judged."""
 
     request_id: str
     tenant: str
@@ -40,6 +40,7 @@ class Ask:
     resumed: int = 0
     sequences: int = 1
     payload: int = 8
+    owed_end: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class VirtualPool:
             max_queue_length,
             ask.sequences,
             self.max_payload_bytes,
+            ask.owed_end,
             self.now_ms,
         )
 

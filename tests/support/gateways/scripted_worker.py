@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.protocol import codec, functions, keys
+from gpu_workers.protocol.adapters import AdapterLevel
 from gpu_workers.protocol.calls import finish_arguments
 from gpu_workers.protocol.messages import (
     Api,
@@ -20,6 +21,7 @@ from gpu_workers.protocol.messages import (
     Envelope,
     FrameBatch,
     Outcome,
+    Prefetch,
     Resend,
     Terminal,
     TokenUsage,
@@ -270,6 +272,9 @@ class ScriptedWorker:
                 envelope = codec.decode_envelope(message.envelope)
                 run = self.runs[message.request_id] = Run(self, envelope, message.attempt)
                 self._tasks.append(asyncio.ensure_future(self.script(run)))
+            elif isinstance(message, Prefetch):
+                level = int(AdapterLevel.MEMORY)
+                await self.call(functions.POST_ADAPTERS, self.worker_id, "", message.adapter, level)
             elif isinstance(message, Resend):
                 self.demands.append(message)
             elif isinstance(message, Confirmation):

@@ -12,7 +12,7 @@ import msgspec
 import uvicorn
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol import codec, keys, stream_fields
 from gpu_workers.protocol.policy import (
     AdapterList,
     AdapterPolicy,
@@ -33,8 +33,9 @@ from tenants import key_format
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.places import NO_TLS
 from tests.support.polling import eventually
+from tests.support.servers import PEPPER as PEPPER_OF_THE_RUN
 
-PEPPER = b"pepper-of-the-gateway-tests-0123456789"
+PEPPER = PEPPER_OF_THE_RUN
 MAX_BODY_BYTES = 256 * 1024
 
 
@@ -162,7 +163,7 @@ class Snapshot:
         self._version += 1
         if changed:
             delta = PolicyDelta(base=base, version=str(self._version), **changed)
-            entry: Any = {keys.POLICY_DELTA_FIELD: codec.encode(delta)}
+            entry: Any = {stream_fields.POLICY_DELTA_FIELD: codec.encode(delta)}
             await self._redis.xadd(keys.policy_deltas(), entry)
         await self._redis.set(keys.policy_version(), str(self._version))
 

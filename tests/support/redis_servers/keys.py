@@ -24,6 +24,7 @@ FAMILIES: Final = {
     r"\{policy\}:next-(api-keys|tenants|adapters)": "while a sync fills it; the next replaces it",
     r"\{policy\}:lost-at": EXPIRES,
     r"\{uses\}:(keys|digests)": "a field for each key that was used; the control plane empties it",
+    r"\{uses\}:refusals": "a stream of MOST_BATCHES entries, and one more for each gateway",
     rf"{_TENANT}:(reservations|open)": _REQUESTS,
     rf"{_TENANT}:(requests|tokens|day|month):.*": EXPIRES,
     rf"{_TENANT}:balance": "a number, and one for each withdrawal that is under way; see keys.py",
@@ -40,12 +41,14 @@ FAMILIES: Final = {
     rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|paces|workers-resynced)": _WORKERS,
     rf"{_POOL}:adapter:.*": _WORKERS,
     rf"{_POOL}:adapter-sources": "a field for each adapter of PostgreSQL that the pool serves",
-    rf"{_POOL}:adapter-base": "one for each pool",
+    rf"{_POOL}:adapter-(base|pins)": "one for each pool",
+    rf"{_POOL}:adapter-effects": EXPIRES,
     rf"{_POOL}:(worker|adapters|levels|inbox|running):.*": "deleted when its worker is forgotten",
     rf"{_POOL}:request:.*": "expires ten minutes after its end, which every request has",
     rf"{_POOL}:usage": "MOST_USAGE_ENTRIES of outboxes; others until newcomers are refused",
     rf"{_POOL}:(usage-withheld|dead-letters|receipts:.*)": EXPIRES,
     rf"{_POOL}:epoch": "one for each pool",
+    rf"{_POOL}:identity": "one for each pool, of seven fields",
     "pools": "a member for each pool",
     r"\{gateways\}:known": "a member for each gateway; the control plane removes the dead ones",
     r"\{gateways\}:resynced": EXPIRES,
@@ -53,12 +56,12 @@ FAMILIES: Final = {
     r"\{g:[^}]*\}:frames": "some MiB unread; its gateway expires it, of a dead one the sweeper",
     r"\{ticket:.*\}": EXPIRES,
 }
-# Of the other server: Django's cache, Channels' layer, Celery's broker.
+# Of the other server: Django's cache, Celery's broker.
 OTHER_FAMILIES: Final = {
     r"cache:.*": EXPIRES,
-    r"channels.*": EXPIRES,
+    r"beat:successes|background:figures|fsck:result": EXPIRES,
     r"celery:_kombu\.binding.*": "a member for each queue",
-    r"celery:(penstock|webhooks|adapters)(\W.*)?": "the Celery worker of this queue empties it",
+    r"celery:(penstock|webhooks|adapters|slow)(\W.*)?": "its Celery worker empties it",
     r"celery:unacked.*": "tasks that a Celery worker holds, a few at once",
     r"celery:.*\.pidbox": "a worker's mailbox for remote control, which is emptied",
 }

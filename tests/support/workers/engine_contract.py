@@ -59,6 +59,26 @@ async def the_first_output_has_the_count_of_the_prompt(
     assert several.outputs[0].prompt_tokens in (0, whole), "never the count of some of them"
 
 
+async def it_tells_how_it_does(engine: Engine, description: EngineDescription) -> None:
+    before = engine.stats()
+    await ask(engine, make_envelope(ENDLESS, max_output_tokens=16))
+    stats = engine.stats()
+    assert stats.kv_used is not None
+    assert 0 <= stats.kv_used <= 1
+    assert stats.batch_used is not None
+    assert 1 / description.slots <= stats.batch_used <= 1
+    assert stats.step_us is not None
+    assert 0 < stats.step_us < 5_000_000
+    assert stats.preemptions is not None
+    assert stats.preemptions == before.preemptions, "there was room"
+    if stats.prefix_asked_tokens is not None:
+        assert before.prefix_asked_tokens is not None
+        assert stats.prefix_asked_tokens > before.prefix_asked_tokens
+        assert stats.prefix_hit_tokens is not None
+        assert stats.prefix_hit_tokens <= stats.prefix_asked_tokens
+    assert stats.drafted_tokens is None, "no speculation is configured"
+
+
 async def the_tiers_context_bounds_prompt_and_output_together(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -295,6 +315,7 @@ CLAUSES: list[Clause] = [
     counts_are_cumulative_and_equal_the_results,
     what_results_count_is_what_the_engine_has_generated,
     the_first_output_has_the_count_of_the_prompt,
+    it_tells_how_it_does,
     the_tiers_context_bounds_prompt_and_output_together,
     usage_is_streamed_only_where_it_was_asked_for,
     without_streaming_there_is_one_body_with_the_same_text,

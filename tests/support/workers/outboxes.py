@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpu_workers.outbox.disk import OutboxUnwritable, Writer, connect, lock
 from gpu_workers.outbox.outbox import LOCK_TIMEOUT_SECONDS, Outbox
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import stream_fields
 
 ENOUGH_PAGES = 1_000_000
 
@@ -26,7 +26,7 @@ class SmallDisk:
         for size in (10_000, 1_000, 100, 10, 1):
             with suppress(OutboxUnwritable):
                 while True:
-                    await self.outbox.put_settled(keys.WASTE_FIELD, b"x" * size)
+                    await self.outbox.put_settled(stream_fields.WASTE_FIELD, b"x" * size)
         assert self.outbox.problem
 
     async def bound(self, *, pages: int) -> None:

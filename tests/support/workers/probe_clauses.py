@@ -47,10 +47,14 @@ async def outputs_that_cannot_be_diverted_wake_the_task_that_asked(engine: Any) 
     sealed = property(lambda queue: lambda output: put(queue, output))
     async with broken(engine, RequestOutputCollector, "put", sealed) as description:
         assert description.degraded == (Part.OUTPUT_DIVERSION,)
-        answer = await ask(engine, make_envelope(ENDLESS, max_output_tokens=20))
-    assert answer.result.outcome is Outcome.COMPLETED
-    assert answer.result.usage.completion_tokens == 20
-    assert answer.text()
+        answers = [
+            await ask(engine, make_envelope(ENDLESS | fields, max_output_tokens=20))
+            for fields in ({}, {"logprobs": True})  # whose outputs are kept apart otherwise
+        ]
+    for answer in answers:
+        assert answer.result.outcome is Outcome.COMPLETED, answer.result
+        assert answer.result.usage.completion_tokens == 20
+        assert answer.text()
 
 
 def _with_a_new_field(generator: Any, *, only: str = "") -> Any:

@@ -20,6 +20,7 @@ from gpu_workers.process_tree import adopt_children
 from gpu_workers.vllm.engine import VllmEngine
 from tests.support.workers.abort_contract import ABORT_CLAUSES
 from tests.support.workers.adapters.contract import ADAPTER_CLAUSES
+from tests.support.workers.adapters.effect_contract import ADAPTER_EFFECT_CLAUSES
 from tests.support.workers.adapters.loads_contract import ADAPTER_LOAD_CLAUSES
 from tests.support.workers.counted_engine import CountedEngine
 from tests.support.workers.engine_contract import CLAUSES
@@ -63,6 +64,7 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             *RESUMPTION_CLAUSES,
             *ADAPTER_CLAUSES,
             *ADAPTER_LOAD_CLAUSES,
+            *ADAPTER_EFFECT_CLAUSES,
             *VLLM_CLAUSES,
             *STREAM_CLAUSES,
             *STRUCTURE_CLAUSES,

@@ -5,7 +5,7 @@ from typing import Any, TypeVar, cast
 from redis.asyncio import Redis
 
 from gpu_workers.engine import Result
-from gpu_workers.protocol import codec, functions, keys
+from gpu_workers.protocol import codec, functions, keys, stream_fields
 from gpu_workers.protocol.messages import Outcome, TokenUsage
 from gpu_workers.protocol.usage import EngineTokenCounter, UsageEntry, WasteEntry
 from gpu_workers.requests.open_request import OpenRequest
@@ -20,22 +20,22 @@ async def rows_of_stream(redis: Redis, pool: str = "sim") -> Rows:
 
 
 async def records(redis: Redis) -> list[UsageEntry]:
-    return await _entries(redis, keys.USAGE_FIELD, UsageEntry)
+    return await _entries(redis, stream_fields.USAGE_FIELD, UsageEntry)
 
 
 async def wastes(redis: Redis) -> list[WasteEntry]:
-    return await _entries(redis, keys.WASTE_FIELD, WasteEntry)
+    return await _entries(redis, stream_fields.WASTE_FIELD, WasteEntry)
 
 
 async def engine_counters(redis: Redis) -> list[EngineTokenCounter]:
-    return await _entries(redis, keys.ENGINE_COUNTER_FIELD, EngineTokenCounter)
+    return await _entries(redis, stream_fields.ENGINE_COUNTER_FIELD, EngineTokenCounter)
 
 
 async def acknowledge(redis: Redis) -> int:
     """As the collector does after its commit."""
     arguments: list[Any] = ["nobody", 600]
     for stream_id, fields in await rows_of_stream(redis):
-        arguments += [stream_id, fields.get(keys.OUTBOX_FIELD.encode(), b"")]
+        arguments += [stream_id, fields.get(stream_fields.OUTBOX_FIELD.encode(), b"")]
     call = redis.fcall(functions.ACKNOWLEDGE_USAGE, 1, keys.pool_prefix("sim"), *arguments)
     return int(await call)
 

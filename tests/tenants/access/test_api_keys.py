@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from gpu_workers.protocol.policy import Scope
 from inference.models import Pool, ServedModel, ServedModelTenant
-from tenants.access.api_keys import change_api_key, issue_api_key, rotate_api_key
+from tenants.access.api_keys import change_api_key, issue_api_key, revoke_api_key, rotate_api_key
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import ApiKey, Membership, Project, Quota, User
 from tenants.permissions import Role
@@ -128,7 +128,7 @@ def test_a_key_makes_a_narrower_one_that_inherits_its_bounds(acme: Project, make
     made = issue_api_key(acme, by=maker, allowed_networks=["10.9.0.0/16"]).record
     assert made.expires_at == maker.expires_at
     assert (made.allowed_models, made.allowed_adapters) == (["open-a"], ["ours"])
-    assert [(quota.limit, quota.value) for quota in made.quotas.all()] == [("tokens_per_day", 5)]
+    assert made.budget_key == maker
 
 
 def test_a_key_makes_no_key_for_another_project_unless_it_is_an_admin(
@@ -215,6 +215,44 @@ def test_nobody_gets_the_secret_of_a_wider_key_by_rotating_it(acme: Project, mak
     alice = User.objects.create_user("alice@acme.example")
     developer = Membership.objects.create(tenant=acme.tenant, user=alice, role=Role.DEVELOPER)
     assert "scopes" in refused(lambda: rotate_api_key(wide, overlap=timedelta(0), by=developer))
+
+
+def test_nobody_revokes_a_key_that_may_do_what_they_may_not(
+    acme: Project, globex: Project, maker: ApiKey
+) -> None:
+    alice = User.objects.create_user("alice@acme.example")
+    developer = Membership.objects.create(tenant=acme.tenant, user=alice, role=Role.DEVELOPER)
+    web = Project.objects.create(tenant=acme.tenant, name="web")
+    wide = issue_api_key(acme, scopes=["admin"]).record
+    beside = issue_api_key(web).record
+    theirs = issue_api_key(globex).record
+    for key, by in (
+        (wide, maker),
+        (wide, developer),
+        (beside, maker),
+        (theirs, maker),
+        (theirs, wide),
+        (theirs, developer),
+    ):
+        with raises_invalid("wider_key"):
+            revoke_api_key(key, by=by)
+        key.refresh_from_db()
+        assert not key.is_revoked
+
+
+def test_keys_members_and_operators_revoke_what_is_no_wider(acme: Project, maker: ApiKey) -> None:
+    alice = User.objects.create_user("alice@acme.example")
+    developer = Membership.objects.create(tenant=acme.tenant, user=alice, role=Role.DEVELOPER)
+    web = Project.objects.create(tenant=acme.tenant, name="web")
+    wide = issue_api_key(acme, scopes=["admin"]).record
+    for key, by in (
+        (issue_api_key(acme, by=maker).record, maker),
+        (maker, maker),  # its own, when it has leaked
+        (issue_api_key(web).record, wide),
+        (issue_api_key(web).record, developer),
+        (wide, None),
+    ):
+        assert revoke_api_key(key, by=by) == revoke_api_key(key, by=by) == key.revoked_at
 
 
 def test_a_key_is_genuine_under_the_pepper_before(acme: Project, settings: Settings) -> None:

@@ -32,7 +32,7 @@ def test_a_tenant_that_is_well_needs_none(acme: Project) -> None:
 
 
 def test_a_suspended_one_is_told_first(acme: Project) -> None:
-    issue_api_key(acme, expires_at=NOON + timedelta(days=1))
+    issue_api_key(acme)
     ApiKey.objects.update(expires_at=NOON + timedelta(days=1))
     acme.tenant.suspend()
     assert seen(acme) == [("suspended", True), ("key_expires", False)]

@@ -122,6 +122,7 @@ def test_all_that_is_of_a_tenant_is_exported_and_no_digest(acme: Project, tmp_pa
         "member",
         "invitation",
         "usage_record",
+        "storage",
         "audit_event",
     }
     (member,) = (record for record in records if record["kind"] == "member")

@@ -7,7 +7,7 @@ import pytest
 from django.db import transaction
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import (
     decode_adapter,
     decode_adapter_list,
@@ -45,7 +45,7 @@ def listed(redis: Redis, field: str = "acme/") -> list[str]:
 
 def newest_delta(redis: Redis) -> list[str]:
     entries: Any = redis.xrevrange(keys.policy_deltas(), count=1)
-    return decode_policy_delta(entries[0][1][keys.POLICY_DELTA_FIELD.encode()]).adapters
+    return decode_policy_delta(entries[0][1][stream_fields.POLICY_DELTA_FIELD.encode()]).adapters
 
 
 def done(verb: Callable[..., object], *arguments: object) -> None:
@@ -105,6 +105,22 @@ def test_two_tenants_with_the_same_name_have_a_row_each(
         row = written(policy_redis, name)
         assert row is not None
         assert row.versions[0].adapter == version.opaque_name
+
+
+def test_a_whole_snapshot_has_all_versions_of_two_tenants_adapters_with_the_same_name(
+    policy_redis: Redis, acme: Project, globex: Project
+) -> None:
+    adapters = [an_adapter(each.tenant) for each in (acme, globex)]
+    for _ in range(2):
+        for adapter in adapters:
+            a_ready_version(adapter)
+    writer.rebuild_policy()
+    for tenant in ("acme", "globex"):
+        row = written(policy_redis, f"{tenant}/support")
+        assert row is not None
+        assert [each.number for each in row.versions] == [1, 2]
+        assert listed(policy_redis, f"{tenant}/") == [f"{tenant}/support"]
+    assert list(problems()) == []
 
 
 def test_a_tenants_row_has_its_slug(policy_redis: Redis, acme: Project) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, connections, transaction
 from redis import Redis
 
-from gpu_workers.protocol import keys
+from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import decode_api_key, decode_policy_delta, decode_tenant
 from gpu_workers.protocol.policy import LimitName, PolicyDelta
 from tenants.access.api_keys import issue_api_key
@@ -43,7 +43,9 @@ def written(redis: Redis, record: ApiKey) -> bytes:
 def newest_delta(redis: Redis) -> PolicyDelta | None:
     entries = cast(list[tuple[bytes, dict[bytes, bytes]]], redis.xrevrange(keys.policy_deltas()))
     fields = entries[0][1] if entries else {}
-    return decode_policy_delta(fields[keys.POLICY_DELTA_FIELD.encode()]) if fields else None
+    return (
+        decode_policy_delta(fields[stream_fields.POLICY_DELTA_FIELD.encode()]) if fields else None
+    )
 
 
 def version_of(redis: Redis) -> str:
@@ -62,6 +64,24 @@ def test_a_version_says_what_it_changed(policy_redis: Redis, acme: Project) -> N
     assert newest_delta(policy_redis) == PolicyDelta(
         base=before, version=version_of(policy_redis), tenants=[str(acme.tenant_id)]
     )
+
+
+def test_a_keys_quota_reaches_the_rows_of_all_keys_that_count_into_it(
+    policy_redis: Redis, acme: Project
+) -> None:
+    parent = issue_api_key(acme, scopes=["keys:write", "inference"]).record
+    quota = Quota.objects.create(
+        tenant=acme.tenant, api_key=parent, limit="tokens_per_day", value=500
+    )
+    child = issue_api_key(acme, by=ApiKey.objects.get(pk=parent.pk)).record
+    quota.value = 400
+    quota.save()
+    row_before = written(policy_redis, child)
+    row = decode_api_key(row_before)
+    assert (row.account_id, [limit.value for limit in row.limits]) == (str(parent.pk), [400])
+    assert problems() == []
+    writer.rebuild_policy()
+    assert written(policy_redis, child) == row_before
 
 
 def test_a_whole_snapshot_and_very_many_rows_do_not_say_it(

@@ -99,7 +99,7 @@ def test_what_could_mean_something_else_is_no_url(url: str, codes: str) -> None:
 )
 def test_an_address_that_is_not_public_is_refused_at_once(host: str) -> None:
     with pytest.raises(AddressRefused) as refused:
-        check_reachable(f"https://{host}/")
+        check_reachable(f"https://{host}/", owner="acme")
     assert refused.value.code == "not_public"
 
 
@@ -108,20 +108,20 @@ def test_an_address_that_is_not_public_is_refused_at_once(host: str) -> None:
 )
 def test_a_host_with_a_public_address_is_taken(resolve: Resolve, address: str) -> None:
     resolve("hooks.example.com", [address])
-    assert check_reachable("https://hooks.example.com/").host == "hooks.example.com"
+    assert check_reachable("https://hooks.example.com/", owner="acme").host == "hooks.example.com"
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "::1", "::ffff:10.0.0.1"])
 def test_one_bad_address_among_good_ones_is_enough(resolve: Resolve, address: str) -> None:
     resolve("hooks.example.com", [PUBLIC, address])
     with pytest.raises(AddressRefused) as caught:
-        check_reachable("https://hooks.example.com/")
+        check_reachable("https://hooks.example.com/", owner="acme")
     assert address not in str(caught.value)  # nobody learns a private network's names here
 
 
 def test_a_host_without_an_address_is_refused(resolve: Resolve) -> None:
     with pytest.raises(Unresolvable) as refused:
-        check_reachable("https://nowhere.example.com/")
+        check_reachable("https://nowhere.example.com/", owner="acme")
     assert refused.value.code == "no_address"
 
 
@@ -129,7 +129,7 @@ def test_an_operators_own_public_network_is_refused(resolve: Resolve, settings: 
     settings.PENSTOCK_WEBHOOK_DENIED_NETWORKS = (ipaddress.ip_network("93.184.216.0/24"),)
     resolve("hooks.example.com", [f"::ffff:{PUBLIC}"])
     with pytest.raises(AddressRefused) as refused:
-        check_reachable("https://hooks.example.com/")
+        check_reachable("https://hooks.example.com/", owner="acme")
     assert refused.value.code == "denied_network"
 
 
@@ -137,10 +137,10 @@ def test_an_operators_own_public_network_is_refused(resolve: Resolve, settings: 
 def test_for_development_this_machine_may_be_reached_and_no_other(resolve: Resolve) -> None:
     resolve("hooks.example.com", [PUBLIC])
     for url in ("http://127.0.0.1:8000/", "http://[::1]:8000/", "https://127.0.0.1:8000/"):
-        assert check_reachable(url).port == 8000
+        assert check_reachable(url, owner="acme").port == 8000
     for url in ("http://hooks.example.com/", "http://10.0.0.1/", "https://10.0.0.1/"):
         with pytest.raises(AddressRefused):
-            check_reachable(url)
+            check_reachable(url, owner="acme")
 
 
 SPECIAL = [

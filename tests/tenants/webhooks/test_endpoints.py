@@ -26,6 +26,7 @@ from tenants.webhooks.endpoints import (
     rotate_secret,
     send_test,
 )
+from tenants.webhooks.event_types import SUBSCRIBABLE
 from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint, Event
 from tenants.webhooks.sending import Outcome
@@ -34,6 +35,14 @@ from tests.support.webhook_attempts import NOW, fail_until_given_up, failed, tel
 from tests.support.webhook_receiver import Receiver, a_receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
+
+
+def test_an_endpoint_may_take_every_kind_of_event_there_is(
+    acme: Project, receiver: Receiver
+) -> None:
+    made = add_endpoint(acme.tenant, url=receiver.url, event_types=[*SUBSCRIBABLE])
+    made.endpoint.refresh_from_db()
+    assert set(made.endpoint.event_types or ()) == set(SUBSCRIBABLE)
 
 
 def test_an_endpoint_that_fails_for_days_is_disabled_with_a_notice(

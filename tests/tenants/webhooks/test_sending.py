@@ -21,7 +21,7 @@ BODY = '{"type":"webhook.test"}'
 
 
 def post(url: str, **options: object) -> Outcome:
-    return sending.send(url, headers=HEADERS, body=BODY, **options)  # type: ignore[arg-type]
+    return sending.send(url, owner="acme", headers=HEADERS, body=BODY, **options)  # type: ignore[arg-type]
 
 
 def test_what_is_posted_arrives_as_it_was_signed(receiver: Receiver) -> None:
@@ -104,7 +104,7 @@ def test_a_host_that_moved_into_a_private_network_is_not_connected_to(
     settings.PENSTOCK_WEBHOOK_ALLOW_LOOPBACK = False
     resolve("hooks.example.com", ["93.184.216.34"], ["127.0.0.1"])
     url = f"https://hooks.example.com:{receiver.port}/"
-    check_reachable(url)
+    check_reachable(url, owner="acme")
     outcome = post(url)
     assert outcome.problem is Problem.ADDRESS_REFUSED
     assert "127.0.0.1" not in outcome.detail

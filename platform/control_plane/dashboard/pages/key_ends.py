@@ -13,7 +13,7 @@ from control_plane.dashboard.actions import NameTyped
 from control_plane.dashboard.page import TenantPage
 from control_plane.dashboard.pages.key_forms import RotationForm
 from control_plane.dashboard.pages.keys import key_of, key_row, name_to_type, what_ends, who_may
-from tenants.access.api_keys import rotate_api_key
+from tenants.access.api_keys import revoke_api_key, rotate_api_key
 from tenants.access.key_lists import KeyState
 from tenants.models import ApiKey
 from tenants.permissions import Permission
@@ -62,9 +62,10 @@ class RevokeKeyPage(TenantPage):
     def post(self, request: HttpRequest, key_id: uuid.UUID) -> HttpResponse:
         key = key_of(key_id)
         form = NameTyped(request.POST, name=name_to_type(key))
-        if not form.is_valid():
+        if form.is_valid():
+            form.perform(lambda: revoke_api_key(key, by=self.access.as_member()))
+        if form.errors:
             return self.show(self._context(key, form), fragment="form", status=422)
-        key.revoke()
         messages.success(request, f"Key {key.name or key.masked} was revoked.")
         return self.go_to(reverse("dashboard:key", args=[self.tenant.id, key.id]))
 

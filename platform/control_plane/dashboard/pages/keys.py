@@ -65,7 +65,7 @@ def key_row(key: ApiKey, access: MemberAccess) -> KeyRow:
     return KeyRow(
         key=key,
         state=state,
-        creator=_creator(key, access),
+        creator=creator_word(key, access),
         expires_soon=is_active and key.expires_at is not None and key.expires_at < now + KEY_EXPIRY,
         is_rotating=is_active and until is not None and until > now,
     )
@@ -209,6 +209,12 @@ def what_ends(key: ApiKey) -> str:
     """Say what ends with a key, and how much of it is open now."""
     count = open_sequences(key)
     open_now = "" if count is None else f" ({count or 'none'} open now)"
+    if key.is_playground:
+        return (
+            f"What is open in this playground ends within five seconds{open_now}. What it "
+            "generated until then is billed. As long as its member may make keys, the page makes "
+            "another when they use it again."
+        )
     return (
         f"Every program that uses {key.masked} is refused within a second, and its open streams "
         f"end within five seconds{open_now}. What they generated until then is billed. This cannot "
@@ -253,7 +259,7 @@ def _listing(chosen: dict[str, Any]) -> Callable[[str | None], Page[ApiKey]]:
     return listing
 
 
-def _creator(key: ApiKey, access: MemberAccess) -> str:
+def creator_word(key: ApiKey, access: MemberAccess) -> str:
     """Name who made a key to those who may know who belongs here, and to themselves."""
     if key.created_by is None:
         return ""

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from django import forms
 
-from control_plane.dashboard.fields import CountField, DollarsField, PercentsField
+from control_plane.dashboard.fields import PercentsField
 from control_plane.dashboard.forms import FilterForm, PageForm
 from control_plane.dashboard.limit_rows import BUDGETS, NAMES, PERIODIC
 from gpu_workers.protocol.policy import LimitName
+from tenants.amount_fields import CountField, DollarsField
 from tenants.models import Quota
 from tenants.models.quota import MAX_ALERT_PERCENTS, default_alert_percents
 

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from control_plane.dashboard.fields import LabelNamesField
 from control_plane.dashboard.forms import ChoiceWhereUsed, PageForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
@@ -40,6 +41,13 @@ class ProjectForm(PageForm):
     )
     smaller_model = ChoiceWhereUsed(
         label="Smaller model", help_text="The model that answers instead."
+    )
+
+    usage_labels = LabelNamesField(
+        label="Record usage by",
+        help_text="Names with commas between: user, and up to three keys of requests' metadata, "
+        "for example user, metadata.team. Their values stand in the request log and in reports; "
+        "without a name nothing is recorded.",
     )
 
     def __init__(self, *args: Any, tenant: Tenant, current_model: str = "", **more: Any) -> None:
@@ -100,6 +108,7 @@ class ProjectPage(TenantPage):
             "name": project.name,
             "on_saturation": project.on_saturation,
             "smaller_model": project.smaller_model,
+            "usage_labels": project.usage_labels,
         }
         return self.show(self._context(project, self._form(project, initial=initial)))
 
@@ -119,7 +128,7 @@ class ProjectPage(TenantPage):
         return {"project": project, "form": form, **_who_may(self)}
 
 
-def _changed(project: Project, fields: dict[str, str]) -> bool:
+def _changed(project: Project, fields: dict[str, Any]) -> bool:
     change_project(project, **fields)
     return True
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
@@ -17,12 +18,14 @@ from tenants.access.sign_on.configuration import (
     configure,
     demand,
     remove_configuration,
+    unreachable_issuer,
 )
 from tenants.access.sign_on.domains import (
     MAX_DOMAINS,
     add_domain,
     list_domains,
     remove_domain,
+    texts_at,
     verify_domain,
 )
 from tenants.errors import Conflict
@@ -95,7 +98,7 @@ class DomainForm(PageForm):
     )
 
 
-class SignOnPage(TenantPage):
+class SignOnSection(TenantPage):
     """All of it; each form posts to an address of its own."""
 
     permissions: ClassVar = {"GET": Permission.VIEW_PEOPLE, "POST": Permission.WRITE_SIGN_ON}
@@ -104,14 +107,6 @@ class SignOnPage(TenantPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         return self.page()
-
-    def post(self, request: HttpRequest) -> HttpResponse:
-        form = ProviderForm(request.POST)
-        if not form.is_valid() or not form.perform(
-            lambda: configure(self.tenant, **form.cleaned_data)
-        ):
-            return self.page(provider=form, status=422)
-        return self.done("The provider was saved.")
 
     def page(self, *, status: int = 200, **sent: PageForm) -> HttpResponse:
         """Show the page; `sent` are forms that were sent and refused."""
@@ -147,7 +142,28 @@ class SignOnPage(TenantPage):
         return self.go_to(reverse("dashboard:sign-on", args=[self.tenant.id]))
 
 
-class DemandsPage(SignOnPage):
+class SignOnPage(SignOnSection):
+    """The provider's form."""
+
+    asks_first = True
+    unreachable: ValidationError | None = None
+
+    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **_: Any) -> None:
+        """Look up where a new issuer leads."""
+        form = ProviderForm(request.POST)
+        if form.is_valid():
+            self.unreachable = unreachable_issuer(tenant_id, form.cleaned_data["issuer"])
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        form = ProviderForm(request.POST)
+        if not form.is_valid() or not form.perform(
+            lambda: configure(self.tenant, unreachable=self.unreachable, **form.cleaned_data)
+        ):
+            return self.page(provider=form, status=422)
+        return self.done("The provider was saved.")
+
+
+class DemandsPage(SignOnSection):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -163,7 +179,7 @@ class DemandsPage(SignOnPage):
         return self.done("What is asked of sessions was saved.")
 
 
-class RemoveProviderPage(SignOnPage):
+class RemoveProviderPage(SignOnSection):
     """Ask first, then forget the provider."""
 
     permissions: ClassVar = {"GET": Permission.WRITE_SIGN_ON, "POST": Permission.WRITE_SIGN_ON}
@@ -177,7 +193,7 @@ class RemoveProviderPage(SignOnPage):
         return self.done("The provider was removed.")
 
 
-class DomainsPage(SignOnPage):
+class DomainsPage(SignOnSection):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -189,22 +205,28 @@ class DomainsPage(SignOnPage):
         return self.done("The domain was added. Make its TXT record, then verify it.")
 
 
-class VerifyDomainPage(SignOnPage):
+class VerifyDomainPage(SignOnSection):
     http_method_names = ["post"]
+    asks_first = True
+    texts: list[str] | Conflict
 
-    def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:  # type: ignore[override]
+    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **ids: Any) -> None:
+        """Look up the domain's records."""
+        self.texts = texts_at(tenant_id, ids["mail_domain_id"])
+
+    def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:
         domain = MailDomain.objects.get(id=mail_domain_id)
         try:
-            verify_domain(domain)
+            verify_domain(domain, self.texts)
         except Conflict as error:
             return self.refused(error)
         return self.done(f"The domain {domain.domain} is proven.")
 
 
-class RemoveDomainPage(SignOnPage):
+class RemoveDomainPage(SignOnSection):
     http_method_names = ["post"]
 
-    def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:  # type: ignore[override]
+    def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:
         domain = MailDomain.objects.get(id=mail_domain_id)
         remove_domain(domain)
         return self.done(f"The domain {domain.domain} was removed.")

@@ -1,4 +1,4 @@
-"""manage.py invoices draft | issue | pay | void | discard | list | show"""
+"""manage.py invoices draft | issue | pay | void | discard | hold | release | refuse | ..."""
 
 import uuid
 from argparse import ArgumentTypeError
@@ -14,6 +14,7 @@ from tenants.billing.invoicing.csv_file import csv_text
 from tenants.billing.invoicing.drafts import draft_invoice, draft_invoices, last_month
 from tenants.billing.invoicing.month_end import issue_drafts
 from tenants.billing.invoicing.pdf import pdf_bytes
+from tenants.billing.invoicing.sla_holds import hold_credit, refuse_credit, release_credit
 from tenants.billing.models import Invoice, InvoiceState
 from tenants.billing.periods import BadPeriod, parse_month
 from tenants.errors import TenantsError
@@ -22,7 +23,8 @@ from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
 from tenants.money import dollars, dollars_and_cents
 
-_OF_ONE = ("pay", "void", "discard", "show")
+_OF_CREDIT = {"hold": hold_credit, "release": release_credit, "refuse": refuse_credit}
+_OF_ONE = ("pay", "void", "discard", "show", *_OF_CREDIT)
 
 
 def _month(text: str) -> date:
@@ -37,7 +39,8 @@ class Command(ReportingCommand):
     is_one_transaction = False
     help = (
         "Invoices: draft a month's (of all tenants or one), issue drafts, mark one as paid, "
-        "void an issued one, discard a draft, list them or show one."
+        "void an issued one, discard a draft, hold, release or refuse the SLA credit of a draft, "
+        "list them or show one."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -48,7 +51,11 @@ class Command(ReportingCommand):
         parser.add_argument("--tenant", help="name or id; default: all")
         parser.add_argument("--state", choices=InvoiceState.values, help="list only these")
         parser.add_argument("--reference", default="", help="the payment's reference at the bank")
-        parser.add_argument("--reason", default="", help="why the invoice is voided")
+        parser.add_argument(
+            "--reason",
+            default="",
+            help="why it is voided; why its SLA credit is held, released or refused",
+        )
         parser.add_argument(
             "--pdf", type=Path, help="show: write it to this file, which must not exist yet"
         )
@@ -63,7 +70,10 @@ class Command(ReportingCommand):
         if action in {"draft", "list"} and named:
             raise CommandError(f"invoices {action} takes no invoice; see --month and --tenant.")
         try:
-            getattr(self, f"_{action}")(options)
+            if action in _OF_CREDIT:
+                self._decide(options)
+            else:
+                getattr(self, f"_{action}")(options)
         except TenantsError as error:
             raise CommandError(error.message) from error
 
@@ -108,6 +118,13 @@ class Command(ReportingCommand):
         with operator_scope("command invoices"):
             voided = invoices.void(_named(options["invoice"]).id, reason=options["reason"])
             self.report(options, **_facts(voided))
+
+    def _decide(self, options: dict[str, Any]) -> None:
+        with operator_scope("command invoices"):
+            invoice = _named(options["invoice"])
+            review = _OF_CREDIT[options["action"]](invoice.id, reason=options["reason"])
+            invoice.refresh_from_db()
+            self.report(options, **_facts(invoice), sla_credit=review.decision)
 
     def _discard(self, options: dict[str, Any]) -> None:
         with operator_scope("command invoices"):

@@ -24,6 +24,11 @@ class Command(ReportingCommand):
         parser.add_argument("--payment-terms-days", type=int)
         parser.add_argument("--payment-instructions", help=r"lines separated by \n")
         parser.add_argument(
+            "--sla-credit-cap-percent",
+            type=int,
+            help="most of a month's charges that its SLA credits may come to",
+        )
+        parser.add_argument(
             "--number-prefix", help="invoice numbers are <prefix>-2026-000001 and up"
         )
         review = parser.add_mutually_exclusive_group()
@@ -38,7 +43,7 @@ class Command(ReportingCommand):
         seller = Seller.objects.filter(is_current=True).first() or Seller()
         seller.name = options["name"]
         for name in ("address", "tax_id", "email", "payment_terms_days", "payment_instructions",
-                     "number_prefix", "review_days"):  # fmt: skip
+                     "number_prefix", "review_days", "sla_credit_cap_percent"):  # fmt: skip
             value = options[name]
             if value is not None:
                 text = value.replace("\\n", "\n") if isinstance(value, str) else value
@@ -55,4 +60,5 @@ class Command(ReportingCommand):
             number_prefix=seller.number_prefix,
             payment_terms_days=seller.payment_terms_days,
             review_days=seller.review_days,
+            sla_credit_cap_percent=seller.sla_credit_cap_percent,
         )

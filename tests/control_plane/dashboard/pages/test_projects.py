@@ -8,7 +8,7 @@ import pytest
 from tenants.access.projects import add_project
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
-from tenants.models import AuditEvent, Project
+from tenants.models import AuditEvent, Project, Tier
 from tests.control_plane.dashboard.conftest import SignIn
 from tests.support.two_tenants import TwoTenants
 
@@ -157,3 +157,15 @@ def test_another_tenants_project_is_not_found(
     client, theirs = signed_in("owner"), houses.globex.project.id
     assert client.get(f"{acme_address}projects/{theirs}").status_code == 404
     assert client.post(f"{acme_address}projects/{theirs}", form()).status_code == 404
+
+
+def test_a_project_beyond_the_tiers_cap_is_refused_beside_the_form(
+    signed_in: SignIn, acme_address: str
+) -> None:
+    with operator_scope("test"):
+        Tier.objects.update(max_projects=1)
+    answer = signed_in("owner").post(f"{acme_address}projects/new", form(name="web"))
+    assert answer.status_code == 422
+    assert "Tier premium allows 1 projects, and there are 1." in answer.content.decode()
+    with operator_scope("test"):
+        assert Project.objects.filter(name="web").count() == 0

@@ -9,7 +9,14 @@ import numpy
 import pytest
 
 from inference.adapters.validation.lora_config import read_config
-from inference.adapters.validation.verdicts import Bounds, RefusalCode, UploadRefused
+from inference.adapters.validation.verdicts import (
+    Accepted,
+    Bounds,
+    RefusalCode,
+    Refused,
+    Rejected,
+    UploadRefused,
+)
 from tests.support.adapter_uploads.upload import (
     PREFIX,
     RANK,
@@ -21,11 +28,18 @@ from tests.support.adapter_uploads.upload import (
     safetensors,
     zipped,
 )
-from tests.support.adapter_uploads.verdict import assert_refused
+from tests.support.adapter_uploads.verdict import assert_refused, assert_rejected, verdict_of
 
 FIRST = f"{PREFIX}model.layers.0.q_proj.lora_A.weight"
 FIRST_B = f"{PREFIX}model.layers.0.q_proj.lora_B.weight"
 UNSUPPORTED = RefusalCode.CONFIG_UNSUPPORTED
+
+AssertRefused = Callable[[Path, bytes, RefusalCode], Refused | Rejected]
+here_and_in_the_jail = pytest.mark.parametrize(
+    "is_refused",
+    [assert_rejected, pytest.param(assert_refused, marks=pytest.mark.rare)],
+    ids=["here", "in the jail"],
+)
 
 # What is asked for -> the keys that ask; each is refused by its key.
 ASKS: dict[str, dict[str, Any]] = {
@@ -109,9 +123,12 @@ INVALID: dict[str, bytes] = {
 }
 
 
+@here_and_in_the_jail
 @pytest.mark.parametrize("name", INVALID)
-def test_a_configuration_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
-    assert_refused(tmp_path, zipped(files(settings=INVALID[name])), RefusalCode.CONFIG_INVALID)
+def test_a_configuration_that_is_none_is_refused(
+    name: str, is_refused: AssertRefused, tmp_path: Path
+) -> None:
+    is_refused(tmp_path, zipped(files(settings=INVALID[name])), RefusalCode.CONFIG_INVALID)
 
 
 def entry(dtype: str, shape: list[Any], offsets: list[Any]) -> dict[str, Any]:
@@ -259,10 +276,70 @@ TENSORS: Mapping[str, tuple[Callable[[], bytes], RefusalCode]] = {
 }
 
 
+@here_and_in_the_jail
 @pytest.mark.parametrize("name", TENSORS)
-def test_hostile_tensors_are_refused(name: str, tmp_path: Path) -> None:
+def test_hostile_tensors_are_refused(name: str, is_refused: AssertRefused, tmp_path: Path) -> None:
     build, code = TENSORS[name]
-    assert_refused(tmp_path, zipped(files(tensors=build())), code)
+    is_refused(tmp_path, zipped(files(tensors=build())), code)
+
+
+def scaled(half: str, factor: float, dtype: str = "<f4") -> bytes:
+    """Good tensors but for one module's half, which is so many times as large."""
+    tensors = arrays()
+    name = FIRST.replace("lora_A", half)
+    numbers = tensors[name] * numpy.float32(factor)
+    tensors[name] = (
+        (numbers.view("<u4") >> 16).astype("<u2") if dtype == "<u2" else numbers.astype(dtype)
+    )
+    return safetensors(tensors)
+
+
+HUGE: Mapping[str, Callable[[], dict[str, bytes]]] = {
+    "A beyond float16": lambda: files(tensors=scaled("lora_A", 1e5)),
+    "A that adds up": lambda: files(tensors=scaled("lora_A", 300)),
+    "A beyond the squares of float32": lambda: files(tensors=scaled("lora_A", 1e30)),
+    "A of BF16": lambda: files(tensors=scaled("lora_A", 1e30, "<u2")),
+    "A of F16": lambda: files(tensors=scaled("lora_A", 1e4, "<f2")),
+    "B beyond float16": lambda: files(tensors=scaled("lora_B", 1e5)),
+    "B that adds up": lambda: files(tensors=scaled("lora_B", 100)),
+    "B of BF16": lambda: files(tensors=scaled("lora_B", 1e30, "<u2")),
+    "one number of B": lambda: files(tensors=spoiled(3e38)),
+    "one number of B in BF16": lambda: files(tensors=spoiled(-3e38, "<u2")),
+    "alpha": lambda: files(settings=config(lora_alpha=1_000_000)),
+    "alpha of one module": lambda: files(
+        settings=config(alpha_pattern={"layers.0.q_proj": 1_000_000})
+    ),
+    "alpha that a rank's root divides": lambda: files(
+        settings=config(lora_alpha=200, use_rslora=True)
+    ),
+    "alpha that hides a small B": lambda: files(
+        tensors=scaled("lora_B", 1e5), settings=config(lora_alpha=0.001)
+    ),
+}
+
+
+@here_and_in_the_jail
+@pytest.mark.parametrize("name", HUGE)
+def test_numbers_that_half_precision_does_not_hold_are_refused_by_their_module(
+    name: str, is_refused: AssertRefused, tmp_path: Path
+) -> None:
+    """They become infinite, then NaN, and a block of the KV cache carries that to the next one."""
+    data = zipped(HUGE[name]())
+    assert is_refused(tmp_path, data, RefusalCode.TENSOR_TOO_LARGE).where.startswith("model.")
+
+
+def test_what_is_refused_as_too_large_names_the_module(tmp_path: Path) -> None:
+    data = zipped(files(tensors=scaled("lora_A", 300)))
+    refused = assert_refused(tmp_path, data, RefusalCode.TENSOR_TOO_LARGE)
+    assert refused.where == "model.layers.0.q_proj"
+
+
+@pytest.mark.parametrize(
+    ("half", "factor"), [("lora_A", 10), ("lora_B", 10), ("lora_A", 1e-30), ("lora_B", 1e-38)]
+)
+def test_what_is_large_and_fits_is_taken(half: str, factor: float, tmp_path: Path) -> None:
+    verdict = verdict_of(tmp_path, zipped(files(tensors=scaled(half, factor))))
+    assert isinstance(verdict, Accepted), verdict
 
 
 def test_a_rank_beyond_the_tiers_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,12 @@ AsRole = Callable[[str], ApiClient]
 # What docs/management-api.md says of each, with a value that it takes.
 DOCUMENTED: dict[str, dict[str, Any]] = {
     "tenant": {"name": "Acme renamed"},
-    "project": {"name": "renamed", "on_saturation": "refuse", "smaller_model": None},
+    "project": {
+        "name": "renamed",
+        "on_saturation": "refuse",
+        "smaller_model": None,
+        "usage_labels": ["user"],
+    },
     "key": {
         "name": "renamed",
         "scopes": ["inference"],

@@ -14,6 +14,8 @@ from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
 from gpu_workers.engine import LoadableAdapter
 from gpu_workers.protocol.adapters import AdapterBase, BaseModule
 
+_LENGTH_BYTES = 8
+
 
 def write_adapter(
     folder: Path,
@@ -47,3 +49,14 @@ def write_adapter(
     whole = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": targets}
     (folder / CONFIG_FILE).write_text(json.dumps(whole | config))
     return LoadableAdapter(name=name, folder=folder)
+
+
+def stored_form(folder: Path) -> bytes:
+    """An adapter's two files as one, as they are stored: the configuration is the metadata."""
+    weights = (folder / WEIGHTS_FILE).read_bytes()
+    start = _LENGTH_BYTES + int.from_bytes(weights[:_LENGTH_BYTES], "little")
+    header = json.loads(weights[_LENGTH_BYTES:start])
+    header["__metadata__"] = {"adapter_config": (folder / CONFIG_FILE).read_text()}
+    written = json.dumps(header).encode()
+    written += b" " * (-len(written) % _LENGTH_BYTES)
+    return len(written).to_bytes(_LENGTH_BYTES, "little") + written + weights[start:]

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from safetensors.numpy import save
 
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.adapters import AdapterSource
+from gpu_workers.protocol.adapters import AdapterPins, AdapterSource
 from gpu_workers.protocol.sealed import seal
 
 MODULE = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -44,16 +44,21 @@ def make_adapter(
     *,
     tenant_id: str = "tenant-acme",
     features: int = 256,
+    up: float = 0.0,
     config: Any = None,
 ) -> MadeAdapter:
-    """`features` other than 256 fit no module of the base."""
+    """`features` other than 256 fit no module of the base; at `up` 0 it changes nothing of that."""
     tensors: dict[str, Any] = {
         f"{MODULE}.lora_A.weight": np.full((8, features), number + 1, dtype=np.float32),
-        f"{MODULE}.lora_B.weight": np.zeros((256, 8), dtype=np.float32),
+        f"{MODULE}.lora_B.weight": np.full((256, 8), up, dtype=np.float32),
     }
     if config is None:
         config = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}
-    plain = save(tensors, metadata={"adapter_config": json.dumps(config)})
+    return made_of(save(tensors, metadata={"adapter_config": json.dumps(config)}), tenant_id)
+
+
+def made_of(plain: bytes, tenant_id: str = "tenant-acme") -> MadeAdapter:
+    """What is stored of an adapter, sealed for its tenant."""
     key = os.urandom(32)
     name = hashlib.sha256(tenant_id.encode() + plain).hexdigest()
     return MadeAdapter(name, plain, b"".join(seal([plain], key)), key)
@@ -69,6 +74,34 @@ def gives(body: bytes, *, says: int | None = None) -> Answer:
     async def answer(writer: StreamWriter) -> None:
         length = len(body) if says is None else says
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length + body)
+
+    return answer
+
+
+ETAG = '"as-it-was"'
+
+
+def cuts(body: bytes, at: int, *, etag: str = ETAG) -> Answer:
+    """Answers with as many bytes and no more, though it says that there are more."""
+
+    async def answer(writer: StreamWriter) -> None:
+        head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\netag: {etag}\r\n\r\n"
+        writer.write(head.encode() + body[:at])
+
+    return answer
+
+
+def goes_on(
+    body: bytes, first: int, *, until: int | None = None, etag: str = ETAG, says: str = ""
+) -> Answer:
+    """Answers with the range from `first` on, and is cut again before `until`; `says` is what its
+    header says instead of that range."""
+
+    async def answer(writer: StreamWriter) -> None:
+        whole = says or f"bytes {first}-{len(body) - 1}/{len(body)}"
+        head = f"HTTP/1.1 206 Partial\r\ncontent-length: {len(body) - first}\r\n"
+        head += f"content-range: {whole}\r\netag: {etag}\r\n\r\n"
+        writer.write(head.encode() + body[first:until])
 
     return answer
 
@@ -108,6 +141,7 @@ class AdapterStore:
 
     def __init__(self, redis: Redis, pool: str = "sim") -> None:
         self.asked: list[str] = []
+        self.ranges: list[tuple[str, str]] = []  # `Range` and `If-Range` of each, where asked for
         self.answers: dict[str, list[Answer]] = {}
         self._redis = redis
         self._pool = pool
@@ -132,6 +166,12 @@ class AdapterStore:
     async def write(self, name: str, source: AdapterSource) -> None:
         await self._redis.hset(keys.pool_adapter_sources(self._pool), name, codec.encode(source))
 
+    async def pin(self, *adapters: MadeAdapter, **places: int) -> None:
+        """Say that these are pinned and no others, each its tenant's first, or by name at a
+        place."""
+        pins = AdapterPins(places=dict.fromkeys([each.name for each in adapters], 1) | places)
+        await self._redis.set(keys.pool_adapter_pins(self._pool), codec.encode(pins))
+
     async def withdraw(self, name: str) -> None:
         await self._redis.hdel(keys.pool_adapter_sources(self._pool), name)
 
@@ -153,6 +193,9 @@ class AdapterStore:
             head = await reader.readuntil(b"\r\n\r\n")
             name = head.split(b" ")[1].decode().lstrip("/").partition("?")[0]
             self.asked.append(name)
+            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:-2])
+            if "range" in headers:
+                self.ranges.append((headers["range"], headers["if-range"]))
             scripted = self.answers.get(name)
             await (scripted.pop(0) if scripted else gives(self._bodies[name]))(writer)
             await writer.drain()

@@ -1,5 +1,7 @@
 """What a tenant says of its provider and of its people."""
 
+from typing import Any
+
 import pytest
 from allauth.mfa.models import Authenticator
 from django.core.exceptions import ValidationError
@@ -42,7 +44,7 @@ def acme(houses: TwoTenants) -> House:
     return houses.acme
 
 
-def configured(house: House, **fields: object) -> SignOnConfiguration:
+def configured(house: House, **fields: Any) -> SignOnConfiguration:
     with tenant_scope(house.tenant.pk):
         return configure(house.tenant, **fields)
 

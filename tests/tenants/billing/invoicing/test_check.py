@@ -1,6 +1,6 @@
 """fsck finds what invoices do not agree with."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -16,6 +16,7 @@ from tenants.billing.invoicing.check import (
     usage_problems,
 )
 from tenants.billing.invoicing.drafts import draft_invoice
+from tenants.billing.ledger.waiting import LONGEST_WAIT, post_due
 from tenants.billing.models import Invoice, InvoiceCounter, Seller
 from tenants.models import Project
 from tests.support.billing.billed_usage import DEAR, NOON, OCTOBER, use
@@ -83,6 +84,7 @@ def test_fsck_finds_a_line_that_is_not_what_was_used(
     issued(acme)
     use(acme, model="other")  # which is late, and no problem
     assert list(invoice_problems()) == []
+    post_due(datetime.now(UTC) + LONGEST_WAIT)
     tables = ("billing_invoice", "billing_invoiceline", "billing_ledgerentry")
     with psycopg.connect(django_settings.ENV.owner_database_url, autocommit=True) as owner:
         for table in tables:

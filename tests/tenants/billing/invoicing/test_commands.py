@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db]
 @pytest.mark.usefixtures("operators_eye")
 def test_who_invoices_is_said_once_and_changed_later() -> None:
     facts = run("set_seller", "Penstock Ltd", "--address", r"1 Mill Lane\nLeeds", "--tax-id", "GB1")
-    assert (facts["number_prefix"], facts["review_days"]) == ("INV", 0)
+    assert (facts["number_prefix"], facts["review_days"]) == ("INV", 3)
     assert Seller.objects.get().address == "1 Mill Lane\nLeeds"
     assert SlaCreditStep.objects.count() == 9
     SlaCreditStep.objects.filter(promise="ttft").delete()

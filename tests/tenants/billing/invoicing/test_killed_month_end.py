@@ -18,8 +18,9 @@ from django.core.management import call_command
 from django.db import connections, transaction
 from django.db.models import Sum
 
+from gpu_workers.protocol.messages import Outcome
 from inference.models import DailyUsage
-from inference.operations.checks import sum_problems
+from inference.operations.sum_checks import sum_problems
 from inference.usage.seed import seed_usage
 from tenants.billing.invoicing.check import invoice_problems
 from tenants.billing.ledger import posting
@@ -27,7 +28,7 @@ from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.models import Invoice, InvoiceCounter, InvoiceState, LineKind, Seller
 from tenants.billing.periods import end_of
 from tenants.isolation.scoping import operator_scope
-from tests.support.billing.billed_usage import NOON, OCTOBER
+from tests.support.billing.billed_usage import FREE, NOON, OCTOBER, hours_of, use_at
 from tests.support.places import ROOT
 from tests.support.polling import eventually_sync
 
@@ -40,6 +41,11 @@ START_SECONDS = 60
 @pytest.fixture
 def used(seller: Seller) -> None:
     seed_usage(rows=10 * TENANTS, tenants=TENANTS, days=31, now=end_of(OCTOBER))
+    some = DailyUsage.objects.order_by("tenant_id").distinct("tenant_id")
+    for each in list(some.select_related("project"))[:: TENANTS // 9]:
+        own = {"tier": each.tier, "model": each.model, "prices": FREE, "ttft_ms": None}
+        down = hours_of(OCTOBER, range(50), 2)
+        use_at(each.project, down, outcome=Outcome.FAILED, **own)
 
 
 def run(action: str) -> dict[str, Any]:

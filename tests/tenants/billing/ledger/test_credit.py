@@ -12,7 +12,9 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from tenants.billing.ledger import balances, credit, holds
-from tenants.billing.models import LedgerTransaction
+from tenants.billing.ledger.posting import Entry, Posting, post
+from tenants.billing.ledger.statements import promotions_left
+from tenants.billing.models import AccountName, LedgerTransaction, TransactionKind
 from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, Project
@@ -91,9 +93,48 @@ def test_an_adjustment_is_owed_or_given_back(tenant_id: uuid.UUID) -> None:
     assert balances.balance_of(tenant_id).owed_nanos == 50
     credit.adjust(tenant_id, -80, reference="b", memo="goodwill")
     held = balances.balance_of(tenant_id)
-    assert (held.owed_nanos, held.prepaid_nanos) == (0, 30)
+    assert (held.owed_nanos, held.prepaid_nanos, held.promotional_nanos) == (0, 0, 30)
+    assert credit.adjust(tenant_id, -80, reference="b", memo="goodwill").reference == "b"
     with raises_invalid("memo_required"):
         credit.adjust(tenant_id, -80, reference="c", memo=" ")
+
+
+def test_goodwill_is_money_only_where_money_has_paid(tenant_id: uuid.UUID) -> None:
+    """Of 90, the first 20 were given and 30 of what was paid in are spent: 40 are a gift."""
+    credit.grant_promotion(tenant_id, 20, reference="welcome")
+    credit.top_up(tenant_id, 100, reference="payment 1")
+    use(tenant_id, 50)
+    credit.adjust(tenant_id, -90, reference="a", memo="goodwill")
+    held = balances.balance_of(tenant_id)
+    assert (held.promotional_nanos, held.prepaid_nanos) == (60, 100)
+
+
+def test_goodwill_does_not_end_with_a_promotion_that_has_ended(tenant_id: uuid.UUID) -> None:
+    promote(tenant_id, 20, 1)
+    credit.adjust(tenant_id, -30, reference="a", memo="goodwill")
+    assert expire_in(3) == 1
+    assert balances.balance_of(tenant_id).promotional_nanos == 30
+    [left] = promotions_left()
+    assert (left.given_nanos, left.left_nanos, left.expires_at) == (30, 30, None)
+
+
+def test_what_was_never_paid_in_is_not_paid_out(tenant_id: uuid.UUID) -> None:
+    """As an older version may have left it: a gift among prepaid credit."""
+    gift = Posting(
+        tenant_id=tenant_id,
+        kind=TransactionKind.ADJUSTMENT,
+        reference="before",
+        entries=[
+            Entry(account=AccountName.ADJUSTMENTS, nanos=30),
+            Entry(account=AccountName.PREPAID_CREDIT, nanos=-30),
+        ],
+    )
+    with operator_scope("test"):
+        post([gift])
+    credit.top_up(tenant_id, 10, reference="payment 1")
+    with raises_conflict("insufficient_credit", free_nanos=10, asked_nanos=11):
+        credit.refund(tenant_id, 11, reference="back")
+    credit.refund(tenant_id, 10, reference="back")
 
 
 def test_no_more_is_written_off_than_is_owed(tenant_id: uuid.UUID) -> None:

@@ -30,6 +30,7 @@ from tenants.access.default_tiers import ensure_default_tiers
 from tenants.billing.ledger import balances, credit
 from tenants.billing.ledger.chain import ledger_problems
 from tenants.billing.ledger.posting import UsageCharge, post_usage
+from tenants.billing.ledger.waiting import LONGEST_WAIT, charge_usage, post_due
 from tenants.billing.models import LedgerAccount
 from tenants.errors import Conflict
 from tenants.models import BillingMode, Tenant, Tier
@@ -153,6 +154,20 @@ class Money(RuleBasedStateMachine):
             with self.hooks(execute=True):
                 post_usage([charge], batch_id=batch_id)
         self.spent += nanos
+
+    @rule(count=st.integers(1, 4))
+    def collect_to_wait(self, count: int) -> None:
+        batch, self.uncollected = self.uncollected[:count], self.uncollected[count:]
+        charge = UsageCharge(
+            tenant_id=self.tenant_id, model="m", day=DAY, nanos=sum(batch), requests=len(batch)
+        )
+        with self.hooks(execute=True):
+            charge_usage([charge])
+        self.spent += sum(batch)
+
+    @rule()
+    def let_a_minute_pass(self) -> None:
+        post_due(datetime.now(UTC) + LONGEST_WAIT)
 
     # what holds ---------------------------------------------------------------------------------
 

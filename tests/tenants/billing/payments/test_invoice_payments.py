@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
-from django.db.models import Sum
 from psycopg.errors import LockNotAvailable
 
 from tenants.billing.invoicing import invoices
@@ -29,7 +28,7 @@ from tenants.billing.models import (
 from tenants.isolation.scoping import operator_scope
 from tenants.models import PolicyChange, Project, Tier
 from tenants.offboarding.closing import close_tenant
-from tests.support.billing.billed_usage import DEAR, NOON, OCTOBER, SEPTEMBER, use
+from tests.support.billing.billed_usage import DEAR, NOON, OCTOBER, SEPTEMBER, use, use_slowly
 from tests.support.commands import attempt, refused, run
 from tests.support.refusals import database_refuses, raises_conflict
 
@@ -64,11 +63,9 @@ def check_books(customer: Project) -> None:
     chain = Invoice.objects.not_void().filter(tenant=customer.tenant).order_by("period")
     newest = chain.last()
     assert newest is not None
-    asked = chain.exclude(state=InvoiceState.PAID).aggregate(nanos=Sum("payable_nanos", default=0))
+    asked = sum(each.unpaid_nanos for each in chain)
     given_up = balance(customer, AccountName.BAD_DEBT)
-    assert asked["nanos"] + newest.carried_nanos == given_up + balance(
-        customer, AccountName.RECEIVABLE
-    )
+    assert asked + newest.carried_nanos == given_up + balance(customer, AccountName.RECEIVABLE)
     assert list(invoice_problems()) == []
 
 
@@ -272,13 +269,15 @@ def test_a_payment_on_account_recovers_what_was_given_up(acme: Project) -> None:
 def slow(acme: Project) -> Project:
     """A quarter of what it costs is credited: the first token came late."""
     Tier.objects.filter(name="premium").update(ttft_target_ms=500)
+    for month in (SEPTEMBER, OCTOBER):
+        use_slowly(acme, month)
     return acme
 
 
 @pytest.mark.parametrize("why", ["paid early", "goodwill", "written off", "half of it paid"])
 def test_a_credit_above_what_is_owed_is_issued_and_stays_as_credit(slow: Project, why: str) -> None:
     tenant_id, quarter = slow.tenant.id, 13 * DOLLAR // 4
-    use(slow, IN_SEPTEMBER, prices=DEAR, ttft_ms=501)
+    use(slow, IN_SEPTEMBER, prices=DEAR)
     draft = draft_invoice(slow.tenant, SEPTEMBER)
     assert draft is not None and draft.payable_nanos == 9_750_000_000
     if why == "paid early":
@@ -304,8 +303,9 @@ def test_a_credit_above_what_is_owed_is_issued_and_stays_as_credit(slow: Project
     check_books(slow)
 
 
+@pytest.mark.usefixtures("policy")
 def test_such_a_credit_goes_the_other_way_round_when_its_invoice_is_void(slow: Project) -> None:
-    use(slow, prices=DEAR, ttft_ms=501)
+    use(slow, prices=DEAR)
     draft = draft_invoice(slow.tenant, OCTOBER)
     assert draft is not None
     credit.pay(slow.tenant.id, 13 * DOLLAR, reference="BANK-1")
@@ -360,8 +360,8 @@ def test_a_closed_tenant_is_invoiced_under_the_name_it_had(acme: Project) -> Non
     use(acme, IN_NOVEMBER, prices=DEAR)
     close_tenant(acme.tenant)
     assert waiting is not None
-    assert invoices.issue(waiting.id).buyer_name == "Acme"
-    assert issued(acme, NOVEMBER).buyer_name == "Acme"
+    assert set(Invoice.objects.values_list("buyer_name", "state")) == {("Acme", "issued")}
+    assert Invoice.objects.count() == 3
 
 
 # fsck --------------------------------------------------------------------------------------------

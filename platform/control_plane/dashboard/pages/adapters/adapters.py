@@ -18,7 +18,7 @@ from control_plane.dashboard.pages.adapters.shown import (
     version_rows,
     who_may,
 )
-from inference.adapters.bounds import used_bytes
+from control_plane.dashboard.storage_rows import rows_of_storage
 from inference.adapters.lists import (
     find_adapter,
     find_version,
@@ -26,6 +26,7 @@ from inference.adapters.lists import (
     list_versions,
     ready_versions,
 )
+from inference.adapters.pins import honoured_pins
 from inference.models.adapter import Adapter
 from tenants.permissions import Permission
 
@@ -53,7 +54,7 @@ class AdaptersPage(TenantPage):
             "page": page,
             "rows": [adapter_row(adapter) for adapter in page.rows],
             "tier": self.tenant.tier,
-            "used_bytes": used_bytes(self.tenant),
+            "storage": rows_of_storage(self.tenant),
         }
         return self.show(context | who_may(self), fragment="list")
 
@@ -75,6 +76,8 @@ class AdapterPage(TenantPage):
             "rows": version_rows(adapter, page.rows),
             "is_in_progress": any(version.state in IN_PROGRESS for version in page.rows),
             "before": _before(adapter),
+            "is_pin_honoured": adapter.pk in honoured_pins(self.tenant),
+            "may_pin": self.tenant.tier.max_pinned_adapters > 0,
             "curl": chat_command(adapter.name),
         }
         return self.show(context | who_may(self), fragment="versions")

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from control_plane.dashboard.page import TenantPage
-from inference.adapters.holders import holders_of
+from inference.adapters.holders import Holders, holders_of
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from tenants.permissions import Permission, roles_with
 
@@ -63,12 +63,12 @@ def shares_of(adapter: Adapter) -> list[Share]:
 def version_rows(adapter: Adapter, versions: list[AdapterVersion]) -> list[VersionRow]:
     """Return versions of one adapter with what answers and who holds them."""
     ready = [version for version in versions if version.is_ready]
-    held: Mapping[int, int] = holders_of(adapter.model.pool_id, ready) or {}
+    held: Mapping[int, Holders] = holders_of(adapter.model.pool_id, ready) or {}
     return [
         VersionRow(
             version=version,
             percent=_percent(adapter.permille_of(version.number)),
-            holders=held.get(version.number),
+            holders=held[version.number].workers if version.number in held else None,
         )
         for version in versions
     ]

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from control_plane.dashboard.forms import FilterForm
 from control_plane.dashboard.lists import ROWS, page_of
+from control_plane.dashboard.navigation import Tab
 from control_plane.dashboard.page import TenantPage
 from inference.usage.month_to_date import month_to_date
 from tenants.alerts.balances import threshold_of
@@ -50,13 +51,6 @@ _ACCOUNTS: Final[dict[AccountName, str]] = {
     AccountName.BAD_DEBT: "Written off",
     AccountName.ADJUSTMENTS: "Adjustments",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tab:
-    address: str
-    word: str
-    is_current: bool
 
 
 class BillingPage(TenantPage):

@@ -26,6 +26,7 @@ RECORDS: Final[dict[str, str]] = {
     "tenants.Tenant": "organisation",
     "billing.Payment": "payment",
     "tenants.Project": "project",
+    "tenants.SavedView": "saved view",
     "tenants.User": "account",
     "tenants.SignOnConfiguration": "single sign-on",
     "tenants.SignOnIdentity": "sign-on identity",

@@ -18,12 +18,12 @@ from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
 from tenants.permissions import Permission, roles_with
 from tenants.webhooks.endpoints import (
-    MAX_ENDPOINTS,
     add_endpoint,
     change_endpoint,
     remove_endpoint,
     rotate_secret,
     send_test,
+    unreachable_reason,
 )
 from tenants.webhooks.event_types import KINDS, SUBSCRIBABLE
 from tenants.webhooks.lists import count_deliveries, find_endpoint, list_endpoints
@@ -113,7 +113,9 @@ class WebhooksPage(TenantPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         page = page_of(request, lambda cursor: list_endpoints(limit=ROWS, cursor=cursor))
-        return self.show({"page": page, "most": MAX_ENDPOINTS, **who_may(self)}, fragment="list")
+        return self.show(
+            {"page": page, "most": self.tenant.tier.max_webhooks, **who_may(self)}, fragment="list"
+        )
 
 
 class ChangingPage(TenantPage):
@@ -129,7 +131,19 @@ class ChangingPage(TenantPage):
         return reverse("dashboard:webhook", args=[self.tenant.id, endpoint.id])
 
 
-class NewWebhookPage(ChangingPage):
+class AddressPage(ChangingPage):
+    """Base of the pages that take a URL."""
+
+    asks_first = True
+    unreachable: ValidationError | None = None
+
+    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **_: Any) -> None:
+        form = EndpointForm(request.POST)
+        if form.is_valid():
+            self.unreachable = unreachable_reason(tenant_id, form.cleaned_data["url"])
+
+
+class NewWebhookPage(AddressPage):
     template_name = "dashboard/webhooks/new.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:
@@ -139,13 +153,14 @@ class NewWebhookPage(ChangingPage):
         form = EndpointForm(request.POST)
         made = None
         if form.is_valid():
-            made = form.perform(lambda: add_endpoint(self.tenant, **form.fields_of_endpoint))
+            fields = form.fields_of_endpoint | {"unreachable": self.unreachable}
+            made = form.perform(lambda: add_endpoint(self.tenant, **fields))
         if made is None:
             return self.show({"form": form}, fragment="form", status=422)
         return self.show({"made": made.endpoint, "secret": made.secret.text}, fragment="secret")
 
 
-class WebhookSettingsPage(ChangingPage):
+class WebhookSettingsPage(AddressPage):
     template_name = "dashboard/webhooks/settings.html"
 
     def get(self, request: HttpRequest, endpoint_id: uuid.UUID) -> HttpResponse:
@@ -157,7 +172,8 @@ class WebhookSettingsPage(ChangingPage):
         form = EndpointForm(request.POST)
         changed = None
         if form.is_valid():
-            changed = form.perform(lambda: change_endpoint(endpoint, **form.fields_of_endpoint))
+            fields = form.fields_of_endpoint | {"unreachable": self.unreachable}
+            changed = form.perform(lambda: change_endpoint(endpoint, **fields))
         if changed is None:
             return self.show({"endpoint": endpoint, "form": form}, fragment="form", status=422)
         messages.success(request, "The webhook was saved.")

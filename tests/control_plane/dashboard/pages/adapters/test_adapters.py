@@ -11,6 +11,7 @@ from inference.adapters.versions import begin_validation, mark_refused
 from inference.models import Adapter, AdapterVersion
 from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
+from tenants.models import Tier
 from tests.control_plane.dashboard.conftest import SignIn
 from tests.support.adapters.records import a_ready_version, an_upload
 from tests.support.two_tenants import CANARY, House, TwoTenants
@@ -54,6 +55,22 @@ def test_the_list_has_what_answers_and_nothing_of_others(
     assert not answer.context["may_write"]
     (row,) = answer.context["rows"]
     assert (row.count, row.newest.number, row.shares[0].number) == (2, 2, 1)
+
+
+def test_the_list_says_what_is_stored_and_what_may_be(
+    signed_in: SignIn, houses: TwoTenants, acme_address: str
+) -> None:
+    viewer = signed_in("viewer")
+    for adapters, uploads in (
+        viewer.get(f"{acme_address}adapters").context["storage"],
+        viewer.get(acme_address).context["now"]["storage"],
+    ):
+        # Two versions of 1000 bytes; an upload of five that nothing has come of.
+        assert (adapters.used, adapters.kept.stored_bytes) == (2_000, 2_000)
+        assert (uploads.used, uploads.kept.stored_bytes) == (5, 0)
+        tier = houses.acme.tenant.tier
+        assert [row.value for row in (adapters, uploads)] == [tier.max_adapter_bytes] * 2
+        assert (adapters.percent, adapters.kind) == (0, "good")
 
 
 def test_an_empty_list_says_the_first_step_to_whoever_may_take_it(
@@ -155,6 +172,24 @@ def test_a_canary_gets_its_share_and_is_taken_back(
     # What was asked for before is hidden then, and no matter.
     alice.post(f"{one}/traffic", {"answers": "one", "main": "2", "canary": "2", "percent": "x"})
     assert adapter_of(houses.acme).shares == [{"version": 2, "permille": 1000}]
+
+
+def test_an_adapter_is_pinned_as_the_tier_allows(
+    alice: Client, one: str, houses: TwoTenants
+) -> None:
+    answer = alice.post(f"{one}/pin")
+    assert (answer.status_code, answer["Location"]) == (302, one)
+    assert alice.get(one).context["is_pin_honoured"]
+    with operator_scope("test"):
+        Tier.objects.update(max_pinned_adapters=0)
+    lowered = alice.get(one)
+    assert not lowered.context["is_pin_honoured"]
+    assert f"{one}/unpin" in lowered.content.decode()
+    alice.post(f"{one}/unpin")
+    assert adapter_of(houses.acme).pinned_at is None
+    assert f"{one}/pin" not in alice.get(one).content.decode()
+    alice.post(f"{one}/pin")
+    assert adapter_of(houses.acme).pinned_at is None
 
 
 @pytest.mark.parametrize(

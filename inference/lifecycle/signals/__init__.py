@@ -1,0 +1,1 @@
+"""What a gateway tells of its requests: counters and traces."""

@@ -1,0 +1,143 @@
+"""What every report is: rows of sums by the groups that were asked for, as pages or as one file."""
+
+import csv
+import io
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, ClassVar, Final
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from inference.errors import InvalidRequest
+from inference.management_api.renderers import CsvRenderer
+from inference.management_api.viewsets import TenantScopedViewSet
+from tenants.exports import one_export
+from tenants.pagination import Order, in_order
+from tenants.permissions import Permission
+from tenants.spreadsheet import spreadsheet_cell
+
+_MAX_CSV_ROWS: Final = 100_000
+_ROWS_AT_ONCE: Final = 1000
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "day": date.fromisoformat,
+    "hour": datetime.fromisoformat,
+}
+
+
+class ReportViewSet(mixins.ListModelMixin, TenantScopedViewSet):
+    """A subclass says what it is of, of which days, and which columns it groups by."""
+
+    permission_map: ClassVar = {"list": Permission.VIEW_USAGE}
+    renderer_classes = [JSONRenderer, CsvRenderer]
+    # What stands beside the groups in the key of a row.
+    more_key: ClassVar[Sequence[str]] = ()
+
+    @property
+    def report(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def days(self) -> tuple[date, date]:
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    @property
+    def reader_id(self) -> uuid.UUID:
+        """Return whose files are counted together: the tenant's."""
+        return self.tenant_id
+
+    def get_order(self) -> Order:
+        return order_by(f"{self.report} by {' '.join(self.columns)}", self.columns, self.more_key)
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        if not is_csv(self, request):
+            return super().list(request, *args, **kwargs)
+        serializer: Any = self.get_serializer_class()
+        with one_export(self.reader_id):
+            content = csv_table(self.get_queryset(), self.get_order(), serializer, self.columns)
+        first, last = self.days
+        name = f"{self.report}-{first}-{last}.csv"
+        return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def as_pages_or_csv(rows: Any) -> Any:
+    """Describe what a list answers: these rows as JSON, or a file."""
+    return extend_schema(
+        responses={(200, "application/json"): rows, (200, "text/csv"): OpenApiTypes.STR}
+    )
+
+
+def is_csv(view: Any, request: Request) -> bool:
+    """Return whether a file is asked for, by `format` or what the caller accepts; the answer is
+    rendered so."""
+    wanted = view.query["format"] or request.accepted_renderer.format
+    renderer = CsvRenderer() if wanted == "csv" else JSONRenderer()
+    request.accepted_renderer, request.accepted_media_type = renderer, renderer.media_type
+    return bool(wanted == "csv")
+
+
+def order_by(name: str, columns: Iterable[str], more: Iterable[str] = ()) -> Order:
+    """Return the order of rows by what they are grouped by, from the last to the first."""
+    fields = {column: _reader(column) for column in (*columns, *more)}
+    return Order(name=name, fields=fields, is_descending=True)
+
+
+def csv_table(
+    rows: "QuerySet[Any, Any]",
+    order: Order,
+    serializer: type[serializers.Serializer[Any]],
+    columns: Iterable[str],
+) -> bytes:
+    """Return all rows as a file: their groups, then their figures, under a heading also where there
+    are none. Raises `InvalidRequest` about `group_by` for too many."""
+    row_of: Any = serializer()
+    heading = ["date" if column == "day" else column for column in columns]
+    heading += _measures(row_of)
+    content = io.BytesIO()
+    text = io.TextIOWrapper(content, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(heading)
+    # Read and rendered a few at a time: of the rows themselves no more than these are in memory.
+    found = in_order(rows, order)[: _MAX_CSV_ROWS + 1].iterator(chunk_size=_ROWS_AT_ONCE)
+    for number, row in enumerate(found):
+        if number == _MAX_CSV_ROWS:
+            raise InvalidRequest(
+                f"This has more than {_MAX_CSV_ROWS} rows; ask for fewer days or groups.",
+                param="group_by",
+            )
+        flat = _flat(row_of.to_representation(row))
+        writer.writerow(spreadsheet_cell(flat[column]) for column in heading)
+    return content.getvalue()
+
+
+def _reader(column: str) -> Callable[[str], Any]:
+    return _READERS.get(column) or (uuid.UUID if column.endswith("_id") else str)
+
+
+def _measures(row: Any) -> Iterator[str]:
+    """Yield the columns of a row's figures; one with several has one for each."""
+    for name, field in row.fields.items():
+        if isinstance(field, serializers.Serializer):
+            yield from (f"{name}_{part}" for part in field.fields)
+        elif name not in row.sometimes and name != "object":
+            yield name
+
+
+def _flat(fields_of_row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in fields_of_row.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}_")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

@@ -1,0 +1,1 @@
+"""Requests that gateways refused: added up from what they tell, kept, reported."""

@@ -1,0 +1,101 @@
+"""How many files a tenant may have made at once, or an operator, and how long one may take: files
+are read from the database as fast as somebody takes them, and cost all others for as long as that
+lasts.
+
+Counted in the cache, together for all processes; a place that its process lost comes back by
+itself.
+"""
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Final
+
+import structlog
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+from tenants.errors import TenantsError
+
+AT_ONCE: Final = 2
+LONGEST_SECONDS: Final = 600
+RETRY_SECONDS: Final = 10
+# What stands in the last line of a file that took too long.
+INCOMPLETE: Final = f"INCOMPLETE: this file took longer than {LONGEST_SECONDS} s to be read"
+
+log = structlog.get_logger(__name__)
+
+
+class TooManyExports(TenantsError):
+    """As many files of the tenant, or the operator, as may be are being read already."""
+
+    code = "too_many_exports"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{AT_ONCE} files are being read already; try again once one of them has ended."
+        )
+
+
+def take_place(reader_id: uuid.UUID) -> str | None:
+    """Return the place that a file of the tenant or operator takes, which whoever makes it gives
+    back; None where nothing can be counted. Raises `TooManyExports`."""
+    try:
+        for number in range(AT_ONCE):
+            place = f"export:{reader_id}:{number}"
+            if cache.add(place, 1, timeout=LONGEST_SECONDS):
+                return place
+    except RedisError as error:
+        log.warning("export not counted", error=type(error).__name__)
+        return None
+    raise TooManyExports
+
+
+def give_back(place: str | None) -> None:
+    if place is not None:
+        try:
+            cache.delete(place)
+        except RedisError as error:
+            log.warning("export not counted", error=type(error).__name__)
+
+
+@contextmanager
+def one_export(reader_id: uuid.UUID) -> Iterator[None]:
+    """Hold a place while a file is made as a whole. Raises `TooManyExports`."""
+    place = take_place(reader_id)
+    try:
+        yield
+    finally:
+        give_back(place)
+
+
+def bounded(reader_id: uuid.UUID, parts: AsyncGenerator[bytes]) -> "BoundedFile":
+    """Return the parts of a file, which holds its place until the last was taken or its reader has
+    left; a reader who takes longer than `LONGEST_SECONDS` gets a last line that says so. Raises
+    `TooManyExports` at once."""
+    return BoundedFile(take_place(reader_id), parts)
+
+
+class BoundedFile:
+    """The content of a streaming answer, which Django closes."""
+
+    def __init__(self, place: str | None, parts: AsyncGenerator[bytes]) -> None:
+        self._place = place
+        self._parts = parts
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        until = time.monotonic() + LONGEST_SECONDS
+        try:
+            async with aclosing(self._parts) as parts:
+                async for part in parts:
+                    yield part
+                    if time.monotonic() > until:
+                        yield f"{INCOMPLETE}\r\n".encode()
+                        return
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        place, self._place = self._place, None
+        give_back(place)

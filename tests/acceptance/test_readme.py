@@ -1,0 +1,74 @@
+"""The README's snippets do what it says, run as they are printed there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.places import ROOT
+from tests.support.stack_addresses import LiveStack
+
+pytestmark = [pytest.mark.engine, pytest.mark.stack]
+
+_BLOCK: Final = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_ADDRESS: Final = "http://127.0.0.1:8000"
+# By their first line: what runs them otherwise.
+ELSEWHERE: Final = {
+    "make up": "tests/local_stack, and this stack",
+    "make test": "this suite",
+    ".venv-engine/bin/python -m gpu_workers.train_adapter --data conversations.jsonl "
+    "--out peft-output": "tests/gpu_workers/train_adapter",
+    ".venv/bin/python -m gpu_workers --engine sim --model sim": "tests/gpu_workers/sim",
+}
+
+
+def blocks() -> list[tuple[str, str]]:
+    """Return each block that the README prints: its language and its text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [(found["language"], found["text"]) for found in _BLOCK.finditer(text)]
+
+
+def run(language: str, snippet: str, folder: Path, stack: LiveStack) -> str:
+    """Run a snippet in a shell that has read `var/demo.env`, against this stack. -> its output"""
+    snippet = snippet.replace(_ADDRESS, stack.url)
+    if language == "python":
+        (folder / "snippet.py").write_text(snippet, encoding="utf-8")
+        snippet = f"set -a; . var/demo.env\n{sys.executable} snippet.py"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", snippet],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)} | stack.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path, live_stack: LiveStack) -> Path:
+    """A checkout in which this stack is the one that `make up` has started."""
+    for name in (".venv", "manage.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "var").symlink_to(live_stack.var_folder)
+    return tmp_path
+
+
+def test_every_snippet_runs_here_or_it_is_said_where() -> None:
+    firsts = [text.splitlines()[0] for _, text in blocks()]
+    assert set(ELSEWHERE) <= set(firsts)
+    assert len(firsts) - len(ELSEWHERE) == 3
+
+
+def test_each_snippet_does_what_the_readme_says(folder: Path, live_stack: LiveStack) -> None:
+    here = [each for each in blocks() if each[1].splitlines()[0] not in ELSEWHERE]
+    stream, client, commands = (run(*each, folder, live_stack) for each in here)
+    assert stream.rstrip().endswith("data: [DONE]") and '"content"' in stream
+    assert client.strip()
+    assert '"name": "Initech"' in commands and "no problem" in commands

@@ -1,0 +1,1 @@
+"""What requests notice of operators' pages that are open and keep themselves current."""

@@ -1,0 +1,1 @@
+"""Pages, lists, reports and searches at ten million records."""

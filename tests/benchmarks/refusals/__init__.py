@@ -1,0 +1,1 @@
+"""Refusals at scale."""

@@ -1,0 +1,101 @@
+"""A request of Django's changes threads once, whatever middleware stands before the view."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import SyncToAsync
+from control_plane.serving.one_thread import OneThreadHandler
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import path
+from django.utils.deprecation import MiddlewareMixin
+
+# One that is not asynchronous, as whitenoise's is not.
+PLAIN = ["control_plane.serving.static_files.StaticFilesMiddleware"]
+seen: list[int] = []
+
+
+class Noting(MiddlewareMixin):
+    def process_request(self, _request: HttpRequest) -> None:
+        seen.append(threading.get_ident())
+
+    def process_response(
+        self, _request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        seen.append(threading.get_ident())
+        return response
+
+
+def plain(_request: HttpRequest) -> HttpResponse:
+    seen.append(threading.get_ident())
+    return HttpResponse("plain")
+
+
+async def coroutine(_request: HttpRequest) -> HttpResponse:
+    seen.append(threading.get_ident())
+    return HttpResponse("coroutine")
+
+
+urlpatterns = [path("plain", plain), path("coroutine", coroutine)]
+
+
+async def ask(handler: Callable[..., Any], address: str) -> bytes:
+    said: list[dict[str, Any]] = []
+    is_asked = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if is_asked.is_set():
+            await asyncio.Event().wait()
+        is_asked.set()
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": address, "headers": [], "query_string": b""}
+    await handler(scope, receive, send)
+    return b"".join(message.get("body", b"") for message in said)
+
+
+def changes_of_thread(monkeypatch: pytest.MonkeyPatch, settings: Any, *, middleware: int) -> int:
+    """Ask for a page behind so many middlewares. -> how often something was sent to a thread"""
+    changes = 0
+    ours: Callable[..., Any] = SyncToAsync.thread_handler
+
+    def counted(self: Any, *args: Any) -> Any:
+        nonlocal changes
+        changes += 1
+        return ours(self, *args)
+
+    settings.MIDDLEWARE = [*PLAIN, *[f"{__name__}.Noting"] * middleware]
+    with monkeypatch.context() as patch:
+        patch.setattr(SyncToAsync, "thread_handler", counted)
+        assert asyncio.run(ask(OneThreadHandler(), "/plain")) == b"plain"
+    return changes
+
+
+@pytest.fixture(autouse=True)
+def addresses(settings: Any) -> None:
+    settings.ROOT_URLCONF = __name__
+    settings.ALLOWED_HOSTS = ["*"]
+    seen.clear()
+
+
+def test_more_middleware_changes_threads_no_more_often(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    few = changes_of_thread(monkeypatch, settings, middleware=1)
+    many = changes_of_thread(monkeypatch, settings, middleware=10)
+    assert many == few
+    assert len(set(seen)) == 2, "each request has a thread of its own"
+    assert threading.get_ident() not in seen
+
+
+def test_a_view_that_is_a_coroutine_runs_in_the_event_loop(settings: Any) -> None:
+    settings.MIDDLEWARE = [*PLAIN, f"{__name__}.Noting"]
+    assert asyncio.run(ask(OneThreadHandler(), "/coroutine")) == b"coroutine"
+    before, view, after = seen
+    assert view == threading.get_ident()
+    assert before == after != view

@@ -1,0 +1,1 @@
+"""What reports and lists of usage answer, and to whom."""

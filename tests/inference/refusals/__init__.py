@@ -1,0 +1,1 @@
+"""What becomes of refusals that gateways told of."""

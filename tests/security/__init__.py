@@ -1,0 +1,1 @@
+"""What Penstock promises of its security: one table of the tests that hold it, `make security`."""

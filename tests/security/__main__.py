@@ -1,0 +1,30 @@
+"""`make security`: run the tests of the table and print it; further arguments are pytest's.
+
+Ends with 1 where a promise was broken, has no test, or nothing of it could be tried here.
+"""
+
+import os
+import sys
+
+import pytest
+
+from tests.security.outcomes import Outcomes, result_of, table_of
+from tests.security.table import ROWS
+from tests.support.places import ROOT
+
+
+def main(arguments: list[str]) -> int:
+    os.chdir(ROOT)
+    tests = sorted({test for row in ROWS for test in row.tests})
+    outcomes = Outcomes()
+    options = ["-q", "-n", "2", "--dist", "loadgroup", *arguments]
+    status = pytest.main([*options, *tests], plugins=[outcomes])
+    results = [result_of(row, outcomes.ended, outcomes.seconds) for row in ROWS]
+    sys.stdout.write(f"\n{table_of(results)}\n")
+    broken = [result for result in results if not result.holds]
+    sys.stdout.write(f"\n{len(results) - len(broken)} of {len(results)} promises hold.\n")
+    return int(bool(broken) or status != pytest.ExitCode.OK)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

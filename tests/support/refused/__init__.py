@@ -1,0 +1,1 @@
+"""Refused requests: as gateways tell of them, as they stand on record."""
