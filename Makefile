@@ -14,14 +14,14 @@ STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 up:
 	@$(BOOTSTRAP) --up
 
-# All but what guards rare things.
+# All but what guards rare things. What fails gets a second look, alone: docs/testing.md.
 test: environments
-	@$(PY) -m pytest -n 2 --dist loadgroup -m "not rare"
+	@$(PY) -m tests.gate -m "not rare" $(ARGS)
 
 # Everything, with many examples of each property: planted bugs, a thousand requests at once, kills
 # of the engine, long runs in any order. What CI runs.
 test-all: environments newest-engine audit
-	@$(PY) -m pytest -n 2 --dist loadgroup --hypothesis-profile thorough
+	@$(PY) -m tests.gate --hypothesis-profile thorough $(ARGS)
 
 check:
 	@$(BOOTSTRAP) --control-plane-only

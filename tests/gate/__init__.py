@@ -1,0 +1,1 @@
+"""What decides whether a run of the suite is green: `docs/testing.md` says how."""
