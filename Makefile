@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters chaos security audit fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
+.PHONY: up test test-all test-clock check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters chaos security audit fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -22,6 +22,12 @@ test: environments
 # of the engine, long runs in any order. What CI runs.
 test-all: environments newest-engine audit
 	@$(PY) -m tests.gate --hypothesis-profile thorough $(ARGS)
+
+# The rooms that know dates under clocks a week on, across the ends of month and year, on a leap day
+# and at 23:58, PostgreSQL and Redis too. ARGS="--shift week tests/tenants" runs a part.
+test-clock:
+	@$(BOOTSTRAP) --control-plane-only
+	@$(PY) -m tests.clock $(ARGS)
 
 check:
 	@$(BOOTSTRAP) --control-plane-only

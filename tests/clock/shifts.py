@@ -1,0 +1,45 @@
+"""The moments at which a suite that knows dates is most likely to be wrong."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+# A run takes minutes: it begins before the end that it is to cross, and is busy when it does.
+BEFORE_THE_END = timedelta(minutes=3)
+
+
+def _in_a_week(now: datetime) -> datetime:
+    return now + timedelta(days=7)
+
+
+def _across_the_month(now: datetime) -> datetime:
+    next_month = (now.replace(day=1) + timedelta(days=31)).replace(day=1)
+    return _midnight(next_month) - BEFORE_THE_END
+
+
+def _across_the_year(now: datetime) -> datetime:
+    return datetime(now.year + 1, 1, 1, tzinfo=UTC) - BEFORE_THE_END
+
+
+def _on_the_leap_day(now: datetime) -> datetime:
+    """29 February 2028, or the next one once that is over."""
+    year = max(2028, -(-now.year // 4) * 4)
+    year = year if now < datetime(year, 3, 1, tzinfo=UTC) else year + 4
+    return datetime(year, 2, 29, 12, tzinfo=UTC)
+
+
+def _before_midnight(now: datetime) -> datetime:
+    return _midnight(now) + timedelta(hours=23, minutes=58)
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+# By name, the moment at which a run begins, of the true one in UTC.
+SHIFTS: dict[str, Callable[[datetime], datetime]] = {
+    "week": _in_a_week,
+    "month": _across_the_month,
+    "year": _across_the_year,
+    "leap-day": _on_the_leap_day,
+    "midnight": _before_midnight,
+}
