@@ -55,7 +55,7 @@ bench-gateway: environments
 
 # The key check, revocation and the operators' lists at 10,000 tenants and 50,000 keys.
 bench-keys: environments
-	@$(PY) -m tests.benchmarks.key_check
+	@$(PY) -m tests.benchmarks.key_check $(ARGS)
 
 # Ten million usage records: reports, ingestion, fsck. Twenty minutes, 12 GB of disk.
 bench-usage: environments
@@ -111,8 +111,9 @@ bench-extremes: environments
 	@$(PY) -m tests.benchmarks.extremes $(ARGS)
 
 # A thousand requests at once against credit for one and for five, fifty times each; ten minutes.
+CREDIT_ROUNDS ?= 50
 bench-credit: environments
-	@CREDIT_ROUNDS=50 $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k "credit and 1000" $(ARGS)
+	@CREDIT_ROUNDS=$(CREDIT_ROUNDS) $(PY) -m pytest tests/inference/lifecycle/test_two_gateways.py -k "credit and 1000" $(ARGS)
 
 # A thousand adapters on one worker, of vLLM and of the simulated engine: every answer its own, none
 # of another's cache, memory bounded and flat; writes docs/benchmarks/many-adapters.md; half an hour.
@@ -123,7 +124,7 @@ prove-adapters: environments
 # Bugs in the dispatch functions; the state machine must find each; about half a minute.
 planted-bugs:
 	@$(BOOTSTRAP) --control-plane-only
-	@$(PY) -m tests.support.dispatch.planted_bugs
+	@$(PY) -m tests.support.dispatch.planted_bugs $(ARGS)
 
 # The scheduler against five others in virtual time; writes docs/fairness/.
 bench-fairness:
@@ -148,9 +149,11 @@ audit: environments
 # Whatever the API's document allows, and what it forbids, asked 20,000 times of the management API
 # and 2,000 of /v1; another seed each time, which FUZZ_SEED repeats. About a quarter of an hour.
 FUZZ_SEED ?= $(shell date +%s)
+FUZZ_CASES ?= 20000
+FUZZ_INFERENCE_CASES ?= 2000
 fuzz-api: environments
 	@echo "FUZZ_SEED=$(FUZZ_SEED)"
-	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_CASES=20000 FUZZ_INFERENCE_CASES=2000 $(PY) -m pytest \
+	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_CASES=$(FUZZ_CASES) FUZZ_INFERENCE_CASES=$(FUZZ_INFERENCE_CASES) $(PY) -m pytest \
 		tests/inference/management_api/test_fuzzed.py tests/inference/openai_api/test_fuzzed.py $(ARGS)
 
 # Every page as a picture, light and dark, at three widths, in var/screenshots; on servers of its own.

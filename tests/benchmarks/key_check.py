@@ -24,10 +24,13 @@ from tests.benchmarks.at_scale import KEYS, TENANTS, Times, timed
 if TYPE_CHECKING:
     from django.test import Client
 
+    from tenants.access.load_seed import LoadSeed
+
 CHECKS = 20_000
 REVOCATIONS = 120
 CHANGES = 200
 PAGES = 100
+REQUESTS = 1_000
 
 
 @dataclass(kw_only=True)
@@ -53,7 +56,7 @@ class Report:
             self.missed.append(what)
 
 
-def measure_writer(report: Report) -> None:
+def measure_writer(report: Report, seed: "LoadSeed") -> None:
     """From the start of the changing transaction to the snapshot that shows it."""
     from tenants.access.api_keys import change_api_key
     from tenants.isolation.scoping import operator_scope
@@ -62,26 +65,26 @@ def measure_writer(report: Report) -> None:
 
     def change_a_key() -> None:
         with operator_scope("benchmark"):
-            key = ApiKey.objects.get(public_id=f"load{random.randrange(KEYS):012d}")
+            key = ApiKey.objects.get(public_id=f"load{random.randrange(seed.api_keys):012d}")
             change_api_key(key, allowed_networks=["127.0.0.0/8", "10.0.0.0/8"])
 
     def change_a_tenant() -> None:
         with operator_scope("benchmark"):
-            Tenant.objects.get(name=f"Load {random.randrange(TENANTS):06d}").save()
+            Tenant.objects.get(name=f"Load {random.randrange(seed.tenants):06d}").save()
 
     report.add("change of a key, in Redis", [timed(change_a_key) for _ in range(CHANGES)])
     report.add("change of a tenant, in Redis", [timed(change_a_tenant) for _ in range(CHANGES)])
     report.add("the whole snapshot, rewritten", [timed(writer.rebuild_policy) for _ in range(2)])
 
 
-async def measure_check(report: Report) -> None:
+async def measure_check(report: Report, seed: "LoadSeed") -> None:
     """The gateway's own check, in process: first with nothing remembered, then known."""
     from django.conf import settings
 
     from inference.admission.gate import Admission
     from tenants.access.load_seed import load_key
 
-    chosen = [f"Bearer {load_key(number)}" for number in random.sample(range(KEYS), CHECKS)]
+    chosen = [f"Bearer {load_key(number)}" for number in _some(seed, CHECKS)]
     async with Redis.from_url(settings.ENV.gateway_redis_url) as redis:
         admission = Admission(redis, pepper=settings.PENSTOCK_API_KEY_PEPPER)
         await admission.start()
@@ -95,14 +98,16 @@ async def measure_check(report: Report) -> None:
         await admission.stop()
 
 
-async def measure_revocation(report: Report, gateways: list[httpx.AsyncClient]) -> None:
+async def measure_revocation(
+    report: Report, seed: "LoadSeed", gateways: list[httpx.AsyncClient]
+) -> None:
     """From before the revoking transaction to the refusal by the slower of two processes. Each
     key is in use on both, so both remember it."""
     from tenants.access.load_seed import load_key
     from tests.support.polling import eventually
 
     seconds = []
-    for number in random.sample(range(KEYS), REVOCATIONS):
+    for number in _some(seed, REVOCATIONS):
         headers = {"Authorization": f"Bearer {load_key(number)}"}
         for gateway in gateways:
             assert (await gateway.get("/v1/models", headers=headers)).status_code == 200
@@ -131,12 +136,14 @@ def _revoke(number: int) -> None:
         connection.close()
 
 
-async def measure_requests(report: Report, gateways: list[httpx.AsyncClient], *, what: str) -> None:
+async def measure_requests(
+    report: Report, seed: "LoadSeed", gateways: list[httpx.AsyncClient], *, what: str
+) -> None:
     """A whole request that asks for nothing but the check; keys that no process has met."""
     from tenants.access.load_seed import load_key
 
     seconds = []
-    for number in random.sample(range(KEYS), 1000):
+    for number in _some(seed, REQUESTS):
         headers = {"Authorization": f"Bearer {load_key(number)}"}
         started = time.perf_counter()
         answer = await random.choice(gateways).get("/v1/models", headers=headers)
@@ -176,7 +183,7 @@ def _page_times(client: "Client", listing: str, query: dict[str, str]) -> Iterat
         yield timed(lambda: client.get(listing, query))
 
 
-async def measure_gateways(report: Report) -> None:
+async def measure_gateways(report: Report, seed: "LoadSeed") -> None:
     from django.conf import settings
 
     from tests.support.gateways.processes import a_gateway
@@ -190,28 +197,35 @@ async def measure_gateways(report: Report) -> None:
             )
             client = httpx.AsyncClient(base_url=url, timeout=10)
             gateways.append(await stack.enter_async_context(client))
-        await measure_revocation(report, gateways)
-        await measure_requests(report, gateways, what="GET /v1/models, keys not met before")
+        await measure_revocation(report, seed, gateways)
+        await measure_requests(report, seed, gateways, what="GET /v1/models, keys not met before")
         await asyncio.to_thread(servers().stop_postgres)
-        await measure_requests(report, gateways, what="GET /v1/models, PostgreSQL stopped")
+        await measure_requests(report, seed, gateways, what="GET /v1/models, PostgreSQL stopped")
+
+
+def _some(seed: "LoadSeed", most: int) -> list[int]:
+    """Return the numbers of so many keys, or of all where there are fewer."""
+    return random.sample(range(seed.api_keys), min(most, seed.api_keys))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--skip-pages", action="store_true")
+    parser.add_argument("--tenants", type=int, default=TENANTS)
+    parser.add_argument("--keys", type=int, default=KEYS, help="of all tenants")
     options = parser.parse_args()
     at_scale.start()
     from tenants.access.load_seed import seed_load
 
-    seed = seed_load(tenants=TENANTS, keys=KEYS)
+    seed = seed_load(tenants=options.tenants, keys=options.keys)
     print(f"{seed.tenants} tenants and {seed.api_keys} keys in {seed.seconds:.0f} s", flush=True)
     report = Report()
-    measure_writer(report)
+    measure_writer(report, seed)
     if not options.skip_pages:
         measure_pages(report)
-    asyncio.run(measure_check(report))
-    asyncio.run(measure_gateways(report))
+    asyncio.run(measure_check(report, seed))
+    asyncio.run(measure_gateways(report, seed))
     if options.json is not None:
         figures = {what: asdict(times) for what, times in report.figures.items()}
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
