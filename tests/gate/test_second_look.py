@@ -1,6 +1,7 @@
 """Planted tests that are steady, unsteady or broken, and what the gate makes of the run."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,8 +54,15 @@ class Gate:
         for name, text in files.items():
             (self._folder / f"test_{name}.py").write_text(text)
         command = [sys.executable, "-m", "tests.gate", "--record", self._record, self._folder]
+        # Started beside others itself, it starts none of them.
+        environ = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
         ended = subprocess.run(
-            list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False
+            list(map(str, command)),
+            cwd=ROOT,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert "Traceback" not in ended.stderr, ended.stderr
         return ended.returncode, ended.stdout

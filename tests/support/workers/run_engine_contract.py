@@ -41,6 +41,9 @@ async def run(model_path: str, options: list[str]) -> dict[str, str | None]:
             "PENSTOCK_MODEL_PATH": model_path,
             "PENSTOCK_WORKER_MODEL": "sim",  # the name that the contract's envelopes carry
             "PENSTOCK_MAX_NUM_SEQS": "16",
+            # In bfloat16 who is asked beside others moves a log-probability by 0.06: where two
+            # tokens are as likely, a greedy answer is another one then.
+            "PENSTOCK_DTYPE": "float32",
             "PENSTOCK_STRUCTURE_SECONDS": "1",
             "PENSTOCK_TOOL_CALL_PARSER": "hermes",
             "PENSTOCK_ADAPTER_SLOTS": "4",
