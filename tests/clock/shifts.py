@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+# Of the true moment in UTC, the one at which a run begins.
+Shift = Callable[[datetime], datetime]
+
 # A run takes minutes: it begins before the end that it is to cross, and is busy when it does.
 BEFORE_THE_END = timedelta(minutes=3)
 
@@ -35,8 +38,7 @@ def _midnight(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-# By name, the moment at which a run begins, of the true one in UTC.
-SHIFTS: dict[str, Callable[[datetime], datetime]] = {
+SHIFTS: dict[str, Shift] = {
     "week": _in_a_week,
     "month": _across_the_month,
     "year": _across_the_year,

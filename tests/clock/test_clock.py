@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clock.guard import complaint_of
 from tests.clock.shifts import BEFORE_THE_END, SHIFTS
 from tests.clock.shim import COMPILERS, NoShim, compile_shim, shifted
 
@@ -67,6 +68,13 @@ def test_a_source_that_does_not_compile_is_said_with_the_compilers_words(
     monkeypatch.setattr("tests.clock.shim.SOURCE", broken)
     with pytest.raises(NoShim, match=r"broken\.c"):
         compile_shim(tmp_path / "clock")
+
+
+def test_a_clock_that_is_not_shifted_is_named() -> None:
+    seen = {"Python": 3600.2, "PostgreSQL": 0.0, "Redis": 3598.9}
+    complaint = complaint_of(seen, 3600)
+    assert complaint is not None and "PostgreSQL by 0 s" in complaint and "Redis" not in complaint
+    assert complaint_of(seen | {"PostgreSQL": 3601.0}, 3600) is None
 
 
 @pytest.mark.parametrize(
