@@ -139,8 +139,6 @@ def _worker(stack: LiveStack, replay: Replay, sampling: Sampling | None) -> Prog
     more = replay.environ(OURS) | {
         "PENSTOCK_WORKER_ENGINE": "vllm",
         "PENSTOCK_MAX_NUM_SEQS": str(replay.slots),
-        # As the other side: the replayed engine has no layers that adapters could change.
-        "PENSTOCK_ADAPTER_SLOTS": "0",
     }
     return Program(
         name=program.name,
