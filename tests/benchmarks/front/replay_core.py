@@ -42,6 +42,9 @@ from tests.benchmarks.front.recording import recordings
 KV_BLOCKS: Final = 8192  # as much as nobody fills
 IDENTITY: Final = (0).to_bytes(2, "little")
 IDLE_MS: Final = 1000
+# What EngineCore's methods answer; those that are not here answer nothing. An engine without
+# weights has one worker, with no module that an adapter could be for.
+UTILITIES: Final = {"get_supported_tasks": ("generate",), "collective_rpc": [[]]}
 
 
 def run(*, vllm_config: Any, handshake_address: str, **_: Any) -> None:
@@ -168,8 +171,7 @@ class ReplayCore:
                 self._running.pop(request_id, None)
         elif kind is EngineCoreRequestType.UTILITY:
             _, call_id, method, _ = self._decode(data)
-            value = ("generate",) if method == "get_supported_tasks" else None
-            answer = UtilityOutput(call_id=call_id, result=UtilityResult(value))
+            answer = UtilityOutput(call_id=call_id, result=UtilityResult(UTILITIES.get(method)))
             return [EngineCoreOutputs(utility_output=answer)]
         return []
 
