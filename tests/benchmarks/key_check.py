@@ -20,17 +20,44 @@ from redis.asyncio import Redis
 
 from tests.benchmarks import at_scale
 from tests.benchmarks.at_scale import KEYS, TENANTS, Times, timed
+from tests.benchmarks.targets import bars
 
 if TYPE_CHECKING:
     from django.test import Client
 
-    from tenants.access.load_seed import LoadSeed
-
 CHECKS = 20_000
 REVOCATIONS = 120
 CHANGES = 200
-PAGES = 100
 REQUESTS = 1_000
+PAGES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What there is, and how often each thing is done: as often as there are keys for it."""
+
+    tenants: int
+    keys: int
+
+    @property
+    def checks(self) -> int:
+        return min(CHECKS, self.keys)
+
+    @property
+    def revocations(self) -> int:
+        return min(REVOCATIONS, self.keys // 4)
+
+    @property
+    def changes(self) -> int:
+        return min(CHANGES, self.keys)
+
+    @property
+    def requests(self) -> int:
+        return min(REQUESTS, self.keys)
+
+    @property
+    def pages(self) -> int:
+        return min(PAGES, self.keys // 4)
 
 
 @dataclass(kw_only=True)
@@ -56,7 +83,7 @@ class Report:
             self.missed.append(what)
 
 
-def measure_writer(report: Report, seed: "LoadSeed") -> None:
+def measure_writer(report: Report, sizes: Sizes) -> None:
     """From the start of the changing transaction to the snapshot that shows it."""
     from tenants.access.api_keys import change_api_key
     from tenants.isolation.scoping import operator_scope
@@ -65,26 +92,27 @@ def measure_writer(report: Report, seed: "LoadSeed") -> None:
 
     def change_a_key() -> None:
         with operator_scope("benchmark"):
-            key = ApiKey.objects.get(public_id=f"load{random.randrange(seed.api_keys):012d}")
+            key = ApiKey.objects.get(public_id=f"load{random.randrange(sizes.keys):012d}")
             change_api_key(key, allowed_networks=["127.0.0.0/8", "10.0.0.0/8"])
 
     def change_a_tenant() -> None:
         with operator_scope("benchmark"):
-            Tenant.objects.get(name=f"Load {random.randrange(seed.tenants):06d}").save()
+            Tenant.objects.get(name=f"Load {random.randrange(sizes.tenants):06d}").save()
 
-    report.add("change of a key, in Redis", [timed(change_a_key) for _ in range(CHANGES)])
-    report.add("change of a tenant, in Redis", [timed(change_a_tenant) for _ in range(CHANGES)])
+    for what, change in (("key", change_a_key), ("tenant", change_a_tenant)):
+        report.add(f"change of a {what}, in Redis", [timed(change) for _ in range(sizes.changes)])
     report.add("the whole snapshot, rewritten", [timed(writer.rebuild_policy) for _ in range(2)])
 
 
-async def measure_check(report: Report, seed: "LoadSeed") -> None:
+async def measure_check(report: Report, sizes: Sizes) -> None:
     """The gateway's own check, in process: first with nothing remembered, then known."""
     from django.conf import settings
 
     from inference.admission.gate import Admission
     from tenants.access.load_seed import load_key
 
-    chosen = [f"Bearer {load_key(number)}" for number in _some(seed, CHECKS)]
+    numbers = random.sample(range(sizes.keys), sizes.checks)
+    chosen = [f"Bearer {load_key(number)}" for number in numbers]
     async with Redis.from_url(settings.ENV.gateway_redis_url) as redis:
         admission = Admission(redis, pepper=settings.PENSTOCK_API_KEY_PEPPER)
         await admission.start()
@@ -99,7 +127,7 @@ async def measure_check(report: Report, seed: "LoadSeed") -> None:
 
 
 async def measure_revocation(
-    report: Report, seed: "LoadSeed", gateways: list[httpx.AsyncClient]
+    report: Report, sizes: Sizes, gateways: list[httpx.AsyncClient]
 ) -> None:
     """From before the revoking transaction to the refusal by the slower of two processes. Each
     key is in use on both, so both remember it."""
@@ -107,7 +135,7 @@ async def measure_revocation(
     from tests.support.polling import eventually
 
     seconds = []
-    for number in _some(seed, REVOCATIONS):
+    for number in random.sample(range(sizes.keys), sizes.revocations):
         headers = {"Authorization": f"Bearer {load_key(number)}"}
         for gateway in gateways:
             assert (await gateway.get("/v1/models", headers=headers)).status_code == 200
@@ -137,13 +165,13 @@ def _revoke(number: int) -> None:
 
 
 async def measure_requests(
-    report: Report, seed: "LoadSeed", gateways: list[httpx.AsyncClient], *, what: str
+    report: Report, sizes: Sizes, gateways: list[httpx.AsyncClient], *, what: str
 ) -> None:
     """A whole request that asks for nothing but the check; keys that no process has met."""
     from tenants.access.load_seed import load_key
 
     seconds = []
-    for number in _some(seed, REQUESTS):
+    for number in random.sample(range(sizes.keys), sizes.requests):
         headers = {"Authorization": f"Bearer {load_key(number)}"}
         started = time.perf_counter()
         answer = await random.choice(gateways).get("/v1/models", headers=headers)
@@ -154,7 +182,7 @@ async def measure_requests(
     report.add(what, seconds)
 
 
-def measure_pages(report: Report) -> None:
+def measure_pages(report: Report, sizes: Sizes) -> None:
     """The operators' lists, each as it opens, searched and on a later page."""
     from django.contrib import admin
     from django.test import Client
@@ -170,20 +198,22 @@ def measure_pages(report: Report) -> None:
             continue
         listing = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
         for how, query in (("", {}), (", searched", {"q": "Load 00123"}), (", page 5", {"p": "5"})):
-            seconds = list(_page_times(client, listing, query))
+            seconds = list(_page_times(client, listing, query, sizes.pages))
             if seconds:
                 name = f"list of {model._meta.verbose_name_plural}{how}"
                 report.add(name, seconds, p99_below_ms=300, rounds=5)
 
 
-def _page_times(client: "Client", listing: str, query: dict[str, str]) -> Iterator[float]:
+def _page_times(
+    client: "Client", listing: str, query: dict[str, str], pages: int
+) -> Iterator[float]:
     if client.get(listing, query).status_code != 200:  # warms templates; there may be no page 5
         return
-    for _ in range(PAGES):
+    for _ in range(pages):
         yield timed(lambda: client.get(listing, query))
 
 
-async def measure_gateways(report: Report, seed: "LoadSeed") -> None:
+async def measure_gateways(report: Report, sizes: Sizes) -> None:
     from django.conf import settings
 
     from tests.support.gateways.processes import a_gateway
@@ -197,15 +227,12 @@ async def measure_gateways(report: Report, seed: "LoadSeed") -> None:
             )
             client = httpx.AsyncClient(base_url=url, timeout=10)
             gateways.append(await stack.enter_async_context(client))
-        await measure_revocation(report, seed, gateways)
-        await measure_requests(report, seed, gateways, what="GET /v1/models, keys not met before")
+        await measure_revocation(report, sizes, gateways)
+        met = "GET /v1/models, keys not met before"
+        await measure_requests(report, sizes, gateways, what=met)
         await asyncio.to_thread(servers().stop_postgres)
-        await measure_requests(report, seed, gateways, what="GET /v1/models, PostgreSQL stopped")
-
-
-def _some(seed: "LoadSeed", most: int) -> list[int]:
-    """Return the numbers of so many keys, or of all where there are fewer."""
-    return random.sample(range(seed.api_keys), min(most, seed.api_keys))
+        stopped = "GET /v1/models, PostgreSQL stopped"
+        await measure_requests(report, sizes, gateways, what=stopped)
 
 
 def main() -> None:
@@ -213,24 +240,25 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--skip-pages", action="store_true")
     parser.add_argument("--tenants", type=int, default=TENANTS)
-    parser.add_argument("--keys", type=int, default=KEYS, help="of all tenants")
+    parser.add_argument("--keys", type=int, default=KEYS)
+    bars.add_option(parser)
     options = parser.parse_args()
     at_scale.start()
     from tenants.access.load_seed import seed_load
 
-    seed = seed_load(tenants=options.tenants, keys=options.keys)
+    sizes = Sizes(tenants=options.tenants, keys=options.keys)
+    seed = seed_load(tenants=sizes.tenants, keys=sizes.keys)
     print(f"{seed.tenants} tenants and {seed.api_keys} keys in {seed.seconds:.0f} s", flush=True)
     report = Report()
-    measure_writer(report, seed)
+    measure_writer(report, sizes)
     if not options.skip_pages:
-        measure_pages(report)
-    asyncio.run(measure_check(report, seed))
-    asyncio.run(measure_gateways(report, seed))
+        measure_pages(report, sizes)
+    asyncio.run(measure_check(report, sizes))
+    asyncio.run(measure_gateways(report, sizes))
     if options.json is not None:
         figures = {what: asdict(times) for what, times in report.figures.items()}
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
-    if report.missed:
-        raise SystemExit(f"Missed: {', '.join(report.missed)}.")
+    bars.judge(report.missed, options)
 
 
 if __name__ == "__main__":

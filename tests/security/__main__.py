@@ -1,6 +1,6 @@
-"""`make security`: run the tests of the table and print it.
+"""`make security`: run the tests of the table and print it; further arguments are pytest's.
 
-`--only WORDS` takes the promises that hold these words; further arguments are pytest's.
+`--only PART` takes the promises whose text contains it.
 
 Ends with 1 where a promise was broken, has no test, or nothing of it could be tried here.
 """
@@ -18,13 +18,15 @@ from tests.support.places import ROOT
 
 def main(arguments: list[str]) -> int:
     os.chdir(ROOT)
-    parser = argparse.ArgumentParser(prog="python -m tests.security")
-    parser.add_argument("--only", default="")
-    asked, arguments = parser.parse_known_args(arguments)
-    rows = [row for row in ROWS if asked.only in row.promise]
+    parser = argparse.ArgumentParser(prog="python -m tests.security", allow_abbrev=False)
+    parser.add_argument("--only", default="", help="promises whose text contains this")
+    chosen, of_pytest = parser.parse_known_args(arguments)
+    rows = [row for row in ROWS if chosen.only in row.promise]
+    if not rows:
+        parser.error(f"no promise contains {chosen.only!r}")
     tests = sorted({test for row in rows for test in row.tests})
     outcomes = Outcomes()
-    options = ["-q", "-n", "2", "--dist", "loadgroup", *arguments]
+    options = ["-q", "-n", "2", "--dist", "loadgroup", *of_pytest]
     status = pytest.main([*options, *tests], plugins=[outcomes])
     results = [result_of(row, outcomes.ended, outcomes.seconds) for row in rows]
     sys.stdout.write(f"\n{table_of(results)}\n")
