@@ -1,7 +1,7 @@
 """What a request and a token cost one gateway and Redis, and what Redis keeps of tenants, requests
 and workers: the figures behind docs/scale.md.
 
-    python -m tests.benchmarks.scale_cost [--rounds 5] [--streams 32] [--out FILE]
+    python -m tests.benchmarks.scale_cost [--rounds 5] [--streams 32] [--requests 192] [--out FILE]
 
 A gateway and a simulated worker in processes of their own, all features on. Answers of different
 lengths alternate; CPU time and bytes of a request are fitted as a constant and a part for each
@@ -108,8 +108,8 @@ async def stream(url: str, key: str, tokens: int) -> None:
         raise RuntimeError(f"expected a whole stream, got {answer[-300:]!r}")
 
 
-async def many_streams(url: str, key: str, streams: int, tokens: int) -> None:
-    left = [tokens] * REQUESTS
+async def many_streams(url: str, key: str, streams: int, tokens: int, requests: int) -> None:
+    left = [tokens] * requests
 
     async def client() -> None:
         while left:
@@ -120,7 +120,7 @@ async def many_streams(url: str, key: str, streams: int, tokens: int) -> None:
             group.create_task(client())
 
 
-async def running_costs(rounds: int, streams: int) -> dict[str, dict[str, float]]:
+async def running_costs(rounds: int, streams: int, requests: int) -> dict[str, dict[str, float]]:
     """Of a request and of a token, by what is used."""
     url = servers().dispatch_redis.url
     found: dict[int, list[Use]] = {length: [] for length in LENGTHS}
@@ -137,21 +137,26 @@ async def running_costs(rounds: int, streams: int) -> dict[str, dict[str, float]
             a_gateway_process(url) as (address, process),
         ):
             meter = Meter(redis, process.pid)
-            await many_streams(address, key, streams, LENGTHS[-1])  # warm-up
+            await many_streams(address, key, streams, LENGTHS[-1], requests)  # warm-up
             idle, seconds = await meter.use_of(lambda: asyncio.sleep(IDLE_SECONDS))
             for _ in range(rounds):
                 for length, uses in found.items():
                     use, took = await meter.use_of(
-                        lambda length=length: many_streams(address, key, streams, length)  # type: ignore[misc]
+                        lambda length=length: many_streams(  # type: ignore[misc]
+                            address, key, streams, length, requests
+                        )
                     )
                     uses.append(use.less(idle, took / seconds))
-    return {name: fitted(found, at) for at, name in enumerate(("gateway", "redis", "in", "out"))}
+    return {
+        name: fitted(found, at, requests)
+        for at, name in enumerate(("gateway", "redis", "in", "out"))
+    }
 
 
-def fitted(found: dict[int, list[Use]], at: int) -> dict[str, float]:
+def fitted(found: dict[int, list[Use]], at: int, requests: int) -> dict[str, float]:
     """A request's constant and its part for each token."""
     tokens = [length for length, uses in found.items() for _ in uses]
-    used = [_of(use)[at] / REQUESTS for uses in found.values() for use in uses]
+    used = [_of(use)[at] / requests for uses in found.values() for use in uses]
     slope, intercept = linear_regression(tokens, used)
     return {"request": intercept, "token": slope}
 
@@ -192,9 +197,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--streams", type=int, default=32)
+    parser.add_argument("--requests", type=int, default=REQUESTS, help="a round and length")
     parser.add_argument("--out", type=Path, help="a file for the figures as JSON")
     arguments = parser.parse_args()
-    running = asyncio.run(running_costs(arguments.rounds, arguments.streams))
+    running = asyncio.run(running_costs(arguments.rounds, arguments.streams, arguments.requests))
     kept = kept_bytes()
     print(f"{arguments.streams} streams, answers of {LENGTHS} tokens, {arguments.rounds} rounds")
     units = {"gateway": "CPU us", "redis": "CPU us", "in": "bytes", "out": "bytes"}

@@ -1,0 +1,124 @@
+"""Each target of the Makefile in its smallest form: seconds, no figures, and nothing in docs/.
+
+A target stands in one of two tables: STARTED, with what makes it small and what it prints at its
+end, or NOT_STARTED, with the reason.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tests.support.places import ROOT
+
+MAKEFILE: Final = ROOT / "Makefile"
+# Stands for a folder of the test's own.
+OUT: Final = "{out}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smallest:
+    """`arguments` are those of the program, `variables` further ones of make. What it prints at its
+    end contains `prints`. With `needs_chromium` there is nothing to start where there is none."""
+
+    arguments: str = ""
+    variables: tuple[str, ...] = ()
+    prints: str
+    needs_chromium: bool = False
+
+    def command(self, target: str, out: str) -> list[str]:
+        arguments = self.arguments.replace(OUT, out)
+        return ["make", target, f"ARGS={arguments}", *self.variables]
+
+
+STARTED: Final[dict[str, Smallest]] = {
+    "bench": Smallest(
+        arguments="--part serving adapters --traffic simulated --streams 16 --door http"
+        " --prompts short --cores shared --sides penstock --rounds 1 --out {out}",
+        prints="Written to ",
+    ),
+    "bench-adapters": Smallest(
+        arguments="--engines sim --stores folder --uploads 2 --sweeps 1 --out {out}",
+        prints="Written to ",
+    ),
+    "bench-front": Smallest(
+        arguments="--streams 1 --tokens 8 --step-ms 0 --rounds 1 --out {out}",
+        prints="## CPU by process",
+    ),
+    "bench-gateway": Smallest(
+        arguments="--only answer --rounds 1 --websockets 10",
+        prints="websockets",
+    ),
+    "bench-keys": Smallest(
+        arguments="--tenants 5 --keys 20 --no-bars", prints="GET /v1/models, PostgreSQL stopped: "
+    ),
+    "bench-usage": Smallest(
+        arguments="--rows 2000 --tenants 5 --records 200 --no-bars", prints="fsck of usage"
+    ),
+    "bench-refusals": Smallest(arguments="--rows 2000 --tenants 5 --no-bars", prints="added: "),
+    "bench-pages": Smallest(
+        arguments="--rows 2000 --tenants 5 --no-bars", prints=" kB, ", needs_chromium=True
+    ),
+    "bench-month-end": Smallest(
+        arguments="--rows 2000 --tenants 5 --no-bars", prints="month end: "
+    ),
+    "bench-fsck": Smallest(
+        arguments="--entries 2000 --rows 2000 --tenants 5 --no-bars", prints="nightly at "
+    ),
+    "bench-fairness": Smallest(
+        arguments="--quick --only weights", prints="weighted shares within 2%: 1 of 1"
+    ),
+    "bench-live-fairness": Smallest(arguments="--rounds 1 --samples 10", prints="ratio of the p99"),
+    "bench-live-pages": Smallest(
+        arguments="--rounds 1 --requests 64 --pages 2 --no-bars --out {out}", prints="written to "
+    ),
+    "bench-idle-pool": Smallest(arguments="--engine sim --requests 10", prints="  p99 "),
+    "bench-dispatch": Smallest(
+        arguments="--tenants 50 --queued 6000 --workers 10 11 --rounds 1", prints="| PING |"
+    ),
+    "bench-scale": Smallest(
+        arguments="--rounds 1 --streams 32 --requests 32", prints="tenant with a reservation"
+    ),
+    "bench-cells": Smallest(arguments="--only 10", prints="## 10 workers in 2 cells"),
+    "bench-credit": Smallest(
+        arguments="-k 'credit and 1000 and 5'", variables=("CREDIT_ROUNDS=1",), prints="1 passed"
+    ),
+    "bench-extremes": Smallest(arguments="--requests 10 --no-bars", prints="victims: "),
+    "prove-adapters": Smallest(
+        arguments="--engine sim --tenants 2 --adapters 4 --requests 20 --loads 8",
+        prints="All bars are met.",
+    ),
+    "planted-bugs": Smallest(
+        arguments="--only 'a lost attempt stays charged'", prints="1 of 1 planted bugs found"
+    ),
+    "chaos": Smallest(arguments="cancel", prints=" s in all."),
+    "security": Smallest(
+        arguments="--only 'cookies, headers, passwords'", prints="1 of 1 promises hold."
+    ),
+    "audit": Smallest(prints="BILL "),
+    "fuzz-api": Smallest(
+        variables=("FUZZ_CASES=3", "FUZZ_INFERENCE_CASES=3", "FUZZ_SEED=1"), prints=" passed"
+    ),
+    "screenshots": Smallest(arguments="projects", prints=" pictures in ", needs_chromium=True),
+}
+
+NOT_STARTED: Final[dict[str, str]] = {
+    "up": "it is the developer's own stack; tests/local_stack starts the same one elsewhere",
+    "down": "it ends the developer's own stack",
+    "status": "it tells of the developer's own stack",
+    "shell": "it waits for somebody to type, in the developer's own stack",
+    "test": "it is the suite itself",
+    "test-all": "it is the suite itself",
+    "check": "it stands beside the suite in CI",
+    "environments": "each target that is started begins with it",
+    "newest-engine": "`make test-all` begins with it; it asks the package index",
+    "lock": "it needs the package index, and writes the lock files",
+    "demo-model": "it trains for long and replaces the demo model; tests/gpu_workers holds that",
+    "demo-adapters": "it trains for long and replaces the demo adapters; their tests hold those",
+}
+
+
+def targets(makefile: str) -> set[str]:
+    """Return the targets that a Makefile declares as .PHONY."""
+    joined = makefile.replace("\\\n", " ")
+    lists = re.findall(r"^\.PHONY:(.*)$", joined, re.MULTILINE)
+    return {name for each in lists for name in each.split()}
