@@ -33,24 +33,25 @@ Answers = dict[str, list[Answer]]
 
 
 async def answers_of(job: Job) -> Answers:
-    engine = make_engine(WorkerConfig.from_environ(job.settings))
+    config = WorkerConfig.from_environ(job.settings)
+    engine, with_logprobs = make_engine(config), config.engine == "vllm"
     answers = {}
     try:
         await engine.start()
         for name, folder in job.adapters.items():
             await engine.load_adapter(LoadableAdapter(name=name, folder=Path(folder)))
-            answers[name] = await _answers(engine, name)
+            answers[name] = await _answers(engine, name, with_logprobs=with_logprobs)
             await engine.unload_adapter(name)
-        return answers or {"": await _answers(engine, "")}
+        return answers or {"": await _answers(engine, "", with_logprobs=with_logprobs)}
     finally:
         await engine.stop()
 
 
-async def _answers(engine: Engine, adapter: str) -> list[Answer]:
+async def _answers(engine: Engine, adapter: str, *, with_logprobs: bool) -> list[Answer]:
     answers = []
     for number in range(questions.COUNT):
         envelope = make_envelope(
-            questions.body(number),
+            questions.body(number, with_logprobs=with_logprobs),
             stream=False,
             max_output_tokens=questions.TOKENS,
             adapter=adapter,

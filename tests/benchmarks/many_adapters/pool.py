@@ -44,6 +44,7 @@ class Pool:
     def __init__(self, completions: Completions, callers: Mapping[str, Caller]) -> None:
         self.completions = completions
         self.callers = callers
+        self.has_logprobs = False
         self._worker: Process | None = None
         self._metrics_port = 0
 
@@ -54,6 +55,7 @@ class Pool:
         """A worker serves it until the block ends. `settings` are of its environment; what it logs
         is in `folder`."""
         self._metrics_port = free_port()
+        self.has_logprobs = engine == "vllm"
         environ = {
             "PENSTOCK_WORKER_ENGINE": engine,
             "PENSTOCK_WORKER_MODEL": MODEL,

@@ -22,13 +22,13 @@ _QUESTIONS: Final = (
 COUNT: Final = len(_QUESTIONS)
 
 
-def body(number: int) -> dict[str, Any]:
-    """Return the body of a question, as a client sends it."""
+def body(number: int, *, with_logprobs: bool) -> dict[str, Any]:
+    """Return the body of a question, as a client sends it. An engine that has no log-probabilities
+    refuses who asks for them."""
+    logprobs = {"logprobs": True, "top_logprobs": 2} if with_logprobs else {}
     return {
         "messages": [{"role": "user", "content": _BEGINNING + _QUESTIONS[number]}],
         "temperature": 0,
         "max_tokens": TOKENS,
         "ignore_eos": True,
-        "logprobs": True,
-        "top_logprobs": 2,
-    }
+    } | logprobs

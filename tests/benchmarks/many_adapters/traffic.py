@@ -157,7 +157,7 @@ def _ask_of(version: Version, draw: random.Random, model: str) -> Ask:
 
 
 async def _ask(pool: Pool, ask: Ask) -> Answered:
-    body = questions.body(ask.question)
+    body = questions.body(ask.question, with_logprobs=pool.has_logprobs)
     prompt_bytes = len(body["messages"][0]["content"].encode())
     request = _request(ask.model, body, prompt_bound=prompt_bytes, tokens=questions.TOKENS)
     began, label = time.monotonic(), ""
@@ -200,5 +200,5 @@ def _request(
         prompt_token_ids=0 if is_chat else prompt_bound,
         prompt_param="messages" if is_chat else "prompt",
         prompt_bound=prompt_bound,
-        logprobs_per_token=3 if is_chat else 0,
+        logprobs_per_token=1 + body["top_logprobs"] if body.get("logprobs") else 0,
     )
