@@ -32,7 +32,7 @@ class Smallest:
 
 STARTED: Final[dict[str, Smallest]] = {
     "bench": Smallest(
-        arguments="--part serving adapters --traffic simulated --streams 16 --door http"
+        arguments="--part serving adapters --traffic simulated --streams 16 --door chat"
         " --prompts short --cores shared --sides penstock --rounds 1 --out {out}",
         prints="Written to ",
     ),
@@ -56,7 +56,9 @@ STARTED: Final[dict[str, Smallest]] = {
     ),
     "bench-refusals": Smallest(arguments="--rows 2000 --tenants 5 --no-bars", prints="added: "),
     "bench-pages": Smallest(
-        arguments="--rows 2000 --tenants 5 --no-bars", prints=" kB, ", needs_chromium=True
+        arguments="--rows 2000 --tenants 5 --rounds 1 --no-bars",
+        prints=" kB, ",
+        needs_chromium=True,
     ),
     "bench-month-end": Smallest(
         arguments="--rows 2000 --tenants 5 --no-bars", prints="month end: "
@@ -73,7 +75,7 @@ STARTED: Final[dict[str, Smallest]] = {
     ),
     "bench-idle-pool": Smallest(arguments="--engine sim --requests 10", prints="  p99 "),
     "bench-dispatch": Smallest(
-        arguments="--tenants 50 --queued 6000 --workers 10 11 --rounds 1", prints="| PING |"
+        arguments="--tenants 50 --queued 6000 --workers 20 40 --rounds 1", prints="| PING |"
     ),
     "bench-scale": Smallest(
         arguments="--rounds 1 --streams 32 --requests 32", prints="tenant with a reservation"
