@@ -20,7 +20,8 @@ from tests.gate.second_look import (
 )
 from tests.support.places import ROOT
 
-IN_PARALLEL = ("-n", "2", "--dist", "loadgroup", "--durations", "20")
+SHOWN = 20  # of the slowest tests, and of the slowest files
+IN_PARALLEL = ("-n", "2", "--dist", "loadgroup", "--durations", str(SHOWN))
 
 
 def main(arguments: list[str]) -> int:
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> int:
     status = pytest.main(
         [*IN_PARALLEL, "-m", asked.marks, *profile, *asked.paths], plugins=[recorder]
     )
+    sys.stdout.write(_dearest_files(recorder))
     failures = list(recorder.failures.values())
     if status == pytest.ExitCode.OK:
         return 0
@@ -63,6 +65,14 @@ def main(arguments: list[str]) -> int:
         return _red(f"{len(looks)} unsteady tests in one run; {MOST_UNSTEADY} at most may be.")
     sys.stdout.write(f"Green: each passes alone, twice. {asked.record} keeps them.\n")
     return 0
+
+
+def _dearest_files(recorder: Recorder) -> str:
+    lines = [
+        f"{seconds:7.1f} s  {file}"
+        for file, seconds in recorder.seconds_of_files.most_common(SHOWN)
+    ]
+    return "\n".join(["", "The files that took longest, with their fixtures:", *lines, ""])
 
 
 def _red(reason: str) -> int:

@@ -1,5 +1,6 @@
 """What a run of pytest says of its failures: a plugin for the process that started it."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +24,13 @@ class Failure:
 
 
 class Recorder:
-    """Keeps each failed test once, and whatever could not be collected."""
+    """Keeps each failed test once, whatever could not be collected, and how many seconds the tests
+    and fixtures of each file took."""
 
     def __init__(self) -> None:
         self.failures: dict[str, Failure] = {}
         self.uncollected: list[str] = []
+        self.seconds_of_files: Counter[str] = Counter()
         self.folder = Path()
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -38,6 +41,7 @@ class Recorder:
             self.uncollected.append(report.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds_of_files[report.nodeid.partition("::")[0]] += report.duration
         if report.failed:
             test = _without_group(report.nodeid)
             failure = Failure(

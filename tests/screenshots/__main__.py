@@ -45,6 +45,8 @@ def main(prefixes: list[str]) -> int:
     wanted = [
         shot for shot in shots(make_cast()) if not prefixes or shot.name.startswith(tuple(prefixes))
     ]
+    if not wanted:
+        sys.exit(f"No page's name begins with {' or '.join(prefixes)}.")
     if not prefixes:
         shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, exist_ok=True)

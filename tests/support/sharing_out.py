@@ -9,6 +9,7 @@ import pytest
 LIVE_STACK = "live stack"
 LONGEST = (
     LIVE_STACK,
+    "test_every_target.py",
     "test_engine_contract.py",
     "test_planted_bugs.py",
     "test_two_gateways.py",

@@ -37,7 +37,7 @@ def main() -> None:
         machine = describe()
         comparisons: list[Comparison] = []
         with front_sides(replay, load) as sides:
-            idle = {side.name: measure_idle(side, IDLE_SECONDS) for side in sides}
+            idle = {side.name: measure_idle(side, arguments.idle_seconds) for side in sides}
             for each in workloads:
                 began = time.monotonic()
                 replay.set_pace(each.step_ms)
@@ -58,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, nargs="+", help="of each answer; only these")
     parser.add_argument("--step-ms", type=float, nargs="+", help="only these paces; 0: none")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
     parser.add_argument("--sample", action="store_true", help="sample Penstock instead")
     parser.add_argument("--out", type=Path, help="the folder of the results")
     return parser.parse_args()

@@ -43,7 +43,8 @@ def main() -> None:
     machine = describe()
     with _stack() as stack, load_generator() as load:
         side = penstock(stack, load)
-        print("idle:", report.shares(measure_idle(side, IDLE_SECONDS)), flush=True)
+        idle_seconds = arguments.idle_seconds
+        print("idle:", report.shares(measure_idle(side, idle_seconds)), flush=True)
         measured = []
         for workload in default(arguments.only or ""):
             side.run(workload.round(0))
@@ -52,7 +53,8 @@ def main() -> None:
             print(report.line(measured[-1]), flush=True)
         sections = [report.capacity(measured), report.by_process(measured)] if measured else []
         if arguments.websockets:
-            sections.append(_measure_websockets(stack, side, arguments.websockets))
+            count = arguments.websockets
+            sections.append(_measure_websockets(stack, side, count, idle_seconds))
         if arguments.requests:
             sections.append(report.memory(_memory_over(side, load, arguments.requests)))
     text = report.markdown(machine, sections)
@@ -66,6 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", help="the workloads whose name holds this; - for none")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--websockets", type=int, default=WEBSOCKETS, help="0: none")
+    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
     parser.add_argument("--requests", type=int, default=0, help="over which memory is read")
     parser.add_argument("--out", type=Path, help="the file of the results")
     return parser.parse_args()
@@ -82,13 +85,13 @@ def _stack() -> Iterator[LiveStack]:
         yield stack
 
 
-def _measure_websockets(stack: LiveStack, side: Side, count: int) -> str:
+def _measure_websockets(stack: LiveStack, side: Side, count: int, idle_seconds: float) -> str:
     """Open so many connections that ask for nothing, and read what that takes."""
     pids = side.programs()[GATEWAY]
     before = memory_bytes(pids)
-    alone = measure_idle(side, IDLE_SECONDS)[GATEWAY]
+    alone = measure_idle(side, idle_seconds)[GATEWAY]
     with idle_websockets(stack, count) as websockets:
-        share = measure_idle(side, IDLE_SECONDS)[GATEWAY]
+        share = measure_idle(side, idle_seconds)[GATEWAY]
         after = memory_bytes(pids)
         still_open = websockets.count_open()
     return report.websockets(

@@ -24,12 +24,19 @@ OF_A_RUN = re.compile(r"PENSTOCK_|PYTEST_|DJANGO_SETTINGS_MODULE$|MAKE|MFLAGS$|F
 def test_it_runs_in_its_smallest_form(target: str, smallest: Smallest, tmp_path: Path) -> None:
     if smallest.needs_chromium and chromium_path() is None:
         pytest.skip("This machine has no Chromium; .ci/run installs it: apt-get install chromium")
+    before = written_in(ROOT / "docs")
     status, output = run(smallest.command(target, str(tmp_path)), tmp_path / "output")
     last = "\n".join(output.splitlines()[-LAST_LINES:])
     assert status == 0, f"`make {target}` ended with {status}; its last lines:\n{last}"
     assert smallest.prints in output, (
         f"`make {target}` did not print {smallest.prints!r}; its last lines:\n{last}"
     )
+    assert written_in(ROOT / "docs") == before, "figures of so little are no figures"
+
+
+def written_in(folder: Path) -> dict[Path, int]:
+    """Return when each file in it was written last."""
+    return {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
 def run(command: list[str], log: Path) -> tuple[int | str, str]:

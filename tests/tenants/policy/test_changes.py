@@ -15,7 +15,7 @@ from tenants.access.api_keys import issue_api_key
 from tenants.fsck import run_checks
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Project, Quota, Tenant, Tier
-from tenants.models.policy_change import MAX_ROWS
+from tenants.models.policy_change import MAX_ROWS, PolicyPart
 from tenants.policy import writer
 from tenants.policy.rows import AffectedRows, PolicyRow, affected_rows
 
@@ -180,12 +180,16 @@ def test_a_tenants_own_change_is_written_too(policy_redis: Redis, acme: Project)
     assert decode_api_key(written(policy_redis, record)).tenant_id == str(acme.tenant_id)
 
 
-def test_a_change_of_very_many_rows_writes_the_whole(policy_redis: Redis, acme: Project) -> None:
+def test_a_change_of_very_many_rows_writes_the_whole(
+    policy_redis: Redis, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenants.models.policy_change.MAX_ROWS", 20)
     tier = acme.tenant.tier
-    Tenant.objects.bulk_create(
-        [Tenant(name=f"t{number}", tier=tier) for number in range(MAX_ROWS + 1)]
-    )
-    assert policy_redis.hlen(keys.policy_tenants()) == MAX_ROWS + 2
+    tenants = [Tenant(name=f"t{number}", tier=tier) for number in range(21)]
+    Tenant.objects.bulk_create(tenants)
+    newest = PolicyChange.objects.order_by("-version")[0]
+    assert (newest.part, newest.row_ids) == (PolicyPart.EVERYTHING, [])
+    assert policy_redis.hlen(keys.policy_tenants()) == len(tenants) + 1
     assert problems() == []
 
 
