@@ -177,8 +177,10 @@ class Generation:
 
     def started(self, output: RequestOutput) -> None:
         """Count the prompt of a first output."""
-        self.prompt_tokens += len(output.prompt_token_ids or ())
-        self.cached_tokens += output.num_cached_tokens or 0
+        prompt_tokens = len(output.prompt_token_ids or ())
+        self.prompt_tokens += prompt_tokens
+        # The engine counts what it resumes from as prompt, and may have that in its cache too.
+        self.cached_tokens += min(output.num_cached_tokens or 0, prompt_tokens)
 
     def _ended(self, finish_reason: str, output: RequestOutput) -> None:
         if finish_reason == _ERROR and self.follows_structure:

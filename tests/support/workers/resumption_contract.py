@@ -22,6 +22,7 @@ VARIANTS: list[tuple[Api, dict[str, Any]]] = [
     (Api.COMPLETIONS, PROMPT | {"ignore_eos": True, "max_tokens": 10}),
 ]
 MOST_TOKENS = 24
+CACHED_TOKENS = 280  # fill a block of the prefix cache, also of a CPU's large ones
 
 
 def _ids(answer: Answer) -> list[int]:
@@ -112,6 +113,22 @@ async def an_aborted_answer_that_did_not_stream_tells_what_it_generated(
     assert result.usage.completion_tokens == len(result.token_ids)
 
 
+async def what_it_goes_on_from_is_no_part_of_the_cached_prompt(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Prompt and output together fill blocks of the prefix cache that the prompt does not."""
+    body = ENDLESS | USAGE
+    whole = await ask(engine, make_envelope(body, max_output_tokens=CACHED_TOKENS))
+    envelope = make_envelope(
+        body, max_output_tokens=CACHED_TOKENS + 4, resumed_token_ids=_ids(whole)
+    )
+    resumed = await ask(engine, envelope)
+    prompt_tokens = whole.result.usage.prompt_tokens
+    assert resumed.result.usage.prompt_tokens == prompt_tokens
+    assert resumed.result.usage.cached_tokens <= prompt_tokens
+    assert all(output.cached_tokens <= prompt_tokens for output in resumed.outputs)
+
+
 async def what_an_attempt_goes_on_from_is_not_judged_anew(
     engine: Engine, description: EngineDescription
 ) -> None:
@@ -163,5 +180,6 @@ RESUMPTION_CLAUSES: list[Clause] = [
     what_is_replayed_stands_apart_from_what_is_new,
     a_resumed_answer_that_does_not_stream_is_whole,
     an_aborted_answer_that_did_not_stream_tells_what_it_generated,
+    what_it_goes_on_from_is_no_part_of_the_cached_prompt,
     what_an_attempt_goes_on_from_is_not_judged_anew,
 ]
