@@ -89,6 +89,10 @@ STARTED: Final[dict[str, Smallest]] = {
         arguments="--engine sim --tenants 2 --adapters 4 --requests 20 --loads 8",
         prints="All bars are met.",
     ),
+    "prove-gpu": Smallest(  # where there is none, on the CPU
+        arguments="--part adapters --streams 1 --tokens 32 --rounds 1 --out {out}/gpu.json",
+        prints="longest_gap_of_a_stream_ms",
+    ),
     "planted-bugs": Smallest(
         arguments="--only 'a finish that is repeated'", prints="1 of 1 planted bugs found"
     ),
