@@ -6,6 +6,7 @@ Ends with 0 where every test has passed, in the run or twice alone, and at most 
 import argparse
 import os
 import sys
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     status = pytest.main(
         [*IN_PARALLEL, "-m", asked.marks, *profile, *asked.paths], plugins=[recorder]
     )
-    sys.stdout.write(_dearest_files(recorder))
+    sys.stdout.write(_slowest_files(recorder))
     failures = list(recorder.failures.values())
     if status == pytest.ExitCode.OK:
         return 0
@@ -67,11 +68,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _dearest_files(recorder: Recorder) -> str:
-    lines = [
-        f"{seconds:7.1f} s  {file}"
-        for file, seconds in recorder.seconds_of_files.most_common(SHOWN)
-    ]
+def _slowest_files(recorder: Recorder) -> str:
+    found = sorted(recorder.seconds_of_files.items(), key=itemgetter(1), reverse=True)
+    lines = [f"{seconds:7.1f} s  {file}" for file, seconds in found[:SHOWN]]
     return "\n".join(["", "The files that took longest, with their fixtures:", *lines, ""])
 
 

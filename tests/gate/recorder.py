@@ -1,6 +1,6 @@
 """What a run of pytest says of its failures: a plugin for the process that started it."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Recorder:
     def __init__(self) -> None:
         self.failures: dict[str, Failure] = {}
         self.uncollected: list[str] = []
-        self.seconds_of_files: Counter[str] = Counter()
+        self.seconds_of_files: defaultdict[str, float] = defaultdict(float)
         self.folder = Path()
 
     def pytest_configure(self, config: pytest.Config) -> None:

@@ -13,8 +13,8 @@ from tests.support.places import ROOT
 
 # As the suite's own, without its servers.
 SETTINGS = """[pytest]
-addopts = -ra -p tests.support.sharing_out --no-loadscope-reorder -p no:django -p no:schemathesis
-  -p no:hypothesispytest -p no:anyio -p no:platformdirs -p no:valkey
+addopts = -ra -p tests.support.reach -p tests.support.sharing_out --no-loadscope-reorder
+  -p no:django -p no:schemathesis -p no:hypothesispytest -p no:anyio -p no:platformdirs -p no:valkey
 """
 STEADY = "def test_steady(): pass\n"
 BROKEN = "def test_broken(): assert 1 == 2, 'broken by hand'\n"
@@ -38,6 +38,12 @@ def left_behind():
     yield
     assert "PYTEST_XDIST_WORKER" not in os.environ, "left something behind"
 def test_leaves(left_behind): pass
+"""
+ASKS_A_STRANGER = """
+import socket
+def test_asks():
+    try: socket.create_connection(("192.0.2.7", 443), timeout=1)
+    except OSError: pass
 """
 
 
@@ -139,3 +145,9 @@ def test_what_cannot_be_collected_makes_the_run_red_at_once(gate: Gate) -> None:
     status, printed = gate.run(steady=STEADY, uncollected="import no_such_module\n")
     assert status == 1
     assert "A second look" not in printed
+
+
+def test_a_test_that_needs_the_network_fails_and_says_so(gate: Gate) -> None:
+    status, printed = gate.run(asks=ASKS_A_STRANGER)
+    assert status == 1
+    assert "A test needs the network: it asks 192.0.2.7, port 443." in printed

@@ -15,6 +15,8 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 # Below the ports that the system gives out by itself, which begin at 32768 on Linux and higher
 # elsewhere: a server that starts minutes later still finds its port free.
 OWN_PORTS = range(15_000, 32_000)
+# Those that `free_port` has tried in this process.
+given_ports: set[int] = set()
 
 
 def free_port() -> int:
@@ -22,6 +24,7 @@ def free_port() -> int:
     for _ in range(100):
         # Of the system's randomness: Hypothesis sets that of `random` anew for every example.
         port = OWN_PORTS.start + secrets.randbelow(len(OWN_PORTS))
+        given_ports.add(port)
         with socket.socket() as probe:
             try:
                 probe.bind((LOOPBACK, port))

@@ -2,8 +2,9 @@
 
 Runs in the engine's environment and needs neither PostgreSQL nor Redis. Both sides have the same
 model, the same arguments and the same prompts, one after the other in one process; ours gives
-texts as it gives them to a worker, rendered for clients, AsyncLLM its own outputs. `--layers` and `--hidden` make a model of
-random weights of that size, for a GPU that the demo model does not keep busy.
+texts as it gives them to a worker, rendered for clients, AsyncLLM its own outputs. `--layers` and
+`--hidden` make a model of random weights of that size, for a GPU that the demo model does not keep
+busy.
 """
 
 import argparse

@@ -31,6 +31,9 @@ class Smallest:
 
 
 STARTED: Final[dict[str, Smallest]] = {
+    "test-clock": Smallest(
+        arguments="--shift week tests/tenants/alerts/test_attention.py", prints=" passed"
+    ),
     "bench": Smallest(
         arguments="--part serving adapters --traffic simulated --streams 16 --door chat"
         " --prompts short --cores shared --sides penstock --rounds 1 --out {out}",
