@@ -19,6 +19,8 @@ from tests.support.places import ROOT, given_ports
 
 # This machine's own names, and those that no resolver knows (RFC 2606, RFC 6761).
 _LOCALHOST: Final = "localhost"
+# Who takes port 0 is given one of these, and may take it again.
+_OF_THE_SYSTEM: Final = range(32_768, 65_536)
 _OF_NOBODY: Final = (".localhost", ".invalid", ".test", ".example", "example.com", "example.org")
 
 
@@ -63,7 +65,9 @@ class Reach:
         return f"A test needs the network: it looks up {name}. Give it an address, or a resolver."
 
     def _of_port(self, address: Any) -> str | None:
-        if not isinstance(address, tuple) or address[1] == 0 or address[1] in given_ports:
+        if not isinstance(address, tuple) or address[1] in given_ports:
+            return None
+        if address[1] == 0 or address[1] in _OF_THE_SYSTEM:
             return None
         return (
             f"A test needs the fixed port {address[1]}, which something else may have. Let it take "
