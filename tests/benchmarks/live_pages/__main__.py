@@ -34,6 +34,7 @@ NAME: Final = "live-pages"
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10, help="of each side")
+    parser.add_argument("--streams", type=int, default=STREAMS)
     parser.add_argument("--requests", type=int, default=8 * STREAMS, help="a round")
     parser.add_argument("--pages", type=int, default=PAGES)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
@@ -43,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = Asked()
 
     def make_round(number: int) -> Round:
-        requests = options.requests if number else 2 * STREAMS
-        return Round(streams=STREAMS, requests=requests, max_tokens=TOKENS, prompts=PROMPTS)
+        streams = options.streams
+        requests = options.requests if number else 2 * streams
+        return Round(streams=streams, requests=requests, max_tokens=TOKENS, prompts=PROMPTS)
 
     with (
         run_live_stack(PENSTOCK_MAX_NUM_SEQS=str(STREAMS)) as stack,

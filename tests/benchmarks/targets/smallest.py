@@ -35,8 +35,8 @@ STARTED: Final[dict[str, Smallest]] = {
         arguments="--shift week tests/tenants/alerts/test_attention.py", prints=" passed"
     ),
     "bench": Smallest(
-        arguments="--part serving adapters --traffic simulated --streams 16 --door chat"
-        " --prompts short --cores shared --sides penstock --rounds 1 --out {out}",
+        arguments="--part serving --streams 16 --door chat --prompts short --cores shared"
+        " --sides penstock --rounds 1 --out {out}",
         prints="Written to ",
     ),
     "bench-adapters": Smallest(
@@ -44,7 +44,7 @@ STARTED: Final[dict[str, Smallest]] = {
         prints="Written to ",
     ),
     "bench-front": Smallest(
-        arguments="--streams 1 --tokens 8 --step-ms 0 --rounds 1 --idle-seconds 1 --out {out}",
+        arguments="--streams 1 --tokens 64 --step-ms 0 --rounds 1 --idle-seconds 1 --out {out}",
         prints="## CPU by process",
     ),
     "bench-gateway": Smallest(
@@ -74,7 +74,8 @@ STARTED: Final[dict[str, Smallest]] = {
     ),
     "bench-live-fairness": Smallest(arguments="--rounds 1 --samples 10", prints="ratio of the p99"),
     "bench-live-pages": Smallest(
-        arguments="--rounds 1 --requests 64 --pages 2 --no-bars --out {out}", prints="written to "
+        arguments="--rounds 1 --streams 4 --requests 8 --pages 2 --no-bars --out {out}",
+        prints="written to ",
     ),
     "bench-idle-pool": Smallest(arguments="--engine sim --requests 10", prints="  p99 "),
     "bench-dispatch": Smallest(
