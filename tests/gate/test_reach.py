@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gate.reach import Reach
 from tests.support.places import free_port
-from tests.support.reach import Reach
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.support.places import ROOT
 
 # As the suite's own, without its servers.
 SETTINGS = """[pytest]
-addopts = -ra -p tests.support.reach -p tests.support.sharing_out --no-loadscope-reorder
+addopts = -ra -p tests.gate.reach -p tests.support.sharing_out --no-loadscope-reorder
   -p no:django -p no:schemathesis -p no:hypothesispytest -p no:anyio -p no:platformdirs -p no:valkey
 """
 STEADY = "def test_steady(): pass\n"
