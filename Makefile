@@ -127,7 +127,7 @@ prove-adapters: environments
 prove-gpu: environments
 	@.venv-engine/bin/python -m tests.benchmarks.gpu $(ARGS)
 
-# Bugs in the dispatch functions; the state machine must find each; about five minutes.
+# Bugs in the dispatch functions; the state machine must find each; three minutes.
 planted-bugs:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.support.dispatch.planted_bugs $(ARGS)

@@ -17,7 +17,8 @@ from gpu_workers.config import read_env_file
 from tests.support.places import ROOT, free_port
 from tests.support.stack_addresses import LiveStack, Person
 
-KEPT_LOGS = ROOT / "var" / "live-stack-log"
+# By the process of a run of tests: each may have a stack at the same time.
+KEPT_LOGS = ROOT / "var" / "live-stack-log" / os.environ.get("PYTEST_XDIST_WORKER", "alone")
 
 
 @contextmanager
