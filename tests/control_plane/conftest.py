@@ -1,9 +1,19 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from redis import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
+from tests.support.figures.live_panels import forget_panels
+
+
+@pytest.fixture(autouse=True)
+def forget_readings() -> Iterator[Callable[[], None]]:
+    """Panels stay as they were read for some seconds: what one test has read, no other is shown.
+    Call it to have them read anew within a test."""
+    forget_panels()
+    yield forget_panels
+    forget_panels()
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """Acme's people with a browser each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from django.test import Client
 
-from tests.support.figures.live_panels import forget_panels
 from tests.support.two_tenants import TwoTenants
 
 SignIn = Callable[[str], Client]
@@ -26,11 +25,3 @@ def signed_in(houses: TwoTenants) -> SignIn:
 @pytest.fixture
 def acme_address(houses: TwoTenants) -> str:
     return f"/t/{houses.acme.tenant.id}/"
-
-
-@pytest.fixture
-def no_readings() -> Iterator[None]:
-    """The test shows nothing that another has read, and leaves nothing to others."""
-    forget_panels()
-    yield
-    forget_panels()

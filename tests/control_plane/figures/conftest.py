@@ -8,7 +8,6 @@ from pytest_django import DjangoDbBlocker
 from redis import Redis
 
 from tests.support.database import shared
-from tests.support.figures.live_panels import forget_panels
 from tests.support.figures.pool_costs import costs_of_days
 from tests.support.figures.world import World, make_world
 from tests.support.servers import TestServers
@@ -27,10 +26,8 @@ def _world(
 
 
 @pytest.fixture
-def world(_world: World, db: None) -> Iterator[World]:
-    forget_panels()
-    yield _world
-    forget_panels()
+def world(_world: World, db: None) -> World:
+    return _world
 
 
 @pytest.fixture

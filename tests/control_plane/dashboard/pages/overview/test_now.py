@@ -19,7 +19,7 @@ from tests.support.figures.rollup_uses import use_of
 from tests.support.places import free_port
 from tests.support.two_tenants import CANARY, TwoTenants
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("functions_loaded", "no_readings")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("functions_loaded")]
 HTMX = {"HX-Request": "true"}
 
 
