@@ -13,13 +13,18 @@ from gpu_workers.protocol.messages import Api, Envelope, Outcome, Prices, TokenU
 from gpu_workers.protocol.request_id import new_request_id
 from gpu_workers.protocol.usage import UsageEntry, WasteEntry
 from inference.models import UsageRecord
+from inference.usage.partitions import month_of, months_later
 from inference.usage.rating.admitted import deployment_prover
 from tenants.billing.models import AccountName, LedgerEntry, WaitingCharge
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey
 
 POOL: Final = "usage-tests"
-ARRIVED_MS: Final = 1_790_000_000_123
+# Usage is recorded for a year: on the fifth of a month that is over, at noon.
+_OVER: Final = months_later(month_of(datetime.now(UTC)), -2)
+ARRIVED_MS: Final = (
+    1000 * int(datetime(_OVER.year, _OVER.month, 5, 12, tzinfo=UTC).timestamp()) + 123
+)
 
 PRICED: Final = Prices(1_000_000, 500_000, 2_000_000, 900)
 # 7 new, 4 cached and 7 completion tokens, at nine tenths.

@@ -29,6 +29,7 @@ from tenants.models import ApiKey
 from tests.support.polling import eventually_sync
 from tests.support.projects import make_key
 from tests.support.usage_entries import (
+    ARRIVED_MS,
     COST_NANOS,
     POOL,
     PRICED,
@@ -55,7 +56,7 @@ def test_an_entry_becomes_a_record_with_the_engines_counts(redis: Redis, api_key
         "stop",
         "chat.completions",
     )
-    assert record.arrived_at.timestamp() == pytest.approx(1_790_000_000.123)
+    assert record.arrived_at.timestamp() == pytest.approx(ARRIVED_MS / 1000)
     assert (record.queue_ms, record.ttft_ms) == (3, 21)
     assert waiting(redis) == 0
 

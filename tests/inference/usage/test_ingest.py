@@ -1,7 +1,7 @@
 """Entries become records, once, with what they cost and what they add to the sums."""
 
 import threading
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,13 +25,14 @@ from inference.models import (
 )
 from inference.usage.collector import UsageCollector
 from inference.usage.ingest import record_entries
-from inference.usage.partitions import month_of, months_present
+from inference.usage.partitions import moment, month_of, months_present
 from inference.usage.rows import StreamEntry
 from tenants.billing.ledger.waiting import LONGEST_WAIT, post_due
 from tenants.billing.models import AccountName, LedgerEntry
 from tenants.models import ApiKey
 from tests.support.projects import make_key
 from tests.support.usage_entries import (
+    ARRIVED_MS,
     COST_NANOS,
     POOL,
     PRICED,
@@ -57,7 +58,7 @@ def test_a_record_says_its_prices_and_what_it_cost(redis: Redis, api_key: ApiKey
     assert post_due(waited) == 1
     assert revenue(api_key) == COST_NANOS
     (line,) = LedgerEntry.objects.filter(account=AccountName.REVENUE)
-    assert (line.model, line.day, line.requests) == ("penstock-demo", date(2026, 9, 21), 1)
+    assert (line.model, line.day, line.requests) == ("penstock-demo", moment(ARRIVED_MS).date(), 1)
 
 
 def test_an_entry_that_comes_again_is_neither_charged_nor_counted_again(
@@ -91,7 +92,8 @@ def test_what_was_never_run_is_counted_and_costs_nothing(
 
 
 def test_hours_and_days_are_those_of_the_arrival(redis: Redis, api_key: ApiKey) -> None:
-    midnight = 1_790_035_200_000
+    day_ms = 24 * 3_600_000
+    midnight = ARRIVED_MS // day_ms * day_ms
     for ms in (midnight - 1, midnight, midnight + 3_599_999, midnight + 3_600_000):
         append(
             redis,
@@ -102,12 +104,12 @@ def test_hours_and_days_are_those_of_the_arrival(redis: Redis, api_key: ApiKey) 
     UsageCollector(redis).drain()
     hours = UsageRollup.objects.order_by("hour").values_list("hour", "requests")
     assert [(f"{hour:%dT%H}", requests) for hour, requests in hours] == [
-        ("21T23", 1),
-        ("22T00", 2),
-        ("22T01", 1),
+        ("04T23", 1),
+        ("05T00", 2),
+        ("05T01", 1),
     ]
     days = DailyUsage.objects.order_by("day").values_list("day__day", "requests")
-    assert list(days) == [(21, 1), (22, 3)]
+    assert list(days) == [(4, 1), (5, 3)]
 
 
 def test_a_wasted_attempt_is_on_record_beside_its_request(redis: Redis, api_key: ApiKey) -> None:

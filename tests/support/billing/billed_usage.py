@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Prices, TokenUsage
@@ -43,10 +44,12 @@ def use_at(project: Project, moments: Iterable[datetime], **changes: Any) -> int
     own = {"usage": USED, "prices": PRICES, "itl_p50_ms": 5.0, "itl_p95_ms": 9.0, "owed": True}
     own |= changes
     entries = [usage_entry(key, int(at.timestamp() * 1000), **own) for at in moments]
-    record_entries(
-        StreamEntry(pool=POOL, stream_id=f"{number}-1", data=encode(entry))
-        for number, entry in enumerate(entries)
-    )
+    # Whatever the day of the tests, October was not too long ago.
+    with patch("inference.usage.rows.MONTHS_BACK", 1200):
+        record_entries(
+            StreamEntry(pool=POOL, stream_id=f"{number}-1", data=encode(entry))
+            for number, entry in enumerate(entries)
+        )
     ids = [entry.request_id for entry in entries]
     costs = UsageRecord.objects.filter(request_id__in=ids).values_list("cost_nanos", flat=True)
     assert len(costs) == len(entries), "not all of it was recorded"
