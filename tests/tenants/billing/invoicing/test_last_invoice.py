@@ -2,7 +2,7 @@
 invoice."""
 
 import smtplib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -37,9 +37,18 @@ from tests.support.billing.prepaid import reserve
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("seller", "policy")]
 DOLLAR = 10**9
-NOW = datetime.now(UTC)
-THIS_MONTH = month_of(NOW.date())
-LAST_MONTH = month_before(THIS_MONTH)
+NOW: datetime
+THIS_MONTH: date
+LAST_MONTH: date
+
+
+@pytest.fixture(autouse=True)
+def _read_the_clock() -> None:
+    """For each test, as months end while tests run."""
+    global NOW, THIS_MONTH, LAST_MONTH
+    NOW = datetime.now(UTC)
+    THIS_MONTH = month_of(NOW.date())
+    LAST_MONTH = month_before(THIS_MONTH)
 
 
 @pytest.fixture
