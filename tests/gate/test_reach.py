@@ -29,7 +29,7 @@ from tests.support.places import free_port
         ("socket.bind", (None, ("127.0.0.1", 6379)), "needs the fixed port 6379"),
         ("socket.bind", (None, ("127.0.0.1", 0)), None),
         ("socket.bind", (None, "/run/a.socket"), None),
-        ("os.remove", ("/work/other", -1), None),
+        ("os.remove", ("/somewhere/other", -1), None),
     ],
 )
 def test_what_is_out_of_reach_is_said(
