@@ -86,7 +86,8 @@ def _installed_version() -> str:
 
 
 def command_line(config: WorkerConfig) -> list[str]:
-    """Return the arguments of vLLM's server that start the same engine."""
+    """Return the arguments of vLLM's server that start the same engine. Raises `ValueError` for
+    settings that no engine can have together."""
     arguments = {
         "model": config.model_path,
         "served-model-name": config.model,
@@ -114,9 +115,15 @@ def command_line(config: WorkerConfig) -> list[str]:
 
 
 def _adapter_arguments(config: WorkerConfig) -> list[str]:
-    """Return what makes an engine for LoRA adapters: nothing for a pool without."""
+    """Return what makes an engine for LoRA adapters: nothing for a pool without. Raises
+    `ValueError` for a type that vLLM's kernels for adapters stop at, on a GPU."""
     if not config.adapter_slots:
         return []
+    if config.dtype == "float32" and _has_gpu():
+        raise ValueError(
+            "PENSTOCK_DTYPE=float32 cannot serve adapters on a GPU, where vLLM computes them in"
+            " float16 or bfloat16: name one of these, or set PENSTOCK_ADAPTER_SLOTS=0"
+        )
     in_memory = config.adapters_in_memory or config.adapter_slots
     return [
         "--enable-lora",

@@ -41,6 +41,17 @@ def test_what_an_operator_names_is_taken(cpu_info: Path) -> None:
     assert arguments.weights_type(config, cpu_info) == "bfloat16"
 
 
+def test_adapters_in_float32_are_refused_on_a_gpu_alone(tmp_path: Path) -> None:
+    config = WorkerConfig.from_environ(
+        REDIS | {"PENSTOCK_DTYPE": "float32", "PENSTOCK_ADAPTER_SLOTS": "4"}
+    )
+    assert "--dtype=float32" in arguments.command_line(config), "a CPU serves them"
+    driver = tmp_path / "nvidia-smi"
+    driver.touch(mode=0o755)
+    with pytest.raises(ValueError, match="name one of these, or set PENSTOCK_ADAPTER_SLOTS=0"):
+        arguments.command_line(config)
+
+
 def environment(tmp_path: Path, **settings: str) -> dict[str, str]:
     config = WorkerConfig.from_environ(
         REDIS | {"PENSTOCK_WORKER_COMPILE_CACHE": str(tmp_path)} | settings

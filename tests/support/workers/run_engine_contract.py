@@ -4,7 +4,8 @@
         [--may-be-degraded] [SETTING=VALUE ...]
 
 A vLLM that may be degraded is not asked what its probes find, nor for what they had it do without.
-Prints one JSON object: the clause's name -> null, or the traceback of its failure.
+Prints one JSON object: the clause's name -> null, or the traceback of its failure; and on stderr
+each clause as it ends, for who must stop before all have.
 """
 
 import json
@@ -94,6 +95,7 @@ def _recorded(outcomes: dict[str, str | None], name: str) -> Iterator[None]:
         yield
     except Exception:  # noqa: BLE001 - each failure is one line of the report
         outcomes[name] = traceback.format_exc()
+    sys.stderr.write(f"{outcomes[name] or ''}{'failed' if outcomes[name] else 'kept'}: {name}\n")
 
 
 if __name__ == "__main__":
