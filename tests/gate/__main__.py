@@ -52,10 +52,13 @@ def main(arguments: list[str]) -> int:
 
     sys.stdout.write(f"\nA second look, alone and twice, at what failed ({len(failures)}):\n")
     looks = []
+    shown = ""
     for look in look_again(failures, recorder.folder, profile, environ):
         looks.append(look)
-        if not look.is_unsteady:
-            sys.stdout.write(look.tries[-1].output)
+        # Of one process for all that failed in it.
+        if not look.is_unsteady and look.tries[-1].output != shown:
+            shown = look.tries[-1].output
+            sys.stdout.write(shown)
         sys.stdout.flush()
     append_unsteady(asked.record, looks)
     sys.stdout.write(f"\n{table_of(looks)}\n\n")

@@ -1,12 +1,13 @@
-"""Run what failed again, each test alone in a process of its own, twice."""
+"""Run what failed again, alone and twice: what failed of one file in a process of its own, whose
+fixtures and servers are made once for all of it."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from tests.gate.recorder import Failure
@@ -21,7 +22,8 @@ TIMEOUT_SECONDS = 900
 
 @dataclass(frozen=True, kw_only=True)
 class Try:
-    """One more run of a test, alone. `seconds` include those of its servers."""
+    """One more run of a test. `seconds` and `output` are those of its process, with the servers and
+    with what else of its file had failed."""
 
     has_passed: bool
     seconds: float
@@ -43,15 +45,26 @@ def look_again(
     failures: Iterable[Failure], folder: Path, options: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[Look]:
     """Yield what became of each failed test, whose name is relative to `folder`."""
-    for failure in failures:
-        tries: list[Try] = []
-        while len(tries) < TIMES and all(one.has_passed for one in tries):
-            tries.append(_run_alone(failure.test, folder, options, environ))
-        yield Look(failure=failure, tries=tuple(tries))
+    for _, group in groupby(sorted(failures, key=_file), key=_file):
+        of_one_file = list(group)
+        tries: dict[str, list[Try]] = {failure.test: [] for failure in of_one_file}
+        for _ in range(TIMES):
+            passing = [test for test, made in tries.items() if all(one.has_passed for one in made)]
+            if passing:
+                for test, made in _run_alone(passing, folder, options, environ).items():
+                    tries[test].append(made)
+        for failure in of_one_file:
+            yield Look(failure=failure, tries=tuple(tries[failure.test]))
 
 
-def _run_alone(test: str, folder: Path, options: Sequence[str], environ: Mapping[str, str]) -> Try:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *options, test]
+def _file(failure: Failure) -> str:
+    return failure.test.partition("::")[0]
+
+
+def _run_alone(
+    tests: Sequence[str], folder: Path, options: Sequence[str], environ: Mapping[str, str]
+) -> dict[str, Try]:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-rfEp", *options, *tests]
     started = datetime.now(UTC)
     try:
         ended = subprocess.run(
@@ -66,13 +79,23 @@ def _run_alone(test: str, folder: Path, options: Sequence[str], environ: Mapping
             errors="replace",
             check=False,
         )
-        output, status = ended.stdout, ended.returncode
+        output = ended.stdout
     except subprocess.TimeoutExpired as timeout:
-        output, status = f"{timeout}\n", 1
-    # A test that is skipped alone has not passed.
-    has_passed = status == 0 and re.search(r"^1 passed", output, re.MULTILINE) is not None
+        output = f"{timeout}\n"
     seconds = (datetime.now(UTC) - started).total_seconds()
-    return Try(has_passed=has_passed, seconds=seconds, output=output)
+    return {
+        test: Try(has_passed=_has_passed(test, output), seconds=seconds, output=output)
+        for test in tests
+    }
+
+
+def _has_passed(test: str, output: str) -> bool:
+    """Read pytest's summary. A test that is skipped alone has not passed, nor has one that fails
+    while it is torn down."""
+    lines = output.splitlines()
+    failed = (f"FAILED {test}", f"ERROR {test}")
+    is_failed = any(line == one or line.startswith(f"{one} - ") for line in lines for one in failed)
+    return f"PASSED {test}" in lines and not is_failed
 
 
 def table_of(looks: Iterable[Look]) -> str:

@@ -39,6 +39,17 @@ def left_behind():
     assert "PYTEST_XDIST_WORKER" not in os.environ, "left something behind"
 def test_leaves(left_behind): pass
 """
+SHARES_WHAT_IS_COSTLY = """
+import os, pathlib, pytest
+BESIDE_OTHERS = "PYTEST_XDIST_WORKER" in os.environ
+@pytest.fixture(scope="module")
+def costly():
+    if not BESIDE_OTHERS:
+        with pathlib.Path(__file__).with_name("made").open("a") as made:
+            made.write("alone ")
+@pytest.mark.parametrize("one", range(3))
+def test_one(costly, one): assert not BESIDE_OTHERS and one != 2
+"""
 ASKS_A_STRANGER = """
 import socket
 def test_asks():
@@ -51,15 +62,15 @@ class Gate:
     """Runs the gate over planted files, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._record = folder / "var" / "unsteady.jsonl"
 
     def run(self, **files: str) -> tuple[int, str]:
         """Return the exit status and what was printed; a name becomes `test_NAME.py`."""
-        (self._folder / "pytest.ini").write_text(SETTINGS)
+        (self.folder / "pytest.ini").write_text(SETTINGS)
         for name, text in files.items():
-            (self._folder / f"test_{name}.py").write_text(text)
-        command = [sys.executable, "-m", "tests.gate", "--record", self._record, self._folder]
+            (self.folder / f"test_{name}.py").write_text(text)
+        command = [sys.executable, "-m", "tests.gate", "--record", self._record, self.folder]
         # Started beside others itself, it starts none of them.
         environ = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
         ended = subprocess.run(
@@ -120,6 +131,20 @@ def test_more_than_five_unsteady_tests_make_the_run_red(gate: Gate) -> None:
     assert status == 1
     assert printed.count("unsteady  test_unsteady_") == MOST_UNSTEADY + 1
     assert "Red: 6 unsteady tests in one run" in printed
+
+
+def test_what_failed_of_one_file_shares_what_is_costly_and_is_judged_one_by_one(
+    gate: Gate,
+) -> None:
+    status, printed = gate.run(shared=SHARES_WHAT_IS_COSTLY)
+    assert status == 1
+    table = printed.split("A second look", 1)[1]
+    assert "broken    test_shared.py::test_one[2]\n" in table
+    for number in (0, 1):
+        assert f"unsteady  test_shared.py::test_one[{number}]\n" in table
+    assert "Red: 1 of them fail alone too." in printed
+    made = (gate.folder / "made").read_text().split()
+    assert made == ["alone", "alone"], "once for each look"
 
 
 def test_what_is_skipped_alone_has_not_passed(gate: Gate) -> None:
