@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from tests.support.polling import eventually_sync
-from tests.support.stack_addresses import LiveStack, children_of
+from tests.support.processes.children import children_of
+from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's si
 def tree() -> Iterator[tuple["subprocess.Popen[str]", list[int]]]:
     """A parent, and the pids of its child and grandchild."""
     parent = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.workers.process_tree_parent"],
+        [sys.executable, "-m", "tests.support.processes.tree_parent"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

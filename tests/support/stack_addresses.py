@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from tests.support.places import NO_TLS, ROOT
+from tests.support.processes.children import children_of
 from tests.support.signals.otlp_receiver import OtlpReceiver
 
 
@@ -105,9 +106,3 @@ class LiveStack:
         for pid in tree:
             tree += children_of(pid)
         return tree
-
-
-def children_of(pid: int) -> list[int]:
-    """Process ids of the direct children of all threads of a process."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]

@@ -47,6 +47,7 @@ class Finding(StrEnum):
     INVALID = "invalid"  # xgrammar does not take it
     TOO_SLOW = "too_slow"  # to compile, or to walk a few tokens
     TOO_LARGE = "too_large"  # for the memory that it may take
+    STARVED = "starved"  # others had the CPU: nothing is known of the structure
 
 
 class Walk(msgspec.Struct, frozen=True):

@@ -34,7 +34,8 @@ from gpu_workers.vllm.structures.trial import (
 )
 
 _NICE: Final = 10
-# A trial that waits for a CPU for so many times its own seconds is over too.
+# A trial that waits for a CPU for so many times its own seconds is over too; one that got less than
+# half of its own by then says nothing of the structure.
 _WALL_TIMES_CPU: Final = 6
 _FEWEST_OF_A_QUARTER: Final = 16
 _MAY_BE_AMBIGUOUS: Final = (StructureKind.REGEX, StructureKind.GRAMMAR, StructureKind.LARK)
@@ -69,9 +70,11 @@ def _try_in_a_fork(vocabulary: Vocabulary, tokenizer: Any, structure: Structure)
     data = os.read(readable, select.PIPE_BUF) if is_over else b""
     os.close(readable)
     os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
+    _, status, used = os.wait4(pid, 0)
     if data:
         return msgspec.msgpack.decode(data, type=Verdict)
+    if not is_over and used.ru_utime + used.ru_stime < vocabulary.cpu_seconds / 2:
+        return Verdict(Finding.STARVED)
     # The kernel's limit of CPU time is a SIGXCPU; any other death is one of memory or of recursion.
     is_slow = not is_over or os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
     return Verdict(Finding.TOO_SLOW if is_slow else Finding.TOO_LARGE)

@@ -17,7 +17,7 @@ import structlog
 
 from gpu_workers.process_tree import PARENT_VARIABLE
 from gpu_workers.vllm.structures import trial
-from gpu_workers.vllm.structures.trial import Structure, Verdict, Vocabulary
+from gpu_workers.vllm.structures.trial import Finding, Structure, Verdict, Vocabulary
 from gpu_workers.vllm.structures.turns import Clock, Turns
 
 _VERDICTS_KEPT: Final = 4096
@@ -89,6 +89,11 @@ class StructureTrials:
                 _log.error("structure_trial_failed", reason=repr(error))
                 await self._end_process()
                 self._turns.end(TrialsFailed("structures cannot be tried now"))
+                continue
+            if verdict.finding is Finding.STARVED:
+                # Whoever asks again may find the CPU free.
+                _log.warning("structure_trial_starved")
+                self._turns.end(TrialsFailed("others had the CPU that the trial needed"))
             else:
                 self._verdicts[trial.digest] = verdict
                 if len(self._verdicts) > _VERDICTS_KEPT:

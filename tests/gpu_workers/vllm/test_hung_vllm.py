@@ -16,7 +16,7 @@ from gpu_workers.protocol.messages import Outcome, WorkerState
 from gpu_workers.worker import Exit
 from tests.support.places import ROOT
 from tests.support.polling import eventually
-from tests.support.stack_addresses import children_of
+from tests.support.processes.children import children_of
 from tests.support.workers.envelopes import make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
 from tests.support.workers.worker_process import ENGINE_PYTHON, published, worker_process

@@ -130,6 +130,15 @@ async def test_tenants_take_turns(trials: StructureTrials, journal: Journal) -> 
     assert tried == ["acme-0", "globex-0", "acme-1", "acme-2"]
 
 
+async def test_what_got_no_cpu_is_tried_anew_for_whoever_asks_again(
+    trials: StructureTrials, journal: Journal
+) -> None:
+    for _ in range(2):
+        with pytest.raises(TrialsFailed):
+            await trials.verdict("acme", a("starved"))
+    assert journal.lines == ["starved", "starved"]
+
+
 class Asking:
     """The requests of a test, by what it calls their structures."""
 

@@ -20,6 +20,6 @@ def child(depth: int) -> None:
 if __name__ == "__main__":
     adopt_children()
     # Under its own name: children import another module in the place of this `__main__`.
-    from tests.support.workers import process_tree_parent
+    from tests.support.processes import tree_parent
 
-    process_tree_parent.child(2)
+    tree_parent.child(2)

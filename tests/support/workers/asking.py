@@ -75,8 +75,8 @@ def texts_into(outputs: list[Output]) -> BeginTexts:
     return begin
 
 
-async def ask(engine: Engine, envelope: Envelope) -> Answer:
+async def ask(engine: Engine, envelope: Envelope, timeout_seconds: float = 60.0) -> Answer:
     """As a worker asks: outputs come by both ways, in one order."""
     answer = Answer()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(timeout_seconds):
         return await gather(engine.generate(envelope, texts_into(answer.outputs)), answer)

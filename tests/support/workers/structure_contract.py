@@ -6,19 +6,28 @@ Plain functions and asserts: this also runs in the engine's environment, which h
 
 import asyncio
 import json
+import os
+import signal
+from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from gpu_workers.engine import EmitText, Engine, EngineDescription
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.vllm.structures.trials import MOST_OWN_SECONDS
 from tests.support.polling import eventually
+from tests.support.processes.children import children_of
 from tests.support.workers.asking import ENDLESS, QUESTION, Answer, Clause, ask
 from tests.support.workers.envelopes import ACME, make_envelope
 
 # The bar; on a machine whose victims stand still by themselves, that is added.
 MOST_GAP_SECONDS: Final = 1.0
 TOO_COSTLY: Final = "structure_too_costly"
+NOT_TRIED: Final = "structures_unavailable"
+# Trials come one after another, and each may take six seconds where others want the CPU too; one
+# that got none of it is asked for again.
+TRIALS_SECONDS: Final = 120.0
+TIMES_ASKED: Final = 5
 WAITING: Final = "structures_waiting"
 
 
@@ -148,7 +157,8 @@ USEFUL: Final[dict[str, dict[str, Any]]] = {
 
 
 class Victims:
-    """Streams of others, and the longest time in which one of them got nothing."""
+    """Streams of others, and the longest time in which one of them got nothing. They end with the
+    clause, also where that fails: the next one counts what the engine generates."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -157,7 +167,10 @@ class Victims:
         self.heard = 0
         self._streams = [asyncio.create_task(self._stream()) for _ in range(3)]
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         self._is_over = True
         await asyncio.gather(*self._streams)
 
@@ -184,12 +197,11 @@ async def structures_that_hurt_are_refused_while_others_stream(
     engine: Engine, description: EngineDescription
 ) -> None:
     """In the time and memory that the runner allows; each is within what vLLM itself takes."""
-    victims = Victims(engine)
-    await eventually(lambda: victims.heard > 100, 30)
-    usual, victims.longest = victims.longest, 0.0
-    answers = await _each_by_a_tenant_of_its_own(engine, BOMBS)
-    longest = victims.longest
-    await victims.close()
+    async with Victims(engine) as victims:
+        await eventually(lambda: victims.heard > 100, 30)
+        usual, victims.longest = victims.longest, 0.0
+        answers = await _each_by_a_tenant_of_its_own(engine, BOMBS)
+        longest = victims.longest
     for name, answer in zip(BOMBS, answers, strict=True):
         assert answer.result.outcome is Outcome.REFUSED, (name, answer.result)
         assert answer.result.error is not None
@@ -206,6 +218,33 @@ async def structures_of_everyday_are_followed(
         assert answer.result.outcome is Outcome.COMPLETED, (name, answer.result)
         if answer.result.finish_reason == "stop" and "response_format" in USEFUL[name]:
             json.loads(answer.text())
+
+
+async def a_trial_that_got_no_cpu_says_nothing_of_its_structure(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """Others had it: that is neither the tenant's fault nor to be remembered."""
+    fields = grammar(_rules(1_001, '{} | {} "a"', '"b"'))
+    envelope = make_envelope(QUESTION | fields, max_output_tokens=20)
+    asking = asyncio.create_task(ask(engine, envelope, TRIALS_SECONDS))
+    (trial,) = await eventually(_running_trials, 30)
+    os.kill(trial, signal.SIGSTOP)
+    error = (await asking).result.error
+    assert error is not None
+    assert (error.status, error.code) == (503, NOT_TRIED)
+    known = (await _follow(engine, fields, tokens=20)).result.error
+    assert known is not None
+    assert (known.status, known.code) == (400, TOO_COSTLY)
+
+
+def _running_trials() -> list[int]:
+    """The forks of this engine's own process that tries structures."""
+    return [
+        fork
+        for child in children_of(os.getpid())
+        if b"structures.trial_process" in Path(f"/proc/{child}/cmdline").read_bytes()
+        for fork in children_of(child)
+    ]
 
 
 async def who_sends_many_expensive_structures_is_answered_soon_and_holds_up_nobody(
@@ -242,12 +281,11 @@ async def what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on(
     last, and the request ends before that is a second."""
     digits = "".join(Random(2).choices("0123456789", k=1_100))
     fields = grammar(f'root ::= "{digits}" s\ns ::= s s s | s s | "a" | "b" | ""')
-    victims = Victims(engine)
-    await eventually(lambda: victims.heard > 100, 30)
-    usual, victims.longest = victims.longest, 0.0
-    answer = await _follow(engine, fields | {"ignore_eos": True}, tokens=1_900)
-    longest = victims.longest
-    await victims.close()
+    async with Victims(engine) as victims:
+        await eventually(lambda: victims.heard > 100, 30)
+        usual, victims.longest = victims.longest, 0.0
+        answer = await _follow(engine, fields | {"ignore_eos": True}, tokens=1_900)
+        longest = victims.longest
     assert answer.result.outcome is Outcome.FAILED, answer.result
     assert answer.result.error is not None
     assert (answer.result.error.status, answer.result.error.code) == (400, TOO_COSTLY)
@@ -306,12 +344,18 @@ async def _follow(
     engine: Engine, fields: dict[str, Any], tokens: int = 200, tenant_id: str = ACME
 ) -> Answer:
     envelope = make_envelope(QUESTION | fields, max_output_tokens=tokens, tenant_id=tenant_id)
-    return await ask(engine, envelope)
+    for _ in range(TIMES_ASKED):
+        answer = await ask(engine, envelope, TRIALS_SECONDS)
+        error = answer.result.error
+        if error is None or error.code != NOT_TRIED:
+            break
+    return answer
 
 
 STRUCTURE_CLAUSES: list[Clause] = [
     structures_that_hurt_are_refused_while_others_stream,
     structures_of_everyday_are_followed,
+    a_trial_that_got_no_cpu_says_nothing_of_its_structure,
     who_sends_many_expensive_structures_is_answered_soon_and_holds_up_nobody,
     what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on,
     an_answer_with_no_token_left_for_it_is_told_to_the_client,

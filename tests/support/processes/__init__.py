@@ -1,0 +1,1 @@
+"""Processes of the system, as tests look at them."""
