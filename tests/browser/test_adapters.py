@@ -117,6 +117,27 @@ def test_a_zip_is_sent_in_parts_and_seen_ready(
     expect(page.locator("#list")).to_contain_text("100 %")
 
 
+def test_another_version_is_promoted_from_the_table(
+    browser: Watched, acme: Project, url: str, cookies: dict[str, str], tmp_path: Path
+) -> None:
+    page = signed_in(browser.open(), url, cookies)
+    fill(page, acme, a_zip(tmp_path), "support")
+    page.wait_for_url("**/versions/*")
+    assert look_at(page.url) == "ready"
+    page.get_by_role("link", name="acme/support", exact=True).click()
+    expect(page.locator("#list")).to_contain_text("100 %")
+    page.get_by_role("link", name="New version").first.click()
+    page.locator("[name=file]").set_input_files(a_zip(tmp_path, lora_alpha=2))
+    page.get_by_role("button", name="Add version").click()
+    page.wait_for_url("**/versions/*")
+    assert look_at(page.url) == "ready"
+    page.get_by_role("link", name="acme/support", exact=True).click()
+    # A person's click: Playwright refuses it where something else lies over the button.
+    page.get_by_role("button", name="Promote").click()
+    second = page.locator("#list tbody tr").filter(has_text="Version 2")
+    expect(second).to_contain_text("100 %")
+
+
 @pytest.mark.rare
 def test_without_javascript_the_form_takes_the_file_and_tells_why_it_is_refused(
     browser: Watched, acme: Project, url: str, cookies: dict[str, str], tmp_path: Path

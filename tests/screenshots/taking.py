@@ -18,6 +18,24 @@ _AXE = ROOT / "tests/screenshots/vendor/axe-core/axe.min.js"
 _HIGHEST = 8_000
 _BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+# Whatever a person may press, and what lies over its middle in its place.
+_ASK_COVERED = """
+    () => [...document.querySelectorAll("a[href], button, input, select, summary, textarea")]
+      .filter((each) => each.checkVisibility({ opacityProperty: true, visibilityProperty: true }))
+      .flatMap((each) => {
+        const box = each.getClientRects()[0];
+        if (!box || each.disabled || each.matches("[type=file], [type=hidden]")) return [];
+        const x = box.x + box.width / 2, y = box.y + box.height / 2;
+        const over = document.elementFromPoint(x, y);
+        if (!over || each.contains(over) || over.contains(each)) return [];
+        if ([...(each.labels || [])].some((label) => label.contains(over))) return [];
+        const fixed = [...document.querySelectorAll("*")].some((one) =>
+          one.contains(over) && ["fixed", "sticky"].includes(getComputedStyle(one).position));
+        if (fixed) return [];
+        const name = (one) => `${one.localName}.${[...one.classList].join(".")}`;
+        return [`${name(each)} "${each.textContent.trim().slice(0, 30)}" under ${name(over)}`];
+      })
+"""
 _ASK_AXE = """
     async (rules) => (await axe.run(document, { runOnly: rules })).violations.map(
       (rule) => `axe ${rule.id}: ${rule.nodes.slice(0, 3).map((node) => node.target).join(", ")}`
@@ -81,6 +99,7 @@ def _one(context: BrowserContext, shot: Shot, url: str, file: Path) -> list[str]
     problems += hard_to_use(page)
     if not page.locator(":popover-open, dialog[open]").count():
         _unroll(page)
+        problems += covered(page)
     page.screenshot(path=file)
     page.close()
     return problems
@@ -112,6 +131,12 @@ def hard_to_use(page: Page) -> list[str]:
     page.evaluate(f"{_AXE.read_text(encoding='utf-8')};0")
     found: list[str] = page.evaluate(_ASK_AXE, list(_RULES))
     return found
+
+
+def covered(page: Page) -> list[str]:
+    """Return what in the window cannot be pressed because something else lies over it."""
+    found: list[str] = page.evaluate(_ASK_COVERED)
+    return [f"covered: {each}" for each in found]
 
 
 def _context(browser: Browser, scheme: str, width: int, height: int) -> BrowserContext:
