@@ -97,6 +97,12 @@ class ClearTextRefused(Forbidden):
     code = "clear_text_refused"
 
 
+class RepeatedAuthorization(InvalidRequest):
+    """More than one `Authorization` header came."""
+
+    code = "repeated_authorization"
+
+
 class NotFound(InferenceError):
     """Unknown, or not the caller's to see: the two look the same."""
 

@@ -63,6 +63,13 @@ REQUESTS = Counter(
 Parser = Callable[[bytes], InferenceRequest]
 _Handler = Callable[["_Exchange"], Awaitable[None]]
 _MODELS: Final = "/v1/models"
+# Another application's, below the same base URL.
+UPLOADS: Final = (
+    "POST /v1/uploads",
+    "POST /v1/uploads/<upload>/parts",
+    "POST /v1/uploads/<upload>/complete",
+    "POST /v1/uploads/<upload>/cancel",
+)
 # What clients ask for whose base URL lacks /v1.
 WITHOUT_VERSION: Final = frozenset({"/chat/completions", "/completions", "/models"})
 
@@ -93,10 +100,8 @@ class OpenAIApi:
     def _unknown(self, path: str) -> str:
         if path in WITHOUT_VERSION:
             return f"Unknown endpoint {path}: add /v1 to the base URL, as in /v1{path}."
-        return f"Unknown endpoint. Available: {', '.join(self._endpoints())}."
-
-    def _endpoints(self) -> list[str]:
-        return [f"{method} {path}" for path, method in self.addresses.items()]
+        ours = [f"{method} {path}" for path, method in self.addresses.items()]
+        return f"Unknown endpoint. Available: {', '.join([*ours, *UPLOADS])}."
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"].rstrip("/")
@@ -171,6 +176,7 @@ class OpenAIApi:
     async def _issue_ticket(self, exchange: "_Exchange") -> None:
         caller = await self._authenticate(exchange, Scope.INFERENCE)
         ticket = await self._completions.admission.issue_ticket(caller)
+        exchange.headers = (("Cache-Control", "no-store"),)
         await exchange.answer(
             {"object": "stream.ticket", "ticket": ticket, "expires_in": TICKET_SECONDS}
         )

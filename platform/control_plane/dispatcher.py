@@ -3,14 +3,23 @@
 `planes/paths.py` says which plane a path is of. /v1/ goes to the gateway without Django's
 middleware, database or threads in its way, but for uploads, which are Django's behind a gate of
 their own; /ws/ to Channels; probes to the status endpoints; all else to Django. Before any of them
-stands the edge, which says who is calling; in clear text only what takes no credential is answered.
+stands the edge, which says who is calling; in clear text only what takes no credential is answered,
+and nothing that brings two.
 """
 
 import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
-from control_plane.edge import Edge, bears_credential, refuse_clear_text
+from control_plane.edge import (
+    CLEAR_TEXT,
+    TWO_CREDENTIALS,
+    Edge,
+    bears_credential,
+    has_two_credentials,
+    refuse,
+)
 from control_plane.planes.elsewhere import Elsewhere
 from control_plane.planes.paths import UPLOADS, Plane, is_below, plane_of
 from control_plane.status import endpoints
@@ -68,7 +77,9 @@ class Dispatcher:
         is_clear_text = self._edge.take_in(scope)
         application = self._application(scope)
         if is_clear_text and not self._may_be_read(scope, application):
-            application = refuse_clear_text
+            application = partial(refuse, CLEAR_TEXT)
+        elif has_two_credentials(scope):
+            application = partial(refuse, TWO_CREDENTIALS)
         await application(scope, receive, send)
 
     def _application(self, scope: Any) -> Application:

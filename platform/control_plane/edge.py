@@ -1,4 +1,5 @@
-"""The outer edge of the service: who is calling, by which scheme, and no credential in clear text.
+"""The outer edge of the service: who is calling, by which scheme, with one credential at most, and
+none in clear text.
 
 X-Forwarded-For and X-Forwarded-Proto are believed of trusted proxies alone, and after this every
 other part may rely on `scope["client"]` and `scope["scheme"]`. No other header of that kind means
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from control_plane.env import Network
 from gpu_workers.protocol.request_id import new_request_id
-from inference.errors import ClearTextRefused
+from inference.errors import ClearTextRefused, InferenceError, RepeatedAuthorization
 from inference.openai_api.responses import error_json, send_error
 
 Address = IPv4Address | IPv6Address
@@ -69,14 +70,21 @@ class Edge:
         return has_spoken
 
 
-async def refuse_clear_text(scope: Any, receive: Any, send: Any) -> None:
-    """Refuse a request that others may have read. Never a redirect: the credential has been on the
-    wire by then, and a client that follows one sends it so every time."""
-    error = ClearTextRefused(
-        "This came in clear text, where others can read API keys and passwords: use https, or wss "
-        "for websockets, and replace what was sent like this. If a proxy of yours ends TLS, name "
-        "it in PENSTOCK_TRUSTED_PROXIES and let it send X-Forwarded-Proto."
-    )
+# Never a redirect: the credential has been on the wire by then, and a client that follows one sends
+# it so every time.
+CLEAR_TEXT: Final = ClearTextRefused(
+    "This came in clear text, where others can read API keys and passwords: use https, or wss for "
+    "websockets, and replace what was sent like this. If a proxy of yours ends TLS, name it in "
+    "PENSTOCK_TRUSTED_PROXIES and let it send X-Forwarded-Proto."
+)
+TWO_CREDENTIALS: Final = RepeatedAuthorization(
+    "The request has more than one Authorization header, and which of them counts is not defined: "
+    "send one. A proxy or a client library may add its own to yours."
+)
+
+
+async def refuse(error: InferenceError, scope: Any, receive: Any, send: Any) -> None:
+    """Answer a request, or the opening of a websocket, with an error before anybody reads it."""
     if scope["type"] == "http":
         await send_error(send, new_request_id(), error)
         return
@@ -89,6 +97,11 @@ async def refuse_clear_text(scope: Any, receive: Any, send: Any) -> None:
         {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
     )
     await send({"type": "websocket.http.response.body", "body": error_json(error.to_wire())})
+
+
+def has_two_credentials(scope: Any) -> bool:
+    """Return whether a proxy before us and we might act for two different callers."""
+    return sum(name == b"authorization" for name, _ in scope.get("headers", ())) > 1
 
 
 def bears_credential(scope: Any) -> bool:

@@ -101,6 +101,18 @@ async def test_clear_text_is_refused_before_anything_is_read(path: str) -> None:
     assert start["status"] == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/api/v1/session", "/", "/readyz"])
+async def test_two_credentials_are_refused_rather_than_one_of_them_chosen(path: str) -> None:
+    headers = [(b"authorization", b"Bearer x"), (b"authorization", b"Bearer x")]
+    scope = {"type": "http", "path": path, "method": "GET", "headers": headers}
+    start, body = await drive(dispatcher(), scope)
+    assert start["status"] == 400
+    assert "repeated_authorization" in body["body"].decode()
+    scope["headers"] = headers[:1]
+    (passed,) = await drive(dispatcher(), scope)
+    assert passed["type"] in {"gateway", "django", "status"}
+
+
 async def test_websockets_are_taken_under_their_path_only() -> None:
     connect = "websocket.connect"
     good = {"type": "websocket", "path": "/ws/v1/stream"}

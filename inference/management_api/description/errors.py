@@ -32,6 +32,7 @@ CODES: Final[dict[str, str]] = {
     "upload_too_large": "More bytes than the tier allows, a part may have, or were declared.",
     "wrong_parts": "The parts that are named do not make the file that was declared.",
     "wrong_md5": "The parts have another MD5 than the call says.",
+    "repeated_authorization": "The request has more than one Authorization header.",
     # 401
     "invalid_api_key": "There is no such API key.",
     "api_key_expired": "The API key has expired.",

@@ -159,7 +159,9 @@ async def test_a_connection_has_a_limit_of_requests(
 async def test_a_ticket_works_once(service: Service, worker: ScriptedWorker) -> None:
     await worker.start()
     async with service.client() as client:
-        answer = (await client.post("/v1/stream/tickets")).json()
+        response = await client.post("/v1/stream/tickets")
+        assert response.headers["cache-control"] == "no-store"
+        answer = response.json()
     assert answer["expires_in"] == 30
     query = f"?ticket={answer['ticket']}"
     async with connected(service, query=query, Origin="http://app.example") as socket:
