@@ -28,10 +28,12 @@ async def front_page(request: HttpRequest) -> HttpResponse:
     """Show whether the service is up and how to call it; it needs no sign-in and names only public
     models. How it does, in figures, is for those who may see its metrics."""
     report = await health.report()
+    public = [model for model in report.models if model.is_public]
     context = {
         "has_figures": viewers.is_near(request.META.get("REMOTE_ADDR")),
         "report": report,
-        "models": [model for model in report.models if model.is_public],
+        "models": public,
+        "unserved": [model for model in public if not model.is_served],
         "workers": _public_workers(report),
         "unwell": [part for part in report.parts if not part.is_well],
         "curl": _curl(report),

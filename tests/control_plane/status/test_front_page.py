@@ -66,6 +66,20 @@ async def test_a_stranger_reads_how_to_call_it_and_no_figure(
         assert figure not in text
 
 
+@pytest.mark.usefixtures("functions_loaded")
+async def test_a_model_without_a_worker_is_no_system_that_is_operational(
+    empty_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_policy(empty_redis, model_policy("cold"), model_policy("demo"))
+    write_worker(empty_redis, "demo")
+    text = (await page()).content.decode()
+    assert "1 of 2 models without a ready worker" in text
+    assert "All systems operational" not in text
+    monkeypatch.setattr(front_page, "viewers", Viewers(networks=[ip_network("10.0.0.0/8")]))
+    text = (await page()).content.decode()
+    assert "Some models are unavailable" in text and "1 of 2" not in text
+
+
 async def test_it_says_what_is_not_well(empty_redis: Redis) -> None:
     answer = await page()
     assert unwell(answer) == {"Policy snapshot", "Redis functions", "Workers"}
