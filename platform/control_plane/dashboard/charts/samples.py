@@ -92,7 +92,7 @@ def _states() -> list[Chart]:
             panel,
             id="sample-empty",
             state=State.EMPTY,
-            reason="Requests of these days stand here once there are some.",
+            reason="No requests in these days.",
         ),
         replace(panel, id="sample-loading", state=State.LOADING),
         replace(

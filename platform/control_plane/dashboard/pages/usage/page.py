@@ -34,7 +34,7 @@ from tenants.spreadsheet import spreadsheet_cell
 _IDS: Final = ("project_id", "api_key_id", "created_by_id")
 _NAMES: Final = ("model", "adapter", "tier")
 _BEFORE: Final = "the period before"
-_NOTHING: Final = "Nothing was used in these days. Requests stand here seconds after their end."
+_NOTHING: Final = "No usage in these days. Requests count seconds after their end."
 
 
 @dataclass(frozen=True, kw_only=True)

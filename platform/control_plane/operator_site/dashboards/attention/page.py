@@ -106,7 +106,7 @@ ATTENTION: Final = Dashboard(
     is_index=True,
     legend=(
         "Lost workers are those of the last day, disabled webhooks and deliveries that were given "
-        "up those of the last week. Refusals stand here from "
+        "up those of the last week. Refusals are listed from "
         f"{PEAK_REFUSALS} in an hour on, at more than {PEAK_TIMES} times the mean of a day."
     ),
 )
