@@ -89,16 +89,18 @@ class StructureTrials:
                 _log.error("structure_trial_failed", reason=repr(error))
                 await self._end_process()
                 self._turns.end(TrialsFailed("structures cannot be tried now"))
-                continue
-            if verdict.finding is Finding.STARVED:
-                # Whoever asks again may find the CPU free.
-                _log.warning("structure_trial_starved")
-                self._turns.end(TrialsFailed("others had the CPU that the trial needed"))
             else:
-                self._verdicts[trial.digest] = verdict
-                if len(self._verdicts) > _VERDICTS_KEPT:
-                    self._verdicts.popitem(last=False)
-                self._turns.end(verdict)
+                self._turns.end(self._outcome(trial.digest, verdict))
+
+    def _outcome(self, digest: bytes, verdict: Verdict) -> Verdict | TrialsFailed:
+        """Keep what a trial found; one that found nothing is begun anew for whoever asks again."""
+        if verdict.finding is Finding.STARVED:
+            _log.warning("structure_trial_starved")
+            return TrialsFailed("others had the CPU that the trial needed")
+        self._verdicts[digest] = verdict
+        if len(self._verdicts) > _VERDICTS_KEPT:
+            self._verdicts.popitem(last=False)
+        return verdict
 
     async def _ask(self, structure: Structure) -> Verdict:
         process = self._process or await self._start_process()
