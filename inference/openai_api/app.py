@@ -63,9 +63,10 @@ REQUESTS = Counter(
 Parser = Callable[[bytes], InferenceRequest]
 _Handler = Callable[["_Exchange"], Awaitable[None]]
 _MODELS: Final = "/v1/models"
-# Another application's, below the same base URL.
+# Another application's, below the same base URL; a test compares them with its routes.
 UPLOADS: Final = (
     "POST /v1/uploads",
+    "GET /v1/uploads/<upload>",
     "POST /v1/uploads/<upload>/parts",
     "POST /v1/uploads/<upload>/complete",
     "POST /v1/uploads/<upload>/cancel",

@@ -19,6 +19,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from inference.lifecycle.completions import GatewaySettings
 from inference.management_api.description.document import document
 from inference.management_api.description.errors import CODES
+from inference.management_api.uploads import urls as uploads
+from inference.openai_api.app import UPLOADS
 from inference.openai_api.gateway import create_gateway
 from tests.support.places import ROOT
 
@@ -49,6 +51,14 @@ def routes_of(
         for method in getattr(view, "actions", {}):
             if method in METHODS and method in view.cls.http_method_names:
                 yield method.upper(), re.sub(r"<(\w+:)?(\w+)>", r"{\2}", address)
+
+
+def test_an_unknown_endpoint_is_told_of_every_upload_that_there_is() -> None:
+    there_are = {
+        (method, re.sub(r"{\w+}", "<upload>", address))
+        for method, address in routes_of(uploads.urlpatterns, "/v1/")
+    }
+    assert {tuple(each.split(" ", 1)) for each in UPLOADS} == there_are
 
 
 def test_the_document_is_valid_openapi_3_1() -> None:
