@@ -24,7 +24,7 @@ _VERDICTS_KEPT: Final = 4096
 # What a request waits for other trials of its tenant before it is refused: as long as an answer may
 # take beyond its own work.
 MOST_OWN_SECONDS: Final = 2.0
-# The process ends a trial after six times its CPU seconds; what takes longer hangs.
+# The process ends a trial after six times its CPU seconds, or half a minute; what is longer hangs.
 _WALL_TIMES_CPU: Final = 8
 _STARTING_SECONDS: Final = 60.0
 _MODULE: Final = "gpu_workers.vllm.structures.trial_process"

@@ -24,9 +24,9 @@ from tests.support.workers.envelopes import ACME, make_envelope
 MOST_GAP_SECONDS: Final = 1.0
 TOO_COSTLY: Final = "structure_too_costly"
 NOT_TRIED: Final = "structures_unavailable"
-# Trials come one after another, and each may take six seconds where others want the CPU too; one
-# that got none of it is asked for again.
-TRIALS_SECONDS: Final = 120.0
+# Trials come one after another, and each may take half a minute where others want the CPU too; one
+# that got too little of it is asked for again.
+TRIALS_SECONDS: Final = 400.0
 TIMES_ASKED: Final = 5
 WAITING: Final = "structures_waiting"
 
