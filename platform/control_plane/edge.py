@@ -101,7 +101,7 @@ async def refuse(error: InferenceError, scope: Any, receive: Any, send: Any) -> 
 
 def has_two_credentials(scope: Any) -> bool:
     """Return whether a proxy before us and we might act for two different callers."""
-    return sum(name == b"authorization" for name, _ in scope.get("headers", ())) > 1
+    return [name for name, _ in scope.get("headers", ())].count(b"authorization") > 1
 
 
 def bears_credential(scope: Any) -> bool:
