@@ -31,7 +31,8 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["python", "-c", 
 CMD ["python", "-m", "uvicorn", "control_plane.asgi:application", "--host", "0.0.0.0", \
     "--port", "8000", "--loop", "uvloop", "--http", "httptools", "--ws", "websockets-sansio", \
     "--ws-max-size", "1179648", "--ws-per-message-deflate", "false", "--lifespan", "on", \
-    "--no-access-log", "--no-proxy-headers", "--timeout-graceful-shutdown", "20"]
+    "--no-access-log", "--no-proxy-headers", "--timeout-keep-alive", "75", \
+    "--header", "Keep-Alive:timeout=75", "--timeout-graceful-shutdown", "20"]
 
 
 # The engine's packages, installed by the same code as `make up`, which also knows where the CPU

@@ -15,6 +15,9 @@ POSTGRES = "postgres"
 DISPATCH_REDIS = "dispatch-redis"
 REDIS = "redis"
 GRACEFUL_SHUTDOWN_SECONDS = 10
+# Longer than the minute for which load balancers keep an idle connection: who closes it second
+# meets no request on it.
+KEEP_ALIVE_SECONDS = 75
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ def server_program(name: str, server: PostgresServer | RedisServer, port_variabl
     )
 
 
-def web_program(port: int) -> Program:
+def web_program(port: int, keep_alive_seconds: int = KEEP_ALIVE_SECONDS) -> Program:
     """Return the gateway, the websocket door and Django in one uvicorn process."""
     uvicorn = [sys.executable, "-m", "uvicorn", "control_plane.asgi:application"]
     uvicorn += ["--host", LOOPBACK, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
@@ -53,6 +56,8 @@ def web_program(port: int) -> Program:
     # Who is calling is told by control_plane/edge.py, for every server alike.
     uvicorn += ["--no-proxy-headers"]
     uvicorn += ["--ws-per-message-deflate", "false", "--lifespan", "on"]
+    uvicorn += ["--timeout-keep-alive", str(keep_alive_seconds)]
+    uvicorn += ["--header", f"Keep-Alive:timeout={keep_alive_seconds}"]
     uvicorn += ["--timeout-graceful-shutdown", str(GRACEFUL_SHUTDOWN_SECONDS)]
     return Program(
         name=WEB,

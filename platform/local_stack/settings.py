@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Self
 
 from gpu_workers.config import read_env_file
+from local_stack.programs import KEEP_ALIVE_SECONDS
 from local_stack.services import ServiceError
+
+MOST_KEEP_ALIVE_SECONDS = 3600
 
 
 class InvalidSetting(ServiceError):
@@ -72,6 +75,8 @@ class StackSettings:
     model: str = "penstock-demo"
     # PENSTOCK_WORKER_POOL: the pool of that worker; default: the model's name
     given_pool: str = ""
+    # PENSTOCK_KEEP_ALIVE_SECONDS: how long an idle connection of a client stays open
+    keep_alive_seconds: int = KEEP_ALIVE_SECONDS
     # One worker each: its CUDA_VISIBLE_DEVICES, or None on a machine without CUDA.
     gpu_groups: tuple[str | None, ...] = (None,)
     # The whole environment that the services inherit.
@@ -96,6 +101,9 @@ class StackSettings:
             redis_url=merged.get("PENSTOCK_REDIS_URL") or None,
             model=merged.get("PENSTOCK_WORKER_MODEL") or "penstock-demo",
             given_pool=merged.get("PENSTOCK_WORKER_POOL", ""),
+            keep_alive_seconds=_seconds(
+                merged, "PENSTOCK_KEEP_ALIVE_SECONDS", default=KEEP_ALIVE_SECONDS
+            ),
             gpu_groups=_gpu_groups(merged),
             environ=merged,
         )
@@ -132,6 +140,16 @@ def _port(environ: Mapping[str, str], name: str) -> int:
         return default
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise InvalidSetting(variable, f"{variable} must be a port from 1 to 65535, got: {text!r}.")
+    return int(text)
+
+
+def _seconds(environ: Mapping[str, str], variable: str, *, default: int) -> int:
+    text = environ.get(variable) or str(default)
+    if not text.isdigit() or not 1 <= int(text) <= MOST_KEEP_ALIVE_SECONDS:
+        raise InvalidSetting(
+            variable,
+            f"{variable} must be seconds from 1 to {MOST_KEEP_ALIVE_SECONDS}, got: {text!r}.",
+        )
     return int(text)
 
 

@@ -301,7 +301,7 @@ class Stack:
         """Return the servers, our own processes and the GPU workers."""
         ports = self.settings.ports
         apps = [
-            programs.web_program(ports.web),
+            programs.web_program(ports.web, self.settings.keep_alive_seconds),
             programs.collector_program(self.root),
             *programs.celery_programs(self.var / "run" / "celerybeat-schedule"),
         ]

@@ -31,6 +31,12 @@ def test_forwarded_headers_of_a_stranger_change_nothing_at_the_real_server(
     assert httpx.get(f"{live_stack.url}/", headers=spoofed).status_code == 400
 
 
+def test_who_keeps_a_connection_is_told_for_how_long_it_stays_open(live_stack: LiveStack) -> None:
+    """Load balancers keep one for a minute; a server that closes first answers them nothing."""
+    for path in ("/v1/models", "/account/login/", "/healthz"):
+        assert httpx.get(f"{live_stack.url}{path}").headers.get_list("keep-alive") == ["timeout=75"]
+
+
 def test_the_gpu_worker_serves_with_its_pools_user_and_is_told_no_other_secret(
     live_stack: LiveStack,
 ) -> None:

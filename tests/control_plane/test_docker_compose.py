@@ -189,7 +189,10 @@ def test_every_server_leaves_forwarded_headers_to_the_edge() -> None:
         command = ["python", "-m", "uvicorn", application, *options]
         assert SERVICES[plane]["command"] == command
         assert importlib.util.find_spec(f"control_plane.processes.{plane}")
-    assert "--no-proxy-headers" in programs.web_program(8000).command
+    local = programs.web_program(8000).command
+    for option in ("--no-proxy-headers", "--timeout-keep-alive", "Keep-Alive:timeout=75"):
+        assert option in options
+        assert option in local
 
 
 def test_what_the_profile_monitoring_mounts_is_there_and_its_settings_name_it() -> None:

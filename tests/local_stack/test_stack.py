@@ -52,6 +52,14 @@ def test_a_port_that_is_none_is_told_with_its_variable(tmp_path: Path, text: str
     assert refused.value.variable == "PENSTOCK_WEB_PORT"
 
 
+@pytest.mark.parametrize("text", ["0", "soon", "4000"])
+def test_idle_connections_stay_open_for_so_many_seconds(tmp_path: Path, text: str) -> None:
+    given = {"PENSTOCK_KEEP_ALIVE_SECONDS": "30"}
+    assert StackSettings.read(tmp_path, given).keep_alive_seconds == 30
+    with pytest.raises(InvalidSetting, match="PENSTOCK_KEEP_ALIVE_SECONDS must be seconds from 1"):
+        StackSettings.read(tmp_path, {"PENSTOCK_KEEP_ALIVE_SECONDS": text})
+
+
 def test_the_dotenv_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("PENSTOCK_WEB_PORT=8100\nPENSTOCK_REDIS_PORT=8200\n")
     ports = StackSettings.read(tmp_path, {"PENSTOCK_WEB_PORT": "8300"}).ports

@@ -1,5 +1,6 @@
 """A running stack as a test sees it: its address, its tenants' keys, its records, its processes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -50,8 +51,17 @@ class LiveStack:
 
     def manage(self, *arguments: str) -> None:
         """A command of manage.py, as an operator gives it in `make shell`."""
+        self._managed(*arguments)
+
+    def told_by(self, *arguments: str) -> dict[str, Any]:
+        """What a command of manage.py tells with `--json`."""
+        done = self._managed(*arguments, "--json", stdout=subprocess.PIPE)
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    def _managed(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        subprocess.run(command, check=True, env={**os.environ, **self.environ})
+        return subprocess.run(command, check=True, env={**os.environ, **self.environ}, **options)
 
     @property
     def slots(self) -> int:

@@ -172,6 +172,7 @@ async def test_each_plane_answers_what_is_its_own_behind_the_proxy(
     await _management(split)
     await _uploads(split)
     await _wrong_process(split)
+    await _idle_connections_stay_open(split)
     await _nobody_else_says_who_is_calling(split)
     await _one_who_leaves_is_cancelled(split, dispatch_redis)
 
@@ -251,6 +252,14 @@ async def _wrong_process(split: Split) -> None:
         assert "Unknown endpoint" in (await client.get("/v1/nowhere")).text
         for path in ("/nowhere", "/V1/models", "/v1nowhere"):
             assert (await client.get(path)).status_code == 404
+
+
+async def _idle_connections_stay_open(split: Split) -> None:
+    """Longer than a proxy before the edge keeps its own, and it is told for how long."""
+    for path in ("/v1/models", "/account/login/"):
+        async with split.client() as client:
+            told = (await client.get(path)).headers.get_list("keep-alive")
+        assert told == ["timeout=75"]
 
 
 async def _nobody_else_says_who_is_calling(split: Split) -> None:
