@@ -4,9 +4,11 @@ from typing import Any, Final, cast
 
 from django import forms
 from django.conf import settings
-from django.contrib.admin.forms import AdminAuthenticationForm
 from django.http import HttpRequest
+from unfold.forms import AuthenticationForm
+from unfold.widgets import UnfoldAdminTextInputWidget
 
+from control_plane.accounts import passkeys
 from tenants.access.second_factor import CodeProblem, code_problem, has_second_factor
 from tenants.models import User
 
@@ -21,20 +23,25 @@ _SENTENCES: Final = {
 }
 
 
-class OperatorSignInForm(AdminAuthenticationForm):
+class OperatorSignInForm(AuthenticationForm):  # type: ignore[misc]  # Unfold has no types
     code = forms.CharField(
+        label="Code",
+        help_text="With two-step sign-in: of your authenticator app, or a recovery code.",
         required=False,
         max_length=40,
-        # It stands below the form of the template.
-        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "form": "login-form"}),
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "one-time-code"}),
     )
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+        cleaned: dict[str, Any] = super().clean()
         user = self.get_user()
         if isinstance(user, User):
             self._check_second_factor(user, cleaned.get("code", ""))
         return cleaned
+
+    @property
+    def are_passkeys_possible(self) -> bool:
+        return passkeys.are_possible()
 
     def _check_second_factor(self, user: User, code: str) -> None:
         if settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR and not has_second_factor(user):

@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
@@ -25,8 +26,26 @@ def test_somebody_who_is_no_operator_sees_nothing(client: Client) -> None:
 
 def test_the_sign_in_has_a_field_for_the_second_factor(client: Client) -> None:
     page = client.get("/admin/login/").content.decode()
+    form = page[page.index('id="login-form"') : page.index("</form>", page.index('"login-form"'))]
+    places = [form.index(part) for part in ('name="password"', 'name="code"', 'type="submit"')]
+    assert places == sorted(places)
     assert page.count('name="code"') == 1
-    assert 'form="login-form"' in page and 'id="login-form"' in page
+
+
+@pytest.mark.parametrize(
+    ("address", "is_offered"),
+    [
+        ("http://127.0.0.1:8000", False),
+        ("http://localhost:8000", True),
+        ("https://penstock.example", True),
+    ],
+)
+def test_passkeys_are_offered_where_browsers_have_them(
+    client: Client, settings: Settings, address: str, is_offered: bool
+) -> None:
+    settings.PENSTOCK_PUBLIC_URL = address
+    page = client.get("/admin/login/").content.decode()
+    assert ("Sign in with a passkey" in page) is is_offered
 
 
 def test_an_operator_signs_in_by_email_in_any_case(client: Client) -> None:
