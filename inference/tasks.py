@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from celery import shared_task
+from celery import Task, shared_task
 from django.conf import settings
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
@@ -23,6 +23,7 @@ from inference.dispatch import abandoned
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
 from inference.errors import InferenceError
 from inference.models import DeadLetter, Gateway, IdempotentCall, Worker
+from inference.models.adapter import AdapterState
 from inference.operations import dead_letters
 from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import expire_unread_frames, live_gateways
@@ -104,16 +105,23 @@ def note_adapters_on_workers() -> int:
 
 
 @shared_task(  # type: ignore[untyped-decorator]
+    bind=True,
     name=intake.VALIDATE,
-    autoretry_for=(intake.NotNow, ValidatorFailed, InferenceError, RedisError),
+    autoretry_for=(ValidatorFailed, InferenceError, RedisError),
     retry_backoff=2,
     retry_backoff_max=30,
     max_retries=5,
 )
-def validate_adapter(version_id: str) -> str:
+def validate_adapter(self: Task, version_id: str) -> str:
     """Validate an uploaded version of an adapter; returns its state. Of its own queue, `adapters`:
     a large one takes seconds."""
-    return intake.validate_version(uuid.UUID(version_id))
+    try:
+        return intake.validate_version(uuid.UUID(version_id))
+    except intake.NotNow as error:
+        # A worker that starts has told within the minute; of a later one the beat hears.
+        if self.request.retries == self.max_retries:
+            return AdapterState.VALIDATING
+        raise self.retry(exc=error, countdown=2 << self.request.retries) from None
 
 
 @shared_task(name="adapters.ask_for_forgotten", expires=50)  # type: ignore[untyped-decorator]

@@ -15,11 +15,13 @@ from typing import Final
 import structlog
 from celery import current_app
 from django.db import transaction
+from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterBase
 from gpu_workers.protocol.sealed import SealBroken, seal
 from inference.adapters.bounds import AdapterBounds, bounds_of
+from inference.adapters.errors import AdapterConflict
 from inference.adapters.offboarding import ADAPTERS
 from inference.adapters.registry import locked_version
 from inference.adapters.validation.scratch import scratch_folder
@@ -35,7 +37,7 @@ from inference.adapters.versions import (
 )
 from inference.blobs.errors import NoSuchBlob, room_on_disk
 from inference.blobs.opening import blob_store
-from inference.models.adapter import Adapter, AdapterState, AdapterVersion
+from inference.models.adapter import IN_PROGRESS, Adapter, AdapterVersion
 from inference.models.upload import UploadPurpose
 from inference.uploads.errors import NoSuchUpload
 from inference.uploads.files import discard_file, read_file, take_file
@@ -54,7 +56,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 
 class NotNow(RuntimeError):
-    """Nothing is wrong with the upload; it is looked at again later."""
+    """Nothing is wrong with the upload; it is looked at again once a worker runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +81,15 @@ def add_uploaded_version(adapter: Adapter, file_id: str) -> AdapterVersion:
 
 
 def ask_for_forgotten(now: datetime | None = None) -> int:
-    """Have versions looked at that nobody looks at any more, and refuse those that nobody could
-    look at for hours; within an operator's scope. Return how many were asked for."""
+    """Have versions looked at that nobody looks at any more, but for those that wait for a worker,
+    and refuse those that nobody could look at for hours; within an operator's scope. Return how
+    many were asked for."""
     now = now or datetime.now(UTC)
     waiting = AdapterVersion.objects.filter(
-        state__in=(AdapterState.UPLOADING, AdapterState.VALIDATING),
-        created_at__lt=now - _FORGOTTEN_AFTER,
+        state__in=IN_PROGRESS, created_at__lt=now - _FORGOTTEN_AFTER
     )
     asked = 0
-    for version in waiting.exclude(upload=""):
+    for version in waiting.exclude(upload="").select_related("adapter__model"):
         if version.created_at < now - _GIVEN_UP_AFTER:
             mark_refused(
                 version,
@@ -95,9 +97,20 @@ def ask_for_forgotten(now: datetime | None = None) -> int:
                 "It could not be validated for hours; tell the operator, and upload it again.",
             )
             continue
+        if waits_for_worker(version):
+            continue
         _ask_for_validation(version.pk)
         asked += 1
     return asked
+
+
+def waits_for_worker(version: AdapterVersion) -> bool:
+    """Return whether its upload waits until a worker of its model has told what adapters change
+    there; not so while nobody can tell."""
+    try:
+        return version.is_in_progress and _published_base(version.adapter.model.pool_id) is None
+    except RedisError:
+        return False
 
 
 def validate_version(version_id: uuid.UUID) -> str:
@@ -106,7 +119,7 @@ def validate_version(version_id: uuid.UUID) -> str:
     tried again."""
     with operator_scope("validation of an adapter"):
         version = locked_version(version_id)
-        if version.state not in (AdapterState.UPLOADING, AdapterState.VALIDATING):
+        if not version.is_in_progress:
             return version.state
         version = begin_validation(version)
         tenant = version.adapter.tenant
@@ -118,11 +131,23 @@ def validate_version(version_id: uuid.UUID) -> str:
             pool=version.adapter.model.pool_id,
         )
     base = base_of(job.pool)
+    try:
+        return _validated(job, base)
+    except AdapterConflict:
+        # It was deleted meanwhile, or another has validated it: what that one stored stays.
+        with operator_scope("validation of an adapter"):
+            version = locked_version(version_id)
+        if not version.path:
+            blob_store().delete(_path_of(job))
+        return version.state
+
+
+def _validated(job: _Job, base: AdapterBase) -> str:
     with room_on_disk(), scratch_folder() as folder:
         try:
             verdict = _look_at(job, base, folder)
         except (NoSuchUpload, NoSuchBlob, SealBroken) as error:
-            log.warning("adapter_upload_lost", version=str(version_id), reason=repr(error))
+            log.warning("adapter_upload_lost", version=str(job.version.pk), reason=repr(error))
             return _refuse(job, "upload_lost", "The uploaded file is gone; upload it again.")
         if isinstance(verdict, Refused):
             where = f" ({verdict.where})" if verdict.where else ""
@@ -133,11 +158,16 @@ def validate_version(version_id: uuid.UUID) -> str:
 def base_of(pool: str) -> AdapterBase:
     """Return what a pool's workers have said that adapters change. Raises `NotNow` while none has
     said so."""
-    with dispatch_redis() as redis:
-        row = redis.get(keys.pool_adapter_base(pool))
-    if not isinstance(row, bytes):
+    row = _published_base(pool)
+    if row is None:
         raise NotNow(f"No worker of {pool} has published what its adapters change.")
     return codec.decode_adapter_base(row)
+
+
+def _published_base(pool: str) -> bytes | None:
+    with dispatch_redis() as redis:
+        row = redis.get(keys.pool_adapter_base(pool))
+    return row if isinstance(row, bytes) else None
 
 
 def _look_at(job: _Job, base: AdapterBase, folder: Path) -> Accepted | Refused:
@@ -160,8 +190,7 @@ def _look_at(job: _Job, base: AdapterBase, folder: Path) -> Accepted | Refused:
 
 def _keep(job: _Job, base: AdapterBase, found: Accepted) -> str:
     digest = found.sha256.hex()
-    # A path of its own: what becomes of another version of the same bytes is that one's.
-    path = f"{ADAPTERS}/{job.version.pk.hex}"
+    path = _path_of(job)
     with operator_scope("key of an adapter"):
         key = DataKey.objects.key_of(job.tenant)
     stored_bytes = blob_store().put(path, seal(_chunks(found.path), key))
@@ -181,6 +210,11 @@ def _keep(job: _Job, base: AdapterBase, found: Accepted) -> str:
         )
     _discard(job)
     return version.state
+
+
+def _path_of(job: _Job) -> str:
+    """A path of its own: what becomes of another version of the same bytes is that one's."""
+    return f"{ADAPTERS}/{job.version.pk.hex}"
 
 
 def _refuse(job: _Job, code: str, message: str) -> str:

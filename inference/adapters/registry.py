@@ -14,12 +14,15 @@ from inference.adapters.errors import AdapterConflict
 from inference.adapters.pins import check_pin_count, publish_pins_after_commit
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import ServedModel, models_visible_to
+from inference.uploads.files import discard_file
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Tenant
 
 # What was admitted before an archiving may wait in a queue for its tier's time, and be handed to
 # another worker after that, which has to find the weights.
 DRAIN_SECONDS: Final = 600
+# The code of a version that was deleted before it had been validated.
+WITHDRAWN: Final = "withdrawn"
 
 
 def add_adapter(tenant: Tenant, *, slug: str, model: str) -> Adapter:
@@ -132,16 +135,14 @@ def archive_version(version: AdapterVersion) -> AdapterVersion:
 
 def delete_version(version: AdapterVersion, now: datetime | None = None) -> AdapterVersion:
     """Archive a version if it is ready, and delete what is stored of it once nothing can need it
-    any more; one that was refused at once. Raises as `archive_version` does."""
+    any more; one that was refused, or that nobody has validated yet, at once. Raises as
+    `archive_version` does."""
     now = now or datetime.now(UTC)
     version = locked_version(version.pk)
-    if version.state in (AdapterState.DELETED, AdapterState.UPLOADING, AdapterState.VALIDATING):
-        if version.state == AdapterState.DELETED:
-            return version
-        raise AdapterConflict(
-            f"{version} is {version.state}; it can be deleted once that has ended.",
-            code="version_not_ready",
-        )
+    if version.state == AdapterState.DELETED:
+        return version
+    if version.is_in_progress:
+        version = _withdrawn(version)
     if version.is_ready:
         version = archive_version(version)
     if version.delete_at is None:
@@ -195,7 +196,7 @@ def archive_adapter(adapter: Adapter) -> Adapter:
 
 def delete_adapter(adapter: Adapter, now: datetime | None = None) -> Adapter:
     """Archive an adapter, and delete what is stored of its versions once nothing can need it any
-    more. Raises `Conflict` while one is uploaded or validated."""
+    more."""
     adapter = archive_adapter(adapter)
     for version in adapter.versions.exclude(state=AdapterState.DELETED):
         delete_version(version, now)
@@ -230,6 +231,17 @@ def _pin(adapter: Adapter, verb: Verb, since: datetime | None) -> Adapter:
         adapter.save(update_fields=["pinned_at"])
     publish_pins_after_commit()
     return adapter
+
+
+def _withdrawn(version: AdapterVersion) -> AdapterVersion:
+    """Put on record that a version's upload is nobody's any more; whoever validates it finds that
+    out at the end."""
+    discard_file(version.adapter.tenant, uuid.UUID(version.upload))
+    version.state, version.upload = AdapterState.REFUSED, ""
+    version.refusal_code = WITHDRAWN
+    version.refusal = "It was deleted before it had been validated."
+    version.save(update_fields=["state", "upload", "refusal_code", "refusal"])
+    return version
 
 
 def _archived(version: AdapterVersion) -> AdapterVersion:

@@ -8,7 +8,7 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from gpu_workers.protocol.sealed import FRAME_BYTES, HEADER_BYTES, TAG_BYTES
 from inference.adapters.holders import HELD_STATES
 from inference.models import Adapter, AdapterVersion, Upload, UploadPart
-from inference.models.adapter import AdapterState
+from inference.models.adapter import IN_PROGRESS
 from inference.models.upload import UploadStatus
 from inference.uploads.bounds import upload_bytes_allowed
 from tenants.models import Tenant
@@ -45,9 +45,7 @@ def storage_of(tenant: Tenant | None) -> Storage:
     versions = _sums(
         AdapterVersion.objects.filter(**only),
         stored=Sum("stored_bytes", filter=Q(state__in=HELD_STATES)),
-        coming=Sum(
-            "upload_bytes", filter=Q(state__in=(AdapterState.UPLOADING, AdapterState.VALIDATING))
-        ),
+        coming=Sum("upload_bytes", filter=Q(state__in=IN_PROGRESS)),
     )
     kept = (UploadStatus.PENDING, UploadStatus.COMPLETED)
     uploads = _sums(

@@ -16,7 +16,13 @@ from inference.adapters.events import tell_refused
 from inference.adapters.registry import locked, locked_version, point_traffic
 from inference.adapters.sources import publish_after_commit
 from inference.adapters.validation.verdicts import WarningCode
-from inference.models.adapter import Adapter, AdapterState, AdapterVersion, VersionEffect
+from inference.models.adapter import (
+    IN_PROGRESS,
+    Adapter,
+    AdapterState,
+    AdapterVersion,
+    VersionEffect,
+)
 from tenants.isolation.audit_actor import Verb, audited_as
 
 _MOST_WARNINGS: Final = 20
@@ -133,7 +139,7 @@ def mark_refused(version: AdapterVersion, code: str, message: str) -> AdapterVer
     version = locked_version(version.pk)
     if version.state == AdapterState.REFUSED:
         return version
-    _expect(version, AdapterState.UPLOADING, AdapterState.VALIDATING)
+    _expect(version, *IN_PROGRESS)
     version.state = AdapterState.REFUSED
     version.refusal_code, version.refusal = code[:80], message[:1000]
     version.upload = ""

@@ -36,6 +36,8 @@ _DETAILS = (
 )
 # What can be done in a state, besides what its traffic forbids.
 _FITTING = {
+    AdapterState.UPLOADING: ("delete_one",),
+    AdapterState.VALIDATING: ("delete_one",),
     AdapterState.READY: ("promote_one", "archive_one", "delete_one"),
     AdapterState.ARCHIVED: ("delete_one",),
     AdapterState.REFUSED: ("delete_one",),

@@ -49,6 +49,8 @@ class VersionEffect(models.TextChoices):
     NOT_FINITE = "not_finite", "gives no numbers"
 
 
+# Those whose upload is still to be validated.
+IN_PROGRESS: Final = (AdapterState.UPLOADING, AdapterState.VALIDATING)
 # Those of which something is stored, or is about to be.
 STORED_STATES: Final = (
     AdapterState.UPLOADING,
@@ -236,6 +238,11 @@ class AdapterVersion(AffectsPolicy):
     @property
     def is_ready(self) -> bool:
         return self.state == AdapterState.READY
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Return whether its upload is still to be validated."""
+        return self.state in IN_PROGRESS
 
     @property
     def needs_probe(self) -> bool:

@@ -31,7 +31,6 @@ from tenants.models import Tenant
 _REASON: Final = "command upload_adapter"
 # What PEFT's save_pretrained writes of an adapter. What others leave beside them stays there.
 _FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
-_LOOKED_AT: Final = (AdapterState.UPLOADING, AdapterState.VALIDATING)
 _POLL_SECONDS: Final = 0.2
 
 
@@ -168,7 +167,7 @@ def _looked_at(version_id: uuid.UUID, timeout_seconds: float) -> AdapterVersion:
         with operator_scope(_REASON):
             rows = AdapterVersion.objects.select_related("adapter__tenant", "adapter__model")
             version = rows.get(pk=version_id)
-        if version.state not in _LOOKED_AT:
+        if not version.is_in_progress:
             return version
         if time.monotonic() >= until:
             raise CommandError(

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters import registry
 from inference.adapters.holders import LIVE, NOBODY, Holders, may_be_held, state_of
-from inference.adapters.intake import add_uploaded_version
+from inference.adapters.intake import add_uploaded_version, waits_for_worker
 from inference.adapters.pins import honoured_pins
 from inference.management_api import fields
 from inference.management_api.serializers import StrictSerializer
@@ -125,13 +125,15 @@ class HoldersSerializer(serializers.Serializer[Any]):
 
 
 class AdapterVersionSerializer(serializers.Serializer[Any]):
-    """`state` is `live` while workers have a version that is ready."""
+    """`state` is `live` while workers have a version that is ready. With `waits_for_worker` it
+    cannot be validated before a worker of its model has told what adapters change there."""
 
     object = fields.ConstantField("adapter_version")
     id = fields.UUIDField(read_only=True)
     adapter_id = fields.UUIDField(read_only=True)
     number = fields.IntegerField(read_only=True)
     state = serializers.SerializerMethodField()
+    waits_for_worker = serializers.SerializerMethodField()
     workers = serializers.SerializerMethodField()
     permille = serializers.SerializerMethodField()
     rank = fields.IntegerField(read_only=True, allow_null=True)
@@ -148,6 +150,9 @@ class AdapterVersionSerializer(serializers.Serializer[Any]):
     @extend_schema_field({"type": "string", "enum": [*AdapterState.values, LIVE]})
     def get_state(self, version: AdapterVersion) -> str:
         return state_of(version, self._holders(version))
+
+    def get_waits_for_worker(self, version: AdapterVersion) -> bool:
+        return waits_for_worker(version)
 
     @extend_schema_field(HoldersSerializer(allow_null=True))
     def get_workers(self, version: AdapterVersion) -> Any:

@@ -204,15 +204,14 @@ def test_versions_and_adapters_end_after_their_name_was_typed(
     assert actions_of(operator, adapter) == set()
 
 
-def test_an_adapter_that_cannot_be_deleted_yet_is_left_as_it_was(
+def test_an_adapter_is_deleted_while_a_version_of_it_waits(
     operator: Client, adapter: Adapter
 ) -> None:
     with operator_scope("test"):
         an_upload(adapter)
-    form = {"sure": "yes", "name": "acme/support"}
-    assert refusals(operator.post(page(adapter, "delete_one"), form, follow=True))
-    assert shares(adapter) == [{"version": 1, "permille": 1000}]
-    assert version(adapter, 1).state == "ready"
+    operator.post(page(adapter, "delete_one"), {"sure": "yes", "name": "acme/support"})
+    assert shares(adapter) == []
+    assert version(adapter, 1).state == "archived"
 
 
 def test_nobody_edits_adds_or_removes_a_record_by_hand(operator: Client, adapter: Adapter) -> None:

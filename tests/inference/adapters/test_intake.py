@@ -1,6 +1,7 @@
 """From an upload to a version that workers find: by the public API, the jail and a real store."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED
@@ -15,11 +16,14 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import AdapterPolicy
 from gpu_workers.protocol.sealed import open_sealed
 from inference.adapters import intake
+from inference.adapters.registry import delete_version, finish_deletions
 from inference.adapters.sources import data_key_of
+from inference.adapters.validation.validator import validate
 from inference.blobs.opening import blob_store
 from inference.errors import InferenceError
 from inference.models import Adapter, AdapterVersion, Upload
 from inference.models.upload import UploadStatus
+from inference.uploads.errors import NoSuchUpload
 from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Project, Tier
@@ -177,6 +181,69 @@ def test_without_a_worker_that_has_told_its_base_it_waits(
     assert again(version).state == "validating"
     redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
     assert intake.validate_version(version.pk) == "ready"
+
+
+def test_what_waits_for_a_worker_says_so_and_can_be_deleted(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    redis.delete(keys.pool_adapter_base(POOL))
+    version = a_version(alice, acme, zipped(files()))
+    path = f"/{version.adapter_id}/versions/{version.pk}"
+    address = f"/api/v1/tenants/{acme.tenant_id}/adapters{path}"
+    assert alice.http.get(address, headers=alice.headers).json()["waits_for_worker"] is True
+    assert alice.http.delete(address, headers=alice.headers).status_code == 204
+    told = alice.http.get(address, headers=alice.headers).json()
+    assert (told["state"], told["waits_for_worker"]) == ("refused", False)
+    assert told["refusal"]["code"] == "withdrawn"
+    assert stored() == 0
+    redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
+    assert intake.validate_version(version.pk) == "refused"
+
+
+def test_nobody_is_asked_to_look_at_what_waits_for_a_worker(
+    alice: Uploader, acme: Project, redis: Redis
+) -> None:
+    redis.delete(keys.pool_adapter_base(POOL))
+    version = a_version(alice, acme, zipped(files()))
+    later = version.created_at + timedelta(minutes=10)
+    with operator_scope("test"):
+        assert intake.ask_for_forgotten(later) == 0
+        redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
+        assert intake.ask_for_forgotten(later) == 1
+
+
+def test_who_validates_what_another_has_made_ready_takes_nothing_from_it(
+    alice: Uploader, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second validator, begun because the first was slow, finds the upload gone."""
+    version = a_version(alice, acme, zipped(files()))
+
+    def after_the_first(*_: Any) -> Any:
+        monkeypatch.setattr("inference.adapters.intake.validate", validate)
+        assert intake.validate_version(version.pk) == "ready"
+        raise NoSuchUpload
+
+    monkeypatch.setattr("inference.adapters.intake.validate", after_the_first)
+    assert intake.validate_version(version.pk) == "ready"
+    assert [blob.path for blob in blob_store().list("adapters")] == [again(version).path]
+
+
+def test_a_version_that_is_deleted_while_it_is_validated_leaves_nothing(
+    alice: Uploader, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = a_version(alice, acme, zipped(files()))
+
+    def and_delete(*given: Any) -> Any:
+        found = validate(*given)
+        with operator_scope("test"):
+            delete_version(version)
+            finish_deletions()
+        return found
+
+    monkeypatch.setattr("inference.adapters.intake.validate", and_delete)
+    assert intake.validate_version(version.pk) == "deleted"
+    assert again(version).state == "deleted"
+    assert stored() == 0 and not list(blob_store().list("adapters"))
 
 
 def test_a_file_is_used_once(alice: Uploader, acme: Project) -> None:

@@ -251,10 +251,17 @@ def test_what_is_stored_goes_after_the_drain(acme: Project) -> None:
     assert version.digest  # what it was stays on record
 
 
+def test_a_version_that_nobody_has_validated_goes_at_once(acme: Project) -> None:
+    adapter = an_adapter(acme.tenant)
+    version = an_upload(adapter)
+    registry.delete_adapter(adapter)
+    version.refresh_from_db()
+    assert (version.state, version.refusal_code, version.upload) == ("refused", "withdrawn", "")
+    assert registry.finish_deletions() == 1
+
+
 def test_a_version_that_was_refused_goes_at_once(acme: Project) -> None:
     version = an_upload(an_adapter(acme.tenant))
-    with raises_conflict("version_not_ready"):
-        registry.delete_version(version)
     versions.mark_refused(version, "cut", "It was cut.")
     registry.delete_version(version)
     assert registry.finish_deletions() == 1

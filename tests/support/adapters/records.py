@@ -1,6 +1,7 @@
 """Adapters on record, as an upload and its validation leave them."""
 
 import hashlib
+import uuid
 from typing import Any
 
 from django.db import transaction
@@ -50,7 +51,8 @@ def stored(version: AdapterVersion, **changes: Any) -> StoredAdapter:
 
 @transaction.atomic
 def an_upload(adapter: Adapter, upload_bytes: int = UPLOAD_BYTES) -> AdapterVersion:
-    return add_version(adapter, upload=f"uploads/{adapter.slug}", upload_bytes=upload_bytes)
+    """Of a file that is gone meanwhile."""
+    return add_version(adapter, upload=str(uuid.uuid4()), upload_bytes=upload_bytes)
 
 
 @transaction.atomic

@@ -12,13 +12,13 @@ from control_plane.dashboard.forms import FilterForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
 from control_plane.dashboard.pages.adapters.shown import (
-    IN_PROGRESS,
     adapter_row,
     shares_of,
     version_rows,
     who_may,
 )
 from control_plane.dashboard.storage_rows import rows_of_storage
+from inference.adapters.intake import waits_for_worker
 from inference.adapters.lists import (
     find_adapter,
     find_version,
@@ -74,7 +74,7 @@ class AdapterPage(TenantPage):
             "shares": shares_of(adapter),
             "page": page,
             "rows": version_rows(adapter, page.rows),
-            "is_in_progress": any(version.state in IN_PROGRESS for version in page.rows),
+            "is_in_progress": any(version.is_in_progress for version in page.rows),
             "before": _before(adapter),
             "is_pin_honoured": adapter.pk in honoured_pins(self.tenant),
             "may_pin": self.tenant.tier.max_pinned_adapters > 0,
@@ -97,7 +97,7 @@ class AdapterVersionPage(TenantPage):
             "adapter": version.adapter,
             "version": version,
             "row": row,
-            "is_in_progress": version.state in IN_PROGRESS,
+            "waits_for_worker": waits_for_worker(version),
             "curl": chat_command(str(version)),
         }
         return self.show(context | who_may(self), fragment="state")

@@ -7,10 +7,8 @@ from typing import Any
 
 from control_plane.dashboard.page import TenantPage
 from inference.adapters.holders import Holders, holders_of
-from inference.models.adapter import Adapter, AdapterState, AdapterVersion
+from inference.models.adapter import Adapter, AdapterVersion
 from tenants.permissions import Permission, roles_with
-
-IN_PROGRESS = frozenset({AdapterState.UPLOADING, AdapterState.VALIDATING})
 
 
 @dataclass(frozen=True, kw_only=True)

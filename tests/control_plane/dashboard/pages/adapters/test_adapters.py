@@ -247,14 +247,32 @@ def test_deleting_an_adapter_tells_what_goes_with_it(
     assert alice.get(one).status_code == 200
 
 
-def test_while_a_version_is_validated_the_adapter_is_not_deleted(
+def test_a_version_that_waits_for_a_worker_says_so_and_can_be_deleted(
+    alice: Client, one: str, houses: TwoTenants, empty_redis: Redis
+) -> None:
+    with operator_scope("test"):
+        version = an_upload(adapter_of(houses.acme))
+    address = f"{one}/versions/{version.pk}"
+    shown = alice.get(address).content.decode()
+    assert f"once a worker of {houses.acme.model.name} runs" in shown
+    assert f'href="{address}/delete"' in shown
+    asked = alice.get(f"{address}/delete").content.decode()
+    assert "has not been validated" in asked
+    done = alice.post(f"{address}/delete", {"confirm_name": str(version)})
+    assert done.status_code == 302
+    with operator_scope("test"):
+        version.refresh_from_db()
+    assert (version.state, version.refusal_code) == ("refused", "withdrawn")
+
+
+def test_an_adapter_is_deleted_while_a_version_of_it_is_validated(
     alice: Client, one: str, houses: TwoTenants
 ) -> None:
     with operator_scope("test"):
         an_upload(adapter_of(houses.acme))
     answer = alice.post(f"{one}/delete", {"confirm_name": "acme/acme-adapter"})
-    assert answer.status_code == 422
-    assert adapter_of(houses.acme).archived_at is None
+    assert answer.status_code == 302
+    assert adapter_of(houses.acme).archived_at is not None
 
 
 def test_who_may_not_sees_who_may(signed_in: SignIn, one: str, houses: TwoTenants) -> None:

@@ -87,7 +87,7 @@ def test_a_plain_form_makes_an_adapter_of_its_file(
     assert answer["Location"].endswith(f"/versions/{version.pk}")
     assert (version.number, version.state, version.upload_bytes) == (1, "uploading", len(DATA))
     assert bytes_of(version, houses) == DATA
-    assert alice.get(answer["Location"]).context["is_in_progress"]
+    assert alice.get(answer["Location"]).context["version"].is_in_progress
 
 
 def test_parts_make_the_same_file(
