@@ -213,10 +213,20 @@ def visible_models() -> Iterator[ModelPolicy]:
 
 def models_visible_to(tenant_id: uuid.UUID) -> list[ModelPolicy]:
     """Return those of the catalogue that a tenant may know of."""
+    return [
+        model
+        for model in _catalogue()
+        if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
+    ]
+
+
+def public_models() -> list[ModelPolicy]:
+    """Return those of the catalogue that anybody may know of."""
+    return [model for model in _catalogue() if model.tenant_ids is None]
+
+
+def _catalogue() -> list[ModelPolicy]:
     # Behind its walls a tenant sees no other's visibility: a model for another would look as if it
     # were for everybody.
     with operator_scope("model catalogue"):
-        models = list(visible_models())
-    return [
-        model for model in models if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
-    ]
+        return list(visible_models())

@@ -42,6 +42,8 @@ class Operation:
     example: dict[str, Any] | None = None
 
 
+# Stands for a model that the key may use.
+EXAMPLE_MODEL: Final = "<model>"
 _MESSAGES: Final = [{"role": "user", "content": "What is Penstock?"}]
 
 OPERATIONS: Final = (
@@ -57,7 +59,7 @@ OPERATIONS: Final = (
         streams=ChatCompletionChunk,
         refused=REFUSED_BY_CHAT,
         refusals=_GENERATING,
-        example={"model": "demo", "messages": _MESSAGES, "max_tokens": 64},
+        example={"model": EXAMPLE_MODEL, "messages": _MESSAGES, "max_tokens": 64},
     ),
     Operation(
         id="completions_create",
@@ -71,7 +73,7 @@ OPERATIONS: Final = (
         streams=Completion,
         refused=REFUSED_BY_COMPLETIONS,
         refusals=_GENERATING,
-        example={"model": "demo", "prompt": "A penstock is", "max_tokens": 64},
+        example={"model": EXAMPLE_MODEL, "prompt": "A penstock is", "max_tokens": 64},
     ),
     Operation(
         id="models_list",

@@ -13,7 +13,10 @@ _PD: Final = f"{_PW}/deliveries/<delivery_id>"
 PAGES: Final = f"""
 /                                 GET    every 200
 # Documentation for anybody.
+/docs                             GET    every 302
+/docs/                            GET    every 302
 /docs/api                         GET    every 200
+/docs/api/<slug>                  GET    every 200
 /docs/websocket                   GET    every 200
 # Pages for people: a session is a credential, a key is none. What a stranger is not shown leads to
 # the sign-in; an empty form is shown again; a new email address is asked for after the password.

@@ -100,6 +100,7 @@ def url(address: str, house: House, **other: object) -> str:
         "event_id": house.ids["event_id"] if "<event_id>" in address else None,
         "mail_domain_id": house.mail_domain.id,
         "view_id": house.view.id,
+        "slug": "inference",
         # pages of the admin
         "object_id": house.tenant.id,
         "content_type_id": 1,

@@ -7,9 +7,11 @@ from typing import Any, Final
 from inference.management_api.description.extensions import Described
 
 _ID: Final = "6f1c2a34-9b7e-4c0d-8a55-0d3b1e2f4a6c"
+EXAMPLE_PROJECT_ID: Final = "c2b7a1de-3f58-4e09-9d41-5a60b8e7f213"
 # By the name of the field.
 _VALUES: Final[dict[str, Any]] = {
     "name": "web",
+    "project_id": EXAMPLE_PROJECT_ID,
     "email": "bob@acme.example",
     "password": "correct horse battery",
     "role": "developer",

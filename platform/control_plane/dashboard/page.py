@@ -61,11 +61,11 @@ class TenantPage(View):
         try:
             if self.asks_first and method == "post":
                 permission = self.permissions["POST"]
-                with _entered(request, user, tenant_id, address) as access:
+                with entered(request, user, tenant_id, address) as access:
                     may = access.may_change(permission)
                 if may:
                     self.ask_first(request, tenant_id, **ids)
-            with _entered(request, user, tenant_id, address) as self.access:
+            with entered(request, user, tenant_id, address) as self.access:
                 return self._within(request, *args, **ids)
         except EntryRefused as refusal:
             return ask_for_proof(request, user, refusal)
@@ -116,7 +116,7 @@ class TenantPage(View):
         return private(render(self.request, name, shell | dict(context), status=status))
 
 
-def _entered(
+def entered(
     request: HttpRequest, user: User, tenant_id: uuid.UUID, address: str | None
 ) -> AbstractContextManager[MemberAccess]:
     """Open the tenant for an operator who acts as its member, or else for a member."""

@@ -1,5 +1,5 @@
-"""Each operation as a curl line and as a few lines of Python, with the body that the document shows
-as its example."""
+"""Each operation as a few lines of Python and as a curl line, with the body that the document shows
+as its example; where OpenAI's client has the operation, with that."""
 
 import json
 import re
@@ -12,23 +12,71 @@ from inference.management_api.description.security import API_KEY, CSRF_TOKEN, S
 
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 _WIDTH: Final = 76
+# What OpenAI's client calls the operation, and what of an event of its stream is text.
+_CLIENT_METHODS: Final = {
+    "chat_completions_create": ("chat.completions.create", "message.content", "delta.content"),
+    "completions_create": ("completions.create", "text", "text"),
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Examples:
-    curl: str
-    python: str
+@dataclass(frozen=True)
+class Example:
+    title: str
+    code: str
 
 
-def examples_of(method: str, path: str, operation: Mapping[str, Any], public_url: str) -> Examples:
+def examples_of(
+    method: str, path: str, operation: Mapping[str, Any], public_url: str
+) -> list[Example]:
     """Return the operation's examples. Secrets and ids are variables: nothing in them works for
     anybody else."""
-    body = _body_of(operation)
+    body, url = _body_of(operation), f"{public_url}{path}"
     schemes = {name for each in operation["security"] for name in each}
-    return Examples(
-        curl=_curl(method, f"{public_url}{path}", body, schemes),
-        python=_python(method, f"{public_url}{path}", body, schemes),
+    if names := _CLIENT_METHODS.get(operation["operationId"]):
+        python = [
+            Example("Python, openai", _client(public_url, names[0], names[1], body)),
+            Example("Python, openai, streamed", _streamed(public_url, names[0], names[2], body)),
+        ]
+    else:
+        python = [Example("Python", _python(method, url, body, schemes))]
+    return [*python, Example("curl", _curl(method, url, body, schemes))]
+
+
+def _client(public_url: str, name: str, text: str, body: Mapping[str, Any]) -> str:
+    return "\n".join(
+        [
+            *_client_call(public_url, "answer", name, body),
+            f"print(answer.choices[0].{text})",
+        ]
     )
+
+
+def _streamed(public_url: str, name: str, text: str, body: Mapping[str, Any]) -> str:
+    return "\n".join(
+        [
+            *_client_call(public_url, "stream", name, body, "stream=True"),
+            "for chunk in stream:",
+            "    if chunk.choices:",
+            f'        print(chunk.choices[0].{text} or "", end="", flush=True)',
+            "print()",
+        ]
+    )
+
+
+def _client_call(
+    public_url: str, result: str, name: str, body: Mapping[str, Any], *more: str
+) -> list[str]:
+    fields = [f"{each}={json.dumps(body[each], ensure_ascii=False)}" for each in body]
+    return [
+        "import os",
+        "",
+        "from openai import OpenAI",
+        "",
+        f'client = OpenAI(base_url="{public_url}/v1", api_key=os.environ["PENSTOCK_API_KEY"])',
+        f"{result} = client.{name}(",
+        *(f"    {argument}," for argument in (*fields, *more)),
+        ")",
+    ]
 
 
 def _body_of(operation: Mapping[str, Any]) -> Any:

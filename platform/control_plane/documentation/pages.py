@@ -1,4 +1,4 @@
-"""/docs/api and /docs/websocket: views."""
+"""/docs/api, the pages of its groups, and /docs/websocket: views."""
 
 from functools import cache
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import Any, Final
 
 import msgspec
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from control_plane.documentation.reference import Reference, reference_of
+from control_plane.dashboard.page import private
+from control_plane.documentation.reader import reader_of
+from control_plane.documentation.reference import published
 from control_plane.documentation.shapes import Field, fields_of
 from inference.admission.gate import TICKET_SECONDS
-from inference.management_api.description.document import document
 from inference.websocket_api import frames
 from inference.websocket_api.application import PATH as WEBSOCKET_PATH
 
@@ -33,9 +34,9 @@ _FRAMES: Final = (
 
 @require_safe
 def api_reference(request: HttpRequest) -> HttpResponse:
-    """Show the operations, all or those that `?search=` finds."""
+    """List the operations, all or those that `?search=` finds."""
     words = request.GET.get("search", "").strip()
-    reference = _reference()
+    reference = published()
     found = [
         {"group": group, "operations": [each for each in group.operations if each.matches(words)]}
         for group in reference.groups
@@ -48,6 +49,18 @@ def api_reference(request: HttpRequest) -> HttpResponse:
         "public_url": settings.PENSTOCK_PUBLIC_URL,
     }
     return _for_anybody(render(request, "dashboard/docs/api.html", context))
+
+
+@require_safe
+def api_group(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the operations and objects of one group, with examples for whoever reads them."""
+    group = published().group(slug)
+    if group is None:
+        raise Http404
+    reader = reader_of(request)
+    context = {"page": "api", "reference": published(), "group": group, "reader": reader}
+    response = render(request, "dashboard/docs/group.html", context)
+    return private(response) if reader.organisation else _for_anybody(response)
 
 
 @require_safe
@@ -71,11 +84,6 @@ def websocket_reference(request: HttpRequest) -> HttpResponse:
 def client_code(name: str) -> str:
     """Return a client as the page shows it, which is as the tests run it."""
     return (_CLIENTS / name).read_text(encoding="utf-8").strip()
-
-
-@cache
-def _reference() -> Reference:
-    return reference_of(document(), settings.PENSTOCK_PUBLIC_URL)
 
 
 @cache

@@ -10,8 +10,11 @@ from django.urls import reverse
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
-from control_plane.documentation.reference import Object, Operation
+from control_plane.documentation.reader import Reader
+from control_plane.documentation.reference import Object, Operation, published
 from control_plane.documentation.shapes import Type
+from inference.management_api.description.examples import EXAMPLE_PROJECT_ID
+from inference.openai_api.operations import EXAMPLE_MODEL
 
 register = template.Library()
 
@@ -21,12 +24,11 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 @register.simple_tag
 def type_words(shown: Type, page: str = "") -> SafeString:
-    """Show a type; what of it is an object leads to it on that page, or to the API's."""
+    """Show a type; what of it is an object leads to it on that page, or on that of its group."""
     text: str = conditional_escape(shown.words)
-    # The whole address: what a search found stands on a page without the objects.
-    page = page or reverse("docs-api")
     for name in shown.objects:
-        link = format_html('<a href="{}#object-{}">{}</a>', page, name, name)
+        address = page or _page_of(name)
+        link = format_html('<a href="{}#object-{}">{}</a>', address, name, name)
         text = re.sub(rf"\b{re.escape(name)}\b", link, text, count=1)
     return SafeString(text)
 
@@ -37,9 +39,17 @@ def inline_code(text: str) -> SafeString:
     return SafeString(_CODE.sub(r"<code>\1</code>", conditional_escape(text)))
 
 
+def _page_of(name: str) -> str:
+    group = published().group_of(name)
+    return reverse("docs-api-group", args=[group.slug]) if group else reverse("docs-api")
+
+
 @register.simple_tag
-def operation_panel(operation: Operation) -> SafeString:
-    return _once(f"operation {operation.id}", "operation", operation)
+def operation_panel(operation: Operation, reader: Reader) -> SafeString:
+    """Show an operation with examples for this reader."""
+    panel: str = _once(f"operation {operation.id}", "operation", operation)
+    panel = panel.replace(conditional_escape(EXAMPLE_MODEL), conditional_escape(reader.model))
+    return SafeString(panel.replace(EXAMPLE_PROJECT_ID, reader.project_id))
 
 
 @register.simple_tag
