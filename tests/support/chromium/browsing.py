@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from django.test import Client
 from playwright.sync_api import Page, sync_playwright
 
@@ -22,7 +23,8 @@ def browsing(chromium: str, url: str) -> Iterator[Watched]:
         watched = Watched(process, url)
         yield watched
         process.close()
-    assert watched.problems == []
+    if watched.problems:
+        pytest.fail("\n".join(["What no page may do:", *watched.problems]), pytrace=False)
 
 
 def cookies_of(user: User) -> Cookies:

@@ -3,6 +3,7 @@
 import "./copying.js";
 import "./dialogs.js";
 import "./focus.js";
+import "../penstock/leaving.js";
 import "./notices.js";
 import "./secrets.js";
 import "./passkeys.js";

@@ -1,4 +1,6 @@
 // Keeps a page's panels current while it is seen, by htmx, which the page has loaded.
+import { isLeaving } from "./leaving.js";
+
 const panels = document.querySelector("[data-live-ms]");
 const note = document.querySelector("[data-live-note]");
 const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium", timeZone: "UTC" });
@@ -8,7 +10,8 @@ let scrolled = new Map();
 
 function ask() {
   // An answer that takes longer than the pause is waited for; a page that nobody sees asks nothing.
-  if (isAsking || document.visibilityState !== "visible" || !panels.isConnected) return;
+  if (isAsking || isLeaving() || document.visibilityState !== "visible") return;
+  if (!panels.isConnected) return;
   isAsking = true;
   htmx.trigger(panels, "live");
 }
@@ -34,6 +37,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
 document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.elt !== panels) return;
   isAsking = false;
+  if (isLeaving()) return;
   if (event.detail.successful) {
     currentAt = new Date();
     say("");
