@@ -1,6 +1,7 @@
 """Why a request was refused, found in a real browser: its reason, sentence and what to do."""
 
 import re
+import uuid
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -21,7 +22,7 @@ def test_a_refusal_is_found_with_its_reason_and_narrowed_to(
     sign_in(page, live_stack.acme_owner)
     page.locator(".rail-link[href$='/refusals']").click()
     page.wait_for_url("**/refusals")
-    request_id = refused.headers["x-request-id"]
+    request_id = str(uuid.UUID(refused.headers["x-request-id"]))
 
     def is_shown() -> bool:
         page.reload()
