@@ -61,7 +61,9 @@ class LiveStack:
 
     def _managed(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, check=True, env={**os.environ, **self.environ}, **options)
+        environ = {**os.environ, **self.environ}
+        environ.pop("DJANGO_SETTINGS_MODULE", None)  # those of tests, whose passwords are cheap
+        return subprocess.run(command, check=True, env=environ, **options)
 
     @property
     def slots(self) -> int:

@@ -3,6 +3,7 @@
 behind the question mark, and how an action may be refused are read from what the viewset has."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from drf_spectacular.openapi import AutoSchema
@@ -10,10 +11,12 @@ from drf_spectacular.plumbing import ComponentRegistry
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.permissions import AllowAny
 
+from inference.management_api.authentication import ApiKeyAuthentication
 from inference.management_api.description import extensions  # noqa: F401 - found by being imported
 from inference.management_api.description.errors import responses
 from inference.management_api.description.security import requirement
 from inference.management_api.description.tags import title_of
+from inference.management_api.permissions import IsPerson
 from tenants.permissions import Permission, roles_with, scope_for
 
 _VARIABLE_OR_ENDING: Final = re.compile(r"\{[^}]*\}|\.\w+$")
@@ -55,7 +58,7 @@ class ManagementSchema(AutoSchema):
 
     def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular's own
         """Return who may: docstrings speak to those who read the code."""
-        permission = getattr(self.view, "permission_map", {}).get(self.view.action)
+        permission = self._permission()
         return "" if permission is None else _who_may(permission)
 
     def get_tags(self) -> list[str]:
@@ -76,9 +79,24 @@ class ManagementSchema(AutoSchema):
         ]
 
     def get_auth(self) -> list[dict[str, list[str]]]:
-        auths = [requirement(each, self.method) for each in self.view.get_authenticators()]
+        auths = [
+            requirement(each, self.method)
+            for each in self.view.get_authenticators()
+            if not (self._is_for_people() and isinstance(each, ApiKeyAuthentication))
+        ]
         is_open = any(isinstance(each, AllowAny) for each in self.view.get_permissions())
         return [*auths, {}] if is_open else auths
+
+    def _is_for_people(self) -> bool:
+        """Return whether no API key may do it, whatever its scopes."""
+        if any(isinstance(each, IsPerson) for each in self.view.get_permissions()):
+            return True
+        permission = self._permission()
+        return permission is not None and scope_for(permission) is None
+
+    def _permission(self) -> Permission | None:
+        permissions: Mapping[str, Permission] = getattr(self.view, "permission_map", {})
+        return permissions.get(self.view.action)
 
     def _headers(self) -> dict[str, str]:
         """Return the headers that the action reads, and what each is good for."""

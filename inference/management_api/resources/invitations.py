@@ -12,11 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer, ChoiceField
 
-from inference.errors import Forbidden
 from inference.management_api import fields
-from inference.management_api.callers import KeyBearer
+from inference.management_api.callers import Person
 from inference.management_api.errors import TooManyAttempts
 from inference.management_api.filters import InvitationFilter
+from inference.management_api.permissions import IsPerson
 from inference.management_api.resources.tenants import PlaceSerializer
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import ManagementViewSet, TenantScopedViewSet
@@ -127,6 +127,7 @@ class TokenSerializer(StrictSerializer):
 class AcceptanceViewSet(ManagementViewSet):
     """For the person whose address was invited, who belongs to no tenant by that."""
 
+    permission_classes = [IsPerson]
     serializer_class = TokenSerializer
     summaries: ClassVar = {"create": "Accept an invitation"}
 
@@ -137,8 +138,7 @@ class AcceptanceViewSet(ManagementViewSet):
     def create(self, request: Request) -> Response:
         """Answer with the tenant and the role there. Raises `InvitationRefused`."""
         caller = self.caller
-        if isinstance(caller, KeyBearer):
-            raise Forbidden("People accept invitations, and keys do not; sign in as a person.")
+        assert isinstance(caller, Person)  # no key's  # noqa: S101
         token = self.body()["token"]
         if is_guessing_links(request._request):
             raise TooManyAttempts(

@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer, ChoiceField
 from rest_framework.viewsets import ModelViewSet
 
-from inference.errors import Forbidden
 from inference.management_api import fields
 from inference.management_api.filters import MemberFilter
+from inference.management_api.permissions import IsPerson, MayInTenant
 from inference.management_api.resources.invitations import InvitationSerializer, InvitingViewSet
 from inference.management_api.serializers import ListQuery, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
@@ -113,13 +113,13 @@ class MemberViewSet(ModelViewSet[Any], InvitingViewSet):
 class OwnMembershipViewSet(TenantScopedViewSet):
     """The caller's own membership; deleting it is leaving."""
 
+    permission_classes = [MayInTenant, IsPerson]
     summaries: ClassVar = {"destroy": "Leave the organisation"}
     permission_map: ClassVar = {"destroy": Permission.VIEW}
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, _request: Request, **_ids: Any) -> Response:
-        if not isinstance(self.access.principal, Membership):
-            raise Forbidden("People leave a tenant, and keys do not; sign in as a person.")
+        assert isinstance(self.access.principal, Membership)  # no key's  # noqa: S101
         leave(self.access.principal)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
