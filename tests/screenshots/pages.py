@@ -195,7 +195,7 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="docs-api-search", user=None, address="/docs/api?search=keys"),
         Shot(name="docs-api-inference", user=None, address="/docs/api/inference"),
         Shot(name="docs-api-keys", user=alice, address="/docs/api/api-keys"),
-        Shot(name="docs-api-sign-on", user=alice, address="/docs/api/sign-on"),
+        Shot(name="docs-api-sign-on", user=alice, address="/docs/api/single-sign-on"),
         Shot(name="admin-login", user=None, address="/admin/login/"),
         Shot(name="docs-websocket", user=None, address="/docs/websocket"),
         Shot(

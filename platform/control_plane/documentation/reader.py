@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
@@ -15,14 +16,17 @@ from inference.openai_api.operations import EXAMPLE_MODEL
 from tenants.access.entrance import EntryRefused
 from tenants.access.people import tenants_of
 from tenants.access.projects import list_projects
-from tenants.models import Project, Tenant
+from tenants.models import Project, Tenant, User
 from tenants.permissions import Permission
+
+# Organisations of somebody, until one lets them in.
+_TRIED: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """`organisation` is the first of a signed-in person's, `project` its newest; a stranger has
-    neither."""
+    """`organisation` is the first of a signed-in person's that lets their session in, `project` its
+    newest; a stranger has neither."""
 
     model: str
     organisation: Tenant | None = None
@@ -50,10 +54,15 @@ def reader_of(request: HttpRequest) -> Reader:
 
 def _member(request: HttpRequest) -> Reader | None:
     user = signed_in(request)
-    rows = tenants_of(user, limit=1).rows if user else []
-    if user is None or not rows:
+    if user is None:
         return None
-    tenant = rows[0].tenant
+    readers = (
+        _reader_in(request, user, each.tenant) for each in tenants_of(user, limit=_TRIED).rows
+    )
+    return next((each for each in readers if each), None)
+
+
+def _reader_in(request: HttpRequest, user: User, tenant: Tenant) -> Reader | None:
     try:
         with entered(request, user, tenant.id, request.META.get("REMOTE_ADDR") or None) as access:
             projects = list_projects(limit=1).rows if access.may(Permission.VIEW) else []
