@@ -1,9 +1,11 @@
-"""The README's snippets do what it says, run as they are printed there."""
+"""The README's snippets do what it says, run as they are printed there, and so do the calls of
+docs."""
 
 import os
 import re
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ from tests.support.stack_addresses import LiveStack
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 
 _BLOCK: Final = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_CALL: Final = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)
 _ADDRESS: Final = "http://127.0.0.1:8000"
 # By their first line: what runs them otherwise.
 ELSEWHERE: Final = {
@@ -26,9 +29,9 @@ ELSEWHERE: Final = {
 }
 
 
-def blocks() -> list[tuple[str, str]]:
-    """Return each block that the README prints: its language and its text."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def blocks(file: Path = ROOT / "README.md") -> list[tuple[str, str]]:
+    """Return each block that a file prints: its language and its text."""
+    text = file.read_text(encoding="utf-8")
     return [(found["language"], found["text"]) for found in _BLOCK.finditer(text)]
 
 
@@ -72,3 +75,26 @@ def test_each_snippet_does_what_the_readme_says(folder: Path, live_stack: LiveSt
     assert stream.rstrip().endswith("data: [DONE]") and '"content"' in stream
     assert client.strip()
     assert '"name": "Initech"' in commands and "no problem" in commands
+
+
+def test_each_call_that_docs_print_is_taken(live_stack: LiveStack, tmp_path: Path) -> None:
+    texts = [text for file in sorted((ROOT / "docs").glob("*.md")) for _, text in blocks(file)]
+    calls = [found for text in texts for found in _CALL.findall(text)]
+    assert len(calls) == 2
+    name = f"Calls {uuid.uuid4().hex[:8]}"
+    tenant = live_stack.told_by("create_tenant", name, "--tier", "standard")
+    issued = live_stack.told_by("create_api_key", name, "--scope", "admin")
+    environ = {
+        "TENANT_ID": tenant["tenant_id"],
+        "PROJECT_ID": tenant["project_id"],
+        "PENSTOCK_API_KEY": issued["key"],
+        "PENSTOCK_ACME_KEY": live_stack.acme_key,
+    }
+    for call in calls:
+        command = call.replace("https://penstock.example", live_stack.url)
+        done = subprocess.run(
+            ["bash", "-euc", command.replace("curl", "curl --fail-with-body -sS", 1)],
+            cwd=tmp_path, env={"PATH": os.environ["PATH"], **environ},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (call, done.stdout[:500], done.stderr)
