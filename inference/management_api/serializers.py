@@ -27,9 +27,17 @@ class StrictSerializer(serializers.Serializer[Any]):
             raise serializers.ValidationError(
                 {shown: f"Unknown parameter {shown!r}."}, code="unknown_field"
             )
+        if getattr(self.root, "partial", False):
+            self._check_always(data)
         # An empty form is an empty object, and none of a form's own rules hold.
         values: dict[str, Any] = super().to_internal_value(dict(data))
         return values
+
+    def _check_always(self, data: Mapping[str, Any]) -> None:
+        missing = sorted(self.always - data.keys())
+        if missing:
+            errors = {name: [self.fields[name].error_messages["required"]] for name in missing}
+            raise serializers.ValidationError(errors, code="required")
 
 
 class Nothing(StrictSerializer):

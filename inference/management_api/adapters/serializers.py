@@ -19,6 +19,8 @@ from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 class ShareSerializer(StrictSerializer):
     """A version's share of the requests that name none."""
 
+    always = frozenset({"version", "permille"})
+
     version = fields.IntegerField(min_value=1)
     permille = fields.IntegerField(min_value=1, max_value=WHOLE)
 

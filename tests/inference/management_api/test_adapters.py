@@ -144,3 +144,17 @@ def test_archiving_answers_with_who_still_has_it(
     answer = as_role("developer").post(f"{path}/{acme.adapter_version.pk}/archive")
     assert answer.status_code == 200, answer.content
     assert (answer.json()["state"], answer.json()["workers"]["memory"]) == ("archived", 1)
+
+
+@pytest.mark.parametrize(
+    "traffic",
+    [[{"version": 1}], [{"permille": 1000}], [{}], [{"version": 1, "permille": 1, "x": 1}]],
+)
+def test_a_share_is_whole_in_a_change_too(
+    traffic: list[dict[str, int]], as_role: AsRole, adapter: Adapter
+) -> None:
+    path = f"adapters/{adapter.id}"
+    answer = as_role("owner").patch(path, {"traffic": traffic})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"].startswith("traffic")
+    assert as_role("owner").patch(path, {}).status_code == 400
