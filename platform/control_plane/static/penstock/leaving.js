@@ -10,7 +10,6 @@ export function isLeaving() {
 
 addEventListener("beforeunload", () => {
   pausedUntil = Date.now() + PAUSE_MS;
-  for (const each of document.querySelectorAll(POLLS)) htmx.trigger(each, "htmx:abort");
 });
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.elt.matches(POLLS) && isLeaving()) event.preventDefault();
