@@ -59,6 +59,12 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
         }
         return TemplateResponse(request, "admin/ask_first.html", context)
 
+    def ask_first_of_list(self, request: HttpRequest, **question: Any) -> HttpResponse:
+        """Return such a page for an action of a list, which is then done with the same rows."""
+        names = ("action", "_selected_action", "select_across", "index")
+        given = {name: request.POST.getlist(name) for name in names if name in request.POST}
+        return self.ask_first(request, repeat=given, **question)
+
     def is_sure(self, request: HttpRequest) -> bool:
         return request.method == "POST" and request.POST.get("sure") == "yes"
 

@@ -204,12 +204,23 @@ class ApiKeyAdmin(NeverDeleted):
     # Verbs --------------------------------------------------------------------------------------
 
     @admin.action(permissions=["change"], description="Revoke the selected API keys")
-    def revoke(self, request: HttpRequest, selected: QuerySet[ApiKey]) -> None:
+    def revoke(self, request: HttpRequest, selected: QuerySet[ApiKey]) -> HttpResponse | None:
+        active = selected.filter(revoked_at=None)
+        if not self.is_sure(request):
+            tenants = active.order_by().values("tenant").distinct().count()
+            of = "one tenant" if tenants == 1 else f"{tenants} tenants"
+            return self.ask_first_of_list(
+                request,
+                title="Revoke API keys",
+                text=f"{_keys(active.count())} of {of}: new requests are refused within a second, "
+                "and open streams end. This cannot be undone.",
+                button="Revoke",
+                is_final=True,
+            )
         with audited_as(Verb.REVOKED):
-            count = selected.filter(revoked_at=None).update(revoked_at=timezone.now())
-        messages.success(
-            request, "1 API key revoked." if count == 1 else f"{count} API keys revoked."
-        )
+            count = active.update(revoked_at=timezone.now())
+        messages.success(request, f"{_keys(count)} revoked.")
+        return None
 
     @action(description="Rotate", url_path="rotate", permissions=["change"], icon="autorenew")
     def rotate_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -252,3 +263,7 @@ class ApiKeyAdmin(NeverDeleted):
             button="Revoke",
             is_final=True,
         )
+
+
+def _keys(count: int) -> str:
+    return "1 API key" if count == 1 else f"{count} API keys"

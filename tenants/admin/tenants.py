@@ -1,6 +1,6 @@
 """Tenants and their projects: suspend, resume, change the tier, close."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django import forms
 from django.contrib import admin, messages
@@ -56,6 +56,9 @@ class ProjectPageForm(ProjectForm):
         tenant = self.cleaned_data.get("tenant")
         if tenant is not None and self.instance._state.adding:
             check_cap_in_form(tenant.pk, Cap.PROJECTS)
+
+
+_NAMES_SHOWN: Final = 5
 
 
 class CappedFormSet(PaginationInlineFormSet):  # type: ignore[misc]
@@ -215,10 +218,21 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
     # From the list ------------------------------------------------------------------------------
 
     @admin.action(permissions=["change"], description="Suspend the selected tenants")
-    def suspend(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
+    def suspend(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> HttpResponse | None:
+        active = tenants.filter(is_suspended=False, closed_at=None)
+        if not self.is_sure(request):
+            return self.ask_first_of_list(
+                request,
+                title="Suspend tenants",
+                text=f"{_named(active)}: new requests are refused and open streams end. Nothing is "
+                "deleted.",
+                button="Suspend",
+                is_final=True,
+            )
         with audited_as(Verb.SUSPENDED):
-            count = tenants.filter(is_suspended=False, closed_at=None).update(is_suspended=True)
+            count = active.update(is_suspended=True)
         messages.success(request, f"{_tenants(count)} suspended.")
+        return None
 
     @admin.action(permissions=["change"], description="Resume the selected tenants")
     def resume(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
@@ -236,15 +250,13 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
                 count = movable.exclude(tier=tier).update(tier=tier)
             messages.success(request, f"{_tenants(count)} moved to {tier}.")
             return None
-        repeat = ("action", "_selected_action", "select_across", "index")
-        return self.ask_first(
+        return self.ask_first_of_list(
             request,
             title="Change tier",
             text=f"{_tenants(movable.count())} will get the limits, SLA targets and prices of the "
             "new tier, for new requests only.",
             button="Change tier",
             form=form,
-            repeat={name: request.POST.getlist(name) for name in repeat if name in request.POST},
         )
 
     # From a tenant's page -----------------------------------------------------------------------
@@ -315,6 +327,13 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
             self.log_change(request, tenant, f"{done.capitalize()}.")
             messages.success(request, f"{tenant.name} was {done}.")
         return self.back_to(tenant)
+
+
+def _named(tenants: QuerySet[Tenant]) -> str:
+    """Return how many these are, and the first of their names."""
+    names = list(tenants.order_by("name").values_list("name", flat=True)[: _NAMES_SHOWN + 1])
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+    return f"{_tenants(tenants.count())} ({shown})"
 
 
 def _tenants(count: int) -> str:

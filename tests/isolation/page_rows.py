@@ -200,6 +200,7 @@ PAGES: Final = f"""
 {_P}sign-on/remove                POST   302  403  403  302  302  302  302  302  302  302  404  302
 {_P}sign-on/domains               POST   302  403  403  302  302  302  302  302  302  302  404  302
 {_P}sign-on/domains/<mail_domain_id>/verify POST 302 403 403 302 302 302 302 302 302 302 404 302
+{_P}sign-on/domains/<mail_domain_id>/remove GET 302 403 403 302 302 302 302 302 302 302 404 302
 {_P}sign-on/domains/<mail_domain_id>/remove POST 302 403 403 302 302 302 302 302 302 302 404 302
 /operators/end-acting             POST   every 302
 /operators/components             GET    302  404  404  302  302  302  302  302  302  302  404  302

@@ -253,7 +253,11 @@ def test_a_price_of_one_tier_is_planned_and_ended(acme: Project) -> None:
     with raises_invalid("period_overlap"):
         attempt("set_price", *price, "--from", "30m", "--until", "2h")
     assert "price" in refused("end_price", "m")
-    assert run("end_price", "m", "--tier", "premium", "--at", "2h")["effective_until"]
+    ending = ("end_price", "m", "--tier", "premium", "--at", "2h")
+    assert "makes m for tier premium free on" in refused(*ending)
+    run("set_price", "m", "--prompt", "2", "--completion", "2")
+    assert "its general price applies then" in refused(*ending)
+    assert run(*ending, "--yes")["effective_until"]
     with raises_invalid("in_past", "effective_from"):
         attempt("set_price", *price, "--from", "2026-01-01")
     corrected = run("correct_price", *price, "--from", "2026-01-01", "--until", "2026-01-02",

@@ -13,7 +13,7 @@ from tenants.access.sign_on.dns_records import txt_records
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import give_connection_back, operator_scope, tenant_scope
-from tenants.models import MailDomain, ProofOfDomain, SignOnConfiguration, Tenant
+from tenants.models import MailDomain, Membership, ProofOfDomain, SignOnConfiguration, Tenant
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 
 MAX_DOMAINS: Final = 50
@@ -78,6 +78,11 @@ def prove_domain(domain: MailDomain) -> MailDomain:
 def remove_domain(domain: MailDomain) -> None:
     """Give the domain up: nobody new signs on with an address in it."""
     domain.delete()
+
+
+def members_in(domain: MailDomain) -> int:
+    """Count the open scope's members with an address in the domain."""
+    return Membership.objects.filter(user__email__iendswith=f"@{domain.domain}").count()
 
 
 def has_proven(domain: str) -> bool:

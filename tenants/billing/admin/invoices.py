@@ -183,8 +183,18 @@ class InvoiceAdmin(SlaHoldAdmin):
     # Actions ------------------------------------------------------------------------------------
 
     @admin.action(permissions=["settle"], description="Issue the selected drafts")
-    def issue_selected(self, request: HttpRequest, chosen: QuerySet[Invoice]) -> None:
+    def issue_selected(
+        self, request: HttpRequest, chosen: QuerySet[Invoice]
+    ) -> HttpResponse | None:
         drafts = chosen.filter(state=InvoiceState.DRAFT).order_by("period", "buyer_name", "id")
+        if not self.is_sure(request):
+            return self.ask_first_of_list(
+                request,
+                title="Issue invoices",
+                text=f"{_drafts(drafts.count())}: each gets its number, and its tenant is "
+                "told. An issued invoice never changes; it can only be voided.",
+                button="Issue",
+            )
         ids = list(drafts.values_list("id", flat=True))
         issued = issue_drafts(ids)
         if issued < len(ids):
@@ -193,6 +203,7 @@ class InvoiceAdmin(SlaHoldAdmin):
                 f"{_drafts(len(ids) - issued)} could not be issued; each page shows the reason.",
             )
         messages.success(request, f"{issued} invoice{'s' * (issued != 1)} issued.")
+        return None
 
     @action(description="PDF", url_path="pdf", permissions=["read"], icon="picture_as_pdf")
     def pdf_one(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -67,7 +67,13 @@ def test_keys_are_revoked_from_the_list_and_cannot_be_deleted(
     with operator_scope("test"):
         record = issue_api_key(acme).record
     listing = reverse("admin:tenants_apikey_changelist")
-    operator.post(listing, {"action": "revoke", "_selected_action": [str(record.id)]})
+    chosen = {"action": "revoke", "_selected_action": [str(record.id)]}
+    question = operator.post(listing, chosen).content.decode()
+    assert "1 API key of one tenant" in question and "cannot be undone" in question
+    with operator_scope("test"):
+        record.refresh_from_db()
+        assert not record.is_revoked
+    operator.post(listing, chosen | {"sure": "yes"})
     with operator_scope("test"):
         record.refresh_from_db()
     assert record.is_revoked

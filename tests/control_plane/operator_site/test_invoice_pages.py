@@ -135,7 +135,11 @@ def test_drafts_are_issued_from_the_list_in_their_order(operator: Client, acme: 
         use(acme, IN_SEPTEMBER, prices=DEAR)
         made = [draft_invoice(acme.tenant, month) for month in (SEPTEMBER, OCTOBER)]
     chosen = [str(each.pk) for each in reversed(made) if each is not None]
-    operator.post(reverse(LIST), {"action": "issue_selected", "_selected_action": chosen})
+    asked = {"action": "issue_selected", "_selected_action": chosen}
+    assert "2 drafts" in operator.post(reverse(LIST), asked).content.decode()
+    with operator_scope("test"):
+        assert not Invoice.objects.exclude(number=None).exists()
+    operator.post(reverse(LIST), asked | {"sure": "yes"})
     with operator_scope("test"):
         numbers = Invoice.objects.order_by("period").values_list("number", flat=True)
         assert [str(number).rpartition("-")[2] for number in numbers] == ["000001", "000002"]

@@ -30,7 +30,13 @@ def test_tenants_are_suspended_and_resumed_from_the_list(
     with operator_scope("test"):
         Tenant.objects.update(is_suspended=not is_suspended)
     listing = reverse("admin:tenants_tenant_changelist")
-    operator.post(listing, {"action": action, "_selected_action": [str(acme.tenant_id)]})
+    chosen = {"action": action, "_selected_action": [str(acme.tenant_id)]}
+    answer = operator.post(listing, chosen)
+    if is_suspended:
+        assert "1 tenant (Acme)" in answer.content.decode()
+        with operator_scope("test"):
+            assert not Tenant.objects.get().is_suspended
+        operator.post(listing, chosen | {"sure": "yes"})
     with operator_scope("test"):
         assert Tenant.objects.get().is_suspended is is_suspended
 

@@ -24,6 +24,7 @@ from tenants.access.sign_on.domains import (
     MAX_DOMAINS,
     add_domain,
     list_domains,
+    members_in,
     remove_domain,
     texts_at,
     verify_domain,
@@ -224,7 +225,14 @@ class VerifyDomainPage(SignOnSection):
 
 
 class RemoveDomainPage(SignOnSection):
-    http_method_names = ["post"]
+    """Ask first, then give the domain up."""
+
+    permissions: ClassVar = {"GET": Permission.WRITE_SIGN_ON, "POST": Permission.WRITE_SIGN_ON}
+    template_name = "dashboard/sign_on/remove_domain.html"
+
+    def get(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:  # type: ignore[override]  # of one domain
+        domain = MailDomain.objects.get(id=mail_domain_id)
+        return self.show({"domain": domain, "members": members_in(domain)})
 
     def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:
         domain = MailDomain.objects.get(id=mail_domain_id)

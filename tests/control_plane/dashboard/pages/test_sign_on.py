@@ -87,6 +87,8 @@ def test_an_owner_adds_verifies_and_removes_a_domain(signed_in: SignIn, acme_add
         assert not verified()
         records[domain.record_name] = [domain.record_value]
         assert verified()
+    question = owner.get(f"{page}/domains/{domain.id}/remove").content.decode()
+    assert "members with such an address stay" in question
     owner.post(f"{page}/domains/{domain.id}/remove")
     with operator_scope("test"):
         assert not MailDomain.objects.filter(id=domain.id).exists()
