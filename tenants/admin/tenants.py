@@ -22,6 +22,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 from tenants.access.projects import check_smaller_model
 from tenants.admin.acting import ActsAsMember
 from tenants.admin.limits import QuotaValueForm
+from tenants.admin.new_tenant import MadeWhole
 from tenants.admin.storage import storage_text
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Cap, Membership, Project, Quota, Tenant, Tier, check_cap_in_form
@@ -153,7 +154,7 @@ class NameForm(forms.Form):
 
 
 @admin.register(Tenant)
-class TenantAdmin(ActsAsMember, NeverDeleted):
+class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
     list_display = ["name", "tier", "state", "project_count", "created_at"]
     list_filter = [("tier", RelatedDropdownFilter), "is_suspended"]
     search_fields = ["name", "id__startswith"]
@@ -191,11 +192,6 @@ class TenantAdmin(ActsAsMember, NeverDeleted):
         unfit = "suspend_one" if tenant.is_suspended else "resume_one"
         actions = super().get_actions_detail(request, object_id)
         return [action for action in actions if not action.action_name.endswith(unfit)]
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        return (
-            super().get_fieldsets(request, obj) if obj else [(None, {"fields": ["name", "tier"]})]
-        )
 
     @admin.display(description="projects", ordering="project_count")
     def project_count(self, tenant: Any) -> int:

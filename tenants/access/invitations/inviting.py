@@ -47,7 +47,7 @@ def invite(tenant: Tenant, *, email: str, role: Role, by: Principal) -> Invitati
     `ValidationError` for a bad address, `NotPermitted`, and `Conflict` for somebody who is a member
     or is invited already, and where no e-mail can be sent; `Tenant.DoesNotExist` for a closed
     one; `CapReached` where the tier allows no more members."""
-    _check_mail()
+    check_can_invite()
     check_grant(role, rights_of(by))
     # Whoever closes it finds no invitation that comes after.
     tenant = Tenant.objects.select_for_update(no_key=True).get(id=tenant.id, closed_at=None)
@@ -75,7 +75,7 @@ def resend(invitation: Invitation, *, by: Principal) -> Invitation:
     """Mail a new link, good for seven days; those before it stop working. Whoever sends it vouches
     for it from now on. Raises as `invite` does, and `Conflict` once it was answered or
     withdrawn."""
-    _check_mail()
+    check_can_invite()
     # The tenant first, as accepting does.
     Tenant.objects.select_for_update(no_key=True).get(id=invitation.tenant_id)
     invitation = _locked(invitation, by)
@@ -152,7 +152,8 @@ def _check_no_member(invitation: Invitation) -> None:
         )
 
 
-def _check_mail() -> None:
+def check_can_invite() -> None:
+    """Raises `Conflict` where no e-mail can be sent."""
     if not has_mail_server():
         raise Conflict(
             "Invitations go by e-mail, and this service sends none: PENSTOCK_EMAIL_URL is not set. "

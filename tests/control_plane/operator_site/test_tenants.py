@@ -1,5 +1,7 @@
 """Operators suspend, move and close tenants, and set up their projects."""
 
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -13,7 +15,9 @@ from inference.models import (
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
+    ApiKey,
     AuditEvent,
+    Invitation,
     Project,
     Tenant,
     Tier,
@@ -119,3 +123,36 @@ def test_the_policy_snapshot_is_rebuilt_from_its_page(
     assert empty_redis.get(keys.policy_version()) is None
     operator.post(page, {"sure": "yes"})
     assert empty_redis.get(keys.policy_version()) is not None
+
+
+def test_a_tenant_is_made_with_all_that_it_needs_to_begin(operator: Client, acme: Project) -> None:
+    address = reverse("admin:tenants_tenant_add")
+    with operator_scope("test"):
+        tier = Tier.objects.get(name="batch")
+    form = {"name": "Initech", "tier": str(tier.pk), "billing_mode": "prepaid", "project": "web"}
+    asked = form | {"owner": "bill@initech.example", "makes_key": "on"}
+    answer = operator.post(address, asked)
+    (key,) = re.findall(r"pk-[a-z0-9]{16}-[a-z2-7]{32}[0-9a-f]{6}", answer.content.decode())
+    with operator_scope("test"):
+        tenant = Tenant.objects.get(name="Initech")
+        assert tenant.billing_mode == "prepaid"
+        assert [each.name for each in tenant.projects.all()] == ["web"]
+        record = ApiKey.objects.get(tenant=tenant)
+        assert (record.scopes, record.last_four) == (["inference"], key[-4:])
+        invitation = Invitation.objects.get(tenant=tenant)
+        assert (invitation.email, invitation.role) == ("bill@initech.example", "owner")
+
+
+def test_a_tenant_can_be_made_with_a_project_alone(operator: Client, acme: Project) -> None:
+    address = reverse("admin:tenants_tenant_add")
+    with operator_scope("test"):
+        tier = Tier.objects.get(name="batch")
+    form = {"name": "Initech", "tier": str(tier.pk), "billing_mode": "postpaid"}
+    assert wrong_fields(operator, address, form) == {"project"}
+    assert wrong_fields(operator, address, form | {"project": "x", "owner": "bill"}) == {"owner"}
+    operator.post(address, form | {"project": "default"}, follow=True)
+    with operator_scope("test"):
+        tenant = Tenant.objects.get(name="Initech")
+        assert [each.name for each in tenant.projects.all()] == ["default"]
+        assert not ApiKey.objects.filter(tenant=tenant).exists()
+        assert not Invitation.objects.filter(tenant=tenant).exists()
