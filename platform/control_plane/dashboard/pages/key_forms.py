@@ -12,6 +12,7 @@ from gpu_workers.protocol.policy import Scope
 from inference.models.catalog import models_visible_to
 from tenants.access.api_keys import LONGEST_OVERLAP
 from tenants.access.key_lists import KeyState
+from tenants.amount_fields import DollarsField
 from tenants.models import ApiKey, Tenant, User
 
 _SCOPES: Final[dict[str, str]] = {
@@ -137,15 +138,30 @@ class _KeyForm(PageForm):
 
 
 class NewKeyForm(_KeyForm):
-    """`scopes` are those that whoever asks may give."""
+    """`scopes` are those that whoever asks may give, a budget what they may set if `may_limit`."""
 
     project = forms.ChoiceField(help_text="Its limits and its usage are the key's too.")
+    budget = DollarsField(
+        label="Monthly budget ($)",
+        required=False,
+        help_text="E.g. $50. Requests are refused once the key has spent it, until the next month "
+        "(UTC). Leave blank for none of its own.",
+    )
     # One for each form that was shown: what is posted again makes no second key.
     once = forms.UUIDField(required=False, widget=forms.HiddenInput)
-    field_order = ("project", "name")
+    field_order = ("project", "name", "budget")
 
-    def __init__(self, *args: Any, projects: Choices, scopes: list[Scope], **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        projects: Choices,
+        scopes: list[Scope],
+        may_limit: bool,
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
+        if not may_limit:
+            del self.fields["budget"]
         if len(projects) != 1:
             projects = [("", "Choose a project"), *projects]
         self.fields["project"].choices = projects  # type: ignore[attr-defined]
@@ -156,6 +172,12 @@ class NewKeyForm(_KeyForm):
             *((days, f"In {days} days") for days in _LIFETIMES),
             (_ON_DATE, "At a moment of your choice"),
         ]
+
+    def clean_budget(self) -> int | None:
+        budget: int | None = self.cleaned_data["budget"]
+        if budget == 0:
+            raise forms.ValidationError("The budget must be more than zero.")
+        return budget
 
 
 class KeyForm(_KeyForm):

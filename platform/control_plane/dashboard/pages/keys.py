@@ -21,7 +21,7 @@ from control_plane.dashboard.pages.key_forms import (
     NewKeyForm,
     creator_choices,
 )
-from gpu_workers.protocol.policy import Scope
+from gpu_workers.protocol.policy import LimitName, Scope
 from inference.models.catalog import models_visible_to
 from inference.operations.limit_use import open_sequences
 from inference.usage.reports import UsageQuery, has_completed_any, totals
@@ -29,7 +29,7 @@ from tenants.access.api_keys import IssuedApiKey, change_api_key, issue_api_key
 from tenants.access.key_lists import KeyState, key_creators, list_api_keys, state_of
 from tenants.access.member_access import MemberAccess
 from tenants.access.projects import list_projects
-from tenants.access.quotas import list_quotas
+from tenants.access.quotas import add_quota, list_quotas
 from tenants.alerts.attention import KEY_EXPIRY
 from tenants.errors import Conflict
 from tenants.models import ApiKey, Project
@@ -132,7 +132,18 @@ class NewKeyPage(TenantPage):
                 "This form has made a key already, whose secret was shown once. If it is lost, "
                 "revoke that key and open the form again."
             )
-        return issue_api_key(project, by=self.access.as_member(), id=key_id, **form.values())
+        member = self.access.as_member()
+        issued = issue_api_key(project, by=member, id=key_id, **form.values())
+        if budget := form.cleaned_data.get("budget"):
+            add_quota(
+                self.tenant,
+                limit=LimitName.SPEND_PER_MONTH,
+                value=budget,
+                is_hard=True,
+                api_key_id=issued.record.id,
+                by=member,
+            )
+        return issued
 
     def _form(self, *args: Any, **more: Any) -> NewKeyForm:
         asked = self.request.POST.get("project") or self.request.GET.get("project")
@@ -141,6 +152,7 @@ class NewKeyPage(TenantPage):
             tenant=self.tenant,
             projects=projects_to_choose(asked),
             scopes=grantable_scopes(self.access.permissions),
+            may_limit=self.access.may_change(Permission.WRITE_QUOTAS),
             **more,
         )
 

@@ -116,6 +116,7 @@ class NewLimitForm(_LimitForm):
         ]
         given = self.data.get("limit")
         self.set_unit(LimitName(given) if given in names else names[0] if is_budget else None)
+        self.fields["limit"].initial = LimitName.SPEND_PER_MONTH.value if is_budget else None
         if not self.is_bound and not is_budget:
             self.fields["value"].help_text = "E.g. 500, 250k or 2M; for money, $250."
         self.order_fields(self.field_order)

@@ -12,7 +12,7 @@ from tenants.access.api_keys import issue_api_key
 from tenants.access.projects import add_project
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
-from tenants.models import ApiKey, AuditEvent
+from tenants.models import ApiKey, AuditEvent, Quota
 from tests.control_plane.dashboard.conftest import SignIn
 from tests.support.two_tenants import CANARY, TwoTenants
 
@@ -96,6 +96,22 @@ def test_htmx_gets_the_secret_in_place_of_the_form(
     assert "data-secret" in answer.content.decode()
 
 
+def test_a_key_is_made_with_a_budget_by_those_who_may_set_one(
+    signed_in: SignIn, houses: TwoTenants, acme_address: str
+) -> None:
+    address, budget = f"{acme_address}keys/new", form(houses, budget="$50", name="bounded")
+    assert "Monthly budget" in signed_in("admin").get(address).content.decode()
+    assert signed_in("admin").post(address, budget).status_code == 200
+    with operator_scope("test"):
+        quota = Quota.objects.get(api_key__name="bounded")
+    assert (quota.limit, quota.value, quota.is_hard) == ("spend_per_month", 50 * 10**9, True)
+    assert "Monthly budget" not in signed_in("developer").get(address).content.decode()
+    unbounded = budget | {"name": "unbounded"}
+    assert signed_in("developer").post(address, unbounded).status_code == 200
+    with operator_scope("test"):
+        assert not Quota.objects.filter(api_key__name="unbounded").exists()
+
+
 def test_a_form_that_is_posted_again_makes_no_second_key(
     signed_in: SignIn, houses: TwoTenants, acme_address: str
 ) -> None:
@@ -120,6 +136,9 @@ def test_a_form_that_is_posted_again_makes_no_second_key(
         ({"project": "nothing"}, "project"),
         ({"name": "x" * 201}, "name"),
         ({"name": "a\x00b"}, "name"),
+        ({"budget": "$0"}, "budget"),
+        ({"budget": "much"}, "budget"),
+        ({"budget": "$0.0000000001"}, "budget"),
         ({"scopes": []}, "scopes"),
         ({"scopes": ["inference", "everything"]}, "scopes"),
         ({"expires": "date"}, "expires_at"),

@@ -148,6 +148,7 @@ def test_a_budget_is_of_a_key_too_and_of_money_alone(
 ) -> None:
     client, address = signed_in("admin"), f"{acme_address}limits/new-budget"
     key = f"key:{houses.acme.key.id}"
+    assert client.get(address).context["form"]["limit"].value() == "spend_per_month"
     answer = client.post(address, form(houses, place=key))
     assert answer.status_code == 422 and "limit" in answer.context["form"].errors
     budget = form(houses, place=key, limit="spend_per_day", value="0.50")
