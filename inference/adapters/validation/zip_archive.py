@@ -20,7 +20,8 @@ from inference.adapters.validation.member import (
 from inference.adapters.validation.span import Span
 from inference.adapters.validation.verdicts import Bounds, RefusalCode, UploadRefused, shown
 
-MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")
+_END_MAGIC: Final = b"PK\x05\x06"
+MAGIC: Final = (b"PK\x03\x04", _END_MAGIC)
 
 _END: Final = struct.Struct("<4s4H2LH")
 _ENTRY: Final = struct.Struct("<4s6H3L5H2L")
@@ -32,6 +33,7 @@ _STRONGLY_ENCRYPTED: Final = 1 << 6
 _STORED: Final = 0
 _DEFLATED: Final = 8
 _AES: Final = 99
+_MOST_REMARK_BYTES: Final = 0xFFFF
 _DESCRIPTOR_BYTES: Final = (12, 16)  # without and with its signature
 _ZIP64: Final = 0xFFFFFFFF
 
@@ -54,7 +56,9 @@ def read_zip(archive: Span, bounds: Bounds) -> list[Member]:
     signature, disk, directory_disk, here, count, size, offset, comment = _END.unpack(
         archive.part(end_at, _END.size).read()
     )
-    if signature != b"PK\x05\x06" or comment:
+    if signature != _END_MAGIC and not _has_end(archive):
+        raise broken("it has no directory at its end")
+    if signature != _END_MAGIC or comment:
         raise stray_bytes()
     if count > bounds.members:
         raise too_many(bounds.members)
@@ -74,6 +78,12 @@ def read_zip(archive: Span, bounds: Bounds) -> list[Member]:
         raise stray_bytes()
     _check_tiling(placed, offset)
     return [entry.member for entry in placed]
+
+
+def _has_end(archive: Span) -> bool:
+    """Return whether a directory's end stands before whatever the archive ends with."""
+    size = min(archive.size, _END.size + _MOST_REMARK_BYTES)
+    return _END_MAGIC in archive.part(archive.size - size, size).read()
 
 
 def _read_entry(archive: Span, directory: bytes, at: int, directory_at: int) -> tuple[_Placed, int]:

@@ -2,7 +2,7 @@
 scope."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -39,7 +39,7 @@ def configure(
     that are given; the first three are needed at first. Another issuer or client needs its secret,
     too, so that nobody has a secret sent to a server of their own. `unreachable` is what
     `unreachable_issuer` said of another issuer before the transaction began. Raises
-    `ValidationError` that names the field."""
+    `ValidationError` that names every field that is wrong."""
     Tenant.objects.select_for_update(no_key=True, of=("self",)).get(pk=tenant.pk)
     configuration = configuration_of(tenant)
     secret = fields.pop("client_secret", "")
@@ -48,18 +48,24 @@ def configure(
         for name in ("issuer", "client_id")
     )
     configuration = configuration or SignOnConfiguration(tenant=tenant)
-    if is_elsewhere and not secret:
-        raise _wrong("client_secret", "Enter the secret of this client.", code="required")
     for name, value in fields.items():
         setattr(configuration, name, value.strip() if isinstance(value, str) else value)
     if secret:
         configuration.client_secret = secret
-    _check_roles(configuration.roles)
-    configuration.full_clean(exclude=["tenant"], validate_unique=False)
+    wrong: dict[str, list[ValidationError]] = {}
+    _note(wrong, lambda: configuration.full_clean(exclude=["tenant"], validate_unique=False))
+    if "roles" not in wrong:
+        _note(wrong, lambda: check_roles(configuration.roles))
     if is_elsewhere:
-        _check_issuer(configuration.issuer)
-        if unreachable is not None:
-            raise unreachable
+        if not secret:
+            needed = _wrong("client_secret", "Enter the secret of this client.", code="required")
+            needed.update_error_dict(wrong)
+        if "issuer" not in wrong:
+            _note(wrong, lambda: _check_issuer(configuration.issuer))
+        if "issuer" not in wrong and unreachable is not None:
+            unreachable.update_error_dict(wrong)
+    if wrong:
+        raise ValidationError(wrong)
     configuration.save()
     return configuration
 
@@ -121,17 +127,27 @@ def role_for(configuration: SignOnConfiguration, claims: Mapping[str, Any]) -> R
     return found
 
 
-def _check_roles(roles: object) -> None:
-    is_mapping = isinstance(roles, dict) and len(roles) <= MAX_ROLES
-    if not is_mapping or not all(map(_is_pair, roles.items())):  # type: ignore[attr-defined]
-        known = ", ".join(Role)
-        raise _wrong("roles", f"Map at most {MAX_ROLES} values to one of {known}.", code="roles")
+def check_roles(roles: object) -> None:
+    """Raises `ValidationError` that says which pair is wrong, at `roles`."""
+    known = ", ".join(Role)
+    if not isinstance(roles, dict) or len(roles) > MAX_ROLES:
+        text = f"Map at most {MAX_ROLES} values of the claim, each to one of {known}."
+        raise _wrong("roles", text, code="roles")
+    for value, role in roles.items():
+        if not isinstance(value, str) or not 0 < len(value) <= _MAX_VALUE_CHARACTERS:
+            text = f"A value of the claim has 1 to {_MAX_VALUE_CHARACTERS} characters."
+            raise _wrong("roles", text, code="roles")
+        if not isinstance(role, str) or role not in set(Role):
+            text = f"{value!r}: {str(role)[:50]!r} is no role; it is one of {known}."
+            raise _wrong("roles", text, code="roles")
 
 
-def _is_pair(pair: tuple[object, object]) -> bool:
-    value, role = pair
-    is_value = isinstance(value, str) and 0 < len(value) <= _MAX_VALUE_CHARACTERS
-    return is_value and isinstance(role, str) and role in set(Role)
+def _note(wrong: dict[str, list[ValidationError]], check: Callable[[], None]) -> None:
+    """Put what a check finds beside what was found before."""
+    try:
+        check()
+    except ValidationError as error:
+        error.update_error_dict(wrong)
 
 
 def _check_issuer(issuer: str) -> None:

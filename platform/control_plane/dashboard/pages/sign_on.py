@@ -14,6 +14,7 @@ from control_plane.dashboard.forms import PageForm
 from control_plane.dashboard.page import TenantPage
 from tenants.access.sign_on.configuration import (
     MAX_SECRET_CHARACTERS,
+    check_roles,
     configuration_of,
     configure,
     demand,
@@ -35,7 +36,7 @@ from tenants.permissions import Permission, Role, roles_with
 
 
 class ProviderForm(PageForm):
-    """The provider as its owners enter it; an empty secret leaves the stored one."""
+    """The provider as its owners enter it; an empty secret leaves the one that `is_stored`."""
 
     issuer = forms.CharField(
         max_length=500,
@@ -48,7 +49,7 @@ class ProviderForm(PageForm):
         required=False,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Stored encrypted and never shown. Leave it empty to keep the present one.",
+        help_text="Stored encrypted and never shown.",
     )
     role_claim = forms.CharField(
         label="Claim with roles",
@@ -68,12 +69,35 @@ class ProviderForm(PageForm):
         choices=[("", "None: they are refused"), *((role.value, role.value) for role in Role)],
     )
 
+    def __init__(self, *args: Any, is_stored: bool, **more: Any) -> None:
+        super().__init__(*args, **more)
+        secret = self.fields["client_secret"]
+        secret.is_optional = is_stored  # type: ignore[attr-defined]  # for its label
+        if is_stored:
+            secret.help_text += " Leave it empty to keep the present one of this client."
+        self._is_stored = is_stored
+
+    def clean_client_secret(self) -> str:
+        secret: str = self.cleaned_data["client_secret"]
+        if not secret and not self._is_stored:
+            raise ValidationError("Enter the secret of this client.", code="required")
+        return secret
+
     def clean_roles(self) -> dict[str, str]:
         roles = {}
         for line in self.cleaned_data["roles"].splitlines():
-            value, _, role = line.rpartition("=")
+            value, equals, role = line.rpartition("=")
+            if line.strip() and not equals:
+                text = (
+                    f"{line.strip()[:50]!r} names no role: write a line as platform-team = admin."
+                )
+                raise ValidationError(text)
             if line.strip():
                 roles[value.strip()] = role.strip()
+        try:
+            check_roles(roles)
+        except ValidationError as error:
+            raise ValidationError(error.messages) from None
         return roles
 
 
@@ -114,7 +138,7 @@ class SignOnSection(TenantPage):
         stored = configuration_of(self.tenant)
         address = f"{settings.PENSTOCK_PUBLIC_URL}/sso/{self.tenant.id}/"
         forms_shown = {
-            "provider": ProviderForm(initial=_as_typed(stored)),
+            "provider": ProviderForm(initial=_as_typed(stored), is_stored=stored is not None),
             "demands": DemandsForm(
                 initial={
                     "demands_sign_on": self.tenant.demands_sign_on,
@@ -151,12 +175,13 @@ class SignOnPage(SignOnSection):
 
     def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **_: Any) -> None:
         """Look up where a new issuer leads."""
-        form = ProviderForm(request.POST)
+        # Whether one is stored is for `post` to look at: here no scope is open.
+        form = ProviderForm(request.POST, is_stored=True)
         if form.is_valid():
             self.unreachable = unreachable_issuer(tenant_id, form.cleaned_data["issuer"])
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        form = ProviderForm(request.POST)
+        form = ProviderForm(request.POST, is_stored=configuration_of(self.tenant) is not None)
         if not form.is_valid() or not form.perform(
             lambda: configure(self.tenant, unreachable=self.unreachable, **form.cleaned_data)
         ):

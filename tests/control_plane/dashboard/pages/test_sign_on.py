@@ -58,6 +58,23 @@ def test_what_is_wrong_is_said_beside_its_field_and_the_rest_stays(
     assert PROVIDER["client_secret"] not in answer.content.decode()
 
 
+def test_all_that_is_wrong_is_said_at_once(signed_in: SignIn, acme_address: str) -> None:
+    wrong = {"issuer": "", "client_secret": "", "roles": "ops = boss"}
+    answer = signed_in("owner").post(f"{acme_address}sign-on", PROVIDER | wrong)
+    form = answer.context["forms"]["provider"]
+    assert set(form.errors) == set(wrong)
+    assert "'boss' is no role; it is one of owner, admin" in " ".join(form.errors["roles"])
+    assert form.fields["client_secret"].is_optional is False
+    lines = PROVIDER | {"roles": "ops"}
+    answer = signed_in("owner").post(f"{acme_address}sign-on", lines)
+    assert "names no role" in answer.context["forms"]["provider"].errors["roles"][0]
+    wrong = {"issuer": "https://10.0.0.1", "client_secret": ""}
+    owner = signed_in("owner")
+    owner.post(f"{acme_address}sign-on", PROVIDER)
+    answer = owner.post(f"{acme_address}sign-on", PROVIDER | wrong)
+    assert set(answer.context["forms"]["provider"].errors) == set(wrong)
+
+
 def test_an_owner_asks_for_two_step_sign_in(
     signed_in: SignIn, acme_address: str, houses: TwoTenants
 ) -> None:

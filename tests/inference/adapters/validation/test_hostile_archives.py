@@ -188,7 +188,12 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], RefusalCode]] = {
     "a gzip of no tar": (lambda: gzip.compress(b"x" * 2048), RefusalCode.ARCHIVE_BROKEN),
     "an empty zip": (lambda: zipped({}), RefusalCode.ARCHIVE_MISSING_FILE),
     "an empty tar": (lambda: tarred({}), RefusalCode.ARCHIVE_KIND),
-    "a cut zip": (lambda: zipped(files())[:-200], RefusalCode.ARCHIVE_STRAY_BYTES),
+    "a cut zip": (lambda: zipped(files())[:-200], RefusalCode.ARCHIVE_BROKEN),
+    "half a zip": (
+        lambda: zipped(files())[: len(zipped(files())) // 2],
+        RefusalCode.ARCHIVE_BROKEN,
+    ),
+    "bytes behind a zip": (lambda: zipped(files()) + b"more", RefusalCode.ARCHIVE_STRAY_BYTES),
     "a cut tar": (lambda: tarred(files())[:2048], RefusalCode.ARCHIVE_BROKEN),
     "a cut gzip": (lambda: tarred(files(), mode="w:gz")[:-64], RefusalCode.ARCHIVE_BROKEN),
     "a gzip with a tail": (

@@ -92,7 +92,6 @@ class NewVersionPage(TakesFile):
             version = form.perform(lambda: add_uploaded_version(adapter, file_id))
         if version is None:
             return self.show(self._context(adapter, form), status=422)
-        messages.success(request, f"{version} was added.")
         return self.go_to(address_of_version(self, version))
 
     def _context(self, adapter: Adapter, form: FileForm) -> dict[str, Any]:
