@@ -40,6 +40,7 @@ def list_api_keys(
     created_by: uuid.UUID | None = None,
     search: str = "",
     with_playgrounds: bool = True,
+    with_revoked: bool = True,
 ) -> Page[ApiKey]:
     """Return a page of the open scope's keys with project and creator, the newest first. `search`
     is a part of the name, or a key as it is shown masked. Raises `BadCursor`."""
@@ -50,6 +51,8 @@ def list_api_keys(
         rows = rows.filter(project_id=project_id)
     if state is not None:
         rows = rows.filter(has_state(state, timezone.now()))
+    if not with_revoked:
+        rows = rows.filter(revoked_at=None)
     if created_by is not None:
         rows = rows.filter(created_by_id=created_by)
     if search.strip():

@@ -2,6 +2,7 @@
 `templates/dashboard/components/`; a component without logic is an `include` of its template."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -120,6 +121,12 @@ def as_json(value: object) -> str:
 def limit_words(limit: str) -> str:
     """Say which limit it is: tokens_per_month is the monthly token limit."""
     return _LIMITS.get(limit, limit.replace("_", " "))
+
+
+@register.filter
+def lines(values: Iterable[str]) -> str:
+    """Set one below the other."""
+    return "\n".join(values)
 
 
 @register.filter

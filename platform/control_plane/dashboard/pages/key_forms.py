@@ -25,13 +25,14 @@ _SCOPES: Final[dict[str, str]] = {
 _NEVER, _ON_DATE = "never", "date"
 # In days.
 _LIFETIMES: Final = ("7", "30", "90", "365")
+_ANY_STATE: Final = "any"
 _ANY, _THESE = "any", "these"
 
 Choices = list[tuple[str, str]]
 
 
 class KeyFilters(FilterForm):
-    """Of the list of keys."""
+    """Of the list of keys. Those that were revoked are shown where they are asked for."""
 
     q = forms.CharField(
         label="Name",
@@ -39,12 +40,21 @@ class KeyFilters(FilterForm):
         widget=forms.TextInput(attrs={"type": "search", "autocomplete": "off"}),
     )
     project = forms.ChoiceField()
-    state = forms.TypedChoiceField(
-        choices=[("", "Any"), *((state.value, state.value) for state in KeyState)],
-        coerce=KeyState,
-        empty_value=None,
+    state = forms.ChoiceField(
+        choices=[
+            ("", "Not revoked"),
+            *((state.value, state.value) for state in KeyState),
+            (_ANY_STATE, "Any"),
+        ]
     )
     creator = forms.ChoiceField(label="Created by")
+
+    def states(self) -> dict[str, Any]:
+        """Return what narrows `list_api_keys` to the keys of the chosen state."""
+        state = self.chosen().get("state")
+        if state in (None, _ANY_STATE):
+            return {"with_revoked": state == _ANY_STATE}
+        return {"state": KeyState(state)}
 
     def __init__(self, data: Any, *, projects: Choices, creators: Choices) -> None:
         super().__init__(data)

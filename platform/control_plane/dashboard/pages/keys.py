@@ -85,7 +85,7 @@ class KeysPage(TenantPage):
             creators=creator_choices(creators, self.access.user),
         )
         chosen = filters.chosen()
-        page = page_of(request, _listing(chosen))
+        page = page_of(request, _listing(chosen, filters.states()))
         context = {
             "page": Page(
                 rows=[key_row(key, self.access) for key in page.rows],
@@ -93,6 +93,7 @@ class KeysPage(TenantPage):
             ),
             "filters": filters,
             "is_filtered": bool(chosen),
+            "has_revoked": not page.rows and ApiKey.objects.exclude(revoked_at=None).exists(),
             "has_project": bool(projects),
             **who_may(self),
         }
@@ -257,15 +258,17 @@ def who_may(page: TenantPage) -> dict[str, Any]:
     }
 
 
-def _listing(chosen: dict[str, Any]) -> Callable[[str | None], Page[ApiKey]]:
+def _listing(
+    chosen: dict[str, Any], states: dict[str, Any]
+) -> Callable[[str | None], Page[ApiKey]]:
     def listing(cursor: str | None) -> Page[ApiKey]:
         return list_api_keys(
             limit=ROWS,
             cursor=cursor,
             project_id=id_in(chosen.get("project")),
-            state=chosen.get("state"),
             created_by=id_in(chosen.get("creator")),
             search=chosen.get("q", ""),
+            **states,
         )
 
     return listing

@@ -274,8 +274,9 @@ def test_the_list_is_narrowed_by_what_stands_in_the_address(
     client, address = signed_in("developer"), f"{acme_address}keys"
     ours = houses.acme.key
     for query, names in (
-        ({}, ["late", "old", "Web backend", "acme key"]),
-        ({"project": str(web.id)}, ["late", "old", "Web backend"]),
+        ({}, ["late", "Web backend", "acme key"]),
+        ({"state": "any"}, ["late", "old", "Web backend", "acme key"]),
+        ({"project": str(web.id)}, ["late", "Web backend"]),
         ({"state": "active"}, ["Web backend", "acme key"]),
         ({"state": "expired"}, ["late"]),
         ({"state": "revoked"}, ["old"]),
@@ -286,6 +287,9 @@ def test_the_list_is_narrowed_by_what_stands_in_the_address(
         ({"q": "100%_"}, []),
     ):
         assert names_of(client.get(address, query)) == names, query
+    with operator_scope("test"):
+        ApiKey.objects.update(revoked_at=now)
+    assert "Every API key was revoked." in client.get(address).content.decode()
     fragment = client.get(address, {"q": "web"}, headers=HTMX).content.decode()
     assert fragment.lstrip().startswith('<div id="list"')
 
