@@ -52,7 +52,7 @@ def page(
     found = list(ordered[: limit + 1])
     has_more = len(found) > limit
     found = found[:limit]
-    return Page(rows=found, next_cursor=_cursor(order, found[-1]) if has_more else None)
+    return Page(rows=found, next_cursor=cursor_of(order, found[-1]) if has_more else None)
 
 
 def in_order(rows: "QuerySet[Any, _Row]", order: Order) -> "QuerySet[Any, _Row]":
@@ -61,7 +61,8 @@ def in_order(rows: "QuerySet[Any, _Row]", order: Order) -> "QuerySet[Any, _Row]"
     return rows.order_by(*(f"{sign}{field}" for field in order.fields))
 
 
-def _cursor(order: Order, row: Any) -> str:
+def cursor_of(order: Order, row: Any) -> str:
+    """Return the cursor behind a row, which is a record or a dictionary."""
     values = row if isinstance(row, dict) else vars(row)
     texts = [
         value.isoformat() if isinstance(value, date) else str(value)
@@ -70,15 +71,20 @@ def _cursor(order: Order, row: Any) -> str:
     return signing.dumps(texts, salt=f"cursor of {order.name}")
 
 
-def _behind(order: Order, cursor: str) -> Q:
+def read_cursor(order: Order, cursor: str) -> dict[str, Any]:
+    """Return the values of the row that the cursor stands behind. Raises `BadCursor`."""
     try:
         texts = signing.loads(cursor, salt=f"cursor of {order.name}")
     except (signing.BadSignature, UnicodeError):
         raise BadCursor("This cursor does not belong to this list; start without one.") from None
+    fields = zip(order.fields.items(), texts, strict=True)
+    return {field: read(text) for (field, read), text in fields}
+
+
+def _behind(order: Order, cursor: str) -> Q:
     step = "lt" if order.is_descending else "gt"
     behind, same = Q(), Q()
-    for (field, read), text in zip(order.fields.items(), texts, strict=True):
-        value = read(text)
+    for field, value in read_cursor(order, cursor).items():
         further = same & Q(**{f"{field}__{step}": value})
         behind = behind | further if behind else further
         same &= Q(**{field: value})

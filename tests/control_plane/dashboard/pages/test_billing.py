@@ -110,6 +110,13 @@ def test_transactions_are_named_filtered_and_paged(
         for number in range(30):
             top_up(houses.acme.tenant.id, 10**9, reference=f"transfer {number}")
     client, address = signed_in("billing"), f"{acme_address}billing/transactions"
+    days = client.get(address)
+    (sum_of_top_ups,) = (row for row in days.context["days"] if row.word == "Top-up")
+    assert sum_of_top_ups.sum.count == 31 and "31 transactions" in days.content.decode()
+    day = f"{sum_of_top_ups.sum.day:%Y-%m-%d}"
+    assert f'href="?kind=top_up&amp;day={day}"' in days.content.decode()
+    assert len(client.get(address, {"kind": "top_up", "day": day}).context["rows"]) == 25
+    assert client.get(address, {"day": "2020-01-01"}).context["rows"] == []
     first = client.get(address, {"kind": "top_up"})
     assert len(first.context["rows"]) == 25
     assert {row.word for row in first.context["rows"]} == {"Top-up"}
@@ -138,7 +145,7 @@ def test_a_note_is_text_whatever_it_says(
 ) -> None:
     with operator_scope("test"):
         booked = top_up(houses.acme.tenant.id, 1, reference=f"r{SCRIPT}", memo=SCRIPT)
-    for page in ("billing/transactions", f"billing/transactions/{booked.id}"):
+    for page in ("billing/transactions?kind=top_up", f"billing/transactions/{booked.id}"):
         html = signed_in("billing").get(f"{acme_address}{page}").content.decode()
         assert SCRIPT not in html and "&lt;script&gt;" in html
 

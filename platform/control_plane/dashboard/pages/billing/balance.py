@@ -19,7 +19,9 @@ from tenants.billing.invoicing.lists import unpaid_invoices
 from tenants.billing.ledger.balances import balance_of
 from tenants.billing.ledger.spend import reserved_nanos
 from tenants.billing.ledger.statements import (
+    DaySum,
     find_transaction,
+    list_days,
     list_transactions,
     promotions_left,
 )
@@ -39,6 +41,8 @@ KINDS: Final[dict[TransactionKind, str]] = {
     TransactionKind.RE_RATING: "Price correction",
     TransactionKind.WRITE_OFF: "Written off",
 }
+# Of a page that sums them up.
+_DAYS: Final = 10
 _ACCOUNTS: Final[dict[AccountName, str]] = {
     AccountName.PROMOTIONAL_CREDIT: "Promotional credit",
     AccountName.SLA_CREDIT: "SLA credit",
@@ -108,6 +112,7 @@ class TransactionFilters(FilterForm):
         choices=[("", "All"), *((kind.value, word) for kind, word in KINDS.items())],
         coerce=TransactionKind,
     )
+    day = forms.DateField(label="Day (UTC)", widget=forms.DateInput(attrs={"type": "date"}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +123,15 @@ class Row:
     word: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class DayRow:
+    """The transactions of a kind on a day in words; `only` is the one where there is no other."""
+
+    sum: DaySum
+    word: str
+    only: Row | None
+
+
 class TransactionsPage(BillingPage):
     template_name = "dashboard/billing/transactions.html"
     tab = "transactions"
@@ -125,15 +139,15 @@ class TransactionsPage(BillingPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         filters = TransactionFilters(request.GET)
         chosen = filters.chosen()
-        page = page_of(
-            request, lambda cursor: list_transactions(**chosen, limit=ROWS, cursor=cursor)
-        )
-        context = {
-            "filters": filters,
-            "is_filtered": bool(chosen),
-            "page": page,
-            "rows": [_row(each) for each in page.rows],
-        }
+        context: dict[str, Any] = {"filters": filters, "is_filtered": bool(chosen)}
+        if chosen:
+            single = page_of(
+                request, lambda cursor: list_transactions(**chosen, limit=ROWS, cursor=cursor)
+            )
+            context |= {"page": single, "rows": [_row(each) for each in single.rows]}
+        else:
+            days = page_of(request, lambda cursor: list_days(limit=_DAYS, cursor=cursor))
+            context |= {"page": days, "days": [_day_row(each) for each in days.rows]}
         return self.show(context | self.tabs(), fragment="list")
 
 
@@ -148,6 +162,11 @@ class TransactionPage(BillingPage):
             for entry in row.transaction.entries.all()
         ]
         return self.show({"row": row, "entries": entries})
+
+
+def _day_row(each: DaySum) -> DayRow:
+    only = None if each.only is None else _row(each.only)
+    return DayRow(sum=each, word=KINDS[each.kind], only=only)
 
 
 def _row(transaction: LedgerTransaction) -> Row:
