@@ -152,6 +152,12 @@ def duration(milliseconds: float | None) -> str:
 
 
 @register.filter
+def exact(nanos: int) -> str:
+    """Show nano-dollars in dollars, to the last digit."""
+    return exact_dollars(nanos)
+
+
+@register.filter
 def per_million(pico_dollars: int) -> str:
     """Show a price a token as dollars for a million of them, to the last digit."""
     return exact_dollars(pico_dollars * 1000)

@@ -87,6 +87,10 @@ def test_a_change_shows_before_and_after_and_no_secret(
     assert (changes["event types"].before, changes["event types"].after) == ("", '["balance.low"]')
     assert changes["url"].note and not changes["url"].after
     assert "t0psecret" not in answer.content.decode()
+    listed = signed_in("owner").get(f"{acme_address}audit")
+    (row,) = (each for each in listed.context["rows"] if each.event.id == event.id)
+    assert 'event types: none → ["balance.low"]' in row.summary and "url" in row.summary
+    assert "t0psecret" not in listed.content.decode()
 
 
 def test_filters_narrow_the_list_and_stand_in_the_address(

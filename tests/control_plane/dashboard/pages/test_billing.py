@@ -11,7 +11,7 @@ from gpu_workers.protocol import keys
 from tenants.billing.ledger.credit import grant_promotion, top_up
 from tenants.billing.models import Invoice, LedgerTransaction
 from tenants.isolation.scoping import operator_scope
-from tenants.models import Tenant
+from tenants.models import Tenant, Tier
 from tenants.models.tenant import BillingMode
 from tests.control_plane.dashboard.conftest import SignIn
 from tests.support.two_tenants import TwoTenants
@@ -101,6 +101,20 @@ def test_an_unpaid_invoice_stands_on_the_first_page(
 ) -> None:
     answer = signed_in("billing").get(f"{acme_address}billing")
     assert answer.context["unpaid"] == [houses.acme.invoice]
+
+
+def test_the_prices_of_a_model_are_shown_to_those_who_pay_them(
+    signed_in: SignIn, houses: TwoTenants, acme_address: str
+) -> None:
+    with operator_scope("test"):
+        Tier.objects.filter(pk=houses.acme.tenant.tier_id).update(price_multiplier="1.5")
+    answer = signed_in("billing").get(f"{acme_address}billing")
+    rows = {row.model: row for row in answer.context["prices"]}
+    assert houses.globex.model.name not in rows
+    shown = rows[houses.acme.model.name]
+    # A millionth of a dollar for a million tokens, half as much again in this tier.
+    assert (shown.prompt, shown.cached, shown.completion) == (1500, 1500, 1500)
+    assert "$0.0000015" in answer.content.decode()
 
 
 def test_transactions_are_named_filtered_and_paged(

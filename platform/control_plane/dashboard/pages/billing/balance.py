@@ -13,6 +13,7 @@ from control_plane.dashboard.forms import FilterForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.navigation import Tab
 from control_plane.dashboard.page import TenantPage
+from control_plane.dashboard.pages.billing.prices import price_rows
 from inference.usage.month_to_date import month_to_date
 from tenants.alerts.balances import threshold_of
 from tenants.billing.invoicing.lists import unpaid_invoices
@@ -98,6 +99,7 @@ class BillingOverviewPage(BillingPage):
             "unpaid": unpaid_invoices(),
             "month": month_to_date(today),
             "period": _days_until(today),
+            "prices": price_rows(self.tenant),
         }
         return self.show(context | self.tabs())
 

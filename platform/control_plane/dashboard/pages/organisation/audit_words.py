@@ -56,6 +56,9 @@ _COLUMNS: Final = (
     "sequence",
     "hash",
 )
+# Of a change, in the list.
+_FIELDS_SHOWN: Final = 3
+_LETTERS_SHOWN: Final = 40
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CHANGED: Final = "changed"
 _PERSONAL: Final = "personal"
@@ -85,6 +88,16 @@ class EventInWords:
     @property
     def changes(self) -> list[Change]:
         return [_change(name, value) for name, value in self.event.changed_fields.items()]
+
+    @property
+    def summary(self) -> str:
+        """Return what a change has changed, the first fields of it; "" of what is no change."""
+        if self.event.verb != Verb.CHANGED:
+            return ""
+        changes = self.changes
+        shown = ", ".join(_in_short(each) for each in changes[:_FIELDS_SHOWN])
+        rest = len(changes) - _FIELDS_SHOWN
+        return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def in_words(event: AuditEvent) -> EventInWords:
@@ -145,6 +158,18 @@ def _table(rows: Iterable[Iterable[object]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue().encode()
+
+
+def _in_short(change: Change) -> str:
+    if change.note:
+        return change.field
+    before, after = (_shortened(text, _LETTERS_SHOWN) for text in (change.before, change.after))
+    return f"{change.field}: {before or 'none'} → {after or 'none'}"
+
+
+def _shortened(text: str, most: int) -> str:
+    """Cut a text that is longer, with an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _change(name: str, value: Any) -> Change:
