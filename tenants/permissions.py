@@ -31,7 +31,7 @@ class Permission(StrEnum):
     WRITE_KEYS = "write_keys"
     WRITE_ADAPTERS = "write_adapters"
     WRITE_PROJECTS = "write_projects"  # and the tenant's name
-    WRITE_QUOTAS = "write_quotas"  # of projects and keys; the tenant's own are the operator's
+    WRITE_QUOTAS = "write_quotas"  # of tenant, projects and keys; the operator's hold beside them
     WRITE_PEOPLE = "write_people"
     WRITE_WEBHOOKS = "write_webhooks"  # and test, redeliver, rotate their secrets
     WRITE_SIGN_ON = "write_sign_on"  # provider, mail domains, what sessions have to prove

@@ -132,7 +132,7 @@ def standing(tenant: Tenant, today: date) -> Standing:
     return Standing(
         spent_nanos=spent,
         forecast_nanos=_forecast(costs, today),
-        budget_nanos=budgets[0].value if budgets else None,
+        budget_nanos=min((each.value for each in budgets), default=None),
     )
 
 

@@ -40,8 +40,9 @@ def list_quotas(
 
 
 def quotas_of_whole(tenant: Tenant) -> list[Quota]:
-    """Return the quotas of the whole organisation."""
-    return list(tenant.quotas.filter(project=None, api_key=None))
+    """Return the quotas of the whole organisation, the operator's before those of members."""
+    whole = tenant.quotas.filter(project=None, api_key=None)
+    return list(whole.order_by("limit", "is_own"))
 
 
 def add_quota(
@@ -55,11 +56,9 @@ def add_quota(
     alert_percents: Sequence[int] | None = None,
     by: Principal = None,
 ) -> Quota:
-    """Create a quota of the tenant, or of one of its projects or keys. Raises `ValidationError`,
-    also for a key that is wider than `by`, `NotPermitted` for one of the whole tenant, and
+    """Create a quota of one of the tenant's projects or keys, or one of the whole tenant, beside
+    what its operator has set. Raises `ValidationError`, also for a key that is wider than `by`, and
     `Conflict` if there is one for that limit; `CapReached` where the tier allows no more."""
-    if project_id is None and api_key_id is None:
-        raise _operators_only()
     if project_id is not None and not Project.objects.filter(id=project_id).exists():
         raise ValidationError({"project_id": "There is no such project."})
     if api_key_id is not None:
@@ -74,12 +73,13 @@ def add_quota(
         limit=limit.value,
         value=value,
         is_hard=is_hard,
+        is_own=project_id is None and api_key_id is None,
     )
     if alert_percents is not None:
         quota.alert_percents = list(alert_percents)
     quota.full_clean(validate_constraints=False)
     place = Q(project=project_id) & Q(api_key=api_key_id)
-    if Quota.objects.filter(place, limit=limit.value).exists():
+    if Quota.objects.filter(place, limit=limit.value, is_own=quota.is_own).exists():
         raise Conflict(
             f"There is a quota of {limit.value} at this {quota.scope} already; change that one.",
             param="limit",
@@ -121,7 +121,7 @@ def remove_quota(quota: Quota, *, by: Principal = None) -> None:
 
 
 def _check_changeable(quota: Quota, by: Principal, *, loosens: bool) -> None:
-    if quota.scope == "tenant":
+    if quota.scope == "tenant" and not quota.is_own:
         raise _operators_only()
     if quota.api_key is not None:
         check_width(quota.api_key, by)
@@ -133,6 +133,6 @@ def _check_changeable(quota: Quota, by: Principal, *, loosens: bool) -> None:
 
 def _operators_only() -> NotPermitted:
     return NotPermitted(
-        "The quotas of the whole organisation are set by the operator of the service; name a "
-        "project_id or an api_key_id."
+        "This quota of the whole organisation was set by the operator of the service; set one of "
+        "your own beside it."
     )

@@ -135,7 +135,7 @@ class QuotaForm(QuotaValueForm):
 @admin.register(Quota)
 class QuotaAdmin(OperatorAdmin):
     form = QuotaForm
-    list_display = ["tenant", "scope", "limit", "amount", "is_hard"]
+    list_display = ["tenant", "scope", "limit", "amount", "is_hard", "is_own"]
     list_display_links = ["tenant", "limit"]
     list_filter = [
         ("tenant", AutocompleteSelectFilter),

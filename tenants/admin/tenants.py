@@ -113,7 +113,8 @@ class MembershipInline(TabularInline):  # type: ignore[misc]
 
 
 class QuotaInline(TabularInline):  # type: ignore[misc]
-    """Show the quotas of the whole tenant; those of projects and keys are on the quotas' page."""
+    """Show the operator's quotas of the whole tenant; the quotas' page has those of its members, of
+    projects and of keys, too."""
 
     model = Quota
     form = QuotaValueForm
@@ -124,7 +125,7 @@ class QuotaInline(TabularInline):  # type: ignore[misc]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Quota]:
         quotas: QuerySet[Quota] = super().get_queryset(request)
-        return quotas.filter(project=None, api_key=None)
+        return quotas.filter(project=None, api_key=None, is_own=False)
 
 
 class TierForm(forms.Form):

@@ -32,7 +32,8 @@ def default_alert_percents() -> list[int]:
 
 
 class Quota(AffectsPolicy):
-    """One limit at one place. With neither project nor key it is the whole tenant's."""
+    """One limit at one place. With neither project nor key it is the whole tenant's: the operator's
+    or, beside that, one of its members' (`is_own`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quotas")
@@ -60,6 +61,8 @@ class Quota(AffectsPolicy):
         help_text="If off, usage is counted and alerts are sent, but no request is refused.",
     )
 
+    is_own = models.BooleanField("set by members", default=False, editable=False)
+
     # More than 100 is for soft ones, which may be passed.
     alert_percents = ArrayField(
         models.PositiveSmallIntegerField(
@@ -86,8 +89,12 @@ class Quota(AffectsPolicy):
                 violation_error_message="A quota applies to a project or to an API key, not to "
                 "both.",
             ),
+            models.CheckConstraint(
+                condition=Q(is_own=False) | Q(project=None, api_key=None),
+                name="quota_own_of_whole_tenant",
+            ),
             models.UniqueConstraint(
-                fields=["tenant", "limit"],
+                fields=["tenant", "limit", "is_own"],
                 condition=Q(project=None, api_key=None),
                 name="quota_once_in_tenant",
                 violation_error_message="This tenant already has a quota for this limit.",

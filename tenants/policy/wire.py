@@ -1,5 +1,6 @@
 """Keys, tenants, tiers and quotas as the policy snapshot has them."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -61,8 +62,8 @@ def tenant_policy(
     """Return a tenant's policy; asks for its quotas, and what it may ever spend, where they are not
     given."""
     if limits is None:
-        own = tenant.quotas.filter(project=None, api_key=None)
-        limits = [quota_limit(quota) for quota in own]
+        limits = [quota_limit(quota) for quota in tenant.quotas.filter(project=None, api_key=None)]
+    limits = strictest(limits)
     if tenant.billing_mode == BillingMode.PREPAID:
         if spendable_nanos is None:
             spendable_nanos = spendable([tenant.id])[tenant.id]
@@ -94,6 +95,16 @@ def tier_policy(tier: Tier) -> TierPolicy:
         price_multiplier_permille=int(tier.price_multiplier * 1000),
         inter_token_target_ms=tier.inter_token_target_ms,
     )
+
+
+def strictest(limits: Iterable[Limit]) -> list[Limit]:
+    """Return one limit of each name: of what the operator and the members of a tenant have set,
+    the one that refuses, and of two the lower."""
+    found: dict[LimitName, Limit] = {}
+    for limit in limits:
+        known = found.setdefault(limit.name, limit)
+        found[limit.name] = min(known, limit, key=lambda each: (not each.is_hard, each.value))
+    return list(found.values())
 
 
 def quota_limit(quota: Quota) -> Limit:

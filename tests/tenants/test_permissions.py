@@ -34,7 +34,8 @@ WORDS = {
     Permission.WRITE_KEYS: "make, change, rotate and revoke API keys, none wider than oneself",
     Permission.WRITE_ADAPTERS: "manage LoRA adapters",
     Permission.WRITE_PROJECTS: "make and change projects, rename the tenant",
-    Permission.WRITE_QUOTAS: "set quotas of projects and keys (the operator sets the tenant's)",
+    Permission.WRITE_QUOTAS: "set quotas of the organisation, its projects and keys (the "
+    "operator's own hold beside them)",
     Permission.WRITE_PEOPLE: "invite and remove members, change roles, none above one's own",
     Permission.WRITE_WEBHOOKS: "make, change, test and remove webhook endpoints, redeliver",
     Permission.WRITE_SIGN_ON: "set up single sign-on and mail domains, say what sessions prove",

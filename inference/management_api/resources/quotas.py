@@ -28,7 +28,8 @@ def _percents(**options: Any) -> fields.ListField:
 
 
 class QuotaSerializer(StrictSerializer):
-    """`value` is tokens, requests or, of spend, nano-dollars."""
+    """`value` is tokens, requests or, of spend, nano-dollars. Of the whole organisation members set
+    those that are `is_own`; the others are the operator's, and hold beside them."""
 
     object = fields.ConstantField("quota")
     id = fields.UUIDField(read_only=True)
@@ -38,6 +39,7 @@ class QuotaSerializer(StrictSerializer):
     limit = fields.ChoiceField(QUOTA_NAMES, read_only=True)
     value = fields.IntegerField(min_value=1, max_value=2**63 - 1)
     is_hard = fields.BooleanField(default=True)
+    is_own = fields.BooleanField(read_only=True)
     alert_percents = _percents()
 
     def update(self, instance: Quota, validated_data: dict[str, Any]) -> Quota:
@@ -45,7 +47,7 @@ class QuotaSerializer(StrictSerializer):
 
 
 class NewQuotaSerializer(QuotaSerializer):
-    """At a project or at a key."""
+    """At a project, at a key or, with neither, of the whole organisation."""
 
     limit = fields.ChoiceField(QUOTA_NAMES)
     project_id = fields.UUIDField(allow_null=True, required=False)
@@ -82,7 +84,7 @@ class QuotaPageSerializer(PageSerializer):
 class QuotaViewSet(ModelViewSet[Any], TenantScopedViewSet):
     summaries: ClassVar = {
         "list": "List quotas",
-        "create": "Set a quota of a project or a key",
+        "create": "Set a quota of the organisation, a project or a key",
         "retrieve": "Show a quota",
         "partial_update": "Change a quota",
         "destroy": "Remove a quota",

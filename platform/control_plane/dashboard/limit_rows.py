@@ -60,6 +60,11 @@ class LimitRow:
         return self.quota is None or self.quota.is_hard
 
     @property
+    def is_members(self) -> bool:
+        """Return whether members may change it: all but what the operator set."""
+        return self.quota is not None and (self.quota.scope != "tenant" or self.quota.is_own)
+
+    @property
     def kind(self) -> str:
         """Return what the use means: good, warn or bad."""
         percent = self.percent or 0

@@ -24,7 +24,9 @@ class Command(ReportingCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
         place = place_named(tenant, options["project"], options["api_key"])
-        quota = Quota.objects.filter(tenant=tenant, limit=options["limit"], **place).first()
+        quota = Quota.objects.filter(
+            tenant=tenant, limit=options["limit"], is_own=False, **place
+        ).first()
         if quota is None:
             raise CommandError(f"No quota for {options['limit']} there.")
         quota_id, scope = str(quota.id), quota.scope

@@ -40,7 +40,7 @@ class Command(ReportingCommand):
         place = place_named(tenant, options["project"], options["api_key"])
         limit = LimitName(options["limit"])
         value = _value_of(limit, options["value"])
-        quota = Quota.objects.filter(tenant=tenant, limit=limit, **place).first()
+        quota = Quota.objects.filter(tenant=tenant, limit=limit, is_own=False, **place).first()
         if quota is None:
             check_cap(tenant.id, Cap.QUOTAS)
             quota = Quota(tenant=tenant, limit=limit, **place)

@@ -93,18 +93,35 @@ def test_a_quota_is_set_at_a_project_or_a_key_and_taken_away(as_role: AsRole, ac
         assert admin.get(path).status_code == 404
 
 
-def test_the_whole_tenants_quotas_are_the_operators(as_role: AsRole) -> None:
+def test_the_operators_quotas_of_the_whole_tenant_are_no_members(as_role: AsRole) -> None:
     owner = as_role("owner")
     rows = owner.get("quotas").json()["data"]
-    (own,) = [row for row in rows if row["scope"] == "tenant"]
+    (theirs,) = [row for row in rows if row["scope"] == "tenant"]
+    assert theirs["is_own"] is False
     answers = [
-        owner.post("quotas", {"limit": "tokens_per_day", "value": 10**9}),
-        owner.patch(f"quotas/{own['id']}", {"value": 10**15}),
-        owner.delete(f"quotas/{own['id']}"),
+        owner.patch(f"quotas/{theirs['id']}", {"value": 10**15}),
+        owner.delete(f"quotas/{theirs['id']}"),
     ]
-    assert [answer.status_code for answer in answers] == [403] * 3
+    assert [answer.status_code for answer in answers] == [403] * 2
     assert all("the operator" in answer.json()["error"]["message"] for answer in answers)
-    assert owner.get(f"quotas/{own['id']}").json() == own
+    assert owner.get(f"quotas/{theirs['id']}").json() == theirs
+
+
+def test_owners_and_admins_set_quotas_of_the_whole_tenant_beside_them(as_role: AsRole) -> None:
+    admin, body = as_role("admin"), {"limit": "spend_per_month", "value": 10**15}
+    assert as_role("developer").post("quotas", body).status_code == 403
+    assert admin.post("quotas", {**body, "is_own": False}).status_code == 400
+    made = admin.post("quotas", body)
+    assert made.status_code == 201
+    assert (made.json()["scope"], made.json()["is_own"]) == ("tenant", True)
+    again = admin.post("quotas", body)
+    assert (again.status_code, again.json()["error"]["param"]) == (409, "limit")
+    path = f"quotas/{made.json()['id']}"
+    assert admin.patch(path, {"value": 7}).json()["value"] == 7
+    assert admin.delete(path).status_code == 204
+    assert [
+        row["is_own"] for row in admin.get("quotas").json()["data"] if row["scope"] == "tenant"
+    ] == [False]
 
 
 def test_a_quota_has_one_place_and_only_its_tenants_own(

@@ -150,6 +150,37 @@ def test_a_keys_quota_reaches_that_key_and_a_tenants_the_tenant(
     assert decode_api_key(written(policy_redis, key)).limits == []
 
 
+@pytest.mark.parametrize(
+    ("operators", "members", "in_force"),
+    [
+        ((10, True), (5, True), (5, True)),
+        ((10, True), (20, True), (10, True)),
+        ((10, True), (5, False), (10, True)),
+        ((10, False), (20, True), (20, True)),
+        ((10, False), (5, False), (5, False)),
+    ],
+)
+def test_of_the_operators_and_the_members_quota_the_stricter_is_in_force(
+    operators: tuple[int, bool],
+    members: tuple[int, bool],
+    in_force: tuple[int, bool],
+    policy_redis: Redis,
+    acme: Project,
+) -> None:
+    issue_api_key(acme)
+    for is_own, (value, is_hard) in enumerate((operators, members)):
+        Quota.objects.create(
+            tenant=acme.tenant,
+            limit="tokens_per_day",
+            value=value,
+            is_hard=is_hard,
+            is_own=bool(is_own),
+        )
+    row = cast(bytes, policy_redis.hget(keys.policy_tenants(), str(acme.tenant_id)))
+    found = [(each.value, each.is_hard) for each in decode_tenant(row).limits]
+    assert found == [in_force]
+
+
 def test_a_tier_reaches_its_tenants_only(
     policy_redis: Redis, acme: Project, globex: Project
 ) -> None:

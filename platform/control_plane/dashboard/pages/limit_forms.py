@@ -18,7 +18,7 @@ _KINDS: Final = {
     "tokens": (LimitName.TOKENS_PER_DAY, LimitName.TOKENS_PER_MONTH),
     "rate": tuple(name for name in NAMES if name not in PERIODIC),
 }
-_PROJECT, _KEY = "project", "key"
+_WHOLE, _PROJECT, _KEY = "organisation", "project", "key"
 _HARD, _SOFT = "hard", "soft"
 
 Choices = list[tuple[str, str]]
@@ -111,7 +111,8 @@ class NewLimitForm(_LimitForm):
         of_keys = [(f"{_KEY}:{each}", name) for each, name in keys]
         groups = [("Projects", of_projects), ("API keys", of_keys)]
         self.fields["place"].choices = [  # type: ignore[attr-defined]
-            ("", "Choose a project or a key"),
+            ("", "Choose a place"),
+            (_WHOLE, "The whole organisation"),
             *(group for group in groups if group[1]),
         ]
         given = self.data.get("limit")
@@ -123,8 +124,11 @@ class NewLimitForm(_LimitForm):
 
     def values(self) -> dict[str, Any]:
         kind, _, place_id = self.cleaned_data["place"].partition(":")
-        place = {"project_id" if kind == _PROJECT else "api_key_id": uuid.UUID(place_id)}
-        return {"limit": LimitName(self.cleaned_data["limit"]), **place, **super().values()}
+        values = {"limit": LimitName(self.cleaned_data["limit"]), **super().values()}
+        if kind == _WHOLE:
+            return values
+        name = "project_id" if kind == _PROJECT else "api_key_id"
+        return {**values, name: uuid.UUID(place_id)}
 
 
 class LimitForm(_LimitForm):

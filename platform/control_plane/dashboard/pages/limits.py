@@ -123,7 +123,8 @@ class NewLimitPage(TenantPage):
 
 
 class LimitPage(TenantPage):
-    """One limit of a project or a key. The whole organisation's are the operator's."""
+    """One limit that members may change: all but what the operator set for the whole
+    organisation."""
 
     permissions: ClassVar = {"GET": Permission.WRITE_QUOTAS, "POST": Permission.WRITE_QUOTAS}
     template_name = "dashboard/limits/one.html"
@@ -196,8 +197,8 @@ class BalanceAlertPage(TenantPage):
 
 
 def _quota(quota_id: uuid.UUID) -> Quota:
-    """Return one of the open scope's projects' or keys' quotas. Raises `Quota.DoesNotExist`."""
-    rows = Quota.objects.exclude(project=None, api_key=None)
+    """Return one of the open scope's quotas that is its members'. Raises `Quota.DoesNotExist`."""
+    rows = Quota.objects.exclude(project=None, api_key=None, is_own=False)
     return rows.select_related("project", "api_key").get(id=quota_id)
 
 

@@ -234,6 +234,30 @@ def test_a_limit_is_changed_and_removed_with_its_alerts(
         assert not QuotaAlert.objects.filter(tenant=houses.acme.tenant).exists()
 
 
+def test_owners_budget_the_whole_organisation_beside_its_operator(
+    signed_in: SignIn, houses: TwoTenants, acme_address: str
+) -> None:
+    client = signed_in("owner")
+    with operator_scope("test"):
+        (theirs,) = Quota.objects.filter(tenant=houses.acme.tenant, project=None, api_key=None)
+    budget = form(houses, place="organisation", limit="spend_per_month", value="$250")
+    assert client.post(f"{acme_address}limits/new-budget", budget).status_code == 302
+    rows = client.get(f"{acme_address}limits").context["whole_rows"]
+    assert [(row.value, row.is_members) for row in rows] == [
+        (theirs.value, False), (250 * 10**9, True)
+    ]  # fmt: skip
+    own = rows[1].quota
+    changed = form(houses, value="$300")
+    assert client.post(f"{acme_address}limits/{own.id}", changed).status_code == 302
+    for page in (f"{theirs.id}", f"{theirs.id}/remove"):
+        assert client.get(f"{acme_address}limits/{page}").status_code == 404
+        assert client.post(f"{acme_address}limits/{page}", changed).status_code == 404
+    assert client.post(f"{acme_address}limits/{own.id}/remove").status_code == 302
+    with operator_scope("test"):
+        assert list(Quota.objects.filter(tenant=houses.acme.tenant, project=None,
+                                         api_key=None)) == [theirs]  # fmt: skip
+
+
 @pytest.mark.parametrize("role", ["developer", "billing", "viewer"])
 def test_who_may_not_set_limits_sees_them_and_who_may(
     role: str, signed_in: SignIn, houses: TwoTenants, acme_address: str
