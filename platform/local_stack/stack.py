@@ -74,7 +74,8 @@ class Stack:
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.settings.ports.web}"
+        """Return the address for people: a name, as an address can have no passkeys."""
+        return f"http://localhost:{self.settings.ports.web}"
 
     @property
     def demo_env_file(self) -> Path:
@@ -111,6 +112,10 @@ class Stack:
             for name, value in self.settings.environ.items()
             if value and name not in TOLD_BY_US and name != "PYTHONDONTWRITEBYTECODE"
         }
+        if given.get("PENSTOCK_PUBLIC_URL", self.url) == self.url:
+            # Its pages may be opened by address, too.
+            by_address = f"http://{LOOPBACK}:{self.settings.ports.web}"
+            defaults["PENSTOCK_ALLOWED_ORIGINS"] = f"{self.url},{by_address}"
         paths = {"PYTHONPATH": f"{self.root}:{self.root / 'platform'}", "PYTHONUNBUFFERED": "1"}
         return (
             defaults | given | self.servers.urls() | paths | processes.marker_environ(self.stack_id)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.stack]
 
 _BLOCK: Final = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _CALL: Final = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)
-_ADDRESS: Final = "http://127.0.0.1:8000"
+_ADDRESS: Final = "http://localhost:8000"
 # By their first line: what runs them otherwise.
 ELSEWHERE: Final = {
     "make up": "tests/local_stack, and this stack",

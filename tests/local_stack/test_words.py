@@ -13,7 +13,7 @@ from local_stack.settings import Ports, StackSettings
 from local_stack.stack import Stack
 
 DEMO = {
-    "PENSTOCK_URL": "http://127.0.0.1:8000",
+    "PENSTOCK_URL": "http://localhost:8000",
     "PENSTOCK_MODEL": "penstock-demo",
     "PENSTOCK_ACME_KEY": "pk-acme",
     "PENSTOCK_ACME_EMAIL": "owner@acme.example",
@@ -37,7 +37,7 @@ def stack(tmp_path: Path) -> Stack:
 def test_the_printed_curl_line_is_one_shell_command() -> None:
     curl = next(line for line in words.accounts(DEMO) if line.startswith("curl"))
     parts = shlex.split(curl)
-    assert parts[:3] == ["curl", "-N", "http://127.0.0.1:8000/v1/chat/completions"]
+    assert parts[:3] == ["curl", "-N", "http://localhost:8000/v1/chat/completions"]
     assert "Authorization: Bearer pk-acme" in parts
 
 
@@ -48,8 +48,8 @@ def test_a_second_up_prints_accounts_and_the_command_again(
     monkeypatch.setattr(words, "engine_environment", lambda: None)
     assert words._up(stack) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Penstock is up: http://127.0.0.1:8000/") and "Started" not in said
-    assert "secret-of-acme" in said and "curl -N http://127.0.0.1:8000/v1/" in said
+    assert said.startswith("Penstock is up: http://localhost:8000/") and "Started" not in said
+    assert "secret-of-acme" in said and "curl -N http://localhost:8000/v1/" in said
 
 
 @pytest.mark.parametrize("is_person", [True, False])

@@ -14,7 +14,7 @@ from local_stack.settings import Ports, StackSettings
 from local_stack.stack import Stack
 
 from gpu_workers.config import read_env_file
-from tests.support.places import ROOT, free_port
+from tests.support.places import LOOPBACK, ROOT, free_port
 from tests.support.stack_addresses import LiveStack, Person
 
 # By the process of a run of tests: each may have a stack at the same time.
@@ -50,7 +50,7 @@ def run_live_stack(workers: int = 1, /, **environ: str) -> Iterator[LiveStack]:
         stack.up(progress)
         demo_env = read_env_file(stack.demo_env_file)
         yield LiveStack(
-            url=demo_env["PENSTOCK_URL"],
+            url=f"http://{LOOPBACK}:{ports.web}",
             public_url=stack.environ["PENSTOCK_PUBLIC_URL"],
             model=demo_env["PENSTOCK_MODEL"],
             acme_key=demo_env["PENSTOCK_ACME_KEY"],
