@@ -358,6 +358,7 @@ UNFOLD = {
         {"rel": "icon", "type": "image/svg+xml", "href": "/static/penstock/mark.svg"}
     ],
     "STYLES": ["/static/penstock/operators.css"],
+    "SCRIPTS": ["/static/penstock/operators.js"],
     "SITE_URL": "/",
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,

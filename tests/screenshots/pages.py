@@ -226,6 +226,7 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="operators-fleet", user=cast.support, address=reverse("admin:dashboard-fleet")),
         Shot(name="operators-queue", user=cast.support, address=reverse("admin:dashboard-queue")),
         Shot(name="operators-pages", user=cast.support, address=reverse("admin:all-pages")),
+        *_of_operators(cast),
         Shot(name="components", user=cast.ops, address="/operators/components"),
         Shot(name="dialog", user=cast.ops, address="/operators/components", first=_dialog),
     ]
@@ -235,6 +236,36 @@ def _code(page: Page) -> None:
     page.locator("[name=message]").fill("What is a penstock, and why is it called that?")
     page.get_by_role("button", name="Code").click()
     page.locator("#play-code[open]").wait_for()
+
+
+def _of_operators(cast: Cast) -> list[Shot]:
+    """Show the lists and forms that operators use most."""
+    lists = {
+        "tenants": "tenants_tenant",
+        "keys": "tenants_apikey",
+        "quotas": "tenants_quota",
+        "tiers": "tenants_tier",
+        "people": "tenants_user",
+        "models": "inference_servedmodel",
+        "pools": "inference_pool",
+        "workers": "inference_worker",
+        "prices": "billing_price",
+        "invoices": "billing_invoice",
+        "usage": "inference_usagerecord",
+        "audit": "tenants_auditevent",
+    }
+    forms = {
+        "tenant": reverse("admin:tenants_tenant_change", args=[cast.acme.id]),
+        "tenant-new": reverse("admin:tenants_tenant_add"),
+        "key": reverse("admin:tenants_apikey_change", args=[cast.key.id]),
+        "price-new": reverse("admin:billing_price_add"),
+        "quota-new": reverse("admin:tenants_quota_add"),
+    }
+    addresses = {name: reverse(f"admin:{model}_changelist") for name, model in lists.items()}
+    return [
+        Shot(name=f"admin-{name}", user=cast.support, address=address)
+        for name, address in (addresses | forms).items()
+    ]
 
 
 def _switcher(page: Page) -> None:

@@ -24,7 +24,8 @@ _ASK_COVERED = """
       .filter((each) => each.checkVisibility({ opacityProperty: true, visibilityProperty: true }))
       .flatMap((each) => {
         const box = each.getClientRects()[0];
-        if (!box || each.disabled || each.matches("[type=file], [type=hidden]")) return [];
+        const isElsewhere = "[type=file], [type=hidden], .select2-hidden-accessible";
+        if (!box || each.disabled || each.matches(isElsewhere)) return [];
         const x = box.x + box.width / 2, y = box.y + box.height / 2;
         const over = document.elementFromPoint(x, y);
         if (!over || each.contains(over) || over.contains(each)) return [];
