@@ -61,7 +61,7 @@ class MadeWhole(OperatorAdmin):
 
     add_fieldsets = (
         (None, {"fields": ["name", "tier", "billing_mode", "project"]}),
-        ("Who begins", {"fields": ["owner", "makes_key"]}),
+        ("To begin with", {"fields": ["owner", "makes_key"]}),
     )
 
     def get_form(
