@@ -3,6 +3,7 @@ an error to the console or to its policy, ask another host, be hard to use by ax
 
     python -m tests.screenshots            # all pages
     python -m tests.screenshots projects   # those whose name begins so
+    python -m tests.screenshots --small    # in one width and scheme
 
 It has servers of its own, so that it runs beside `make up`.
 """
@@ -20,10 +21,13 @@ from tests.support.servers import servers  # before Django's settings: it sets w
 FOLDER = ROOT / "var" / "screenshots"
 WIDTHS = {1440: 900, 768: 1024, 360: 740}
 SCHEMES = ("light", "dark")
+_SMALL = "--small"
 
 
-def main(prefixes: list[str]) -> int:
+def main(prefixes: list[str], *, is_small: bool = False) -> int:
     """Take the pictures; return how many pages had a problem."""
+    widths = {1440: WIDTHS[1440]} if is_small else WIDTHS
+    schemes = SCHEMES[:1] if is_small else SCHEMES
     port = free_port()
     os.environ["DJANGO_SETTINGS_MODULE"] = "control_plane.settings"
     # A name, as an address can have no passkeys.
@@ -54,7 +58,7 @@ def main(prefixes: list[str]) -> int:
     from control_plane.asgi import application
 
     with serving(application, port, lifespan="on") as url, workers():
-        problems = take(wanted, url, folder=FOLDER, widths=WIDTHS, schemes=SCHEMES, flags=FLAGS)
+        problems = take(wanted, url, folder=FOLDER, widths=widths, schemes=schemes, flags=FLAGS)
     for problem in problems:
         print(problem, file=sys.stderr)  # noqa: T201
     print(f"{len(list(Path(FOLDER).glob('*.png')))} pictures in {FOLDER}")  # noqa: T201
@@ -62,4 +66,5 @@ def main(prefixes: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(sys.argv[1:]), 1))
+    names = [name for name in sys.argv[1:] if name != _SMALL]
+    sys.exit(min(main(names, is_small=_SMALL in sys.argv), 1))
