@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from ua_parser import parse_os, parse_user_agent
 
 from control_plane.dashboard import figures
 from control_plane.dashboard.acting import acting_on
@@ -121,6 +122,15 @@ def as_json(value: object) -> str:
 def limit_words(limit: str) -> str:
     """Say which limit it is: tokens_per_month is the monthly token limit."""
     return _LIMITS.get(limit, limit.replace("_", " "))
+
+
+@register.filter
+def browser_word(user_agent: str) -> str:
+    """Name browser and system by what a browser sends of itself: Firefox on Linux."""
+    browser, system = parse_user_agent(user_agent), parse_os(user_agent)
+    if browser is None:
+        return "Unknown browser"
+    return browser.family if system is None else f"{browser.family} on {system.family}"
 
 
 @register.filter

@@ -12,8 +12,8 @@ EMAIL = "owner@acme.example"
 SESSIONS = "/account/sessions/"
 
 
-def by_api(address: str) -> Client:
-    client = Client(REMOTE_ADDR=address, HTTP_USER_AGENT="curl of an intruder")
+def by_api(address: str, user_agent: str = "curl of an intruder") -> Client:
+    client = Client(REMOTE_ADDR=address, HTTP_USER_AGENT=user_agent)
     body = {"email": EMAIL, "password": PASSWORD}
     assert client.post("/api/v1/session", body, content_type="application/json").status_code == 200
     return client
@@ -34,6 +34,14 @@ def test_sessions_of_all_doors_are_listed_with_address_and_browser(
     for told in ("192.0.2.1", "198.51.100.7", "198.51.100.8", "curl of an intruder"):
         assert told in page
     assert "203.0.113.5" not in page
+
+
+def test_a_session_names_its_browser_and_its_system(alice: Browser) -> None:
+    system, engine = "X11; Linux x86_64; rv:140.0", "Gecko/20100101"
+    by_api("198.51.100.7", f"Mozilla/5.0 ({system}) {engine} Firefox/140.0")
+    by_api("198.51.100.8", "<b>")
+    page = alice.get(SESSIONS).content.decode()
+    assert "Firefox on Linux" in page and "Unknown browser" in page and "<b>" not in page
 
 
 def test_signing_out_everywhere_ends_the_others_of_the_same_person_alone(alice: Browser) -> None:
