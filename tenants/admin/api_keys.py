@@ -9,7 +9,6 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
 from django.utils import timezone
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.decorators import action, display
@@ -18,6 +17,7 @@ from unfold.widgets import UnfoldAdminSelectWidget
 from gpu_workers.protocol.policy import Scope
 from tenants import key_format
 from tenants.access.api_keys import checked_fields, revoke_api_key, rotate_api_key
+from tenants.admin.shown_keys import ShowsKeys
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey, Cap, check_cap_in_form
 from tenants.operator_admin import NeverDeleted
@@ -84,7 +84,7 @@ class OverlapForm(forms.Form):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(NeverDeleted):
+class ApiKeyAdmin(ShowsKeys, NeverDeleted):
     form = ApiKeyForm
     list_display = [
         "masked",
@@ -155,19 +155,7 @@ class ApiKeyAdmin(NeverDeleted):
     def response_add(
         self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None
     ) -> HttpResponse:
-        return self._show_once(request, obj, obj.shown_once)
-
-    def _show_once(self, request: HttpRequest, record: ApiKey, key: str | None) -> HttpResponse:
-        """Return the one page that ever holds the key: a message would be stored."""
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "API key",
-            "opts": self.opts,
-            "record": record,
-            "key": key,
-        }
-        # The admin marks all its answers as not to be stored.
-        return TemplateResponse(request, "admin/tenants/apikey/issued.html", context)
+        return self.show_once(request, obj, obj.shown_once)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
         if ApiKey.objects.filter(pk=object_id, revoked_at=None).exists():
@@ -237,7 +225,7 @@ class ApiKeyAdmin(NeverDeleted):
                 messages.error(request, " ".join(error.messages))
                 return self.back_to(record)
             self.log_change(request, record, "Rotated.")
-            return self._show_once(request, record, key)
+            return self.show_once(request, record, key)
         return self.ask_first(
             request,
             title=f"Rotate {record.masked}",

@@ -6,7 +6,6 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from unfold.widgets import (
     UnfoldAdminEmailInputWidget,
     UnfoldAdminTextInputWidget,
@@ -15,9 +14,9 @@ from unfold.widgets import (
 
 from tenants.access.api_keys import issue_api_key
 from tenants.access.invitations.inviting import check_can_invite, invite
+from tenants.admin.shown_keys import ShowsKeys
 from tenants.errors import TenantsError
 from tenants.models import Project, Tenant
-from tenants.operator_admin import OperatorAdmin
 from tenants.permissions import Role
 
 
@@ -56,7 +55,7 @@ class NewTenantForm(forms.ModelForm):  # type: ignore[type-arg]
         return address
 
 
-class MadeWhole(OperatorAdmin):
+class MadeWhole(ShowsKeys):
     """Adds tenants by that form."""
 
     add_fieldsets = (
@@ -99,11 +98,4 @@ class MadeWhole(OperatorAdmin):
         if issued is None:
             answer: HttpResponse = super().response_add(request, obj, post_url_continue)
             return answer
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "API key",
-            "opts": self.opts,
-            "record": issued.record,
-            "key": issued.key,
-        }
-        return TemplateResponse(request, "admin/tenants/apikey/issued.html", context)
+        return self.show_once(request, issued.record, issued.key)

@@ -12,11 +12,12 @@ from typing import Final
 import pytest
 
 from tests.support.places import ROOT
+from tests.support.printed.blocks import blocks
 from tests.support.stack_addresses import LiveStack
 
 pytestmark = [pytest.mark.engine, pytest.mark.stack]
 
-_BLOCK: Final = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+README: Final = ROOT / "README.md"
 _CALL: Final = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)
 _ADDRESS: Final = "http://localhost:8000"
 # By their first line: what runs them otherwise.
@@ -27,12 +28,6 @@ ELSEWHERE: Final = {
     "--out peft-output": "tests/gpu_workers/train_adapter",
     ".venv/bin/python -m gpu_workers --engine sim --model sim": "tests/gpu_workers/sim",
 }
-
-
-def blocks(file: Path = ROOT / "README.md") -> list[tuple[str, str]]:
-    """Return each block that a file prints: its language and its text."""
-    text = file.read_text(encoding="utf-8")
-    return [(found["language"], found["text"]) for found in _BLOCK.finditer(text)]
 
 
 def run(language: str, snippet: str, folder: Path, stack: LiveStack) -> str:
@@ -64,13 +59,13 @@ def folder(tmp_path: Path, live_stack: LiveStack) -> Path:
 
 
 def test_every_snippet_runs_here_or_it_is_said_where() -> None:
-    firsts = [text.splitlines()[0] for _, text in blocks()]
+    firsts = [text.splitlines()[0] for _, text in blocks(README)]
     assert set(ELSEWHERE) <= set(firsts)
     assert len(firsts) - len(ELSEWHERE) == 3
 
 
 def test_each_snippet_does_what_the_readme_says(folder: Path, live_stack: LiveStack) -> None:
-    here = [each for each in blocks() if each[1].splitlines()[0] not in ELSEWHERE]
+    here = [each for each in blocks(README) if each[1].splitlines()[0] not in ELSEWHERE]
     stream, client, commands = (run(*each, folder, live_stack) for each in here)
     assert stream.rstrip().endswith("data: [DONE]") and '"content"' in stream
     assert client.strip()

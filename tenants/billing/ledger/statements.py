@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from django.db.models import Count, Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, Sum
@@ -18,6 +18,7 @@ from tenants.billing.models import (
     TransactionKind,
     WaitingCharge,
 )
+from tenants.billing.periods import start_of
 from tenants.pagination import (
     NEWEST_SEQUENCE_FIRST,
     Order,
@@ -71,7 +72,7 @@ def list_transactions(
     first. Raises `BadCursor`."""
     rows = _with_entries()
     if day is not None:
-        rows = rows.filter(at__gte=_midnight(day), at__lt=_midnight(day) + timedelta(days=1))
+        rows = rows.filter(at__gte=start_of(day), at__lt=start_of(day) + timedelta(days=1))
     if kind is not None:
         rows = rows.filter(kind=kind)
     return page(rows, TRANSACTIONS_ORDER, limit=limit, cursor=cursor)
@@ -87,7 +88,7 @@ def list_days(*, limit: int, cursor: str | None = None) -> Page[DaySum]:
         return Page(rows=[], next_cursor=None)
     has_more = len(days) > limit
     return Page(
-        rows=_sums(_midnight(shown[-1]), _midnight(shown[0] + timedelta(days=1))),
+        rows=_sums(start_of(shown[-1]), start_of(shown[0] + timedelta(days=1))),
         next_cursor=cursor_of(DAYS_ORDER, {"day": shown[-1]}) if has_more else None,
     )
 
@@ -118,7 +119,7 @@ def _days_with_any(before: date | None, count: int) -> list[date]:
     found: list[date] = []
     rows = LedgerTransaction.objects.order_by("-at").values_list("at", flat=True)
     while len(found) < count:
-        earlier = rows if before is None else rows.filter(at__lt=_midnight(before))
+        earlier = rows if before is None else rows.filter(at__lt=start_of(before))
         latest = earlier.first()
         if latest is None:
             break
@@ -155,10 +156,6 @@ def _sums(since: datetime, until: datetime) -> list[DaySum]:
         )
         for each in groups
     ]
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
 
 
 def _with_entries() -> "QuerySet[LedgerTransaction]":

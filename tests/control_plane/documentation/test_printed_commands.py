@@ -12,8 +12,8 @@ import pytest
 from django.core.management import get_commands, load_command_class
 
 from tests.support.places import ROOT
+from tests.support.printed.blocks import blocks
 
-_BLOCK: Final = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND: Final = re.compile(r"(?:\.venv/bin/python )?manage\.py (?P<words>.+)")
 # As manuals write them: what may be left out, what stands for something, what one may choose from.
 _OPTIONAL: Final = re.compile(r"\[[^\]]*\]")
@@ -23,17 +23,13 @@ _CHOICE: Final = re.compile(r"(\w+(?:\|\w+)+)")
 _REMARK: Final = re.compile(r"\s{3,}.*")
 
 
-def blocks() -> list[tuple[str, str]]:
+def printed() -> list[tuple[str, str]]:
     files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [
-        (found["language"], found["text"])
-        for file in files
-        for found in _BLOCK.finditer(file.read_text(encoding="utf-8"))
-    ]
+    return [each for file in files for each in blocks(file)]
 
 
 def commands() -> Iterator[str]:
-    for _, text in blocks():
+    for _, text in printed():
         for line in re.sub(r" *\\\n *", " ", text).splitlines():
             found = _COMMAND.match(line.strip())
             if found is not None:
@@ -53,7 +49,7 @@ def test_a_printed_command_is_one_that_its_parser_takes(words: str) -> None:
     command.create_parser("manage.py", name).parse_args(arguments)
 
 
-@pytest.mark.parametrize(("language", "text"), blocks())
+@pytest.mark.parametrize(("language", "text"), printed())
 def test_a_printed_block_is_in_the_language_that_it_names(language: str, text: str) -> None:
     match language:
         case "python":

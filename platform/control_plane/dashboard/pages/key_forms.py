@@ -25,7 +25,6 @@ _SCOPES: Final[dict[str, str]] = {
 _NEVER, _ON_DATE = "never", "date"
 # In days.
 _LIFETIMES: Final = ("7", "30", "90", "365")
-_ANY_STATE: Final = "any"
 _ANY, _THESE = "any", "these"
 
 Choices = list[tuple[str, str]]
@@ -44,7 +43,7 @@ class KeyFilters(FilterForm):
         choices=[
             ("", "Not revoked"),
             *((state.value, state.value) for state in KeyState),
-            (_ANY_STATE, "Any"),
+            (_ANY, "Any"),
         ]
     )
     creator = forms.ChoiceField(label="Created by")
@@ -52,8 +51,8 @@ class KeyFilters(FilterForm):
     def states(self) -> dict[str, Any]:
         """Return what narrows `list_api_keys` to the keys of the chosen state."""
         state = self.chosen().get("state")
-        if state in (None, _ANY_STATE):
-            return {"with_revoked": state == _ANY_STATE}
+        if state in (None, _ANY):
+            return {"with_revoked": state == _ANY}
         return {"state": KeyState(state)}
 
     def __init__(self, data: Any, *, projects: Choices, creators: Choices) -> None:

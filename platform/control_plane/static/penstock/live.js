@@ -37,7 +37,6 @@ document.addEventListener("htmx:afterSwap", (event) => {
 document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.elt !== panels) return;
   isAsking = false;
-  if (isLeaving()) return;
   if (event.detail.successful) {
     currentAt = new Date();
     say("");

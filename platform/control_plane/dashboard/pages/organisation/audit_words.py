@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.utils.text import Truncator
+
 from control_plane.dashboard.figures import short_dollars
 from tenants.isolation.audit_actor import ActorKind, Verb
 from tenants.models import AuditEvent
@@ -163,13 +165,10 @@ def _table(rows: Iterable[Iterable[object]]) -> bytes:
 def _in_short(change: Change) -> str:
     if change.note:
         return change.field
-    before, after = (_shortened(text, _LETTERS_SHOWN) for text in (change.before, change.after))
+    before, after = (
+        Truncator(text).chars(_LETTERS_SHOWN) for text in (change.before, change.after)
+    )
     return f"{change.field}: {before or 'none'} → {after or 'none'}"
-
-
-def _shortened(text: str, most: int) -> str:
-    """Cut a text that is longer, with an ellipsis."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _change(name: str, value: Any) -> Change:
