@@ -22,6 +22,7 @@ from control_plane.accounts.limits import (
     against_guessing_passkeys,
 )
 from control_plane.accounts.own_proof import after_own_sign_in
+from tenants.access.second_factor import has_second_factor
 
 
 class UserIdConverter(StringConverter):
@@ -33,7 +34,8 @@ register_converter(UserIdConverter, "user_id")
 
 @login_required
 def overview(request: HttpRequest) -> HttpResponse:
-    return render(request, "account/overview.html")
+    context = {"has_second_factor": has_second_factor(request.user)}
+    return render(request, "account/overview.html", context)
 
 
 _login = views.LoginView.as_view(

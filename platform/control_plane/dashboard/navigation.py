@@ -1,5 +1,5 @@
 """The rail: a tenant's pages, in order. The first four stand in a phone's bottom bar, the rest
-behind "More"."""
+behind "More". On the pages of one's account it has those."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +33,16 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AccountLink:
+    """A page of one's account in its rail."""
+
+    address: str
+    word: str
+    icon: str
+    is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tab:
     """One of several pages about the same."""
 
@@ -57,6 +67,24 @@ SECTIONS: Final = (
     Section(page="audit", word="Audit log", icon="log", permission=Permission.VIEW_AUDIT),
     Section(page="settings", word="Settings", icon="gear", permission=Permission.VIEW),
 )
+
+# The name of each page's address, with its word and icon.
+_ACCOUNT_PAGES: Final = (
+    ("account", "Your account", "person"),
+    ("account_email", "Email address", "send"),
+    ("account_change_password", "Password", "lock"),
+    ("mfa_index", "Two-step sign-in", "key"),
+    ("usersessions_list", "Sessions", "screen"),
+)
+
+
+def account_navigation(current: str) -> list[AccountLink]:
+    """Return the links of the account's rail; `current` is the name of an account's address."""
+    section = "mfa_index" if current.startswith("mfa_") else current
+    return [
+        AccountLink(address=reverse(page), word=word, icon=icon, is_current=page == section)
+        for page, word, icon in _ACCOUNT_PAGES
+    ]
 
 
 def navigation(access: MemberAccess, current: str) -> list[Link]:

@@ -17,6 +17,7 @@ from ua_parser import parse_os, parse_user_agent
 from control_plane.dashboard import figures
 from control_plane.dashboard.acting import acting_on
 from control_plane.dashboard.charts.chart import exact_dollars
+from control_plane.dashboard.navigation import AccountLink, account_navigation
 from gpu_workers.protocol.policy import LimitName
 from tenants.money import dollars
 
@@ -103,6 +104,13 @@ def acting_banner(context: template.Context) -> dict[str, Any]:
     """Say that an operator acts as a member, and let them end it; nothing to anybody else."""
     request = context.get("request")
     return {"acting": None if request is None else acting_on(request)}
+
+
+@register.simple_tag(takes_context=True)
+def account_pages(context: template.Context) -> list[AccountLink]:
+    """Return the rail's links on a page of one's account."""
+    found = context["request"].resolver_match
+    return account_navigation(found.url_name or "")
 
 
 @register.simple_block_tag
