@@ -1,6 +1,9 @@
 """Figures beside their bars."""
 
 from dataclasses import dataclass, field
+from typing import Final
+
+TIMES: Final = ("s", "ms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +25,13 @@ class Figure:
 class Report:
     figures: list[Figure] = field(default_factory=list)
 
-    @property
-    def is_met(self) -> bool:
-        return all(figure.is_met for figure in self.figures)
+    def missed(self, *, times: bool) -> list[str]:
+        """Return what missed its bar: of `times` those in s and ms, else all others."""
+        return [
+            f"{each.drill}: {each.what}"
+            for each in self.figures
+            if not each.is_met and (each.unit in TIMES) is times
+        ]
 
     def add(
         self, drill: str, what: str, value: float, unit: str = "", *, most: float | None = None
