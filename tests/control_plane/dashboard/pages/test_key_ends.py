@@ -50,6 +50,19 @@ def test_rotation_shows_the_new_secret_once_and_the_old_one_works_for_the_overla
         assert secrets_in(client.get(page)) == set()
 
 
+def test_the_list_says_until_when_both_secrets_of_a_rotation_work(
+    signed_in: SignIn, houses: TwoTenants, acme_address: str
+) -> None:
+    client, key = signed_in("owner"), houses.acme.key
+    assert "both secrets work" not in client.get(f"{acme_address}keys").content.decode()
+    client.post(f"{acme_address}keys/{key.id}/rotate", {"overlap": "86400"})
+    until = stored(key).previous_expires_at
+    assert until is not None
+    page = client.get(f"{acme_address}keys").content.decode()
+    told = page.partition("both secrets work until ")[2].partition("</span>")[0]
+    assert f'datetime="{until.isoformat(timespec="seconds")}"' in told
+
+
 def test_a_rotation_that_is_posted_again_does_not_push_out_the_new_secret(
     signed_in: SignIn, houses: TwoTenants, acme_address: str
 ) -> None:
