@@ -1,6 +1,8 @@
 """The addresses of accounts, below /account/: each page of allauth that we have, named one by one,
 with the limits of its form."""
 
+from typing import cast
+
 from allauth.account import views
 from allauth.mfa.base import views as mfa
 from allauth.mfa.recovery_codes.views import generate_recovery_codes, view_recovery_codes
@@ -23,6 +25,7 @@ from control_plane.accounts.limits import (
 )
 from control_plane.accounts.own_proof import after_own_sign_in
 from tenants.access.second_factor import has_second_factor
+from tenants.models import User
 
 
 class UserIdConverter(StringConverter):
@@ -34,7 +37,7 @@ register_converter(UserIdConverter, "user_id")
 
 @login_required
 def overview(request: HttpRequest) -> HttpResponse:
-    context = {"has_second_factor": has_second_factor(request.user)}
+    context = {"has_second_factor": has_second_factor(cast(User, request.user))}
     return render(request, "account/overview.html", context)
 
 

@@ -1,4 +1,4 @@
-"""The pages of one's account stand in the shell: a way back to every organisation, and no dead end."""
+"""The pages of one's account stand in the shell, with a way back to every organisation."""
 
 import re
 

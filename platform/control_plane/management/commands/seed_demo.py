@@ -8,7 +8,9 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
 from control_plane.demo import DemoSecrets, seed_demo
+from control_plane.demo_month import seed_last_month
 from tenants.management.reporting import ReportingCommand
+from tenants.models import ApiKey
 
 
 class Command(ReportingCommand):
@@ -25,6 +27,11 @@ class Command(ReportingCommand):
         parser.add_argument(
             "--model", action="append", default=[], help="a further model to put into the catalogue"
         )
+        parser.add_argument(
+            "--last-month",
+            action="store_true",
+            help="record usage of last month and invoice it, where nothing was used before",
+        )
         parser.add_argument("--operator-email", help="default: the file's, or the demo's own")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -35,6 +42,11 @@ class Command(ReportingCommand):
             seeded = seed_demo(existing, models=tuple(options["model"]))
         except ValidationError as error:
             raise CommandError(f"The demo cannot be seeded: {' '.join(error.messages)}") from None
+        if options["last_month"]:
+            keys = (seeded.acme_key, seeded.globex_key)
+            acme, globex = (ApiKey.objects.find(key or "") for key in keys)
+            if acme is not None and globex is not None:
+                seed_last_month(acme, globex)
         self.report(options, **asdict(seeded))
 
 
