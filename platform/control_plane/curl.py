@@ -8,6 +8,10 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 
+from gpu_workers.protocol.policy import Scope
+from inference.models.catalog import models_visible_to
+from tenants.models import ApiKey
+
 KEY_FROM_ENVIRONMENT: Final = "$PENSTOCK_API_KEY"
 
 
@@ -21,6 +25,13 @@ def chat_command(model: str, key: str = KEY_FROM_ENVIRONMENT) -> str:
         f'  -d \'{{"model": {json.dumps(model)}, "stream": true,\n'
         '       "messages": [{"role": "user", "content": "What is Penstock?"}]}\''
     )
+
+
+def first_request(key: ApiKey, secret: str) -> str | None:
+    """Return a command that streams an answer with the key; None where it may ask no model."""
+    names = key.allowed_models or [model.name for model in models_visible_to(key.tenant_id)]
+    can_call = Scope.INFERENCE in key.scopes or Scope.ADMIN in key.scopes
+    return chat_command(names[0], secret) if can_call and names else None
 
 
 def report_command(tenant_id: uuid.UUID, path: str, query: Mapping[str, object]) -> str:

@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from ua_parser import parse_os, parse_user_agent
 
+from control_plane.curl import first_request
 from control_plane.dashboard import figures
 from control_plane.dashboard.acting import acting_on
 from control_plane.dashboard.charts.chart import exact_dollars
@@ -111,6 +112,9 @@ def account_pages(context: template.Context) -> list[AccountLink]:
     """Return the rail's links on a page of one's account."""
     found = context["request"].resolver_match
     return account_navigation(found.url_name or "")
+
+
+register.simple_tag(first_request)
 
 
 @register.simple_block_tag

@@ -1,5 +1,6 @@
 """Operators make, rotate and revoke API keys; a secret is shown once."""
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +9,7 @@ from django.template.response import TemplateResponse
 from django.test import Client
 from django.urls import reverse
 
+from inference.models.catalog import models_visible_to
 from tenants import key_format
 from tenants.access.api_keys import issue_api_key
 from tenants.audit.log import seal_now
@@ -38,6 +40,24 @@ def test_a_new_key_is_shown_once_and_never_again(operator: Client, acme: Project
         reverse("admin:index"),
     ):
         assert match[0] not in operator.get(page).content.decode()
+
+
+@pytest.mark.usefixtures("one_of_each")
+def test_a_new_key_comes_with_a_first_request_that_is_pasted(
+    operator: Client, acme: Project
+) -> None:
+    add = reverse("admin:tenants_apikey_add")
+    page = operator.post(add, NEW_KEY | {"project": str(acme.id)}).content.decode()
+    secret = re.search(r"pk-[a-z0-9]{16}-[a-z2-7]{32}[0-9a-f]{6}", page)
+    assert secret is not None
+    command = html.unescape(page.partition('<code class="select-all">')[2].partition("</code>")[0])
+    assert command.startswith("curl -N ")
+    assert f"Authorization: Bearer {secret[0]}" in command
+    with operator_scope("test"):
+        (model,) = models_visible_to(acme.tenant_id)[:1]
+    assert f'"model": "{model.name}"' in command
+    none = operator.post(add, {"name": "reports", "scopes": "usage:read", "project": str(acme.id)})
+    assert 'select-all">curl' not in none.content.decode()
 
 
 def test_a_keys_secret_parts_cannot_be_set_by_hand(operator: Client, acme: Project) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 
-from control_plane.curl import chat_command
+from control_plane.curl import first_request
 from control_plane.dashboard.limit_rows import LimitRow, rows_of
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
@@ -21,8 +21,7 @@ from control_plane.dashboard.pages.key_forms import (
     NewKeyForm,
     creator_choices,
 )
-from gpu_workers.protocol.policy import LimitName, Scope
-from inference.models.catalog import models_visible_to
+from gpu_workers.protocol.policy import LimitName
 from inference.operations.limit_use import open_sequences
 from inference.usage.reports import UsageQuery, has_completed_any, totals
 from tenants.access.api_keys import IssuedApiKey, change_api_key, issue_api_key
@@ -119,7 +118,7 @@ class NewKeyPage(TenantPage):
         context = {
             "key": issued.record,
             "secret": issued.key,
-            "curl": _curl(issued.record, issued.key),
+            "curl": first_request(issued.record, issued.key),
             "is_new": not has_completed_any(),
         }
         return self.show(context, fragment="form")
@@ -281,10 +280,3 @@ def creator_word(key: ApiKey, access: MemberAccess) -> str:
     if key.created_by == access.user:
         return "you"
     return key.created_by.email if access.may(Permission.VIEW_PEOPLE) else "a member"
-
-
-def _curl(key: ApiKey, secret: str) -> str | None:
-    """Return a first request with the key; None where it may make none."""
-    names = key.allowed_models or [model.name for model in models_visible_to(key.tenant_id)]
-    can_call = Scope.INFERENCE in key.scopes or Scope.ADMIN in key.scopes
-    return chat_command(names[0], secret) if can_call and names else None
