@@ -1,6 +1,11 @@
 """Refuses a request at its worker, before its engine runs it: nothing is generated or charged."""
 
-from gpu_workers.protocol.messages import WireError
+from typing import Final
+
+from gpu_workers.protocol.messages import Api, WireError
+
+# The field of a request that its prompt is in.
+PROMPT_PARAM: Final = {Api.CHAT_COMPLETIONS: "messages", Api.COMPLETIONS: "prompt"}
 
 
 class RequestRefused(Exception):

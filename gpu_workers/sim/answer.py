@@ -168,9 +168,9 @@ def plan_answer(
         raise min_tokens_above(limit)
     for count in counts:
         if count + (bound or 1) > context_tokens:
-            raise context_overflow(context_tokens, count, bound)
+            raise context_overflow(envelope.api, context_tokens, count, bound)
         if count >= tier_context:
-            raise tier_overflow(tier_context, count)
+            raise tier_overflow(envelope.api, tier_context, count)
     if refusal := prompt_refusal(envelope, sum(counts)):
         raise SimRefusal(refusal)
     room = min(context_tokens, tier_context)

@@ -1,6 +1,7 @@
 """What the simulated engine refuses before anything is generated, as vLLM does."""
 
-from gpu_workers.protocol.messages import WireError
+from gpu_workers.protocol.messages import Api, WireError
+from gpu_workers.requests.refusal import PROMPT_PARAM
 
 
 class SimRefusal(Exception):
@@ -11,21 +12,24 @@ class SimRefusal(Exception):
         self.error = error
 
 
-def context_overflow(context_tokens: int, prompt_tokens: int, bound: int | None) -> SimRefusal:
+def context_overflow(
+    api: Api, context_tokens: int, prompt_tokens: int, bound: int | None
+) -> SimRefusal:
     asked = f" and {bound} tokens of output were asked for" if bound else ""
     return _refusal(
         f"This model's context length is {context_tokens} tokens, but the request has "
         f"{prompt_tokens} tokens of input{asked}. Shorten the input or ask for less output.",
         code="context_length_exceeded",
-        param="messages",
+        param=PROMPT_PARAM[api],
     )
 
 
-def tier_overflow(tier_context: int, prompt_tokens: int) -> SimRefusal:
+def tier_overflow(api: Api, tier_context: int, prompt_tokens: int) -> SimRefusal:
     return _refusal(
         f"The tier's maximum context length is {tier_context} tokens, prompt and output "
         f"together, but the prompt has {prompt_tokens}.",
         code="context_length_exceeded",
+        param=PROMPT_PARAM[api],
     )
 
 

@@ -1,8 +1,10 @@
 """vLLM's errors in our terms: what the client can fix is REFUSED, the rest FAILED."""
 
 import re
+from dataclasses import replace
 from typing import Final
 
+import msgspec
 import pydantic
 import structlog
 from vllm.entrypoints.serve import create_error_response
@@ -11,14 +13,17 @@ from vllm.exceptions import MaxQueuedTokensError, QueueOverflowError
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from gpu_workers.engine import EngineDied, Result
-from gpu_workers.protocol.messages import Outcome, TokenUsage, WireError
-from gpu_workers.requests.refusal import RequestRefused, invalid_request
+from gpu_workers.protocol.messages import Api, Outcome, TokenUsage, WireError
+from gpu_workers.requests.refusal import PROMPT_PARAM, RequestRefused, invalid_request
 
 _CONTEXT_OVERFLOW: Final = re.compile(
     r"(maximum|max) (context|model|input) length|max_model_len|longer than the maximum|"
     r"input_tokens",
     re.IGNORECASE,
 )
+_TOO_LONG: Final = "context_length_exceeded"
+# What vLLM calls a prompt that it has rendered; no client has sent a field of that name.
+_RENDERED: Final = (None, "input_text", "input_tokens")
 _REPORTED_ALREADY: Final = re.compile(r" \(parameter=.*\)$", re.DOTALL)
 
 # vLLM repeats what it was given, which may be all of a grammar.
@@ -72,6 +77,14 @@ def result_of_response(
     )
 
 
+def in_clients_terms(result: Result, api: Api) -> Result:
+    """Return the result with the request's own field named where its prompt is too long."""
+    error = result.error
+    if error is None or error.code != _TOO_LONG or error.param not in _RENDERED:
+        return result
+    return replace(result, error=msgspec.structs.replace(error, param=PROMPT_PARAM[api]))
+
+
 def _refused(message: str, param: str | None, usage: TokenUsage) -> Result:
     is_overflow = _CONTEXT_OVERFLOW.search(message) is not None
     return Result(
@@ -79,7 +92,7 @@ def _refused(message: str, param: str | None, usage: TokenUsage) -> Result:
         usage=usage,
         error=invalid_request(
             message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…",
-            code="context_length_exceeded" if is_overflow else "invalid_request",
+            code=_TOO_LONG if is_overflow else "invalid_request",
             param=param,
         ),
     )

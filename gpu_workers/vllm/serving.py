@@ -41,6 +41,7 @@ from gpu_workers.vllm.arguments import command_line
 from gpu_workers.vllm.client import CAN_RESUME, CountingLLM
 from gpu_workers.vllm.endpoints.endpoint import Endpoint
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS
+from gpu_workers.vllm.errors import in_clients_terms
 from gpu_workers.vllm.generation import Generation
 from gpu_workers.vllm.parts import Part
 from gpu_workers.vllm.prompt_guard import guard_prompts
@@ -220,7 +221,7 @@ class VllmServing:
             del self._llm.generations[envelope.request_id]
             self._llm.guard.ends(envelope.request_id)
             self._generated_tokens += generation.generated_tokens
-        yield result
+        yield in_clients_terms(result, envelope.api)
 
     async def abort(self, request_id: str) -> None:
         generation = self._llm.generations.get(request_id)

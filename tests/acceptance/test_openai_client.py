@@ -102,6 +102,7 @@ def test_an_over_long_prompt_and_a_bad_regex_are_refused_before_the_engine(
                 extra_body={"structured_outputs": {"regex": "([a-z"}},
             )
     assert over_long.value.code == "context_length_exceeded"
+    assert over_long.value.param == "messages"
     assert bad_regex.value.type == "invalid_request_error"
     refused = eventually_sync(
         lambda: live_stack.usage_rows("outcome = 'refused'"), timeout_seconds=15

@@ -96,6 +96,7 @@ async def the_tiers_context_bounds_prompt_and_output_together(
         assert refused.result.outcome is Outcome.REFUSED
         assert refused.result.error is not None
         assert refused.result.error.code == "context_length_exceeded"
+        assert refused.result.error.param == "messages"
 
 
 async def usage_is_streamed_only_where_it_was_asked_for(
