@@ -45,6 +45,7 @@ from inference.websocket_api.frames import (
     FrameWriter,
     RequestFrame,
     decode_frame,
+    id_of,
 )
 
 CONNECTIONS = Gauge("penstock_gateway_websockets", "Open websocket connections.")
@@ -143,7 +144,10 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except InferenceError as error:
             if not isinstance(frame, CancelFrame):
                 self._note_refusal(error)
-            await self._send(FrameWriter(None).error(error.to_wire()))
+            name = frame.id if frame is not None else id_of(text_data)
+            # Of one that is open it would end the request.
+            writer = FrameWriter(None if name in self._requests else name)
+            await self._send(writer.error(error.to_wire()))
 
     def _close(self) -> None:
         if self._is_open:

@@ -28,10 +28,13 @@ answers than the body named (the project's choice), or which version of an adapt
 
 `data` is a chunk of the stream, or the whole answer where the body does not ask to stream. Each
 request ends with one `done` or one `error`; one that was cancelled with a `done` whose
-`finish_reason` is `cancelled` and whose usage counts what was generated. An `error` whose id is
-null is about a frame, and ends no request.
+`finish_reason` is `cancelled` and whose usage counts what was generated. A frame that is not taken
+gets its `error` under its own id. That id is null where none can be read, or a request of it is
+open: such an error ends no request.
 """
 
+import json
+import math
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -45,7 +48,10 @@ from inference.openai_api.responses import error_json
 
 MAX_FRAME_BYTES: Final = 1024 * 1024
 
-_Id = Annotated[str, Meta(min_length=1, max_length=128)]
+# A frame that is not understood is read again for its id and its fault, slowly: only up to here.
+_READ_AGAIN_BYTES: Final = 64 * 1024
+_LONGEST_ID: Final = 128
+_Id = Annotated[str, Meta(min_length=1, max_length=_LONGEST_ID)]
 
 
 class RequestFrame(msgspec.Struct, tag_field="type", tag="request", forbid_unknown_fields=True):
@@ -113,7 +119,7 @@ class FrameError(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ErrorFrame(msgspec.Struct, kw_only=True, tag_field="type", tag="error"):
-    """Ends a request; with the id null it is about a frame, and ends none."""
+    """Ends a request, or says why a frame was not taken; with the id null it ends none."""
 
     id: str | None
     error: FrameError
@@ -138,13 +144,65 @@ def decode_frame(text: str | None) -> RequestFrame | CancelFrame:
             code="frame_too_large",
         )
     try:
-        return parsing.decode(data, _decoder)
+        frame = parsing.decode(data, _decoder)
     except InvalidRequest as error:
-        raise InvalidRequest(
-            f"This frame is not understood: {_EXPECTED}. {error.message}",
-            param=error.param,
-            code="invalid_frame",
-        ) from None
+        raise _not_understood(error.message, error.param or _place_of_no_number(text)) from None
+    if key := _key_given_twice(data, frame):
+        raise _not_understood(f"The key {key!r} is there twice.", key)
+    return frame
+
+
+def id_of(text: str | None) -> str | None:
+    """Return the id of a frame that was not understood; None where none can be read."""
+    value = _lenient(text)
+    name = value.get("id") if isinstance(value, dict) else None
+    return name if isinstance(name, str) and 0 < len(name) <= _LONGEST_ID else None
+
+
+def _not_understood(reason: str, param: str | None) -> InvalidRequest:
+    return InvalidRequest(
+        f"This frame is not understood: {_EXPECTED}. {reason}", param=param, code="invalid_frame"
+    )
+
+
+def _key_given_twice(data: bytes, frame: RequestFrame | CancelFrame) -> str | None:
+    """Return a key of the frame itself that is there twice: which of its values counts would be a
+    guess. The body, which may be long, is not read again."""
+    if isinstance(frame, RequestFrame):
+        data = data.replace(bytes(frame.body), b"null", 1)
+    if len(data) > _READ_AGAIN_BYTES:
+        return None
+    repeated: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in found]
+        repeated.extend(name for name in names if names.count(name) > 1)
+
+    json.loads(data, object_pairs_hook=pairs)
+    return repeated[0] if repeated else None
+
+
+def _place_of_no_number(text: str) -> str | None:
+    """Return where NaN or an infinity stands, which other writers of JSON write."""
+    places: list[tuple[str, Any]] = [("", _lenient(text))]
+    while places:
+        place, value = places.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return place
+        if isinstance(value, dict):
+            places += [(f"{place}.{name}" if place else name, each) for name, each in value.items()]
+        elif isinstance(value, list):
+            places += [(f"{place}[{number}]", each) for number, each in enumerate(value)]
+    return None
+
+
+def _lenient(text: str | None) -> Any:
+    if text is None or len(text) > _READ_AGAIN_BYTES:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 class FrameWriter:

@@ -93,28 +93,49 @@ async def test_a_closed_connection_cancels_all_of_its_requests(
     assert {record.outcome for record in await worker.records()} == {Outcome.CANCELLED}
 
 
+REQUEST = '"type": "request", "api": "completions"'
+
+
 @pytest.mark.parametrize(
-    ("frame", "code", "param"),
+    ("frame", "name", "code", "param"),
     [
-        ("no JSON", "invalid_frame", None),
-        ("[]", "invalid_frame", None),
-        ('{"type": "hello"}', "invalid_frame", "type"),
-        ('{"type": "request", "id": "a"}', "invalid_frame", "api"),
-        ('{"type": "request", "id": 7, "api": "completions", "body": {}}', "invalid_frame", "id"),
-        ('{"type": "cancel", "id": "a", "why": 1}', "invalid_frame", "why"),
-        ('{"type": "cancel", "id": "nobody"}', "unknown_request", "id"),
-        (b"\x00\x01", "invalid_frame", None),
-        ("x" * 1_048_577, "frame_too_large", None),
+        ("no JSON", None, "invalid_frame", None),
+        ("[]", None, "invalid_frame", None),
+        ('{"type": "hello"}', None, "invalid_frame", "type"),
+        ('{"type": "hello", "id": "z"}', "z", "invalid_frame", "type"),
+        ('{"type": "request", "id": "a"}', "a", "invalid_frame", "api"),
+        (f'{{{REQUEST}, "id": 7, "body": {{}}}}', None, "invalid_frame", "id"),
+        (f'{{{REQUEST}, "id": "{"z" * 129}", "body": {{}}}}', None, "invalid_frame", "id"),
+        ('{"type": "request", "id": "a", "api": "x", "body": {}}', "a", "invalid_frame", "api"),
+        (f'{{{REQUEST}, "id": "a", "body": {{}}, "why": 1}}', "a", "invalid_frame", "why"),
+        (
+            f'{{{REQUEST}, "id": "a", "body": {{"messages": [{{"n": NaN}}]}}}}',
+            "a",
+            "invalid_frame",
+            "body.messages[0].n",
+        ),
+        (f'{{{REQUEST}, "id": "a", "body": {{}}, "id": "b"}}', "b", "invalid_frame", "id"),
+        (f'{{{REQUEST}, "id": "a", "body": {{}}, "body": {{}}}}', "a", "invalid_frame", "body"),
+        ('{"type": "cancel", "id": "a", "why": 1}', "a", "invalid_frame", "why"),
+        ('{"type": "cancel", "id": "nobody"}', "nobody", "unknown_request", "id"),
+        (b"\x00\x01", None, "invalid_frame", None),
+        ("x" * 1_048_577, None, "frame_too_large", None),
+        (f'{{"id": "a", "body": {"[" * 200_000}', None, "invalid_frame", None),
     ],
 )
-async def test_a_wrong_frame_is_told_and_the_connection_lives(
-    service: Service, worker: ScriptedWorker, frame: str | bytes, code: str, param: str | None
+async def test_a_wrong_frame_is_told_under_its_id_and_the_connection_lives(
+    service: Service,
+    worker: ScriptedWorker,
+    frame: str | bytes,
+    name: str | None,
+    code: str,
+    param: str | None,
 ) -> None:
     await worker.start()
     async with connected(service, key=service.alice) as socket:
         await socket.send(frame)
         error = await receive(socket)
-        assert (error["type"], error["id"], error["error"]["code"]) == ("error", None, code)
+        assert (error["type"], error["id"], error["error"]["code"]) == ("error", name, code)
         assert error["error"]["param"] == param
         await ask(socket, "a")
         assert text_of((await words_until_the_end(socket, {"a"}))["a"]) == "One two three"
@@ -143,6 +164,26 @@ async def test_an_id_in_use_is_refused_and_the_first_goes_on(
         assert (error["id"], error["error"]["code"]) == (None, "duplicate_id")
         await cancel(socket, "a")
         assert (await receive(socket))["type"] == "done"
+
+
+async def test_a_wrong_frame_of_an_open_request_does_not_end_it(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    worker.script = talk_until_cancelled
+    await worker.start()
+    async with connected(service, key=service.alice) as socket:
+        await ask(socket, "a")
+        await receive(socket)
+        await socket.send('{"type": "cancel", "id": "a", "why": 1}')
+        error = await receive(socket)
+        while error["type"] != "error":
+            error = await receive(socket)
+        assert (error["id"], error["error"]["param"]) == (None, "why")
+        await cancel(socket, "a")
+        last = await receive(socket)
+        while last["type"] == "chunk":
+            last = await receive(socket)
+        assert last["type"] == "done"
 
 
 async def test_a_connection_has_a_limit_of_requests(
