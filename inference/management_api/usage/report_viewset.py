@@ -5,6 +5,7 @@ import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from django.db.models import QuerySet
@@ -17,6 +18,7 @@ from rest_framework.response import Response
 
 from inference.errors import InvalidRequest
 from inference.management_api.renderers import CsvRenderer
+from inference.management_api.usage.names import Naming
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.exports import one_export
 from tenants.pagination import Order, in_order
@@ -56,6 +58,11 @@ class ReportViewSet(mixins.ListModelMixin, TenantScopedViewSet):
         """Return whose files are counted together: the tenant's."""
         return self.tenant_id
 
+    @property
+    def naming(self) -> Naming | None:
+        """Return what puts names beside the ids of rows; None where they stay ids."""
+        return None
+
     def get_order(self) -> Order:
         return order_by(f"{self.report} by {' '.join(self.columns)}", self.columns, self.more_key)
 
@@ -64,7 +71,13 @@ class ReportViewSet(mixins.ListModelMixin, TenantScopedViewSet):
             return super().list(request, *args, **kwargs)
         serializer: Any = self.get_serializer_class()
         with one_export(self.reader_id):
-            content = csv_table(self.get_queryset(), self.get_order(), serializer, self.columns)
+            content = csv_table(
+                self.get_queryset(),
+                self.get_order(),
+                serializer,
+                self.columns,
+                self.naming,
+            )
         first, last = self.days
         name = f"{self.report}-{first}-{last}.csv"
         return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
@@ -97,11 +110,13 @@ def csv_table(
     order: Order,
     serializer: type[serializers.Serializer[Any]],
     columns: Iterable[str],
+    naming: Naming | None = None,
 ) -> bytes:
     """Return all rows as a file: their groups, then their figures, under a heading also where there
     are none. Raises `InvalidRequest` about `group_by` for too many."""
     row_of: Any = serializer()
-    heading = ["date" if column == "day" else column for column in columns]
+    shown = columns if naming is None else naming.beside(columns)
+    heading = ["date" if column == "day" else column for column in shown]
     heading += _measures(row_of)
     content = io.BytesIO()
     text = io.TextIOWrapper(content, encoding="utf-8", newline="", write_through=True)
@@ -109,14 +124,19 @@ def csv_table(
     writer.writerow(heading)
     # Read and rendered a few at a time: of the rows themselves no more than these are in memory.
     found = in_order(rows, order)[: _MAX_CSV_ROWS + 1].iterator(chunk_size=_ROWS_AT_ONCE)
-    for number, row in enumerate(found):
-        if number == _MAX_CSV_ROWS:
+    written = 0
+    while part := list(islice(found, _ROWS_AT_ONCE)):
+        if naming is not None:
+            naming.add_to(part)
+        written += len(part)
+        if written > _MAX_CSV_ROWS:
             raise InvalidRequest(
                 f"This has more than {_MAX_CSV_ROWS} rows; ask for fewer days or groups.",
                 param="group_by",
             )
-        flat = _flat(row_of.to_representation(row))
-        writer.writerow(spreadsheet_cell(flat[column]) for column in heading)
+        for row in part:
+            flat = _flat(row_of.to_representation(row))
+            writer.writerow(spreadsheet_cell(flat[column]) for column in heading)
     return content.getvalue()
 
 

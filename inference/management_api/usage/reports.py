@@ -17,6 +17,7 @@ from inference.adapters.storage import Storage, storage_of
 from inference.errors import InvalidRequest
 from inference.management_api.callers import KeyBearer, Person
 from inference.management_api.permissions import MayInTenant
+from inference.management_api.usage.names import Naming
 from inference.management_api.usage.queries import (
     AnyTenantsReportQuery,
     ReportQuery,
@@ -44,6 +45,7 @@ from inference.usage.reports import (
 from tenants.access.people import tenants_of
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
+from tenants.permissions import Permission
 
 
 class _UsageReportViewSet(ReportViewSet):
@@ -61,6 +63,15 @@ class _UsageReportViewSet(ReportViewSet):
     @property
     def columns(self) -> Sequence[str]:
         return [each.column for each in self.asked.group_by]
+
+    @property
+    def naming(self) -> Naming:
+        return Naming(with_people=Permission.VIEW_PEOPLE in self.access.permissions)
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        rows = super().paginate_queryset(queryset)
+        self.naming.add_to(rows or ())
+        return rows
 
     def get_paginated_response(self, data: Any) -> Response:
         response = super().get_paginated_response(data)
@@ -158,6 +169,10 @@ class _AnyTenants(_UsageReportViewSet):
         if isinstance(caller, Person) and self.is_operators():
             return caller.user.id
         return super().reader_id
+
+    @property
+    def naming(self) -> Naming:
+        return Naming(with_people=True) if self.is_operators() else super().naming
 
     @contextmanager
     def walls(self) -> Iterator[None]:

@@ -52,17 +52,20 @@ class RequestQuery(ListQuery):
 
 class RequestSerializer(serializers.Serializer[Any]):
     """Times in ms; None where the moment never came. `created_by_id` is the member who made the
-    key, if one did."""
+    key, if one did; `created_by_email` is for who may know the organisation's people."""
 
     object = fields.ConstantField("request")
     id = fields.UUIDField(source="request_id", read_only=True)
     arrived_at = fields.DateTimeField(read_only=True)
     finished_at = fields.DateTimeField(read_only=True)
     project_id = fields.UUIDField(read_only=True)
+    project_name = fields.CharField(source="project.name", read_only=True)
     api_key_id = fields.UUIDField(read_only=True)
+    api_key_name = serializers.SerializerMethodField()
     created_by_id = fields.UUIDField(
         source="api_key.created_by_id", read_only=True, allow_null=True
     )
+    created_by_email = serializers.SerializerMethodField()
     model = fields.CharField(read_only=True)
     adapter = fields.CharField(read_only=True)
     adapter_version = serializers.SerializerMethodField()
@@ -89,6 +92,14 @@ class RequestSerializer(serializers.Serializer[Any]):
     )
     duration_ms = fields.IntegerField(read_only=True)
     labels = serializers.SerializerMethodField()
+
+    def get_api_key_name(self, record: UsageRecord) -> str:
+        return record.api_key.name or record.api_key.masked
+
+    @extend_schema_field({"type": ["string", "null"]})
+    def get_created_by_email(self, record: UsageRecord) -> str | None:
+        creator = record.api_key.created_by
+        return creator.email if creator and self.context.get("names_people") else None
 
     @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
     def get_labels(self, record: UsageRecord) -> dict[str, str]:
@@ -163,6 +174,13 @@ class RequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSco
     filterset_class = RequestFilter
     lookup_url_kwarg = "request_id"
 
+    @property
+    def names_people(self) -> bool:
+        return Permission.VIEW_PEOPLE in self.access.permissions
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "names_people": self.names_people}
+
     def get_queryset(self) -> QuerySet[UsageRecord]:
         return UsageRecord.objects.all()
 
@@ -179,20 +197,26 @@ class RequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantSco
                 param="since",
             )
         return StreamingHttpResponse(
-            bounded(self.tenant.id, csv_of(self.tenant.id, request.query_params)),
+            bounded(
+                self.tenant.id,
+                csv_of(self.tenant.id, request.query_params, names_people=self.names_people),
+            ),
             content_type="text/csv; charset=utf-8",
             headers={"Content-Disposition": 'attachment; filename="requests.csv"'},
         )
 
 
-async def csv_of(tenant_id: uuid.UUID, chosen: Mapping[str, Any]) -> AsyncGenerator[bytes]:
-    """Yield the file of what these filters find, which are valid. Each part is a transaction of its
-    own: a reader who is slow holds none."""
+async def csv_of(
+    tenant_id: uuid.UUID, chosen: Mapping[str, Any], *, names_people: bool
+) -> AsyncGenerator[bytes]:
+    """Yield the file of what these filters find, which are valid, with the addresses of keys'
+    creators if it `names_people`. Each part is a transaction of its own: a reader who is slow holds
+    none."""
     given = {name: chosen[name] for name in RequestFilter.base_filters if chosen.get(name)}
     yield _table([_COLUMNS])
     rows, cursor = 0, None
     while True:
-        found = await sync_to_async(_part)(tenant_id, given, cursor)
+        found = await sync_to_async(_part)(tenant_id, given, cursor, names_people)
         rows, cursor = rows + len(found.rows), found.next_cursor
         yield _table(map(_cells, found.rows))
         # What has come since it was counted.
@@ -201,7 +225,7 @@ async def csv_of(tenant_id: uuid.UUID, chosen: Mapping[str, Any]) -> AsyncGenera
 
 
 def _part(
-    tenant_id: uuid.UUID, given: Mapping[str, Any], cursor: str | None
+    tenant_id: uuid.UUID, given: Mapping[str, Any], cursor: str | None, names_people: bool
 ) -> Page[Mapping[str, Any]]:
     with tenant_scope(tenant_id):
         wanted = RequestFilter(given, queryset=UsageRecord.objects.all())
@@ -209,7 +233,8 @@ def _part(
         found = page_of_requests(
             wanted.qs, wanted.order(REQUESTS_ORDER), limit=ROWS_AT_ONCE, cursor=cursor
         )
-        shown = RequestSerializer(found.rows, many=True).data
+        context = {"names_people": names_people}
+        shown = RequestSerializer(found.rows, many=True, context=context).data
         return Page(rows=list(shown), next_cursor=found.next_cursor)
 
 

@@ -12,6 +12,7 @@ from inference.histograms import Histogram
 from inference.management_api import fields
 from inference.management_api.adapters.storage import StorageSerializer
 from inference.management_api.serializers import PageSerializer
+from inference.management_api.usage.names import NAMED
 from inference.usage.reports import NOBODY, Dimension, Granularity, UsageQuery, quantiles
 from tenants.money import decimal_dollars
 
@@ -60,18 +61,26 @@ class CreatorField(fields.UUIDField):
 
 
 class GroupsSerializer(serializers.Serializer[Any]):
-    """What a row is the sum of: the groups that were asked for, and no other."""
+    """What a row is the sum of: the groups that were asked for, and no other. Names are null where
+    nothing has one any more; `created_by_email` is for who may know the organisation's people."""
 
     sometimes = frozenset(
-        {"date", *(each.column for each in Dimension if each is not Dimension.DAY)}
+        {
+            "date",
+            *(each.column for each in Dimension if each is not Dimension.DAY),
+            *(name for name, _ in NAMED.values()),
+        }
     )
 
     date = serializers.DateField(source="day", read_only=True)
     hour = serializers.DateTimeField(read_only=True)
     tenant_id = fields.UUIDField(read_only=True)
     project_id = fields.UUIDField(read_only=True)
+    project_name = fields.CharField(read_only=True, allow_null=True)
     api_key_id = fields.UUIDField(read_only=True)
+    api_key_name = fields.CharField(read_only=True, allow_null=True)
     created_by_id = CreatorField(read_only=True)
+    created_by_email = fields.CharField(read_only=True, allow_null=True)
     model = fields.CharField(read_only=True)
     adapter = fields.CharField(read_only=True)
     tier = fields.CharField(read_only=True)

@@ -164,7 +164,9 @@ class RequestsCsv(TenantPage):
                 messages.error(request, f"A file holds up to {most} requests. Choose fewer days.")
             back = reverse("dashboard:requests", args=[self.tenant.id])
             return self.go_to(f"{back}?{request.GET.urlencode()}")
-        content = bounded(self.tenant.id, csv_of(self.tenant.id, wanted.data))
+        names_people = self.access.may(Permission.VIEW_PEOPLE)
+        found = csv_of(self.tenant.id, wanted.data, names_people=names_people)
+        content = bounded(self.tenant.id, found)
         return streamed(content, "requests.csv", "text/csv; charset=utf-8")
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from inference.histograms import ERROR
-from tenants.access.api_keys import issue_api_key
+from tenants.access.api_keys import issue_api_key, revoke_api_key
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project
+from tenants.permissions import ROLE_PERMISSIONS, Permission, Role
 from tests.inference.management_api.usage.conftest import BEGIN, RANGE, add, use
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import CANARY, COST_NANOS, House
@@ -75,6 +76,42 @@ def test_usage_is_grouped_and_narrowed_by_project_and_key(as_role: AsRole, acme:
         (row,) = client.get("usage", group_by="project", **narrowed, **RANGE).json()["data"]
         assert (row["project_id"], row["requests"]) == (str(other.project_id), 2)
     assert client.get("usage", model="unknown", **RANGE).json()["data"] == []
+
+
+def test_rows_name_project_key_and_creator_beside_their_ids(as_role: AsRole, acme: House) -> None:
+    key = second_key(acme)
+    with operator_scope("test"):
+        owner = acme.people["owner"]
+        ApiKey.objects.filter(id=key.id).update(name="nightly", created_by=owner)
+        key.refresh_from_db()
+        revoke_api_key(key)
+    add(use(acme, key=key))
+    groups = {"group_by": "project,api_key,created_by", **RANGE}
+    named = {
+        "project_name": "second",
+        "api_key_name": "nightly",
+        "created_by_email": owner.email,
+    }
+    for report in ("usage", "costs"):
+        (row,) = as_role("admin").get(report, **groups).json()["data"]
+        assert {name: row[name] for name in named} == named
+        file = as_role("admin").get(report, format="csv", **groups).content.decode()
+        (cells,) = csv.DictReader(io.StringIO(file))
+        assert {name: cells[name] for name in named} == named
+        assert list(cells)[:2] == ["project_id", "project_name"]
+
+
+def test_who_may_not_know_people_is_told_ids_alone(as_role: AsRole, acme: House) -> None:
+    with operator_scope("test"):
+        ApiKey.objects.filter(id=acme.key.id).update(created_by=acme.people["owner"])
+    add(use(acme))
+    groups = {"group_by": "created_by", **RANGE}
+    may_not = [role for role in Role if Permission.VIEW_PEOPLE not in ROLE_PERMISSIONS[role]]
+    assert may_not
+    for role in may_not:
+        answer = as_role(role).get("usage", **groups)
+        assert "@" not in answer.content.decode()
+        assert "@" not in as_role(role).get("usage", format="csv", **groups).content.decode()
 
 
 def test_quantiles_are_right_over_a_range(as_role: AsRole, acme: House) -> None:

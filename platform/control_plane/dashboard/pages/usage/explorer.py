@@ -12,8 +12,8 @@ from django.db.models import F, Q, QuerySet, Sum
 
 from control_plane.dashboard.figures import short_id
 from control_plane.dashboard.pages.usage.measures import Measure
+from inference.management_api.usage.names import NAMED
 from inference.usage.reports import NOBODY, Dimension, Granularity, UsageQuery, aggregate
-from tenants.models import ApiKey, Membership, Project
 
 # Series that a chart can part: the rest is "other", which makes the eighth.
 DRAWN: Final = 7
@@ -200,14 +200,9 @@ def _moments(query: UsageQuery) -> list[Any]:
 def _words(dimension: Dimension, values: set[Any]) -> dict[Any, str]:
     """Say what values of a dimension are to people; what has no name keeps its id, shortened."""
     ids = {value for value in values if isinstance(value, uuid.UUID)}
-    known: dict[Any, str] = {}
-    if dimension is Dimension.PROJECT:
-        known = dict(Project.objects.filter(id__in=ids).values_list("id", "name"))
-    elif dimension is Dimension.API_KEY:
-        known = {key.id: key.name or key.masked for key in ApiKey.objects.filter(id__in=ids)}
-    elif dimension is Dimension.CREATED_BY:
-        members = Membership.objects.filter(user_id__in=ids)
-        known = {**dict(members.values_list("user_id", "user__email")), NOBODY: "nobody's account"}
+    known = NAMED[dimension.column][1](ids) if dimension.column in NAMED else {}
+    if dimension is Dimension.CREATED_BY:
+        known = {**known, NOBODY: "nobody's account"}
     return {value: known.get(value) or _plain(dimension, value) for value in values}
 
 
