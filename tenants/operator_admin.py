@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.contrib.admin.utils import quote
+from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import ValidationError
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -22,6 +23,18 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
     warn_unsaved_form = True
     list_filter_submit = True
     list_per_page = 50
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Show a record's form. Raises `Http404` for an id that none can have: buttons look the
+        record up before Django does."""
+        if object_id is not None:
+            try:
+                self.opts.pk.to_python(unquote(object_id))
+            except ValidationError:
+                raise Http404(f"No {self.opts.verbose_name} has such an id.") from None
+        return super().changeform_view(request, object_id, *args, **kwargs)
 
     def formfield_for_foreignkey(
         self, db_field: Any, request: HttpRequest | None, **kwargs: Any

@@ -1,12 +1,14 @@
 """Every list, search and record of the operators' site, with a record of each model."""
 
 import re
+import uuid
 from collections.abc import Iterator
 
 import pytest
 from control_plane.operator_site.sidebar import linked_models
 from django.apps import apps
 from django.contrib import admin
+from django.db.models import Model, UUIDField
 from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoDbBlocker
@@ -58,6 +60,19 @@ def test_every_list_search_and_record_can_be_seen(operator: Client, model: type)
     for record in records:
         page = reverse(f"admin:{options.app_label}_{options.model_name}_change", args=[record.pk])
         assert operator.get(page).status_code == 200
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_an_id_that_nothing_has_is_not_found_or_sent_to_the_list(
+    operator: Client, model: type[Model]
+) -> None:
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
+    is_uuid = isinstance(model._meta.pk, UUIDField)
+    assert operator.get(reverse(name, args=["xyz"])).status_code in (
+        (404,) if is_uuid else (302, 404)
+    )
+    assert operator.get(reverse(name, args=[uuid.UUID(int=1)])).status_code in (302, 404)
 
 
 def test_no_page_offers_a_choice_of_all_tenants_keys_or_people(
