@@ -1,0 +1,29 @@
+"""manage.py list_members Acme"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from tenants.management.look_up import tenant_named
+from tenants.management.reporting import Fact, ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "List a tenant's members by address."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        members = tenant_named(options["tenant"]).memberships.select_related("user")
+        rows: list[dict[str, Fact]] = [
+            {
+                "email": member.user.email,
+                "role": member.role,
+                "gets_alerts": member.gets_alerts,
+                "joined_at": member.created_at,
+            }
+            for member in members.order_by("user__email")
+        ]
+        self.report_rows(options, rows, of="members")

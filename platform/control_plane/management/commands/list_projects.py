@@ -1,0 +1,31 @@
+"""manage.py list_projects Acme"""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.db.models import Count, Q
+
+from tenants.management.look_up import tenant_named
+from tenants.management.reporting import Fact, ReportingCommand
+
+
+class Command(ReportingCommand):
+    help = "List a tenant's projects by name, with how many of their API keys work."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tenant", help="name or id")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        works = Count("api_keys", filter=Q(api_keys__revoked_at=None))
+        found = tenant_named(options["tenant"]).projects.annotate(keys=works).order_by("name")
+        rows: list[dict[str, Fact]] = [
+            {
+                "name": project.name,
+                "api_keys": project.keys,
+                "created_at": project.created_at,
+                "project_id": str(project.id),
+            }
+            for project in found
+        ]
+        self.report_rows(options, rows, of="projects")
