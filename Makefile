@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all test-clock check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters prove-gpu chaos security audit fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
+.PHONY: up test test-all test-clock check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters prove-gpu chaos errands security audit fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -141,6 +141,10 @@ bench-fairness:
 chaos:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.chaos $(ARGS)
+
+# Six errands as people do them in Chromium and a terminal, counted in clicks, fields and seconds.
+errands: environments
+	@PYTHONPATH=.:platform $(PY) -m tests.errands $(ARGS)
 
 # What Penstock promises of its security, each promise with the tests that hold it, as one table:
 # walls, abuse that hit its peers, websockets, SSRF, keys, a node that lies, leaks. About ten minutes.

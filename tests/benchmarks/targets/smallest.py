@@ -101,6 +101,9 @@ STARTED: Final[dict[str, Smallest]] = {
         arguments="--only 'a finish that is repeated'", prints="1 of 1 planted bugs found"
     ),
     "chaos": Smallest(arguments="cancel --no-bars", prints=" s in all."),
+    "errands": Smallest(
+        arguments="--only README", prints="| README to a first token | 0", needs_chromium=True
+    ),
     "security": Smallest(
         arguments="--only 'by all of its characters'", prints="1 of 1 promises hold."
     ),

@@ -1,0 +1,1 @@
+"""Errands as people do them in a browser and a terminal, counted in clicks, fields and seconds."""
