@@ -44,7 +44,7 @@ def test_the_printed_curl_line_is_one_shell_command() -> None:
 def test_a_second_up_prints_accounts_and_the_command_again(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Stack, "up", lambda *_: False)
+    monkeypatch.setattr(Stack, "up", lambda *_, **__: False)
     monkeypatch.setattr(words, "engine_environment", lambda: None)
     assert words._up(stack) == 0
     said = capsys.readouterr().out
