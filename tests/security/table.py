@@ -113,7 +113,7 @@ _ROWS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "websockets": {
         "frames": (
-            f"{_SOCKET}::test_a_wrong_frame_is_told_and_the_connection_lives",
+            f"{_SOCKET}::test_a_wrong_frame_is_told_under_its_id_and_the_connection_lives",
             f"{_SOCKET}::test_a_wrong_body_ends_its_request_only",
             f"{_SOCKET}::test_an_id_in_use_is_refused_and_the_first_goes_on",
             f"{_SOCKET}::test_a_connection_has_a_limit_of_requests",

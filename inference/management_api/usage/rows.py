@@ -60,6 +60,11 @@ class CreatorField(fields.UUIDField):
         return None if value == NOBODY else super().to_representation(value)
 
 
+@extend_schema_field(serializers.CharField(allow_null=True))
+class NameField(fields.CharField):
+    """Null where nothing has the name any more; left out where its group was not asked for."""
+
+
 class GroupsSerializer(serializers.Serializer[Any]):
     """What a row is the sum of: the groups that were asked for, and no other. Names are null where
     nothing has one any more; `created_by_email` is for who may know the organisation's people."""
@@ -76,11 +81,11 @@ class GroupsSerializer(serializers.Serializer[Any]):
     hour = serializers.DateTimeField(read_only=True)
     tenant_id = fields.UUIDField(read_only=True)
     project_id = fields.UUIDField(read_only=True)
-    project_name = fields.CharField(read_only=True, allow_null=True)
+    project_name = NameField(read_only=True)
     api_key_id = fields.UUIDField(read_only=True)
-    api_key_name = fields.CharField(read_only=True, allow_null=True)
+    api_key_name = NameField(read_only=True)
     created_by_id = CreatorField(read_only=True)
-    created_by_email = fields.CharField(read_only=True, allow_null=True)
+    created_by_email = NameField(read_only=True)
     model = fields.CharField(read_only=True)
     adapter = fields.CharField(read_only=True)
     tier = fields.CharField(read_only=True)

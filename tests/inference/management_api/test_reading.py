@@ -37,6 +37,7 @@ def test_usage_is_summed_by_day_and_project(as_role: AsRole, acme: House) -> Non
             "object": "usage.total",
             "date": "2026-01-02",
             "project_id": str(acme.project.id),
+            "project_name": "acme project",
             "requests": 1,
             "completed": 1,
             "cancelled": 0,
