@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol.redis_url import connect_async
 from inference.adapters import intake, registry
 from inference.adapters.observed import note_what_workers_say
-from inference.adapters.sources import data_key_of, sync_sources
+from inference.adapters.sources import blob_key_of, sync_sources
 from inference.adapters.validation.verdicts import ValidatorFailed
 from inference.admission import reservations
 from inference.blobs.opening import blob_store
@@ -94,7 +94,7 @@ def sync_adapters() -> int:
     with operator_scope("addresses of adapters"):
         registry.finish_deletions()
     with dispatch_redis() as redis, operator_scope("addresses of adapters"):
-        return sync_sources(redis, sign=blob_store().signed_url, key_of=data_key_of)
+        return sync_sources(redis, sign=blob_store().signed_url, key_of=blob_key_of)
 
 
 @shared_task(name="inference.note_adapters_on_workers", expires=5)  # type: ignore[untyped-decorator]

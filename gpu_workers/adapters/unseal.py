@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
 from gpu_workers.protocol.adapters import AdapterSource
-from gpu_workers.protocol.sealed import open_sealed
+from gpu_workers.protocol.sealed import open_stream
 
 CHUNK_BYTES: Final = 1024 * 1024
 # Some 100 bytes for each tensor; the largest adapters have some ten thousand.
@@ -35,7 +35,7 @@ def unseal(sealed: Path, source: AdapterSource, folder: Path) -> None:
     digest = hashlib.sha256()
     with _open_regular(sealed, source.size_bytes) as file, tensors.open("xb") as written:
         try:
-            for plain in open_sealed(_chunks(file), source.key):
+            for plain in open_stream(_chunks(file), source.key):
                 digest.update(plain)
                 written.write(plain)
         except ValueError as error:  # the seal is broken, or this is no key

@@ -26,9 +26,10 @@ class AdapterEffect(IntEnum):
     NOT_FINITE = 3  # NaN or infinity: it can answer nobody
 
 
-class AdapterSource(Message, frozen=True, tag="source-1"):
+class AdapterSource(Message, frozen=True, tag="source-2"):
     """Where a pool's workers get an adapter from until `expires_at_ms`: `size_bytes` at `url`,
-    sealed under `key` (see `sealed`), whose plain bytes have the digest `sha256`. Where it
+    sealed, whose plain bytes have the digest `sha256`. `key` opens these bytes and nothing else
+    (`sealed.stream_key`). Where it
     `needs_probe`, whoever loads it first finds its effect, and says so."""
 
     adapter: str

@@ -295,8 +295,9 @@ def pool_adapters_waiting(pool: str) -> str:
 
 
 def pool_adapter_sources(pool: str) -> str:
-    """Name the hash: adapter -> encoded `adapters.AdapterSource`, written by the control plane."""
-    return f"{pool_prefix(pool)}:adapter-sources"
+    """Name the hash: adapter -> encoded `adapters.AdapterSource`, written by the control plane. It
+    holds keys of blobs, so it is none of the pool's keys, which gateways read."""
+    return f"{{adapter-sources}}:{pool}"
 
 
 def pool_adapter_pins(pool: str) -> str:

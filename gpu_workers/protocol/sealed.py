@@ -2,17 +2,17 @@
 
 A sealed stream is a header (8 bytes that name the format, 32 of salt), then frames: each the
 ciphertext of 1 MiB, the last of what is left, with 16 bytes of tag. Each stream has a key of its
-own, HKDF-SHA256 (RFC 5869) of the key that is given and the salt; a frame's nonce is its number and
-whether it is the last. So a frame that was changed, moved, repeated, left out or taken from another
-stream does not open, nor does a stream that ends early or goes on (the STREAM construction: Hoang,
-Reyhanitabar, Rogaway and Vizár, "Online Authenticated-Encryption and its Nonce-Reuse
-Misuse-Resistance", CRYPTO 2015).
+own, HKDF-SHA256 (RFC 5869) of the key that is given and the salt, which opens it and no other; a
+frame's nonce is its number and whether it is the last. So a frame that was changed, moved,
+repeated, left out or taken from another stream does not open, nor does a stream that ends early or
+goes on (the STREAM construction: Hoang, Reyhanitabar, Rogaway and Vizár, "Online
+Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance", CRYPTO 2015).
 
 Memory is bounded by a frame each way, whatever the chunks that come.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -33,26 +33,53 @@ class SealBroken(ValueError):
     """These are not the bytes that were sealed under this key."""
 
 
-def seal(chunks: Iterable[bytes], key: bytes) -> Iterator[bytes]:
-    """Yield what `chunks` hold, sealed under a key of 32 bytes; two seals of the same differ."""
-    salt = os.urandom(SALT_BYTES)
-    cipher = _cipher(key, salt)
+def new_salt() -> bytes:
+    """Return a salt for one stream."""
+    return os.urandom(SALT_BYTES)
+
+
+def salt_of(header: bytes) -> bytes:
+    """Return the salt of a sealed stream that begins so. Raises `SealBroken`."""
+    if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
+        raise SealBroken("This is no sealed stream: it does not begin as one.")
+    return header[len(MAGIC) : HEADER_BYTES]
+
+
+def stream_key(key: bytes, salt: bytes) -> bytes:
+    """Return the key of the one stream that was sealed under `key` with this salt."""
+    _check_length(key)
+    return HKDF(SHA256(), KEY_BYTES, salt, MAGIC).derive(key)
+
+
+def seal(chunks: Iterable[bytes], key: bytes, *, salt: bytes | None = None) -> Iterator[bytes]:
+    """Yield what `chunks` hold, sealed under a key of 32 bytes; two seals of the same differ. A
+    `salt` is a new one for each stream."""
+    salt = salt or new_salt()
+    cipher = AESGCM(stream_key(key, salt))
     yield MAGIC + salt
     for number, (frame, is_last) in enumerate(_frames(chunks, FRAME_BYTES)):
         yield cipher.encrypt(_nonce(number, is_last), frame, None)
 
 
 def open_sealed(chunks: Iterable[bytes], key: bytes) -> Iterator[bytes]:
-    """Yield what was sealed, each frame once it has proven itself. Raises `SealBroken`.
+    """Yield what was sealed under a key, each frame once it has proven itself. Raises `SealBroken`.
 
     What is yielded is true, and whole only once the iteration has ended: a stream that was cut
     raises at its end.
     """
+    return _opened(chunks, lambda salt: stream_key(key, salt))
+
+
+def open_stream(chunks: Iterable[bytes], key: bytes) -> Iterator[bytes]:
+    """Yield as `open_sealed` does, by the `stream_key` of this stream alone."""
+    _check_length(key)
+    return _opened(chunks, lambda _salt: key)
+
+
+def _opened(chunks: Iterable[bytes], key_of: Callable[[bytes], bytes]) -> Iterator[bytes]:
     stream = iter(chunks)
     header, rest = _take(stream, HEADER_BYTES)
-    if len(header) != HEADER_BYTES or header[: len(MAGIC)] != MAGIC:
-        raise SealBroken("This is no sealed stream: it does not begin as one.")
-    cipher = _cipher(key, header[len(MAGIC) :])
+    cipher = AESGCM(key_of(salt_of(header)))
     frames = _frames(chain((rest,), stream), FRAME_BYTES + TAG_BYTES)
     for number, (frame, is_last) in enumerate(frames):
         try:
@@ -69,10 +96,9 @@ def sealed_size(size_bytes: int) -> int:
     return HEADER_BYTES + size_bytes + frames * TAG_BYTES
 
 
-def _cipher(key: bytes, salt: bytes) -> AESGCM:
+def _check_length(key: bytes) -> None:
     if len(key) != KEY_BYTES:
         raise ValueError(f"A key has {KEY_BYTES} bytes, not {len(key)}.")
-    return AESGCM(HKDF(SHA256(), KEY_BYTES, salt, MAGIC).derive(key))
 
 
 def _nonce(number: int, is_last: bool) -> bytes:

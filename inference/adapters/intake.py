@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterBase
-from gpu_workers.protocol.sealed import SealBroken, seal
+from gpu_workers.protocol.sealed import SealBroken, new_salt, seal
 from inference.adapters.bounds import AdapterBounds, bounds_of
 from inference.adapters.errors import AdapterConflict
 from inference.adapters.offboarding import ADAPTERS
@@ -193,7 +193,8 @@ def _keep(job: _Job, base: AdapterBase, found: Accepted) -> str:
     path = _path_of(job)
     with operator_scope("key of an adapter"):
         key = DataKey.objects.key_of(job.tenant)
-    stored_bytes = blob_store().put(path, seal(_chunks(found.path), key))
+    salt = new_salt()
+    stored_bytes = blob_store().put(path, seal(_chunks(found.path), key, salt=salt))
     with operator_scope("validation of an adapter"):
         version = mark_ready(
             job.version,
@@ -202,6 +203,7 @@ def _keep(job: _Job, base: AdapterBase, found: Accepted) -> str:
                 opaque_name=opaque_name(job.tenant.id, digest),
                 path=path,
                 stored_bytes=stored_bytes,
+                salt=salt,
                 base_digest=base.digest,
                 rank=found.rank,
                 parameters=found.parameters,

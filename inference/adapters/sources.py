@@ -15,9 +15,11 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterSource
+from gpu_workers.protocol.sealed import HEADER_BYTES, SealBroken, salt_of, stream_key
 from inference.adapters.pins import pin_problems, write_pins
 from inference.adapters.prefetching import prefetch
 from inference.adapters.registry import drained_at
+from inference.blobs.errors import NoSuchBlob
 from inference.blobs.opening import blob_store
 from inference.errors import Unavailable
 from inference.models.adapter import AdapterState, AdapterVersion
@@ -38,10 +40,10 @@ _CHUNK: Final = 2000
 _Text = bytes | bytearray | memoryview | str | int | float
 _Mapping = dict[_Text, _Text]
 
-# Return an address of a blob for so many seconds, and the key that a tenant's blobs are sealed
-# under. The latter raises `LookupError` for a tenant whose key is gone.
+# Return an address of a blob for so many seconds, and the key that opens a version's blob alone.
+# The latter raises `LookupError` where the tenant's key or the blob is gone.
 Sign = Callable[[str, int], str]
-KeyOf = Callable[[Tenant], bytes]
+KeyOf = Callable[[AdapterVersion], bytes]
 
 
 def publish_after_commit(version: AdapterVersion) -> None:
@@ -50,13 +52,28 @@ def publish_after_commit(version: AdapterVersion) -> None:
     transaction.on_commit(partial(_publish, version.pk))
 
 
-def data_key_of(tenant: Tenant) -> bytes:
-    """Return the key that a tenant's blobs are sealed under; within an `operator_scope`. Raises
-    `LookupError` for one that is gone."""
+def blob_key_of(version: AdapterVersion) -> bytes:
+    """Return the key that opens what is stored of a version, and nothing else: what workers get
+    opens no other blob of the tenant. Within an `operator_scope`. Raises `LookupError` where that
+    is gone."""
     try:
-        return DataKey.objects.key_of(tenant)
-    except (Tenant.DoesNotExist, SecretLost) as error:
+        key = DataKey.objects.key_of(version.adapter.tenant)
+        if version.salt is None:
+            _note_salt(version)
+    except (Tenant.DoesNotExist, SecretLost, NoSuchBlob, SealBroken) as error:
         raise LookupError(str(error)) from error
+    return stream_key(key, bytes(version.salt or b""))
+
+
+def _note_salt(version: AdapterVersion) -> None:
+    """Read the salt of a version from before it was kept, once."""
+    begun = b""
+    for chunk in blob_store().get(version.path):
+        begun += chunk
+        if len(begun) >= HEADER_BYTES:
+            break
+    version.salt = salt_of(begun)
+    AdapterVersion.objects.filter(pk=version.pk, salt=None).update(salt=version.salt)
 
 
 def sync_sources(redis: Redis, *, sign: Sign, key_of: KeyOf, now: datetime | None = None) -> int:
@@ -100,7 +117,7 @@ def restore_sources(redis: Redis) -> None:
     """Fill a Redis that has lost everything, before requests are let in. A store that is away keeps
     nobody out: the next sync does it."""
     try:
-        sync_sources(redis, sign=blob_store().signed_url, key_of=data_key_of)
+        sync_sources(redis, sign=blob_store().signed_url, key_of=blob_key_of)
     except Unavailable as error:
         log.warning("adapter_addresses_not_restored", reason=error.message)
 
@@ -149,7 +166,7 @@ def _publish(version_id: uuid.UUID) -> None:
         with dispatch_redis() as redis, operator_scope("address of an adapter"):
             rows = AdapterVersion.objects.select_related("adapter__tenant", "adapter__model")
             version = rows.get(pk=version_id)
-            source = _source(version, sign=blob_store().signed_url, key_of=data_key_of, now=now)
+            source = _source(version, sign=blob_store().signed_url, key_of=blob_key_of, now=now)
             if source is not None:
                 pool = version.adapter.model.pool_id
                 row = codec.encode(source)
@@ -186,7 +203,7 @@ def _source(
     version: AdapterVersion, *, sign: Sign, key_of: KeyOf, now: datetime
 ) -> AdapterSource | None:
     try:
-        key = key_of(version.adapter.tenant)
+        key = key_of(version)
     except LookupError as error:
         log.error("adapter_without_key", tenant=str(version.tenant_id), reason=str(error))
         return None

@@ -37,12 +37,14 @@ NOT_FINITE_MESSAGE: Final = (
 @dataclass(frozen=True, kw_only=True)
 class StoredAdapter:
     """What validation has made of an upload, and where it lies. `digest` is the SHA-256 of the
-    plain bytes in hex, `stored_bytes` how many the sealed ones at `path` are."""
+    plain bytes in hex, `stored_bytes` how many the sealed ones at `path` are, `salt` what they were
+    sealed with."""
 
     digest: str
     opaque_name: str
     path: str
     stored_bytes: int
+    salt: bytes
     base_digest: str
     rank: int
     parameters: int
@@ -120,6 +122,7 @@ def mark_ready(version: AdapterVersion, stored: StoredAdapter) -> AdapterVersion
     version.state, version.ready_at = AdapterState.READY, datetime.now(UTC)
     version.digest, version.opaque_name = stored.digest, stored.opaque_name
     version.path, version.stored_bytes = stored.path, stored.stored_bytes
+    version.salt = stored.salt
     version.base_digest, version.rank = stored.base_digest, stored.rank
     version.parameters = stored.parameters
     version.warnings = list(stored.warnings)[:_MOST_WARNINGS]

@@ -173,7 +173,7 @@ class AdapterVersion(AffectsPolicy):
 
     # How an upload goes is not told to gateways.
     non_policy_fields: ClassVar[frozenset[str]] = frozenset(
-        {"upload", "upload_bytes", "delete_at", "effect", "warnings", "live_at"}
+        {"upload", "upload_bytes", "delete_at", "effect", "warnings", "live_at", "salt"}
     )
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -192,6 +192,9 @@ class AdapterVersion(AffectsPolicy):
     # Where the sealed bytes are in the blob store, and how many.
     path = models.CharField(max_length=300, blank=True, default="", editable=False)
     stored_bytes = models.PositiveBigIntegerField(default=0, editable=False)
+    # Of the sealed stream: with the tenant's key it makes the key that opens this blob alone. None
+    # of a version from before it was kept; the blob begins with it.
+    salt = models.BinaryField(max_length=32, null=True, editable=False)
     base_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     rank = models.PositiveIntegerField(null=True, blank=True, editable=False)
     parameters = models.PositiveBigIntegerField(null=True, blank=True, editable=False)

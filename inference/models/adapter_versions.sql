@@ -33,6 +33,10 @@ BEGIN
         RAISE EXCEPTION 'What was found of an adapter version never changes.'
             USING ERRCODE = 'check_violation', CONSTRAINT = 'adapter_version_never_changes';
     END IF;
+    IF NEW.salt IS DISTINCT FROM OLD.salt AND OLD.salt IS NOT NULL THEN
+        RAISE EXCEPTION 'What is stored of an adapter version was sealed once.'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'adapter_version_never_changes';
+    END IF;
     IF NEW.path <> OLD.path AND step <> 'validating-ready'
         AND NOT (NEW.path = '' AND NEW.state IN ('deleted', 'refused')) THEN
         RAISE EXCEPTION 'What is stored of an adapter version stays where it is.'

@@ -2,9 +2,10 @@
 
 A GPU node is the least trusted of the three, as it runs engines and models of others: its user can
 do what its own pool needs, and leave frames for gateways. It reads no other pool's prompts, no
-tenant's reservations and nobody's policy. The gateway reads policy and cannot write it. Functions
-are loaded by the control plane alone, since they run with the rights of whoever calls them: what a
-gateway could load, the control plane would run.
+tenant's reservations and nobody's policy, and of adapters it has the keys of those that its pool
+serves, one by one. The gateway reads policy and cannot write it, and has no key of an adapter.
+Functions are loaded by the control plane alone, since they run with the rights of whoever calls
+them: what a gateway could load, the control plane would run.
 
 Syntax of Redis 7.0: `~` a key pattern, `%R~` for reading and `%W~` for writing only, and in
 brackets a selector, which allows its few commands on its own keys.
@@ -93,6 +94,7 @@ def worker(pool: str, password: str) -> RedisUser:
     a pool name that would widen its key pattern."""
     rules = (
         *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
+        f"%R~{keys.pool_adapter_sources(pool)}",
         *_COMMANDS,
         f"(%W~{keys.gateway_frames('*')} +rpush)",
         f"(%R~{keys.gateway_frames('*')} +memory|usage)",

@@ -69,6 +69,10 @@ SERVER_COMMANDS: list[Command] = [
 ]
 
 FORBIDDEN_TO_WORKERS: list[Command] = [
+    # keys of adapters: another pool's, and to write its own
+    ("HGETALL", keys.pool_adapter_sources(OTHER)),
+    ("HSET", keys.pool_adapter_sources(POOL), "adapter", "forged"),
+    ("DEL", keys.pool_adapter_sources(POOL)),
     # policy: neither to be written nor to be read
     ("SET", keys.policy_version(), "9"),
     ("HSET", keys.policy_api_keys(), "id", "forged"),
@@ -155,6 +159,7 @@ FORBIDDEN_TO_GATEWAYS: list[Command] = [
     ("SMEMBERS", keys.tenants_with_reservations()),
     ("SET", "{uses}:other", "1"),
     ("SET", "anything-else", "1"),
+    ("HGETALL", keys.pool_adapter_sources(POOL)),
 ]
 
 

@@ -9,7 +9,7 @@ import numpy
 from safetensors.numpy import save
 
 from gpu_workers.adapter_files import CONFIG_FILE, WEIGHTS_FILE
-from gpu_workers.protocol.sealed import seal
+from gpu_workers.protocol.sealed import new_salt, seal, stream_key
 from gpu_workers.sim.adapters import sim_base
 from tests.support.workers.adapters.store import MadeAdapter
 
@@ -38,7 +38,9 @@ def write_folder(folder: Path, seed: int) -> Path:
 def stored(opaque: str, seed: int) -> MadeAdapter:
     """Return the same adapter as the store has it."""
     _, plain = _made(seed)
-    return MadeAdapter(opaque, plain, b"".join(seal([plain], _KEY)), _KEY)
+    salt = new_salt()
+    sealed = b"".join(seal([plain], _KEY, salt=salt))
+    return MadeAdapter(opaque, plain, sealed, stream_key(_KEY, salt))
 
 
 def _made(seed: int) -> tuple[str, bytes]:

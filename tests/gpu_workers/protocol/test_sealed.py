@@ -15,9 +15,12 @@ from gpu_workers.protocol.sealed import (
     KEY_BYTES,
     TAG_BYTES,
     SealBroken,
+    new_salt,
     open_sealed,
+    open_stream,
     seal,
     sealed_size,
+    stream_key,
 )
 
 KEY = bytes(range(KEY_BYTES))
@@ -65,6 +68,19 @@ def test_two_seals_of_the_same_bytes_have_nothing_in_common() -> None:
     _, first = frames_of(sealed(b"the same"))
     _, second = frames_of(sealed(b"the same"))
     assert first != second
+
+
+def test_a_streams_own_key_opens_it_and_no_other_of_the_same_key() -> None:
+    salt, other = new_salt(), sealed(b"other")
+    stored = b"".join(seal([b"mine"], KEY, salt=salt))
+    own = stream_key(KEY, salt)
+    assert b"".join(open_stream([stored], own)) == b"mine"
+    with pytest.raises(SealBroken):
+        b"".join(open_stream([other], own))
+    with pytest.raises(SealBroken):
+        opened(stored, own)
+    with pytest.raises(ValueError, match="32 bytes"):
+        open_stream([stored], own[:31])
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,10 +14,9 @@ from redis import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import AdapterPolicy
-from gpu_workers.protocol.sealed import open_sealed
+from gpu_workers.protocol.sealed import open_sealed, open_stream
 from inference.adapters import intake
 from inference.adapters.registry import delete_version, finish_deletions
-from inference.adapters.sources import data_key_of
 from inference.adapters.validation.validator import validate
 from inference.blobs.opening import blob_store
 from inference.errors import InferenceError
@@ -26,7 +25,7 @@ from inference.models.upload import UploadStatus
 from inference.uploads.errors import NoSuchUpload
 from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
-from tenants.models import Project, Tier
+from tenants.models import DataKey, Project, Tier
 from tests.support.adapter_uploads.upload import BASE as PUBLISHED
 from tests.support.adapter_uploads.upload import arrays, config, files, safetensors, zipped
 from tests.support.adapters.a_worker import a_worker, prefetches
@@ -106,10 +105,11 @@ def test_an_upload_becomes_a_version_that_workers_and_gateways_know(
     source = codec.decode_adapter_source(row)
     blob = blob_store().look(version.path)
     assert source.size_bytes == blob.size_bytes == version.stored_bytes
-    with operator_scope("test"):
-        assert source.key == data_key_of(version.adapter.tenant)
-    plain = b"".join(open_sealed(blob_store().get(version.path), source.key))
+    plain = b"".join(open_stream(blob_store().get(version.path), source.key))
     assert len(plain) < source.size_bytes
+    with operator_scope("test"):
+        data_key = DataKey.objects.key_of(version.adapter.tenant)
+    assert b"".join(open_sealed(blob_store().get(version.path), data_key)) == plain
     assert version.path in source.url
 
     policy: Any = redis.hget(keys.policy_adapters(), "acme/support")

@@ -85,7 +85,9 @@ def test_a_version_that_changes_answers_is_on_record_and_not_tried_out_again(
 
 def needs_probe(redis: Redis, version: AdapterVersion) -> bool:
     """As workers find it in its source."""
-    sync_sources(redis, sign=lambda path, seconds: path, key_of=lambda tenant: tenant.id.bytes * 2)
+    sync_sources(
+        redis, sign=lambda path, seconds: path, key_of=lambda version: version.id.bytes * 2
+    )
     row: Any = redis.hget(keys.pool_adapter_sources(POOL), version.opaque_name)
     return codec.decode_adapter_source(row).needs_probe
 

@@ -12,7 +12,7 @@ from gpu_workers.protocol.adapters import AdapterSource
 from inference.adapters import registry
 from inference.adapters.sources import LIFETIME, source_problems, sync_sources
 from inference.models import AdapterVersion, Pool, ServedModel
-from tenants.models import Project, Tenant
+from tenants.models import Project
 from tenants.offboarding.closing import close_tenant
 from tests.support.adapters.records import a_ready_version, an_adapter, an_upload
 from tests.support.projects import make_project
@@ -32,8 +32,8 @@ class Signatures:
         return f"https://store.example/{path}?seconds={seconds}&number={len(self.paths)}"
 
 
-def key_of(tenant: Tenant) -> bytes:
-    return tenant.id.bytes * 2
+def key_of(version: AdapterVersion) -> bytes:
+    return version.id.bytes * 2
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_what_is_ready_is_found_in_its_models_pool(
     assert found.adapter == version.opaque_name
     assert found.url.startswith(f"https://store.example/{version.path}?")
     assert (found.size_bytes, found.sha256.hex()) == (version.stored_bytes, version.digest)
-    assert found.key == key_of(acme.tenant)
+    assert found.key == key_of(version)
     assert sources(redis, "pool-b") == {}
     assert list(source_problems(redis)) == []
 
@@ -125,10 +125,10 @@ def test_one_tenants_lost_key_keeps_no_other_from_theirs(
     globex = make_project("Globex", "standard")
     theirs = a_ready_version(an_adapter(globex.tenant))
 
-    def key_or_none(tenant: Tenant) -> bytes:
-        if tenant == acme.tenant:
+    def key_or_none(version: AdapterVersion) -> bytes:
+        if version.tenant_id == acme.tenant.id:
             raise LookupError
-        return key_of(tenant)
+        return key_of(version)
 
     sync_sources(redis, sign=sign, key_of=key_or_none)
     assert set(sources(redis)) == {theirs.opaque_name}

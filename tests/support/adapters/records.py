@@ -42,6 +42,7 @@ def stored(version: AdapterVersion, **changes: Any) -> StoredAdapter:
         "opaque_name": name,
         "path": f"adapters/{name}",
         "stored_bytes": 1_000,
+        "salt": bytes(32),
         "base_digest": "b" * 64,
         "rank": 8,
         "parameters": 4_096,

@@ -40,7 +40,7 @@ FAMILIES: Final = {
     rf"{_POOL}:active": "a member for each flow; half a minute idle, it leaves with the next claim",
     rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|paces|workers-resynced)": _WORKERS,
     rf"{_POOL}:adapter:.*": _WORKERS,
-    rf"{_POOL}:adapter-sources": "a field for each adapter of PostgreSQL that the pool serves",
+    r"\{adapter-sources\}:.+": "a field for each adapter of PostgreSQL that the pool serves",
     rf"{_POOL}:adapter-(base|pins)": "one for each pool",
     rf"{_POOL}:adapter-effects": EXPIRES,
     rf"{_POOL}:(worker|adapters|levels|inbox|running):.*": "deleted when its worker is forgotten",

@@ -17,7 +17,7 @@ from safetensors.numpy import save
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterPins, AdapterSource
-from gpu_workers.protocol.sealed import seal
+from gpu_workers.protocol.sealed import new_salt, seal, stream_key
 
 MODULE = "base_model.model.model.layers.0.self_attn.q_proj"
 # What Alice of Acme waits for at most, in any test of these.
@@ -59,9 +59,10 @@ def make_adapter(
 
 def made_of(plain: bytes, tenant_id: str = "tenant-acme") -> MadeAdapter:
     """What is stored of an adapter, sealed for its tenant."""
-    key = os.urandom(32)
+    key, salt = os.urandom(32), new_salt()
     name = hashlib.sha256(tenant_id.encode() + plain).hexdigest()
-    return MadeAdapter(name, plain, b"".join(seal([plain], key)), key)
+    sealed = b"".join(seal([plain], key, salt=salt))
+    return MadeAdapter(name, plain, sealed, stream_key(key, salt))
 
 
 # Answers one GET; the connection is closed after it.
