@@ -122,6 +122,17 @@ class Residency:
         """Return whether requests may use it."""
         return name in self._loaded and name not in self._on_trial
 
+    def loaded(self) -> set[str]:
+        """Return what is in the engine's memory."""
+        return set(self._loaded)
+
+    async def unload_idle(self, names: Collection[str]) -> None:
+        """Unload those of these that no request uses. Raises `EngineDied`."""
+        for name in names:
+            async with self._turn:
+                if name in self._loaded and self._is_idle(name):
+                    await self._unload(name)
+
     def pin(self, names: Collection[str]) -> None:
         """Have these, and no others, leave the memory last: for a request alone, and only where
         requests use all others."""

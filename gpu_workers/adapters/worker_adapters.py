@@ -17,13 +17,15 @@ from gpu_workers.adapters.residency import Residency
 from gpu_workers.adapters.sources import AdapterSources
 from gpu_workers.adapters.supply import AdapterSupply
 from gpu_workers.adapters.trials import AdapterTrials
-from gpu_workers.engine import Engine, EngineDescription
+from gpu_workers.engine import Engine, EngineDescription, EngineDied
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.protocol.adapters import AdapterEffect
 from gpu_workers.protocol.redis_errors import is_transient
 
 CACHE_FOLDER: Final = Path("var") / "adapter-cache"
-LOOK_EVERY_SECONDS: Final = 30.0
+# Seen twice. The control plane takes away what is needed no more every half minute: all of it is
+# gone from here within a minute.
+LOOK_EVERY_SECONDS: Final = 10.0
 
 _log = structlog.get_logger("gpu_workers.adapters.worker_adapters")
 
@@ -42,6 +44,7 @@ class WorkerAdapters:
         cache: Path | None,
         cache_bytes: int,
         look_every_seconds: float = LOOK_AT_PINS_SECONDS,
+        forget_every_seconds: float = LOOK_EVERY_SECONDS,
     ) -> None:
         self._engine = engine
         self._post = post
@@ -50,6 +53,7 @@ class WorkerAdapters:
         self._folder = cache or CACHE_FOLDER
         self._cache_bytes = cache_bytes
         self._look_every_seconds = look_every_seconds
+        self._forget_every_seconds = forget_every_seconds
         self._supply: AdapterSupply | None = None
         self._residency: Residency | None = None
         self._reports: AdapterReports | None = None
@@ -99,7 +103,7 @@ class WorkerAdapters:
             pinned.run(),
             self._reports.run(),
             self._residency.prefetch_forever(),
-            _look_forever(self._supply),
+            self._look_forever(self._supply, self._residency),
         ]
 
     def use(
@@ -140,14 +144,22 @@ class WorkerAdapters:
         if self._reports is not None:
             self._reports.changed(name)
 
-
-async def _look_forever(supply: AdapterSupply) -> None:
-    while True:
-        try:
-            await supply.look()
-        except OSError as error:
-            _log.warning("adapter_cache_not_read", reason=error.strerror or str(error))
-        except Exception as error:
-            if not is_transient(error):
-                raise
-        await asyncio.sleep(LOOK_EVERY_SECONDS)
+    async def _look_forever(self, supply: AdapterSupply, residency: Residency) -> None:
+        """See what others have done to the disk, and unload what the pool has no more: its tenant
+        may be closed. A Redis that has lost everything has it again by the second look."""
+        missing: set[str] = set()
+        while True:
+            try:
+                await supply.look()
+                loaded = residency.loaded()
+                gone = loaded - await self._sources.known(sorted(loaded))
+                await residency.unload_idle(gone & missing)
+                missing = gone
+            except OSError as error:
+                _log.warning("adapter_cache_not_read", reason=error.strerror or str(error))
+            except EngineDied:
+                return  # and with it the worker, which says so
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+            await asyncio.sleep(self._forget_every_seconds)

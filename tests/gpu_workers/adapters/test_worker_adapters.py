@@ -41,6 +41,11 @@ async def offered(store: AdapterStore) -> AdapterStore:
     return store
 
 
+def plain_files(folder: Path) -> list[Path]:
+    """What lies there unsealed."""
+    return list(folder.rglob("*.safetensors"))
+
+
 async def test_requests_that_need_an_adapter_at_once_share_its_load(
     worker: Running, offered: AdapterStore
 ) -> None:
@@ -53,6 +58,23 @@ async def test_requests_that_need_an_adapter_at_once_share_its_load(
         await use.end()
     await use_once(worker, A)
     assert worker.engine.loads == 1
+
+
+async def test_what_the_pool_has_no_more_leaves_memory_and_disk_once_nobody_uses_it(
+    dispatch_redis: Redis, cache_folder: Path, offered: AdapterStore
+) -> None:
+    async with running(dispatch_redis, cache_folder, forget_every_seconds=0.02) as worker:
+        await use_once(worker, B)
+        open_use = Use(worker, A)
+        await open_use.begins()
+        for adapter in (A, B):
+            await offered.withdraw(adapter.name)
+        await eventually(lambda: worker.engine.loaded == [A.name])
+        await open_use.end()
+        await eventually(lambda: worker.engine.loaded == [])
+        await eventually(lambda: plain_files(cache_folder) == [])
+        with pytest.raises(AdapterUnavailable):
+            await use_once(worker, A)
 
 
 async def test_the_least_recently_used_makes_room_and_never_one_in_use(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from gpu_workers.adapters.worker_adapters import WorkerAdapters
+from gpu_workers.adapters.worker_adapters import LOOK_EVERY_SECONDS, WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.engine import LoadableAdapter
 from gpu_workers.metrics import WorkerMetrics
@@ -47,6 +47,7 @@ class Running:
         *,
         cache_bytes: int = 2**30,
         look_every_seconds: float = 0.05,
+        forget_every_seconds: float = LOOK_EVERY_SECONDS,
     ) -> None:
         self.engine = engine
         self.levels: dict[str, AdapterLevel] = {}
@@ -61,6 +62,7 @@ class Running:
             cache=folder,
             cache_bytes=cache_bytes,
             look_every_seconds=look_every_seconds,
+            forget_every_seconds=forget_every_seconds,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -96,14 +98,17 @@ async def running(
     in_memory: int = 2,
     cache_bytes: int = 2**30,
     look_every_seconds: float = 0.05,
+    forget_every_seconds: float = LOOK_EVERY_SECONDS,
 ) -> AsyncIterator[Running]:
-    """Run a worker's adapters; `look_every_seconds`: at what is pinned."""
+    """Run a worker's adapters; `look_every_seconds`: at what is pinned, `forget_every_seconds`: at
+    what the pool has no more."""
     each = Running(
         redis,
         folder,
         WatchedEngine(slots=slots, in_memory=in_memory),
         cache_bytes=cache_bytes,
         look_every_seconds=look_every_seconds,
+        forget_every_seconds=forget_every_seconds,
     )
     await each.start()
     try:
