@@ -1,6 +1,8 @@
 """Finds PEFT's two files in an upload, and refuses every archive that holds what it need not."""
 
 import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +10,7 @@ from inference.adapters.validation.member import Member
 from inference.adapters.validation.span import Span, inflate
 from inference.adapters.validation.tar_archive import MAGIC as TAR_MAGIC
 from inference.adapters.validation.tar_archive import MAGIC_AT as TAR_MAGIC_AT
-from inference.adapters.validation.tar_archive import read_tar
+from inference.adapters.validation.tar_archive import is_old_tar, read_tar
 from inference.adapters.validation.verdicts import (
     Bounds,
     RefusalCode,
@@ -26,17 +28,14 @@ _GZIP_WINDOW: Final = 31  # zlib's word for: with gzip's header and checksum
 _MOST_NAME_LETTERS: Final = 255
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy", ".npz")
-# What PEFT, its users' tokenizers, trainers and machines leave beside the two files.
-_IGNORED: Final = frozenset(
-    {
-        *("readme.md", "license", "license.txt", "license.md", ".gitattributes", ".gitignore"),
-        *("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt"),
-        *("merges.txt", "special_tokens_map.json", "added_tokens.json", "generation_config.json"),
-        *("chat_template.jinja", "chat_template.json", "trainer_state.json", "all_results.json"),
-        *("train_results.json", "eval_results.json", ".ds_store", "thumbs.db"),
-    }
+# What PEFT, hubs, trainers, tokenizers and machines leave beside the two files; none is read.
+_IGNORED_SUFFIXES: Final = (
+    *(".md", ".txt", ".rst", ".pdf", ".png", ".jpg", ".jpeg", ".svg", ".csv", ".tsv"),
+    *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".log", ".jinja", ".model"),
 )
-_APPLES: Final = ("__MACOSX", "._")
+_IGNORED: Final = frozenset({"license", "licence", "notice", "copying", "authors", "thumbs.db"})
+_APPLES: Final = "__MACOSX"
+_MOST_NAMED: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,37 +49,59 @@ class Upload:
 def open_upload(archive: Span, scratch: int, bounds: Bounds) -> Upload:
     """Return the two files of an archive; what had to be unpacked is in `scratch`. Raises
     `UploadRefused`."""
-    found: dict[str, Member] = {}
+    found: defaultdict[tuple[str, ...], dict[str, Member]] = defaultdict(dict)
     seen: set[str] = set()
+    odd: list[str] = []
     for member in _members(archive, scratch, bounds):
         parts = _plain_path(member.name)
         full_name = "/".join(parts).casefold()
         if full_name in seen and not member.is_folder:
             raise _duplicate(member.name)
         seen.add(full_name)
-        name = _wanted(parts, is_folder=member.is_folder)
-        if name is None:
+        if not parts or member.is_folder or _is_beside(parts):
             continue
-        if name in found:
-            raise _duplicate(member.name)
-        found[name] = member
+        *folder, name = parts
+        if name in (CONFIG, TENSORS):
+            found[tuple(folder)][name] = member
+        else:
+            odd.append("/".join(parts))
+    if odd:
+        raise _unexpected(odd)
+    own = _side_by_side(found)
     for name, most in ((CONFIG, bounds.config_bytes), (TENSORS, _most_file(bounds))):
-        if name not in found:
+        if own[name].size > most:
+            raise UploadRefused(
+                RefusalCode.TOO_LARGE,
+                f"{name} has {own[name].size} bytes; at most {most} are taken. Train with a "
+                "lower rank or for fewer modules.",
+                where=name,
+            )
+    config = own[CONFIG].unpacked(scratch).read()
+    return Upload(config=config, tensors=own[TENSORS].unpacked(scratch))
+
+
+def _side_by_side(found: Mapping[tuple[str, ...], dict[str, Member]]) -> dict[str, Member]:
+    """Return the two files, which lie in one folder, whichever. Raises where one is missing, where
+    they lie apart and where there are those of several adapters."""
+    for name in (CONFIG, TENSORS):
+        if not any(name in files for files in found.values()):
             raise UploadRefused(
                 RefusalCode.ARCHIVE_MISSING_FILE,
                 f"The archive has no {name}. Pack the folder that PEFT's save_pretrained wrote: "
                 f"{CONFIG} and {TENSORS}.",
                 where=name,
             )
-        if found[name].size > most:
-            raise UploadRefused(
-                RefusalCode.TOO_LARGE,
-                f"{name} has {found[name].size} bytes; at most {most} are taken. Train with a "
-                "lower rank or for fewer modules.",
-                where=name,
-            )
-    config = found[CONFIG].unpacked(scratch).read()
-    return Upload(config=config, tensors=found[TENSORS].unpacked(scratch))
+    folders = sorted("/".join(folder) or "the top" for folder in found)
+    if len(folders) > 1:
+        told = ", ".join(shown(folder) for folder in folders[:_MOST_NAMED])
+        raise UploadRefused(
+            RefusalCode.ARCHIVE_DUPLICATE,
+            f"Files of an adapter lie in several folders: {told}. Pack one adapter: its {CONFIG} "
+            f"and {TENSORS} side by side.",
+            where=shown(folders[0]),
+        )
+    (own,) = found.values()
+    return own
 
 
 def _most_file(bounds: Bounds) -> int:
@@ -95,7 +116,7 @@ def _members(archive: Span, scratch: int, bounds: Bounds) -> list[Member]:
         # A tar's own blocks and other files come on top of what is wanted.
         most = _most_file(bounds) + bounds.config_bytes + bounds.header_bytes
         return read_tar(inflate(archive, scratch, window_bits=_GZIP_WINDOW, most=most), bounds)
-    if head[TAR_MAGIC_AT:] == TAR_MAGIC:
+    if head[TAR_MAGIC_AT:] == TAR_MAGIC or is_old_tar(archive):
         return read_tar(archive, bounds)
     raise UploadRefused(
         RefusalCode.ARCHIVE_KIND,
@@ -123,31 +144,34 @@ def _plain_path(name: str) -> tuple[str, ...]:
     return parts
 
 
-def _wanted(parts: tuple[str, ...], *, is_folder: bool) -> str | None:
-    """Return which of the two files this is, None where it is ignored. Raises at any other. They
-    may lie in one folder, which is how a folder is packed."""
-    if not parts or (is_folder and len(parts) == 1):
-        return None
-    name = parts[-1]
-    if parts[0].startswith(_APPLES) or name.startswith(_APPLES):
-        return None
-    if not is_folder and name.lower().endswith(_PICKLES):
-        raise UploadRefused(
+def _is_beside(parts: tuple[str, ...]) -> bool:
+    """Return whether a file is one of those that lie beside an adapter's and are not read."""
+    name = parts[-1].lower()
+    if name in (CONFIG, TENSORS):
+        return any(part.startswith((".", _APPLES)) for part in parts[:-1])
+    if name.endswith(_PICKLES):
+        return False
+    is_hidden = any(part.startswith((".", _APPLES)) for part in parts)
+    return is_hidden or name in _IGNORED or name.endswith(_IGNORED_SUFFIXES)
+
+
+def _unexpected(names: Sequence[str]) -> UploadRefused:
+    """Return the refusal of all that is no part of an adapter, at once."""
+    told = ", ".join(shown(name) for name in names[:_MOST_NAMED])
+    if len(names) > _MOST_NAMED:
+        told += f" and {len(names) - _MOST_NAMED} more"
+    pickled = [name for name in names if name.lower().endswith(_PICKLES)]
+    if pickled:
+        return UploadRefused(
             RefusalCode.ARCHIVE_PICKLE,
-            f"{shown(name)} is a format that runs code when it is read, so it was not. Save the "
-            "adapter with safe_serialization=True, PEFT's default, and leave this file out.",
-            where=shown(name),
+            f"Leave out {told}: {shown(pickled[0])} is in a format that runs code when it is read, "
+            "so it was not. Save an adapter with safe_serialization=True, PEFT's default.",
+            where=shown(pickled[0]),
         )
-    if not is_folder and len(parts) <= 2:
-        if name in (CONFIG, TENSORS):
-            return name
-        if name.lower() in _IGNORED:
-            return None
-    raise UploadRefused(
+    return UploadRefused(
         RefusalCode.ARCHIVE_UNEXPECTED_FILE,
-        f"{shown('/'.join(parts))} is none of an adapter's files. Pack {CONFIG} and {TENSORS} "
-        "alone, side by side.",
-        where=shown("/".join(parts)),
+        f"Leave out {told}: none of an adapter's files. Pack {CONFIG} and {TENSORS}, side by side.",
+        where=shown(names[0]),
     )
 
 

@@ -54,6 +54,16 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
+def _is_origin(value: Any) -> bool:
+    """Where the base's class is defined: PEFT notes it where no task is named, and nothing here
+    imports it."""
+    if type(value) is not dict:
+        return _is_off(value)
+    return value.keys() <= {"base_model_class", "parent_library"} and all(
+        _is_text(each) for each in value.values()
+    )
+
+
 # Key -> whether its value asks for nothing but what is served.
 _ALLOWED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "peft_type": lambda value: value == "LORA",
@@ -82,7 +92,13 @@ _ALLOWED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "ensure_weight_tying": _is_off,
     "fan_in_fan_out": _is_off,
     "modules_to_save": _is_off,
-    "auto_mapping": _is_off,
+    "auto_mapping": _is_origin,
+}
+# Numbers of every LoRA: another value is no wish for something else, but none that can be.
+_NUMBERS: Final[Mapping[str, str]] = {
+    "r": "a whole number above 0",
+    "lora_alpha": f"a number above 0, up to {_MOST_ALPHA}",
+    "lora_dropout": "a number from 0 to 1",
 }
 
 
@@ -119,6 +135,9 @@ def read_config(text: bytes) -> LoraSettings:
     for key, value in config.items():
         # Any other key asks for nothing only where it is off.
         if not _ALLOWED.get(key, _is_off)(value):
+            if key in _NUMBERS:
+                told = shown(json.dumps(value))
+                raise _invalid(f"{key} is {told}, and it has to be {_NUMBERS[key]}", key)
             raise _unsupported(key, value)
     for key in ("peft_type", "r", "lora_alpha"):
         if key not in config:

@@ -9,6 +9,8 @@ from typing import Final
 from inference.adapters.validation.verdicts import RefusalCode, UploadRefused
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
+# Above it zlib's window bits ask for gzip's header.
+_WITH_GZIP: Final = 15
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,22 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def inflate(span: Span, into: int, *, window_bits: int, most: int) -> Span:
     """Write what a deflated span holds to the end of the file behind `into`; `window_bits` as zlib
-    has them. Raises `UploadRefused` where it is more than `most` bytes, or no whole stream."""
+    has them. With a gzip's the members that follow the first belong to it (RFC 1952, section 2.2).
+    Raises `UploadRefused` where it is more than `most` bytes, or no whole stream."""
     start = os.lseek(into, 0, os.SEEK_END)
     stream = zlib.decompressobj(window_bits)
     chunks = span.chunks()
     written = 0
     try:
-        while not stream.eof:
-            data = stream.unconsumed_tail or next(chunks, b"")
+        while True:
+            if stream.eof:
+                rest = stream.unused_data or next(chunks, b"")
+                if window_bits <= _WITH_GZIP or not rest:
+                    break
+                stream = zlib.decompressobj(window_bits)
+                data = rest
+            else:
+                data = stream.unconsumed_tail or next(chunks, b"")
             piece = stream.decompress(data, CHUNK_BYTES)
             if not data and not piece:
                 raise _broken()
@@ -73,7 +83,7 @@ def inflate(span: Span, into: int, *, window_bits: int, most: int) -> Span:
             write_all(into, piece)
     except zlib.error:
         raise _broken() from None
-    if stream.unused_data or next(chunks, b""):
+    if rest:
         raise _broken()
     return Span(into, start, written)
 

@@ -1,4 +1,5 @@
-"""Reads a tar's headers, strictly: POSIX ustar with pax records, and GNU's, plain files only."""
+"""Reads a tar's headers, strictly: POSIX ustar with pax records, GNU's with long names, and the old
+one of Unix v7; plain files only."""
 
 import re
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ _FOLDER: Final = b"5"
 _LINKS: Final = (b"1", b"2")
 _PAX: Final = b"x"
 _PAX_FOR_ALL: Final = b"g"
+# GNU's: its data are the name of the next entry.
+_LONG_NAME: Final = b"L"
 _OCTAL: Final = re.compile(rb"[ \x00]*([0-7]*)[ \x00]*\Z")
 _PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,6}) ([^=\x00]+)=")
 # Records that would change where a file's bytes are, or what it is.
@@ -35,7 +38,7 @@ _REFUSED_RECORDS: Final = ("size", "linkpath", "GNU.sparse.", "SUN.holesdata", "
 def read_tar(archive: Span, bounds: Bounds) -> list[Member]:
     """Return the entries. Raises `UploadRefused`."""
     members: list[Member] = []
-    pax_path: str | None = None
+    long_name: str | None = None
     for count, (header, data) in enumerate(_entries(archive)):
         if count >= 2 * bounds.members or len(members) >= bounds.members:
             raise too_many(bounds.members)
@@ -43,12 +46,15 @@ def read_tar(archive: Span, bounds: Bounds) -> list[Member]:
         if kind in (_PAX, _PAX_FOR_ALL):
             path = _pax_path(data)
             if kind == _PAX:
-                pax_path = path
+                long_name = path
             elif path is not None:
                 raise broken("one name is given to all of its files")
             continue
-        name = pax_path if pax_path is not None else _name(header)
-        pax_path = None
+        if kind == _LONG_NAME:
+            long_name = _gnu_name(data)
+            continue
+        name = long_name if long_name is not None else _name(header)
+        long_name = None
         if kind in _LINKS:
             raise link_refused(name)
         if kind not in (*_FILE, _FOLDER):
@@ -56,6 +62,21 @@ def read_tar(archive: Span, bounds: Bounds) -> list[Member]:
         is_folder = kind == _FOLDER or name.endswith("/")
         members.append(Member(name=name, is_folder=is_folder, data=data, size=data.size))
     return members
+
+
+def is_old_tar(archive: Span) -> bool:
+    """Return whether an archive begins with a header of Unix v7, which has no magic: its checksum
+    tells."""
+    if archive.size < _BLOCK:
+        return False
+    header = archive.part(0, _BLOCK).read()
+    told = _OCTAL.match(header[148:156])
+    return told is not None and bool(told[1]) and int(told[1], 8) == _checksum(header)
+
+
+def _checksum(header: bytes) -> int:
+    """Return the sum of a header's bytes with spaces in the checksum's place."""
+    return sum(header) - sum(header[148:156]) + 8 * ord(" ")
 
 
 def _entries(archive: Span) -> Iterator[tuple[bytes, Span]]:
@@ -81,12 +102,9 @@ def _entries(archive: Span) -> Iterator[tuple[bytes, Span]]:
 
 
 def _checked_size(header: bytes) -> int:
-    """Return the bytes of data behind a header, whose checksum is that of its bytes with spaces in
-    the checksum's place."""
-    told = _number(header[148:156])
-    if header[MAGIC_AT : MAGIC_AT + 5] != MAGIC or told != (
-        sum(header) - sum(header[148:156]) + 8 * ord(" ")
-    ):
+    """Return the bytes of data behind a header, whose checksum has to be right."""
+    is_known = header[MAGIC_AT : MAGIC_AT + 5] in (MAGIC, bytes(5))
+    if not is_known or _number(header[148:156]) != _checksum(header):
         raise broken("a header has another checksum than it says")
     return _number(header[124:136])
 
@@ -104,6 +122,12 @@ def _name(header: bytes) -> str:
     if header[MAGIC_AT : MAGIC_AT + 6] == _POSIX and prefix:
         name = prefix + b"/" + name
     return decoded_name(name)
+
+
+def _gnu_name(data: Span) -> str:
+    if data.size > _MOST_PAX_BYTES:
+        raise broken("a file's name is longer than names are")
+    return decoded_name(data.read().rstrip(b"\x00"))
 
 
 def _pax_path(data: Span) -> str | None:

@@ -5,6 +5,7 @@ The format is APPNOTE 6.3's: 4.3.7 (local header), 4.3.9 (data descriptor), 4.3.
 directory), 4.3.16 (its end). Zip64 is for what is beyond every bound here, and refused.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +35,7 @@ _STORED: Final = 0
 _DEFLATED: Final = 8
 _AES: Final = 99
 _MOST_REMARK_BYTES: Final = 0xFFFF
+_COMMIT: Final = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\Z")
 _DESCRIPTOR_BYTES: Final = (12, 16)  # without and with its signature
 _ZIP64: Final = 0xFFFFFFFF
 
@@ -52,14 +54,10 @@ def read_zip(archive: Span, bounds: Bounds) -> list[Member]:
     """Return the entries. Raises `UploadRefused`."""
     if archive.size < _END.size:
         raise broken("it is shorter than the end of a zip")
-    end_at = archive.size - _END.size
-    signature, disk, directory_disk, here, count, size, offset, comment = _END.unpack(
+    end_at = _end_of(archive)
+    _, disk, directory_disk, here, count, size, offset, _ = _END.unpack(
         archive.part(end_at, _END.size).read()
     )
-    if signature != _END_MAGIC and not _has_end(archive):
-        raise broken("it has no directory at its end")
-    if signature != _END_MAGIC or comment:
-        raise stray_bytes()
     if count > bounds.members:
         raise too_many(bounds.members)
     if disk or directory_disk or here != count:
@@ -80,10 +78,25 @@ def read_zip(archive: Span, bounds: Bounds) -> list[Member]:
     return [entry.member for entry in placed]
 
 
-def _has_end(archive: Span) -> bool:
-    """Return whether a directory's end stands before whatever the archive ends with."""
+def _end_of(archive: Span) -> int:
+    """Return where the directory's end begins: the archive's last bytes, or those before the commit
+    that `git archive` writes there."""
     size = min(archive.size, _END.size + _MOST_REMARK_BYTES)
-    return _END_MAGIC in archive.part(archive.size - size, size).read()
+    tail = archive.part(archive.size - size, size).read()
+    if _END_MAGIC not in tail:
+        raise broken("it has no directory at its end")
+    at = tail.rindex(_END_MAGIC)
+    remark = tail[at + _END.size :]
+    told = int.from_bytes(tail[at + _END.size - 2 : at + _END.size], "little")
+    if at + _END.size > size or told != len(remark):
+        raise stray_bytes()
+    if remark and not _COMMIT.match(remark):
+        raise UploadRefused(
+            RefusalCode.ARCHIVE_STRAY_BYTES,
+            f"The zip has a comment ({shown(remark.decode(errors='replace'))!r}). Make it without "
+            "one (zip -z).",
+        )
+    return archive.size - size + at
 
 
 def _read_entry(archive: Span, directory: bytes, at: int, directory_at: int) -> tuple[_Placed, int]:

@@ -10,6 +10,7 @@ from inference.adapters.validation.validator import validate
 from inference.adapters.validation.verdicts import (
     Accepted,
     Bounds,
+    Finding,
     Guard,
     Job,
     RefusalCode,
@@ -45,11 +46,9 @@ def assert_refused(
     return verdict
 
 
-def assert_rejected(
-    folder: Path, data: bytes, code: RefusalCode, bounds: Bounds | None = None
-) -> Rejected:
-    """Refused for this reason by what runs in the jail, here in this process: a process for each
-    of so many takes long, and what it finds does not depend on the jail."""
+def find_here(folder: Path, data: bytes, bounds: Bounds | None = None) -> Finding:
+    """What runs in the jail finds, here in this process: a process for each of so many takes long,
+    and what it finds does not depend on the jail."""
     with (
         upload(folder, data).open("rb") as archive,
         TemporaryFile() as scratch,
@@ -62,7 +61,14 @@ def assert_rejected(
             base=BASE,
             bounds=bounds or Bounds(),
         )
-        finding = find(job)
+        return find(job)
+
+
+def assert_rejected(
+    folder: Path, data: bytes, code: RefusalCode, bounds: Bounds | None = None
+) -> Rejected:
+    """Refused for this reason by what runs in the jail, here in this process."""
+    finding = find_here(folder, data, bounds)
     assert isinstance(finding, Rejected), finding
     assert finding.code == code, finding
     return finding

@@ -217,9 +217,15 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], RefusalCode]] = {
         lambda: with_file("adapter.zip", zipped(files())),
         RefusalCode.ARCHIVE_UNEXPECTED_FILE,
     ),
-    "folders in folders": (
-        lambda: zipped({f"a/b/{name}": data for name, data in files().items()}),
-        RefusalCode.ARCHIVE_UNEXPECTED_FILE,
+    "two adapters": (
+        lambda: zipped({f"{at}/{name}": data for at in "ab" for name, data in files().items()}),
+        RefusalCode.ARCHIVE_DUPLICATE,
+    ),
+    "weights in another folder than the configuration": (
+        lambda: zipped(
+            {f"{at}/{name}": data for at, (name, data) in zip("ab", files().items(), strict=True)}
+        ),
+        RefusalCode.ARCHIVE_DUPLICATE,
     ),
     "no configuration": (
         lambda: zipped({"adapter_model.safetensors": files()["adapter_model.safetensors"]}),

@@ -67,7 +67,6 @@ ASKS: dict[str, dict[str, Any]] = {
     "doubled layers": {"layer_replication": [[0, 2], [1, 2]]},
     "Megatron": {"megatron_config": {"x": 1}},
     "a module to import": {"megatron_core": "os"},
-    "a class to import": {"auto_mapping": {"parent_library": "os", "base_model_class": "system"}},
     "parameters": {"target_parameters": ["experts.gate_up_proj"]},
     "QALoRA": {"use_qalora": True},
     "block-diagonal LoRA": {"use_bdlora": {"nblocks": 2}},
@@ -79,14 +78,8 @@ ASKS: dict[str, dict[str, Any]] = {
     "a key of tomorrow": {"use_new_thing": 1},
     "a URL": {"adapter_url": "https://example.com/weights"},
     "code of its own": {"trust_remote_code": True},
-    "rank 0": {"r": 0},
-    "a rank that is none": {"r": "4"},
-    "a rank that is true": {"r": True},
-    "alpha 0": {"lora_alpha": 0},
-    "an alpha beyond all": {"lora_alpha": 1e300},
     "an expression that never ends": {"rank_pattern": {"(a+)+$": 4}},
     "an expression in alphas": {"alpha_pattern": {".*": 4}},
-    "a dropout that is none": {"lora_dropout": {}},
 }
 
 
@@ -99,11 +92,42 @@ def test_a_configuration_that_asks_for_more_is_refused_by_its_key(name: str) -> 
     assert refused.value.where == next(iter(changes))
 
 
-@pytest.mark.parametrize("name", ["DoRA", "PiSSA", "saved modules", "a class to import"])
+@pytest.mark.parametrize("name", ["DoRA", "PiSSA", "saved modules", "code of its own"])
 def test_it_is_refused_in_the_jail(name: str, tmp_path: Path) -> None:
     changes = ASKS[name]
     data = zipped(files(settings=config(**changes)))
     assert assert_refused(tmp_path, data, UNSUPPORTED).where == next(iter(changes))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("r", 0, "r is 0,"),
+        ("r", -4, "r is -4,"),
+        ("r", "4", 'r is "4",'),
+        ("r", True, "r is true,"),
+        ("lora_alpha", None, "lora_alpha is null,"),
+        ("lora_alpha", 0, "lora_alpha is 0,"),
+        ("lora_alpha", 1e300, "lora_alpha is 1e+300,"),
+        ("lora_dropout", {}, "lora_dropout is {},"),
+    ],
+)
+def test_a_number_that_cannot_be_is_told_with_what_it_has_to_be(
+    key: str, value: object, told: str
+) -> None:
+    with pytest.raises(UploadRefused) as refused:
+        read_config(json.dumps(config(**{key: value})).encode())
+    assert (refused.value.code, refused.value.where) == (RefusalCode.CONFIG_INVALID, key)
+    assert told in refused.value.message and "has to be" in refused.value.message
+
+
+def test_where_the_bases_class_is_defined_changes_nothing() -> None:
+    origin = {"parent_library": "transformers.models.llama.modeling_llama", "base_model_class": "X"}
+    plain = read_config(json.dumps(config(task_type=None)).encode())
+    told = config(task_type=None, auto_mapping=origin)
+    assert read_config(json.dumps(told).encode()) == plain
+    with pytest.raises(UploadRefused):
+        read_config(json.dumps(config(auto_mapping={"AutoModel": "code.Model"})).encode())
 
 
 INVALID: dict[str, bytes] = {
