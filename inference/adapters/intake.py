@@ -65,7 +65,7 @@ class _Job:
 
     version: AdapterVersion
     tenant: Tenant
-    upload_id: uuid.UUID
+    upload_id: uuid.UUID | None
     bounds: AdapterBounds
     pool: str
 
@@ -75,7 +75,7 @@ def add_uploaded_version(adapter: Adapter, file_id: str) -> AdapterVersion:
     the tenant's scope. Raises `NoSuchUpload`, `UploadNotPending`, and `Conflict` beyond the tier's
     bounds."""
     upload = take_file(adapter.tenant, file_id, UploadPurpose.ADAPTER)
-    version = add_version(adapter, upload=str(upload.id), upload_bytes=upload.size_bytes)
+    version = add_version(adapter, upload)
     transaction.on_commit(partial(_ask_for_validation, version.pk))
     return version
 
@@ -89,7 +89,7 @@ def ask_for_forgotten(now: datetime | None = None) -> int:
         state__in=IN_PROGRESS, created_at__lt=now - _FORGOTTEN_AFTER
     )
     asked = 0
-    for version in waiting.exclude(upload="").select_related("adapter__model"):
+    for version in waiting.exclude(upload=None).select_related("adapter__model"):
         if version.created_at < now - _GIVEN_UP_AFTER:
             mark_refused(
                 version,
@@ -126,7 +126,7 @@ def validate_version(version_id: uuid.UUID) -> str:
         job = _Job(
             version=version,
             tenant=tenant,
-            upload_id=uuid.UUID(version.upload),
+            upload_id=version.upload_id,
             bounds=bounds_of(tenant, besides=version),
             pool=version.adapter.model.pool_id,
         )
@@ -173,6 +173,8 @@ def _published_base(pool: str) -> bytes | None:
 def _look_at(job: _Job, base: AdapterBase, folder: Path) -> Accepted | Refused:
     archive = folder / "upload"
     with archive.open("xb") as file:
+        if job.upload_id is None:
+            raise NoSuchUpload
         for chunk in read_file(job.tenant, job.upload_id):
             file.write(chunk)
     defaults = Bounds()
@@ -227,8 +229,9 @@ def _refuse(job: _Job, code: str, message: str) -> str:
 
 
 def _discard(job: _Job) -> None:
-    with tenant_scope(job.tenant.id):
-        discard_file(job.tenant, job.upload_id)
+    if job.upload_id is not None:
+        with tenant_scope(job.tenant.id):
+            discard_file(job.tenant, job.upload_id)
 
 
 def _chunks(path: Path) -> Iterable[bytes]:

@@ -170,7 +170,7 @@ def finish_deletions(now: datetime | None = None) -> int:
     ids = list(due.values_list("pk", flat=True))
     for version_id in ids:
         version = locked_version(version_id)
-        version.state, version.path, version.upload = AdapterState.DELETED, "", ""
+        version.state, version.path, version.upload = AdapterState.DELETED, "", None
         version.save(update_fields=["state", "path", "upload"])
     return len(ids)
 
@@ -236,8 +236,9 @@ def _pin(adapter: Adapter, verb: Verb, since: datetime | None) -> Adapter:
 def _withdrawn(version: AdapterVersion) -> AdapterVersion:
     """Put on record that a version's upload is nobody's any more; whoever validates it finds that
     out at the end."""
-    discard_file(version.adapter.tenant, uuid.UUID(version.upload))
-    version.state, version.upload = AdapterState.REFUSED, ""
+    if version.upload_id is not None:
+        discard_file(version.adapter.tenant, version.upload_id)
+    version.state, version.upload = AdapterState.REFUSED, None
     version.refusal_code = WITHDRAWN
     version.refusal = "It was deleted before it had been validated."
     version.save(update_fields=["state", "upload", "refusal_code", "refusal"])

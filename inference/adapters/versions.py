@@ -23,6 +23,7 @@ from inference.models.adapter import (
     AdapterVersion,
     VersionEffect,
 )
+from inference.models.upload import Upload
 from tenants.isolation.audit_actor import Verb, audited_as
 
 _MOST_WARNINGS: Final = 20
@@ -56,24 +57,23 @@ def opaque_name(tenant_id: uuid.UUID, digest: str) -> str:
     return hashlib.sha256(tenant_id.bytes + bytes.fromhex(digest)).hexdigest()
 
 
-def add_version(adapter: Adapter, *, upload: str, upload_bytes: int) -> AdapterVersion:
-    """Create the next version of an adapter, from an upload of at most so many bytes, which the
-    blob store has or is getting at `upload`. Raises `Conflict` beyond the tier's bounds, and for an
-    adapter that is archived."""
+def add_version(adapter: Adapter, upload: Upload) -> AdapterVersion:
+    """Create the next version of an adapter, from an upload. Raises `Conflict` beyond the tier's
+    bounds, and for an adapter that is archived."""
     tenant = locked_tenant(adapter.tenant_id)
     adapter = locked(adapter.pk)
     if adapter.archived_at is not None:
         raise AdapterConflict(
             f"{adapter.name} is archived; create it anew first.", code="adapter_archived"
         )
-    check_room(tenant, adapter, upload_bytes)
+    check_room(tenant, adapter, upload.size_bytes)
     last = adapter.versions.aggregate(last=Max("number"))["last"] or 0
     return AdapterVersion.objects.create(
         tenant=tenant,
         adapter=adapter,
         number=last + 1,
         upload=upload,
-        upload_bytes=upload_bytes,
+        upload_bytes=upload.size_bytes,
     )
 
 
@@ -83,7 +83,7 @@ def begin_validation(version: AdapterVersion) -> AdapterVersion:
     version = locked_version(version.pk)
     if version.state == AdapterState.VALIDATING:
         return version
-    _expect(version, AdapterState.UPLOADING)
+    _expect(version, AdapterState.QUEUED)
     version.state = AdapterState.VALIDATING
     version.save(update_fields=["state"])
     return version
@@ -128,7 +128,7 @@ def mark_ready(version: AdapterVersion, stored: StoredAdapter) -> AdapterVersion
     version.warnings = list(stored.warnings)[:_MOST_WARNINGS]
     if effect == VersionEffect.NONE and WarningCode.NO_EFFECT not in version.warnings:
         version.warnings.append(WarningCode.NO_EFFECT)
-    version.upload = ""
+    version.upload = None
     publish_after_commit(version)  # before saving, which tells gateways after the commit too
     version.save()
     if adapter.main is None:
@@ -145,7 +145,7 @@ def mark_refused(version: AdapterVersion, code: str, message: str) -> AdapterVer
     _expect(version, *IN_PROGRESS)
     version.state = AdapterState.REFUSED
     version.refusal_code, version.refusal = code[:80], message[:1000]
-    version.upload = ""
+    version.upload = None
     with audited_as(Verb.REFUSED):
         version.save(update_fields=["state", "refusal_code", "refusal", "upload"])
     tell_refused(version)

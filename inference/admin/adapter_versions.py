@@ -18,7 +18,7 @@ from inference.admin.adapter_forms import NameForm
 from inference.admin.adapter_verbs import AdapterVerbs, percent, workers_text
 from inference.admin.adapters import BaseModelFilter
 from inference.models import AdapterVersion
-from inference.models.adapter import AdapterState
+from inference.models.adapter import MOVES, AdapterState
 
 _FACTS = ("public_name", "tenant", "condition", "share", "refusal_code", "refusal")
 _DETAILS = (
@@ -34,14 +34,6 @@ _DETAILS = (
     "archived_at",
     "delete_at",
 )
-# What can be done in a state, besides what its traffic forbids.
-_FITTING = {
-    AdapterState.UPLOADING: ("delete_one",),
-    AdapterState.VALIDATING: ("delete_one",),
-    AdapterState.READY: ("promote_one", "archive_one", "delete_one"),
-    AdapterState.ARCHIVED: ("delete_one",),
-    AdapterState.REFUSED: ("delete_one",),
-}
 
 
 @admin.register(AdapterVersion)
@@ -108,9 +100,13 @@ class AdapterVersionAdmin(AdapterVerbs):
         if version is None:
             return []
         permille = version.adapter.permille_of(version.number)
-        fitting = list(_FITTING.get(AdapterState(version.state), ()))
-        if permille == WHOLE:
-            fitting.remove("promote_one")
+        state = AdapterState(version.state)
+        fits = {
+            "promote_one": state is AdapterState.READY and permille != WHOLE,
+            "archive_one": AdapterState.ARCHIVED in MOVES[state],
+            "delete_one": state is not AdapterState.DELETED,
+        }
+        fitting = [name for name, is_fitting in fits.items() if is_fitting]
         if permille:
             fitting = [name for name in fitting if name == "promote_one"]
         if version.delete_at is not None:
@@ -130,7 +126,7 @@ class AdapterVersionAdmin(AdapterVerbs):
         label={
             "ready": "success",
             "refused": "danger",
-            "uploading": "info",
+            "queued": "info",
             "validating": "info",
             "archived": "default",
             "deleted": "default",

@@ -4,6 +4,7 @@ What is stored of a version is what was validated, and never changes (see adapte
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from gpu_workers.protocol.policy import WHOLE, AdapterPolicy, AdapterVersionPolicy
 from inference.models.catalog import ServedModel
+from inference.models.upload import Upload
 from tenants.models import (
     AffectsPolicy,
     PolicyImpact,
@@ -32,7 +34,7 @@ _SHARE: Final = [MinValueValidator(1), MaxValueValidator(WHOLE - 1)]
 class AdapterState(models.TextChoices):
     """What a version is good for. Whether workers hold it they say themselves."""
 
-    UPLOADING = "uploading", "uploading"
+    QUEUED = "queued", "queued"
     VALIDATING = "validating", "validating"
     READY = "ready", "ready"
     REFUSED = "refused", "refused"
@@ -49,11 +51,21 @@ class VersionEffect(models.TextChoices):
     NOT_FINITE = "not_finite", "gives no numbers"
 
 
+# What each may become; adapter_versions.sql holds whoever writes to it. A ready one is refused
+# where a worker finds that it gives no numbers, and for nothing else.
+MOVES: Final[Mapping[AdapterState, frozenset[AdapterState]]] = {
+    AdapterState.QUEUED: frozenset({AdapterState.VALIDATING, AdapterState.REFUSED}),
+    AdapterState.VALIDATING: frozenset({AdapterState.READY, AdapterState.REFUSED}),
+    AdapterState.READY: frozenset({AdapterState.ARCHIVED, AdapterState.REFUSED}),
+    AdapterState.ARCHIVED: frozenset({AdapterState.DELETED}),
+    AdapterState.REFUSED: frozenset({AdapterState.DELETED}),
+    AdapterState.DELETED: frozenset(),
+}
 # Those whose upload is still to be validated.
-IN_PROGRESS: Final = (AdapterState.UPLOADING, AdapterState.VALIDATING)
+IN_PROGRESS: Final = (AdapterState.QUEUED, AdapterState.VALIDATING)
 # Those of which something is stored, or is about to be.
 STORED_STATES: Final = (
-    AdapterState.UPLOADING,
+    AdapterState.QUEUED,
     AdapterState.VALIDATING,
     AdapterState.READY,
     AdapterState.ARCHIVED,
@@ -181,10 +193,12 @@ class AdapterVersion(AffectsPolicy):
     adapter = models.ForeignKey(Adapter, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField(validators=[MinValueValidator(1)])
     state = models.CharField(
-        max_length=20, choices=AdapterState, default=AdapterState.UPLOADING, editable=False
+        max_length=20, choices=AdapterState, default=AdapterState.QUEUED, editable=False
     )
-    # Where what came in lies until it is validated, and the most that it may come to.
-    upload = models.CharField(max_length=300, blank=True, default="", editable=False)
+    # What came in, until it is validated, and the most that it may come to.
+    upload = models.ForeignKey(
+        Upload, on_delete=models.SET_NULL, null=True, editable=False, related_name="+"
+    )
     upload_bytes = models.PositiveBigIntegerField(default=0, editable=False)
     # SHA-256 in hex: of the tenant's id and what is stored, and of what is stored alone.
     opaque_name = models.CharField(max_length=64, blank=True, default="", editable=False)

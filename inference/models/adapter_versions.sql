@@ -11,9 +11,9 @@ BEGIN
             USING ERRCODE = 'check_violation', CONSTRAINT = 'adapter_version_keeps_identity';
     END IF;
     IF NEW.state <> OLD.state AND step NOT IN (
-        'uploading-validating', 'uploading-refused', 'validating-ready', 'validating-refused',
-        'ready-archived', 'archived-deleted', 'refused-deleted')
-        AND NOT (step = 'ready-refused' AND NEW.effect = 'not_finite') THEN
+        'queued-validating', 'queued-refused', 'validating-ready', 'validating-refused',
+        'ready-archived', 'ready-refused', 'archived-deleted', 'refused-deleted')
+        OR step = 'ready-refused' AND NEW.effect <> 'not_finite' THEN
         RAISE EXCEPTION 'An adapter version that is % does not become %.', OLD.state, NEW.state
             USING ERRCODE = 'check_violation', CONSTRAINT = 'adapter_version_state';
     END IF;

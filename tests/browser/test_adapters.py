@@ -110,7 +110,7 @@ def test_a_zip_is_sent_in_parts_and_seen_ready(
     page.locator("[name=slug]").fill("support")
     page.get_by_role("button", name="Create adapter").click()
     page.wait_for_url("**/versions/*")
-    expect(page.locator("#state .badge")).to_have_text("uploading")
+    expect(page.locator("#state .badge")).to_have_text("queued")
     assert look_at(page.url) == "ready"
     expect(page.locator("#state .badge")).to_have_text("ready", timeout=_READY_MS)
     page.get_by_role("link", name="acme/support", exact=True).click()
@@ -129,7 +129,7 @@ def test_another_version_is_promoted_from_the_table(
     page.get_by_role("link", name="New version").first.click()
     page.locator("[name=file]").set_input_files(a_zip(tmp_path, lora_alpha=2))
     page.get_by_role("button", name="Add version").click()
-    expect(page.locator("#state .badge")).to_have_text("uploading")
+    expect(page.locator("#state .badge")).to_have_text("queued")
     assert look_at(page.url) == "ready"
     page.get_by_role("link", name="acme/support", exact=True).click()
     # A person's click: Playwright refuses it where something else lies over the button.

@@ -83,7 +83,7 @@ def a_version(alice: Uploader, acme: Project, data: bytes) -> AdapterVersion:
     path = f"/{made.json()['id']}/versions"
     answer = call(alice, acme, path, {"file_id": uploaded(alice, data)})
     assert answer.status_code == 201, answer.content
-    assert answer.json()["state"] == "uploading"
+    assert answer.json()["state"] == "queued"
     with operator_scope("test"):
         return AdapterVersion.objects.get(pk=answer.json()["id"])
 
@@ -249,7 +249,10 @@ def test_a_version_that_is_deleted_while_it_is_validated_leaves_nothing(
 def test_a_file_is_used_once(alice: Uploader, acme: Project) -> None:
     version = a_version(alice, acme, zipped(files()))
     path = f"/{version.adapter_id}/versions"
-    used = f"file-{version.upload.replace('-', '')}"
+    with operator_scope("test"):
+        upload = again(version).upload
+    assert upload is not None
+    used = upload.file_id
     assert call(alice, acme, path, {"file_id": used}).status_code == 400
     for file_id in ("file-" + "0" * 32, "../../etc/passwd", "", "x" * 60):
         answer = call(alice, acme, path, {"file_id": file_id})

@@ -1,5 +1,6 @@
 """Adapters on record: names, versions, traffic, bounds, and the end of each."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.db import connection, transaction
 from inference.adapters import registry, versions
 from inference.adapters.bounds import used_bytes
 from inference.models import Adapter, AdapterState, AdapterVersion
+from inference.models.adapter import MOVES
 from inference.models.catalog import ServedModelTenant
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import tenant_scope
@@ -24,6 +26,7 @@ from tests.support.adapters.records import (
     an_upload,
     stored,
 )
+from tests.support.places import ROOT
 from tests.support.projects import make_project
 from tests.support.refusals import database_refuses, raises_conflict, raises_invalid
 
@@ -89,7 +92,7 @@ def test_versions_are_numbered_from_one_and_the_first_takes_the_traffic(acme: Pr
 
 def test_a_version_goes_through_its_states_and_back_through_none(acme: Project) -> None:
     version = an_upload(an_adapter(acme.tenant))
-    with raises_conflict("version_state", state="uploading"):
+    with raises_conflict("version_state", state="queued"):
         versions.mark_ready(version, stored(version))
     version = versions.begin_validation(version)
     assert versions.begin_validation(version).state == AdapterState.VALIDATING
@@ -110,11 +113,19 @@ def test_a_version_that_is_refused_says_why(acme: Project) -> None:
         versions.mark_ready(version, stored(version))
 
 
+def test_the_table_of_moves_is_the_databases() -> None:
+    sql = (ROOT / "inference" / "models" / "adapter_versions.sql").read_text()
+    steps = set(
+        re.findall(r"'([a-z]+-[a-z]+)'", sql.partition("step NOT IN (")[2].partition(")")[0])
+    )
+    assert steps == {f"{state}-{to}" for state, moves in MOVES.items() for to in moves}
+
+
 @pytest.mark.parametrize(
     ("changes", "constraint"),
     [
         ({"number": 9}, "adapter_version_keeps_identity"),
-        ({"state": "uploading"}, "adapter_version_state"),
+        ({"state": "queued"}, "adapter_version_state"),
         ({"state": "deleted"}, "adapter_version_state"),
         ({"opaque_name": "0" * 64}, "adapter_version_never_changes"),
         ({"digest": "0" * 64}, "adapter_version_never_changes"),
@@ -256,7 +267,7 @@ def test_a_version_that_nobody_has_validated_goes_at_once(acme: Project) -> None
     version = an_upload(adapter)
     registry.delete_adapter(adapter)
     version.refresh_from_db()
-    assert (version.state, version.refusal_code, version.upload) == ("refused", "withdrawn", "")
+    assert (version.state, version.refusal_code, version.upload) == ("refused", "withdrawn", None)
     assert registry.finish_deletions() == 1
 
 

@@ -65,7 +65,7 @@ def validating() -> Iterator[None]:
         try:
             while not done.wait(0.05):
                 with operator_scope("test"):
-                    waiting = AdapterVersion.objects.filter(state="uploading")
+                    waiting = AdapterVersion.objects.filter(state="queued")
                     ids = list(waiting.values_list("pk", flat=True))
                 for version_id in ids:
                     intake.validate_version(version_id)
@@ -119,7 +119,7 @@ def test_an_archive_is_taken_as_it_is_and_numbers_go_on(
 
 def test_without_waiting_it_says_what_is_on_record(folder: Path) -> None:
     facts = run(*upload(folder, "--model", BASE))
-    assert (facts["version"], facts["state"]) == ("acme/support@1", "uploading")
+    assert (facts["version"], facts["state"]) == ("acme/support@1", "queued")
 
 
 def test_a_refusal_is_told_in_one_line_and_fails(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_one_that_nobody_looks_at_is_told_when_the_time_is_over(folder: Path) ->
     told = refused(*upload(folder, "--model", BASE, "--wait", "--timeout", "0s"))
     assert "acme/support@1" in told and "pool-a" in told
     with operator_scope("test"):
-        assert AdapterVersion.objects.get().state == "uploading"
+        assert AdapterVersion.objects.get().state == "queued"
 
 
 def test_a_closed_tenant_gets_none(acme: Project, folder: Path) -> None:

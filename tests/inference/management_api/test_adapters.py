@@ -87,7 +87,7 @@ def test_what_is_not_stored_is_on_no_worker_whoever_can_tell(
         an_upload(adapter)
     settings.PENSTOCK_DISPATCH_REDIS_URL = "redis://127.0.0.1:1/0"
     states = [(state, workers) for state, workers in shown(as_role("viewer").get(path)).values()]
-    assert states == [("uploading", NOWHERE), ("refused", NOWHERE)]
+    assert states == [("queued", NOWHERE), ("refused", NOWHERE)]
 
 
 def test_versions_are_found_by_the_state_that_is_shown(

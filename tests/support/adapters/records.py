@@ -1,10 +1,10 @@
 """Adapters on record, as an upload and its validation leave them."""
 
 import hashlib
-import uuid
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
 from inference.adapters.registry import add_adapter
 from inference.adapters.versions import (
@@ -14,7 +14,8 @@ from inference.adapters.versions import (
     mark_ready,
     opaque_name,
 )
-from inference.models import Adapter, AdapterVersion, Pool, ServedModel
+from inference.models import Adapter, AdapterVersion, Pool, ServedModel, Upload
+from inference.models.upload import UploadPurpose, UploadStatus
 from tenants.models import Tenant
 
 BASE = "base-model"
@@ -53,7 +54,16 @@ def stored(version: AdapterVersion, **changes: Any) -> StoredAdapter:
 @transaction.atomic
 def an_upload(adapter: Adapter, upload_bytes: int = UPLOAD_BYTES) -> AdapterVersion:
     """Of a file that is gone meanwhile."""
-    return add_version(adapter, upload=str(uuid.uuid4()), upload_bytes=upload_bytes)
+    upload = Upload.objects.create(
+        tenant=adapter.tenant,
+        filename="support.zip",
+        mime_type="application/zip",
+        purpose=UploadPurpose.ADAPTER,
+        size_bytes=upload_bytes,
+        status=UploadStatus.EXPIRED,
+        expires_at=timezone.now(),
+    )
+    return add_version(adapter, upload)
 
 
 @transaction.atomic

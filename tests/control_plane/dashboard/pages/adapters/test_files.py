@@ -55,7 +55,8 @@ def made(slug: str = "support") -> list[AdapterVersion]:
 
 
 def bytes_of(version: AdapterVersion, houses: TwoTenants) -> bytes:
-    return b"".join(read_file(houses.acme.tenant, uuid.UUID(version.upload)))
+    assert version.upload_id is not None
+    return b"".join(read_file(houses.acme.tenant, version.upload_id))
 
 
 def begun(client: Client, acme_address: str, data: bytes = DATA, **fields: Any) -> Any:
@@ -85,7 +86,7 @@ def test_a_plain_form_makes_an_adapter_of_its_file(
     assert answer.status_code == 302, answer.content
     (version,) = made()
     assert answer["Location"].endswith(f"/versions/{version.pk}")
-    assert (version.number, version.state, version.upload_bytes) == (1, "uploading", len(DATA))
+    assert (version.number, version.state, version.upload_bytes) == (1, "queued", len(DATA))
     assert bytes_of(version, houses) == DATA
     assert alice.get(answer["Location"]).context["version"].is_in_progress
 
