@@ -206,6 +206,8 @@ class Residency:
         """Load an adapter; one that nobody waits for only where that takes none from a request."""
         started = asyncio.get_running_loop().time()
         while True:
+            if not self._users[name] and self._supply.has(name) and not self._has_room():
+                return  # it is as near as it may come: nothing is opened for that
             opened = await self._supply.open(name)
             try:
                 async with self._turn:
@@ -263,6 +265,12 @@ class Residency:
                 await self._freed.wait()
             else:
                 raise _NoRoom
+
+    def _has_room(self) -> bool:
+        """Return whether one more may be loaded without taking one from a request or a pin."""
+        if len(self._loaded) < self._capacity:
+            return True
+        return any(self._is_idle(each) and each not in self._pinned for each in self._loaded)
 
     async def _unload(self, name: str) -> None:
         folder = self._loaded.pop(name)

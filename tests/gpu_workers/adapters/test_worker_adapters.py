@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from gpu_workers.adapters.cache import AdapterCache
 from gpu_workers.adapters.unavailable import AdapterUnavailable
 from gpu_workers.engine import AdapterRefused, EngineDied
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.adapters import AdapterLevel
+from gpu_workers.protocol.adapters import AdapterLevel, AdapterSource
 from gpu_workers.transport import UnknownWorker
 from tests.support.metrics import sample
 from tests.support.polling import eventually
@@ -44,6 +45,16 @@ async def offered(store: AdapterStore) -> AdapterStore:
 def plain_files(folder: Path) -> list[Path]:
     """What lies there unsealed."""
     return list(folder.rglob("*.safetensors"))
+
+
+def _noting(method: Any, names: list[str]) -> Any:
+    """The method, which notes whose adapter it was asked for."""
+
+    def noted(cache: AdapterCache, source: AdapterSource) -> Any:
+        names.append(source.adapter)
+        return method(cache, source)
+
+    return noted
 
 
 async def test_requests_that_need_an_adapter_at_once_share_its_load(
@@ -118,6 +129,25 @@ async def test_a_request_that_is_aborted_stops_waiting_and_takes_no_room(
     await use_once(worker, D)
     assert worker.engine.loaded == [B.name, D.name]
     await second.end()
+
+
+async def test_a_prefetch_without_room_is_brought_to_the_disk_once_and_opened_no_more(
+    worker: Running, offered: AdapterStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(AdapterCache, "open_cached", _noting(AdapterCache.open_cached, opened))
+    uses = [await Use(worker, adapter).begins() for adapter in (A, B)]
+    worker.adapters.prefetch(C.name)
+    await worker.hears({A: SLOT, B: SLOT, C: DISK})
+    del opened[:]
+    for number in range(1, 9):
+        posts = len(worker.posts)
+        worker.adapters.prefetch(C.name)
+        await eventually(lambda: len(worker.posts) > posts)  # noqa: B023
+        assert worker.posts[-1] == {C.name: DISK}, number
+    assert opened == []
+    for use in uses:
+        await use.end()
 
 
 async def test_a_prefetch_loads_ahead_and_takes_no_room_from_a_request(
