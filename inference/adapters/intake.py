@@ -201,6 +201,7 @@ def _keep(job: _Job, base: AdapterBase, found: Accepted) -> str:
         version = mark_ready(
             job.version,
             StoredAdapter(
+                model=job.version.adapter.model_id,
                 digest=digest,
                 opaque_name=opaque_name(job.tenant.id, digest),
                 path=path,

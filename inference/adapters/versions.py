@@ -37,10 +37,11 @@ NOT_FINITE_MESSAGE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class StoredAdapter:
-    """What validation has made of an upload, and where it lies. `digest` is the SHA-256 of the
-    plain bytes in hex, `stored_bytes` how many the sealed ones at `path` are, `salt` what they were
-    sealed with."""
+    """What validation has made of an upload for a served model, and where it lies. `digest` is the
+    SHA-256 of the plain bytes in hex, `stored_bytes` how many the sealed ones at `path` are, `salt`
+    what they were sealed with."""
 
+    model: str
     digest: str
     opaque_name: str
     path: str
@@ -115,6 +116,13 @@ def mark_ready(version: AdapterVersion, stored: StoredAdapter) -> AdapterVersion
         )
     if adapter.archived_at is not None:
         return mark_refused(version, "adapter_archived", "Its adapter was archived meanwhile.")
+    if adapter.model_id != stored.model:
+        return mark_refused(
+            version,
+            "adapter_base_changed",
+            f"It was looked at as an adapter of {stored.model}, and its name was meanwhile taken "
+            f"for one of {adapter.model_id}. Upload it as an adapter of the model that it is of.",
+        )
     effect = _effect_of(version, stored)
     if effect == VersionEffect.NOT_FINITE:
         return mark_refused(version, NOT_FINITE, NOT_FINITE_MESSAGE)

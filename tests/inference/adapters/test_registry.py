@@ -113,6 +113,17 @@ def test_a_version_that_is_refused_says_why(acme: Project) -> None:
         versions.mark_ready(version, stored(version))
 
 
+def test_a_version_is_never_ready_for_a_base_that_it_was_not_looked_at_for(acme: Project) -> None:
+    a_base("another-base")
+    version = versions.begin_validation(an_upload(an_adapter(acme.tenant)))
+    found = stored(version)
+    registry.archive_adapter(version.adapter)
+    registry.add_adapter(acme.tenant, slug="support", model="another-base")
+    version = versions.mark_ready(version, found)
+    assert (version.state, version.refusal_code) == ("refused", "adapter_base_changed")
+    assert "another-base" in version.refusal
+
+
 def test_the_table_of_moves_is_the_databases() -> None:
     sql = (ROOT / "inference" / "models" / "adapter_versions.sql").read_text()
     steps = set(

@@ -39,6 +39,7 @@ def stored(version: AdapterVersion, **changes: Any) -> StoredAdapter:
     digest = hashlib.sha256(str(version.pk).encode()).hexdigest()
     name = opaque_name(version.tenant_id, digest)
     fields: dict[str, Any] = {
+        "model": version.adapter.model_id,
         "digest": digest,
         "opaque_name": name,
         "path": f"adapters/{name}",
