@@ -3,11 +3,14 @@
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
+from django.db import transaction
 from django.db.models import QuerySet
 
 from inference.adapters.storage import storage_of
+from inference.blobs.sweep import delete_blobs
 from inference.models.adapter import Adapter, AdapterVersion
 from tenants.models import Tenant
 
@@ -37,5 +40,9 @@ def exported_storage(tenant_id: uuid.UUID) -> Iterable[dict[str, Any]]:
 
 def delete_adapters(tenant: Tenant) -> None:
     """Delete a tenant's adapters, for `close_tenant`; usage goes on to know them by name. What is
-    stored is nobody's from then on, sealed under a key that goes with the tenant, and swept."""
+    stored is nobody's from then on, sealed under a key that goes with the tenant, and deleted once
+    that is committed."""
+    versions = AdapterVersion.objects.filter(tenant=tenant).exclude(path="")
+    paths = list(versions.values_list("path", flat=True))
+    transaction.on_commit(partial(delete_blobs, paths))
     Adapter.objects.filter(tenant=tenant).delete()

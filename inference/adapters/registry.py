@@ -3,15 +3,18 @@
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import QuerySet
 
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters.bounds import check_adapter_count, locked_tenant
 from inference.adapters.errors import AdapterConflict
 from inference.adapters.pins import check_pin_count, publish_pins_after_commit
+from inference.blobs.sweep import delete_blobs
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import ServedModel, models_visible_to
 from inference.uploads.files import discard_file
@@ -161,17 +164,21 @@ def drained_at(version: AdapterVersion) -> datetime | None:
 
 
 def finish_deletions(now: datetime | None = None) -> int:
-    """Put on record as deleted what nothing needs any more, within an operator's scope; return how
-    many versions. What is stored of them is nobody's from then on, and swept."""
+    """Put on record as deleted what nothing needs any more, within an operator's scope, and delete
+    what is stored of it; return how many versions."""
     due = AdapterVersion.objects.filter(
         delete_at__lte=now or datetime.now(UTC),
         state__in=(AdapterState.ARCHIVED, AdapterState.REFUSED),
     )
     ids = list(due.values_list("pk", flat=True))
+    paths = []
     for version_id in ids:
         version = locked_version(version_id)
+        if version.path:
+            paths.append(version.path)
         version.state, version.path, version.upload = AdapterState.DELETED, "", None
         version.save(update_fields=["state", "path", "upload"])
+    transaction.on_commit(partial(delete_blobs, paths))
     return len(ids)
 
 

@@ -2,7 +2,7 @@
 deleted after it: a process that ends between the two leaves one that nobody has, for an hour."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,16 @@ _owners: dict[str, References] = {}
 def register_owner(kind: str, references: References) -> None:
     """Say which blobs below `<kind>/` are somebody's; all others there are deleted."""
     _owners[kind] = references
+
+
+def delete_blobs(paths: Sequence[str], store: BlobStore | None = None) -> None:
+    """Delete blobs that are on no record any more; what the store cannot now is swept later."""
+    if not paths:
+        return
+    try:
+        (store or blob_store()).delete(*paths)
+    except StoreAway as error:
+        log.warning("blobs_not_deleted", count=len(paths), reason=error.message)
 
 
 def sweep_blobs(store: BlobStore | None = None, now: datetime | None = None) -> int:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import structlog
 from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
 from gpu_workers.protocol.sealed import open_sealed, seal
-from inference.blobs.errors import StoreAway
 from inference.blobs.opening import blob_store
+from inference.blobs.sweep import delete_blobs
 from inference.models import Upload, UploadPart
 from inference.models.upload import LIFETIME, UploadPurpose, UploadStatus
 from inference.uploads.bounds import (
@@ -40,8 +39,6 @@ from inference.uploads.errors import (
 )
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import DataKey, Tenant
-
-log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS: Final = 3600
 
@@ -119,7 +116,7 @@ def add_part(tenant: Tenant, upload_id: uuid.UUID, chunks: Iterable[bytes]) -> U
             _check_room(_room_of(upload_of(tenant.id, upload_id, is_locked=True)), part.size_bytes)
             part.save(force_insert=True)
     except BaseException:
-        _delete([part.path])
+        delete_blobs([part.path])
         raise
     return part
 
@@ -271,15 +268,7 @@ def _drop_parts(upload: Upload, kept: Sequence[uuid.UUID] = ()) -> None:
     dropped = upload.parts.exclude(id__in=kept)
     paths = [part.path for part in dropped]
     dropped.delete()
-    transaction.on_commit(lambda: _delete(paths))
-
-
-def _delete(paths: list[str]) -> None:
-    """Delete blobs that are on no record any more; what the store cannot now is swept later."""
-    try:
-        blob_store().delete(*paths)
-    except StoreAway as error:
-        log.warning("blobs_not_deleted", count=len(paths), reason=error.message)
+    transaction.on_commit(lambda: delete_blobs(paths))
 
 
 def _full(message: str) -> StorageFull:

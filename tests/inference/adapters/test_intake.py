@@ -1,7 +1,7 @@
 """From an upload to a version that workers find: by the public API, the jail and a real store."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED
@@ -16,7 +16,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import AdapterPolicy
 from gpu_workers.protocol.sealed import open_sealed, open_stream
 from inference.adapters import intake
-from inference.adapters.registry import delete_version, finish_deletions
+from inference.adapters.registry import delete_adapter, delete_version, finish_deletions
 from inference.adapters.validation.validator import validate
 from inference.blobs.opening import blob_store
 from inference.errors import InferenceError
@@ -26,6 +26,7 @@ from inference.uploads.errors import NoSuchUpload
 from tenants.access.api_keys import issue_api_key
 from tenants.isolation.scoping import operator_scope
 from tenants.models import DataKey, Project, Tier
+from tenants.offboarding.closing import close_tenant
 from tests.support.adapter_uploads.upload import BASE as PUBLISHED
 from tests.support.adapter_uploads.upload import arrays, config, files, safetensors, zipped
 from tests.support.adapters.a_worker import a_worker, prefetches
@@ -244,6 +245,22 @@ def test_a_version_that_is_deleted_while_it_is_validated_leaves_nothing(
     assert intake.validate_version(version.pk) == "deleted"
     assert again(version).state == "deleted"
     assert stored() == 0 and not list(blob_store().list("adapters"))
+
+
+@pytest.mark.parametrize("ends", ["deleted", "closed"])
+def test_what_is_stored_of_a_version_goes_with_it_at_once(
+    ends: str, alice: Uploader, acme: Project
+) -> None:
+    version = a_version(alice, acme, zipped(files()))
+    assert intake.validate_version(version.pk) == "ready"
+    assert list(blob_store().list("adapters"))
+    with operator_scope("test"):
+        if ends == "closed":
+            close_tenant(acme.tenant)
+        else:
+            delete_adapter(again(version).adapter)
+            finish_deletions(datetime.now(UTC) + timedelta(days=1))
+    assert not list(blob_store().list("adapters"))
 
 
 def test_a_file_is_used_once(alice: Uploader, acme: Project) -> None:
