@@ -5,12 +5,12 @@ is followed by another, which a beat sees to.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import structlog
 from celery import current_app
@@ -162,6 +162,20 @@ def base_of(pool: str) -> AdapterBase:
     if row is None:
         raise NotNow(f"No worker of {pool} has published what its adapters change.")
     return codec.decode_adapter_base(row)
+
+
+def pools_with_adapters(pools: Collection[str]) -> frozenset[str]:
+    """Return those of the pools whose workers have said what adapters change; none while nobody can
+    tell."""
+    names = sorted(pools)
+    if not names:
+        return frozenset()
+    try:
+        with dispatch_redis() as redis:
+            rows = cast("list[bytes | None]", redis.mget(map(keys.pool_adapter_base, names)))
+    except RedisError:
+        return frozenset()
+    return frozenset(name for name, row in zip(names, rows, strict=True) if row is not None)
 
 
 def _published_base(pool: str) -> bytes | None:

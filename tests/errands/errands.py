@@ -44,7 +44,6 @@ def upload_to_answer(visitor: Visitor, stack: LiveStack, folder: Path) -> None:
     visitor.rail("adapters")
     visitor.link("New adapter")
     visitor.fill("slug", _name("tone"))
-    visitor.choose("model", stack.model)
     visitor.give_file(_zip_of("acme-support", folder))
     visitor.button("Create adapter")
     _wait_until_ready(visitor)

@@ -1,7 +1,7 @@
 """A new adapter with its first version, and a further version of one."""
 
 import uuid
-from typing import Any
+from typing import Any, Final
 
 from django import forms
 from django.contrib import messages
@@ -11,7 +11,7 @@ from django.urls import reverse
 from control_plane.dashboard.pages.adapters.adapters import ChangingPage
 from control_plane.dashboard.pages.adapters.files import FILE_ID, FileForm, TakesFile
 from control_plane.dashboard.pages.adapters.shown import who_may
-from inference.adapters.intake import add_uploaded_version
+from inference.adapters.intake import add_uploaded_version, pools_with_adapters
 from inference.adapters.lists import find_adapter
 from inference.adapters.registry import add_adapter
 from inference.models.adapter import Adapter, AdapterVersion
@@ -22,6 +22,10 @@ from tenants.models import Tenant
 
 class VersionForm(FileForm):
     """A file that becomes a version."""
+
+
+# Beside a model that may be chosen all the same: the version waits for one.
+_NO_WORKER: Final = "no worker takes adapters now"
 
 
 class NewAdapterForm(FileForm):
@@ -37,11 +41,18 @@ class NewAdapterForm(FileForm):
 
     def __init__(self, *args: Any, tenant: Tenant, **more: Any) -> None:
         super().__init__(*args, tenant=tenant, **more)
-        names = [model.name for model in models_visible_to(tenant.id)]
-        choices = [(name, name) for name in names]
-        if len(names) != 1:
+        models = list(models_visible_to(tenant.id))
+        ready = pools_with_adapters({model.pool_id for model in models})
+        fitting = [model.name for model in models if model.pool_id in ready]
+        choices = [
+            (model.name, model.name if model.pool_id in ready else f"{model.name} ({_NO_WORKER})")
+            for model in models
+        ]
+        if len(choices) != 1:
             choices = [("", "Choose a model"), *choices]
         self.fields["model"].choices = choices  # type: ignore[attr-defined]
+        if len(fitting) == 1:
+            self.initial.setdefault("model", fitting[0])
         self.fields[
             "slug"
         ].help_text = (

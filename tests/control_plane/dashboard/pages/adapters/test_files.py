@@ -8,9 +8,11 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pytest_django import Settings
+from redis import Redis
 
+from gpu_workers.protocol import keys
 from inference.blobs.opening import blob_store
-from inference.models import Adapter, AdapterVersion, Upload
+from inference.models import Adapter, AdapterVersion, Pool, ServedModel, Upload
 from inference.models.upload import UploadStatus
 from inference.uploads.files import read_file
 from tenants.isolation.scoping import operator_scope
@@ -77,6 +79,19 @@ def in_parts(client: Client, acme_address: str, *parts: bytes) -> str:
     file_id: str = answer.json()["file_id"]
     assert file_id == upload["file_id"]
     return file_id
+
+
+def test_the_one_model_that_takes_adapters_is_chosen_and_others_say_that_none_does(
+    alice: Client, new: str, houses: TwoTenants, empty_redis: Redis
+) -> None:
+    with operator_scope("test"):
+        pool = Pool.objects.create(name="without-adapters")
+        ServedModel.objects.create(name="plain-model", pool=pool, context_tokens=2048)
+    assert alice.get(new).context["form"]["model"].value() is None
+    empty_redis.set(keys.pool_adapter_base(houses.acme.model.pool_id), b"what it says")
+    page = alice.get(new)
+    assert page.context["form"]["model"].value() == houses.acme.model.name
+    assert "plain-model (no worker takes adapters now)" in page.content.decode()
 
 
 def test_a_plain_form_makes_an_adapter_of_its_file(
