@@ -255,8 +255,7 @@ class Residency:
         Raises `_NoRoom` rather than wait for what nobody waits for."""
         while len(self._loaded) >= self._capacity:
             idle = [each for each in self._loaded if self._is_idle(each)]
-            loose = next((each for each in idle if each not in self._pinned), None)
-            if loose is not None:
+            if (loose := self._loose()) is not None:
                 await self._unload(loose)
             elif idle and self._users[name]:
                 await self._unload(idle[0])
@@ -268,9 +267,12 @@ class Residency:
 
     def _has_room(self) -> bool:
         """Return whether one more may be loaded without taking one from a request or a pin."""
-        if len(self._loaded) < self._capacity:
-            return True
-        return any(self._is_idle(each) and each not in self._pinned for each in self._loaded)
+        return len(self._loaded) < self._capacity or self._loose() is not None
+
+    def _loose(self) -> str | None:
+        """Return the longest unused that neither a request nor a pin holds."""
+        idle = (each for each in self._loaded if self._is_idle(each))
+        return next((each for each in idle if each not in self._pinned), None)
 
     async def _unload(self, name: str) -> None:
         folder = self._loaded.pop(name)

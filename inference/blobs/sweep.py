@@ -34,12 +34,12 @@ def register_owner(kind: str, references: References) -> None:
     _owners[kind] = references
 
 
-def delete_blobs(paths: Sequence[str], store: BlobStore | None = None) -> None:
+def delete_blobs(paths: Sequence[str]) -> None:
     """Delete blobs that are on no record any more; what the store cannot now is swept later."""
     if not paths:
         return
     try:
-        (store or blob_store()).delete(*paths)
+        blob_store().delete(*paths)
     except StoreAway as error:
         log.warning("blobs_not_deleted", count=len(paths), reason=error.message)
 

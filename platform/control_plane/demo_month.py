@@ -16,6 +16,7 @@ from gpu_workers.protocol.request_id import new_request_id
 from gpu_workers.protocol.usage import UsageEntry
 from inference.dispatch.queue import usage_entry
 from inference.models import UsageRecord
+from inference.proofs import Prover
 from inference.usage.ingest import record_entries
 from inference.usage.rating.admitted import deployment_prover
 from inference.usage.rating.price_book import PriceBook
@@ -52,8 +53,12 @@ def seed_last_month(acme: ApiKey, globex: ApiKey, *, now: datetime | None = None
             _price(month)
             book = PriceBook()
         draw = random.Random(1)
-        used = _month_of(acme, month, ACME_REQUESTS, book, draw)
-        used += _month_of(globex, month, GLOBEX_REQUESTS, book, draw)
+        prover = deployment_prover()
+        used = [
+            _request(key, at, book, prover, draw)
+            for key, count in ((acme, ACME_REQUESTS), (globex, GLOBEX_REQUESTS))
+            for at in _moments(month, count, draw)
+        ]
         record_entries(
             StreamEntry(pool=each.pool, stream_id=f"{number}-0", data=encode(each))
             for number, each in enumerate(used)
@@ -76,12 +81,6 @@ def _price(month: date) -> None:
         correction.save()
 
 
-def _month_of(
-    key: ApiKey, month: date, count: int, book: PriceBook, draw: random.Random
-) -> list[UsageEntry]:
-    return [_request(key, at, book, draw) for at in _moments(month, count, draw)]
-
-
 def _moments(month: date, count: int, draw: random.Random) -> Iterator[datetime]:
     days = [start_of(month) + timedelta(days=day) for day in range(last_day(month).day)]
     weights = [_WEEKEND if day.weekday() >= 5 else 1.0 for day in days]
@@ -90,7 +89,9 @@ def _moments(month: date, count: int, draw: random.Random) -> Iterator[datetime]
         yield day + timedelta(hours=hour, milliseconds=draw.randrange(3_600_000))
 
 
-def _request(key: ApiKey, at: datetime, book: PriceBook, draw: random.Random) -> UsageEntry:
+def _request(
+    key: ApiKey, at: datetime, book: PriceBook, prover: Prover, draw: random.Random
+) -> UsageEntry:
     """Return the record of a request that arrived at that moment and was answered as promised."""
     demo, simulated = DEMO_MODELS
     model = demo if draw.random() < 0.8 else simulated
@@ -124,7 +125,7 @@ def _request(key: ApiKey, at: datetime, book: PriceBook, draw: random.Random) ->
         adapter_name=adapter,
         adapter_version=1 if adapter else 0,
     )
-    proof = deployment_prover().prove(envelope, owed=True)
+    proof = prover.prove(envelope, owed=True)
     ttft_ms, between_ms = draw.randint(40, 180), draw.uniform(6, 12)
     entry = usage_entry(
         replace(envelope, owed=True, proof=proof),

@@ -183,6 +183,11 @@ class ApiKey(AffectsPolicy):
         return f"{key_format.PREFIX}-{self.public_id}-…{self.last_four}"
 
     @property
+    def title(self) -> str:
+        """Return what people call the key: its name, or where it has none how it looks."""
+        return self.name or self.masked
+
+    @property
     def is_revoked(self) -> bool:
         return self.revoked_at is not None
 

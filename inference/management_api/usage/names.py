@@ -42,7 +42,7 @@ def _projects(ids: set[uuid.UUID]) -> _Names:
 
 
 def _keys(ids: set[uuid.UUID]) -> _Names:
-    return {key.id: key.name or key.masked for key in ApiKey.objects.filter(id__in=ids)}
+    return {key.id: key.title for key in ApiKey.objects.filter(id__in=ids)}
 
 
 def _members(ids: set[uuid.UUID]) -> _Names:

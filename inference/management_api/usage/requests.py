@@ -94,7 +94,7 @@ class RequestSerializer(serializers.Serializer[Any]):
     labels = serializers.SerializerMethodField()
 
     def get_api_key_name(self, record: UsageRecord) -> str:
-        return record.api_key.name or record.api_key.masked
+        return record.api_key.title
 
     @extend_schema_field({"type": ["string", "null"]})
     def get_created_by_email(self, record: UsageRecord) -> str | None:

@@ -109,7 +109,7 @@ class LimitRow:
         if self.quota.project is not None:
             return f"project {self.quota.project.name}"
         key = self.quota.api_key
-        return "" if key is None else f"key {key.name or key.masked}"
+        return "" if key is None else f"key {key.title}"
 
     @property
     def menu_id(self) -> str:

@@ -33,22 +33,19 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccountLink:
-    """A page of one's account in its rail."""
-
-    address: str
-    word: str
-    icon: str
-    is_current: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tab:
     """One of several pages about the same."""
 
     address: str
     word: str
     is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountLink(Tab):
+    """A page of one's account in its rail."""
+
+    icon: str
 
 
 SECTIONS: Final = (

@@ -66,7 +66,7 @@ class RevokeKeyPage(TenantPage):
             form.perform(lambda: revoke_api_key(key, by=self.access.as_member()))
         if form.errors:
             return self.show(self._context(key, form), fragment="form", status=422)
-        messages.success(request, f"Key {key.name or key.masked} was revoked.")
+        messages.success(request, f"Key {key.title} was revoked.")
         return self.go_to(reverse("dashboard:key", args=[self.tenant.id, key.id]))
 
     def _context(self, key: ApiKey, form: NameTyped) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class KeyRow:
 
     @property
     def title(self) -> str:
-        return self.key.name or self.key.masked
+        return self.key.title
 
 
 def key_row(key: ApiKey, access: MemberAccess) -> KeyRow:
@@ -173,7 +173,7 @@ class KeyPage(TenantPage):
         form = KeyForm(request.POST, key=stored)
         if not form.is_valid() or not form.perform(lambda: self._changed(key, form.values())):
             return self.show(self._context(stored, form), fragment="form", status=422)
-        messages.success(request, f"Key {key.name or key.masked} was saved.")
+        messages.success(request, f"Key {key.title} was saved.")
         return self.go_to(request.path)
 
     def _changed(self, key: ApiKey, fields: dict[str, Any]) -> bool:

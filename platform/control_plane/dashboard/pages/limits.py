@@ -208,7 +208,7 @@ def _keys_to_choose(asked: str | None) -> list[tuple[str, str]]:
     asked_id = id_in(asked)
     if asked_id is not None and asked_id not in {key.id for key in keys}:
         keys += ApiKey.objects.filter(id=asked_id)
-    return [(str(key.id), key.name or key.masked) for key in keys]
+    return [(str(key.id), key.title) for key in keys]
 
 
 def _who_may(page: TenantPage) -> dict[str, Any]:

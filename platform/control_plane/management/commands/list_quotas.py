@@ -6,9 +6,6 @@ from django.core.management.base import CommandParser
 
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
-from tenants.models import Quota
-from tenants.models.quota import IN_NANOS
-from tenants.money import dollars
 
 
 class Command(ReportingCommand):
@@ -23,7 +20,7 @@ class Command(ReportingCommand):
         rows: list[dict[str, Fact]] = [
             {
                 "limit": quota.limit,
-                "value": quota.value if options["json"] else _shown(quota),
+                "value": quota.value if options["json"] else quota.amount,
                 "scope": quota.scope,
                 "project": quota.project.name if quota.project else "",
                 "api_key": quota.api_key.public_id if quota.api_key else "",
@@ -34,7 +31,3 @@ class Command(ReportingCommand):
             for quota in quotas.order_by("api_key", "project", "limit", "is_own")
         ]
         self.report_rows(options, rows, of="quotas")
-
-
-def _shown(quota: Quota) -> str:
-    return dollars(quota.value) if quota.limit in IN_NANOS else f"{quota.value:,}"

@@ -91,7 +91,7 @@ def _ids(texts: Iterable[str]) -> set[uuid.UUID]:
 
 
 def _key_word(key: ApiKey | None) -> str:
-    return "" if key is None else key.name or key.masked
+    return "" if key is None else key.title
 
 
 def _project_word(project: Project | None) -> str:
