@@ -42,10 +42,10 @@ class NewAdapterForm(FileForm):
     def __init__(self, *args: Any, tenant: Tenant, **more: Any) -> None:
         super().__init__(*args, tenant=tenant, **more)
         models = list(models_visible_to(tenant.id))
-        ready = pools_with_adapters({model.pool_id for model in models})
-        fitting = [model.name for model in models if model.pool_id in ready]
+        ready = pools_with_adapters({model.pool for model in models})
+        fitting = [model.name for model in models if model.pool in ready]
         choices = [
-            (model.name, model.name if model.pool_id in ready else f"{model.name} ({_NO_WORKER})")
+            (model.name, model.name if model.pool in ready else f"{model.name} ({_NO_WORKER})")
             for model in models
         ]
         if len(choices) != 1:
