@@ -26,7 +26,8 @@ def describe_base(
     *, model: str, configuration: bytes, max_rank: int, modules: Iterable[BaseModule]
 ) -> AdapterBase:
     """Return what adapters of a base are validated against; `configuration` is whatever tells it
-    from another base with the same modules."""
+    from another base with the same modules. Norms are none of the digest: two GPUs, or two ways to
+    share a layer among them, measure them a little differently."""
     table = sorted(modules, key=lambda module: module.name)
     digest = hashlib.sha256(configuration)
     for module in table:

@@ -50,11 +50,13 @@ class AdapterPins(Message, frozen=True, tag="pins-1"):
 
 class BaseModule(Message, frozen=True):
     """A linear layer that adapters may change, by the name that PEFT gives it in a checkpoint, such
-    as `model.layers.0.self_attn.q_proj`."""
+    as `model.layers.0.self_attn.q_proj`; `norm` is about the Frobenius norm of its weights, as the
+    engine that loaded them finds it, None where it cannot."""
 
     name: str
     in_features: int
     out_features: int
+    norm: float | None = None
 
 
 class AdapterBase(Message, frozen=True, tag="base-1"):

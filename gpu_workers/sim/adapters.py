@@ -24,6 +24,8 @@ _SHAPES: Final = {
     "mlp.up_proj": (256, 704),
     "mlp.down_proj": (704, 256),
 }
+# The root of the mean square of the demo model's weights.
+_WEIGHT: Final = 0.06
 _NUMBERS: Final = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
@@ -85,9 +87,15 @@ class SimAdapters:
 
 
 def sim_base(model: str, max_rank: int) -> AdapterBase:
-    """Return the table of the simulated base: the linear layers of the demo model."""
+    """Return the table of the simulated base: the linear layers of the demo model, their norms
+    those of weights as they are trained."""
     modules = [
-        BaseModule(name=f"model.layers.{layer}.{name}", in_features=wide, out_features=out)
+        BaseModule(
+            name=f"model.layers.{layer}.{name}",
+            in_features=wide,
+            out_features=out,
+            norm=_WEIGHT * math.sqrt(wide * out),
+        )
         for layer in range(_LAYERS)
         for name, (wide, out) in _SHAPES.items()
     ]

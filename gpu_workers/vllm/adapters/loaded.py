@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import json
+import math
+from collections import defaultdict
 from typing import Any, Final
 
 import structlog
@@ -113,13 +115,13 @@ class LoadedAdapters:
 async def base_of(llm: Any, *, model: str, max_rank: int) -> AdapterBase:
     """Return what adapters of this engine are made for, as its workers have loaded it; each knows
     its own layers."""
-    rows = {
-        (name, wide, out)
-        for of_worker in await llm.collective_rpc(LIST_MODULES)
-        for name, wide, out in of_worker
-    }
+    squares: defaultdict[tuple[str, int, int], float] = defaultdict(float)
+    for of_worker in await llm.collective_rpc(LIST_MODULES):
+        for name, wide, out, square in of_worker:
+            squares[name, wide, out] += square
     modules = [
-        BaseModule(name=name, in_features=wide, out_features=out) for name, wide, out in rows
+        BaseModule(name=name, in_features=wide, out_features=out, norm=_root(square))
+        for (name, wide, out), square in squares.items()
     ]
     config = llm.vllm_config.model_config.hf_config.to_dict()
     for name in _NOT_OF_THE_BASE:
@@ -128,3 +130,8 @@ async def base_of(llm: Any, *, model: str, max_rank: int) -> AdapterBase:
     return describe_base(
         model=model, configuration=configuration, max_rank=max_rank, modules=modules
     )
+
+
+def _root(square: float) -> float | None:
+    """Return a norm; None for what was not measured, and for weights that are all zero."""
+    return math.sqrt(square) if math.isfinite(square) and square > 0 else None

@@ -34,9 +34,11 @@ _UNSUPPORTED: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The two tensors of a module: A is (rank, in_features), B is (out_features, rank)."""
+    """The two tensors of a module: A is (rank, in_features), B is (out_features, rank). `base_norm`
+    is the Frobenius norm of the base's own weights, None where its workers do not know it."""
 
     module: str
+    base_norm: float | None
     a: Tensor
     b: Tensor
 
@@ -89,7 +91,7 @@ def _checked(
                 "come together. Save the adapter anew.",
                 where=module.name,
             )
-    pair = Pair(module=module.name, a=halves[_A], b=halves[_B])
+    pair = Pair(module=module.name, base_norm=module.norm, a=halves[_A], b=halves[_B])
     _check_shape(module, pair, base)
     most = min(base.max_rank, bounds.max_rank)
     if pair.rank > most:

@@ -12,7 +12,12 @@ import numpy
 
 from inference.adapters.validation.header import ITEM_BYTES, METADATA, Tensor
 from inference.adapters.validation.lora_config import LoraSettings, stored_config
-from inference.adapters.validation.magnitudes import Magnitude, Measure, check_magnitudes
+from inference.adapters.validation.magnitudes import (
+    Magnitude,
+    Measure,
+    check_change,
+    check_magnitudes,
+)
 from inference.adapters.validation.modules import PREFIX, Pair
 from inference.adapters.validation.span import write_all
 from inference.adapters.validation.verdicts import RefusalCode, UploadRefused, shown
@@ -25,7 +30,7 @@ _WORDS: Final = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<
 def write_adapter(pairs: Sequence[Pair], settings: LoraSettings, output: int) -> bool:
     """Write an adapter to `output`, and return whether it changes anything: whether there is a
     module whose A and B are both other than zero. Raises `UploadRefused` at NaN and infinity, and
-    for what half precision does not hold."""
+    for what is too large."""
     config = stored_config(settings, [pair.module for pair in pairs])
     tensors = sorted(
         (tensor for pair in pairs for tensor in (pair.a, pair.b)),
@@ -35,7 +40,9 @@ def write_adapter(pairs: Sequence[Pair], settings: LoraSettings, output: int) ->
     found = {tensor.name: _copy_checked(tensor, output) for tensor in tensors}
     for pair in pairs:
         scale = settings.scale_of(pair.module)
-        check_magnitudes(pair.module, found[pair.a.name], found[pair.b.name], scale)
+        a, b = found[pair.a.name], found[pair.b.name]
+        check_magnitudes(pair.module, a, b, scale)
+        check_change(pair.module, a, b, scale, pair.base_norm)
     return any(found[pair.a.name].largest and found[pair.b.name].largest for pair in pairs)
 
 

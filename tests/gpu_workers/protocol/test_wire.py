@@ -216,7 +216,11 @@ BASE = AdapterBase(
     model="sim",
     digest="cd",
     max_rank=16,
-    modules=[BaseModule(name="model.layers.0.self_attn.q_proj", in_features=64, out_features=96)],
+    modules=[
+        BaseModule(
+            name="model.layers.0.self_attn.q_proj", in_features=64, out_features=96, norm=1.5
+        )
+    ],
 )
 
 GOLDEN: list[tuple[Message, str]] = [
@@ -300,8 +304,8 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         BASE,
-        "95a6626173652d31a373696da26364109193bf6d6f64656c2e6c61796572732e302e73656c665f6174746e2e715f"
-        "70726f6a4060",
+        "95a6626173652d31a373696da26364109194bf6d6f64656c2e6c61796572732e302e73656c665f6174746e2e715f"
+        "70726f6a4060cb3ff8000000000000",
     ),
 ]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from gpu_workers.protocol.adapters import AdapterBase
 from inference.adapters.validation.child import find
 from inference.adapters.validation.validator import validate
 from inference.adapters.validation.verdicts import (
@@ -24,11 +25,13 @@ MOST_SECONDS: Final = 10.0
 ALWAYS: Final = {Guard.LIMITS, Guard.NO_NEW_PRIVILEGES, Guard.SYSTEM_CALLS}
 
 
-def verdict_of(folder: Path, data: bytes, bounds: Bounds | None = None) -> Accepted | Refused:
+def verdict_of(
+    folder: Path, data: bytes, bounds: Bounds | None = None, base: AdapterBase = BASE
+) -> Accepted | Refused:
     """Validate an upload; the folder `kept` below `folder` gets what is accepted."""
     kept = folder / "kept"
     kept.mkdir(exist_ok=True)
-    return validate(upload(folder, data), kept, BASE, bounds or Bounds())
+    return validate(upload(folder, data), kept, base, bounds or Bounds())
 
 
 def assert_refused(

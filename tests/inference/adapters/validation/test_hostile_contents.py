@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 
 from inference.adapters.validation.lora_config import read_config
+from inference.adapters.validation.magnitudes import MOST_OF_BASE
 from inference.adapters.validation.verdicts import (
     Accepted,
     Bounds,
@@ -18,6 +20,7 @@ from inference.adapters.validation.verdicts import (
     UploadRefused,
 )
 from tests.support.adapter_uploads.upload import (
+    BASE,
     PREFIX,
     RANK,
     arrays,
@@ -356,6 +359,25 @@ def test_what_is_refused_as_too_large_names_the_module(tmp_path: Path) -> None:
     data = zipped(files(tensors=scaled("lora_A", 300)))
     refused = assert_refused(tmp_path, data, RefusalCode.TENSOR_TOO_LARGE)
     assert refused.where == "model.layers.0.q_proj"
+
+
+@pytest.mark.parametrize(("part_of_most", "is_taken"), [(0.99, True), (1.01, False)])
+def test_a_change_beyond_a_multiple_of_the_bases_own_weights_is_refused_with_the_figure(
+    part_of_most: float, is_taken: bool, tmp_path: Path
+) -> None:
+    scale = config()["lora_alpha"] / RANK
+    a, b = arrays()[FIRST], arrays()[FIRST_B]
+    change = scale * float(numpy.linalg.norm(a)) * float(numpy.linalg.norm(b))
+    first, *others = BASE.modules
+    first = msgspec.structs.replace(first, norm=change / MOST_OF_BASE / part_of_most)
+    base = msgspec.structs.replace(BASE, modules=[first, *others])
+    verdict = verdict_of(tmp_path, zipped(files()), base=base)
+    if is_taken:
+        assert isinstance(verdict, Accepted), verdict
+        return
+    assert isinstance(verdict, Refused), verdict
+    assert (verdict.code, verdict.where) == (RefusalCode.TENSOR_TOO_LARGE, first.name)
+    assert f"is {part_of_most * MOST_OF_BASE:.3g} times the norm of the base's" in verdict.message
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from tests.support.workers.asking import ENDLESS, QUESTION, Clause, ask
 from tests.support.workers.envelopes import make_envelope
 
 LONG_TOKENS = 120
+# The Frobenius norm of the demo model's last down_proj, by its file.
+DOWN_NORM = 25.9
 CHURN = 12
 
 
@@ -42,6 +44,8 @@ async def it_tells_what_its_adapters_are_made_for(
     assert not any("lm_head" in name or "embed" in name for name in names)
     down = next(each for each in base.modules if each.name == "model.layers.3.mlp.down_proj")
     assert (down.in_features, down.out_features) == (704, 256)
+    assert down.norm is not None
+    assert abs(down.norm / DOWN_NORM - 1) < 0.15
 
 
 async def an_adapter_changes_the_answer_and_leaves_the_bases(
