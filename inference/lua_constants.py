@@ -22,7 +22,7 @@ GATEWAY_LEASE_MS: Final = 6_000
 # is queued again begins that much later, so that no number is ever given out twice; a worker may
 # adopt what it holds as an attempt that is at most this much older.
 ATTEMPT_GAP: Final = 100
-# Attempts of a request that may end with the death of their worker.
+# Attempts of a request that may end with the death of their worker, or without their adapter.
 MOST_TRIES: Final = 3
 # Entries that a pool's usage stream holds while nobody collects, of some 700 bytes each: those of
 # outboxes, then others, which are in no outbox, before newcomers are refused. At 1,000 requests a
@@ -37,6 +37,9 @@ DEAD_LETTER_MS: Final = 86_400_000
 MOST_PASSES: Final = 8
 # After so long a prefetch is forgotten that the worker has not told of: its message was lost.
 COMING_MS: Final = 10_000
+# A worker that gave a request back, since it can get no adapter, is given none for so long that
+# needs one it does not have in memory.
+CLOSED_MS: Final = 5_000
 # Adapters of which it is kept how near one worker has them, however many it posts.
 MOST_LEVELS: Final = 20_000
 # Of a token; a request's cost is counted in these units.
@@ -107,6 +110,7 @@ DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "UNSHARED_USAGE_ENTRIES": UNSHARED_USAGE_ENTRIES,
     "MOST_PASSES": MOST_PASSES,
     "COMING_MS": COMING_MS,
+    "CLOSED_MS": CLOSED_MS,
     "MOST_LEVELS": MOST_LEVELS,
     "INPUT_WEIGHT": INPUT_WEIGHT,
     "OUTPUT_WEIGHT": OUTPUT_WEIGHT,

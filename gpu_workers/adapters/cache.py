@@ -54,7 +54,7 @@ class AdapterCache:
 
     def __init__(self, folder: Path, own: Path, lock: int, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._folder = folder
+        self.folder = folder
         self._sealed = folder / "sealed"
         self._workers = folder / "workers"
         self._own = own
@@ -172,7 +172,7 @@ class AdapterCache:
         again. Raises `OSError`."""
         with self._counting:
             if not self._own.is_dir() and not self._is_closed:
-                lock = _enter(self._folder, self._own)
+                lock = _enter(self.folder, self._own)
                 self._own_bytes.clear()
                 os.dup2(lock, self._lock, inheritable=False)
                 os.close(lock)

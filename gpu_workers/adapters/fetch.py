@@ -26,7 +26,11 @@ class FetchFailed(RuntimeError):
     signed: whoever reads it may fetch."""
 
 
-class _Cut(FetchFailed):
+class StoreAway(FetchFailed):
+    """The store is not there, or too slow, whatever it is asked for."""
+
+
+class _Cut(StoreAway):
     """It has given a part, and may give the rest."""
 
 
@@ -55,9 +59,11 @@ class Fetches:
             async with asyncio.timeout(seconds):
                 await self._fetch(source.url, _Body(file, source.size_bytes))
         except TimeoutError as error:
-            raise FetchFailed(f"it took longer than {seconds:.0f} s") from error
+            raise StoreAway(f"it took longer than {seconds:.0f} s") from error
+        # Their text may hold the URL; the traceback too, and is not shown.
+        except httpx.TransportError as error:
+            raise StoreAway(type(error).__name__) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            # Its text may hold the URL; the traceback too, and is not shown.
             raise FetchFailed(type(error).__name__) from None
         finally:
             self._client.cookies.clear()

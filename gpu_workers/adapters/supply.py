@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from gpu_workers.adapters.cache import AdapterCache, is_opaque_name
-from gpu_workers.adapters.fetch import Fetches, FetchFailed
+from gpu_workers.adapters.fetch import Fetches, FetchFailed, StoreAway
 from gpu_workers.adapters.sources import AdapterSources
 from gpu_workers.adapters.unavailable import AdapterUnavailable
 from gpu_workers.adapters.unseal import AdapterCorrupt
@@ -87,7 +87,8 @@ class AdapterSupply:
             return await self._open(name)
         except OSError as error:
             # Full, read-only or broken: what was half written is gone.
-            raise AdapterUnavailable(f"the disk refuses: {error.strerror or error}") from error
+            problem = f"the disk refuses: {error.strerror or error}"
+            raise AdapterUnavailable(problem, is_any=True) from error
 
     async def pin(self, names: Collection[str]) -> None:
         """Have these, and no others, leave the disk last."""
@@ -102,7 +103,7 @@ class AdapterSupply:
         await asyncio.to_thread(self._cache.close)
 
     async def _open(self, name: str) -> Opened:
-        problem = ""
+        problem, is_any = "", False
         for _ in range(TRIES):
             source = await self._source_of(name)
             if (folder := await self._open_cached(source)) is not None:
@@ -113,9 +114,9 @@ class AdapterSupply:
                     folder = await self._fetch(source)
                 return Opened(folder, is_fetched=True, needs_probe=source.needs_probe)
             except (FetchFailed, AdapterCorrupt) as error:
-                problem = str(error)
+                problem, is_any = str(error), isinstance(error, StoreAway)
                 _log.warning("adapter_not_fetched", adapter=name, reason=problem)
-        raise AdapterUnavailable(problem)
+        raise AdapterUnavailable(problem, is_any=is_any)
 
     async def _open_cached(self, source: AdapterSource) -> Path | None:
         try:

@@ -4,7 +4,12 @@ from gpu_workers.protocol.messages import WireError
 
 
 class AdapterUnavailable(RuntimeError):
-    """It is not to be had now; asking again may help. The message is for operators."""
+    """It is not to be had now; asking again may help. The message is for operators. `is_any`: this
+    worker can get no other either, since its disk refuses or the store is away."""
+
+    def __init__(self, message: str, *, is_any: bool = False) -> None:
+        super().__init__(message)
+        self.is_any = is_any
 
 
 def unavailable(adapter: str) -> WireError:

@@ -42,9 +42,10 @@ class Outcome(StrEnum):
     FAILED = "failed"  # engine or worker died, or an internal error
 
 
-# Why an attempt is over and another one takes its place. A lost worker counts as a try and
-# is not given the request again; lost frames count as a try; preemption does neither.
-RetryReason = Literal["worker_lost", "frames_lost", "preempted"]
+# Why an attempt is over and another one takes its place. A lost worker, or one that can get no
+# adapter, counts as a try and is not given the request again; lost frames count as a try;
+# preemption does neither.
+RetryReason = Literal["worker_lost", "adapters_unavailable", "frames_lost", "preempted"]
 
 
 class WasteReason(StrEnum):

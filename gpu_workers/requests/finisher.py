@@ -62,11 +62,12 @@ class Finisher:
         answer = await self._transport.requeue(
             envelope.request_id, request.attempt, reason, resumption
         )
-        if answer is Requeued.EXHAUSTED:
+        if answer is Requeued.EXHAUSTED and reason != "adapters_unavailable":
             exhausted = request.failed(ATTEMPTS_EXHAUSTED, result.usage)
             await self._finish(request, exhausted, is_dead_letter=True)
-        elif answer is Requeued.STALE:
-            # Cancelled in the meantime, or another's by now: `finish` knows.
+        elif answer is not Requeued.REQUEUED:
+            # Nobody else may have its adapter, and it failed for want of that; or it was cancelled
+            # in the meantime, or is another's by now: `finish` knows.
             await self._finish(request, result)
         else:
             self._metrics.requeued(reason)

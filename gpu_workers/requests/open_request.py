@@ -52,6 +52,8 @@ class OpenRequest:
     tokens_at_cancellation: int | None = None
     # It makes room for another; whoever gets it next resumes from here
     is_preempted: bool = False
+    # The worker could get no adapter for it, nor for others
+    is_without_adapters: bool = False
     # Another worker has it by now: its end is reported to nobody
     is_disowned: bool = False
     # Why the worker itself ended it, where the client had no part in that
@@ -125,6 +127,8 @@ class OpenRequest:
             return None
         if result.outcome is Outcome.FAILED and self.stopped_by_worker is not None:
             return "worker_lost"
+        if self.is_without_adapters:
+            return "adapters_unavailable"
         if result.outcome is Outcome.CANCELLED and self.is_preempted:
             return "preempted"
         return None

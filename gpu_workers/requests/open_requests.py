@@ -302,7 +302,8 @@ class OpenRequests:
             self._on_engine_died(error)
             request.stopped_by_worker = ENGINE_FAILED
             return request.failed(ENGINE_FAILED, error.usage)
-        except AdapterUnavailable:
+        except AdapterUnavailable as error:
+            request.is_without_adapters = error.is_any
             return request.failed(unavailable(envelope.adapter_name))
         except AdapterRefused:
             return request.failed(refused(envelope.adapter_name))

@@ -9,7 +9,8 @@
 -- `run:<adapter>`, its running requests, `turn:<adapter>`, since when (ms) and whose it is, and
 -- `drain:<adapter>`, if it starts no more of them: the tenant that is to have its slot; of each that
 -- is prefetched `coming:<adapter>`, since when (ms), and of each that could not be `missed:<adapter>`,
--- when; and `mute`, if a prefetch was not answered and nothing was posted since.
+-- when; `mute`, if a prefetch was not answered and nothing was posted since; and `closed`, when it
+-- last gave a request back, since it can get no adapter.
 
 local NEAREST = 8                  -- of the workers that have an adapter, how many are looked at,
 local HOLDERS = 16                 -- and how many any of them
@@ -146,6 +147,32 @@ local function set_mute(state, is_mute)
   state.mute = is_mute and 1 or nil
 end
 
+-- Note that a worker can get no adapter now: its disk is full, or the store away.
+local function close_to_adapters(pool, worker_id)
+  local state = adapters_of(pool, worker_id)
+  state.closed = pool.now
+  redis.call('HSET', state.key, 'closed', string.format('%.0f', pool.now))
+end
+
+-- Return whether a worker could get no adapter a moment ago.
+local function is_closed(pool, state)
+  return state.closed ~= nil and pool.now - state.closed <= CLOSED_MS
+end
+
+-- Return whether another worker than these, each between two spaces, may have a request that needs
+-- an adapter; any few are looked at.
+local function is_adapter_elsewhere(pool, excluded)
+  local _, count = string.gsub(excluded, '%S+', '')
+  local some = redis.call('ZRANDMEMBER', pool.prefix .. ':slots', count + CHOICE)
+  for _, worker_id in ipairs(some) do
+    if not string.find(excluded, ' ' .. worker_id .. ' ', 1, true) and is_live(pool, worker_id)
+      and adapters_of(pool, worker_id).slots > 0 then
+      return true
+    end
+  end
+  return false
+end
+
 -- Drop what a worker has posted: its process is another, or is shut out. What runs is to come.
 function drop_levels(pool, worker_id)
   local state, levels = adapters_of(pool, worker_id), pool.prefix .. ':levels:' .. worker_id
@@ -153,6 +180,8 @@ function drop_levels(pool, worker_id)
   redis.call('DEL', levels)
   forget_missed(state, math.huge)
   set_mute(state, false)
+  state.closed = nil
+  redis.call('HDEL', state.key, 'closed')
   for _, adapter in ipairs(adapters) do
     end_prefetch(state, adapter)
     if state.run[adapter] then
@@ -201,7 +230,7 @@ end
 -- Where -----------------------------------------------------------------------------------------
 
 -- Return how near a worker has an adapter that it has room for, -1 where it would have to get it
--- from the store; nil where it has no room.
+-- from the store; nil where it has no room, or cannot get it.
 local function nearness(pool, worker_id, adapter)
   local state = adapters_of(pool, worker_id)
   if is_running(state, adapter) then
@@ -209,7 +238,8 @@ local function nearness(pool, worker_id, adapter)
   elseif state.drain[adapter] or not has_adapter_slot(state) then
     return nil
   end
-  return level_of(pool, worker_id, adapter) or -1
+  local level = level_of(pool, worker_id, adapter) or -1
+  return (level >= MEMORY or not is_closed(pool, state)) and level or nil
 end
 
 -- Return some of the workers that have an adapter: the NEAREST of them, and any HOLDERS, so that the
@@ -252,12 +282,12 @@ local function has_missed(pool, state, adapter)
 end
 
 -- Return how fit a worker is to get an adapter ahead of a request: the nearer it has that, then the
--- more it may be given, the better; nil where it has or gets it already, could not get it, or gets as
--- many as it has slots for.
+-- more it may be given, the better; nil where it has or gets it already, could not get it or any, or
+-- gets as many as it has slots for.
 local function fitness_for_prefetch(pool, worker_id, adapter)
   local state = adapters_of(pool, worker_id)
   local level = level_of(pool, worker_id, adapter) or COMING
-  if not is_live(pool, worker_id) or prefetches_of(pool, worker_id, state) >= state.slots
+  if not is_live(pool, worker_id) or is_closed(pool, state) or prefetches_of(pool, worker_id, state) >= state.slots
     or state.coming[adapter] or has_missed(pool, state, adapter) or state.run[adapter]
     or level >= MEMORY then
     return nil

@@ -34,19 +34,27 @@ local function wait_again(pool, path, request_id, gateway, wait_ms, deadline_ms,
   prefetch(pool, adapter, 1)
 end
 
--- Requeue a request whose worker was lost, whose frames were lost or that gives its slot up. With
--- an `envelope`, which goes on from so many `resumed` tokens, the next attempt runs that; '' keeps
--- the one that is there.
+-- Why an attempt is over. Of a worker that was lost, or can get no adapter, the request is kept away.
+local REASONS = { worker_lost = true, adapters_unavailable = true, frames_lost = true,
+  preempted = true }
+local KEPT_AWAY = { worker_lost = true, adapters_unavailable = true }
+
+-- Requeue a request whose worker was lost, whose frames were lost, that gives its slot up, or whose
+-- worker can get no adapter. With an `envelope`, which goes on from so many `resumed` tokens, the
+-- next attempt runs that; '' keeps the one that is there.
 --
 -- The request waits with its first deadline, so at the head of its key, and for as long as it might
 -- have at first, since it may have run for longer than that; what the attempt was charged is given
 -- back, since the end charges all of it once. A worker that was lost is given nothing any more,
--- this request not even if it comes back; one whose frames were lost is asked to stop.
--- Reply: {requeued, attempt that is over} | {exhausted, tries} | {stale}.
+-- this request not even if it comes back; one whose frames were lost is asked to stop; one that can
+-- get no adapter is given nothing for a while that needs one.
+-- Reply: {requeued, attempt that is over} | {exhausted, tries}: that were enough, or no other worker
+-- has adapters | {stale}.
 local function requeue(keys, args)
   local prefix, request_id, attempt, reason, envelope, resumed, now = keys[1], unpack(args)
-  if reason ~= 'worker_lost' and reason ~= 'frames_lost' and reason ~= 'preempted' then
-    return redis.error_reply('ERR expected worker_lost, frames_lost or preempted, got ' .. reason)
+  if not REASONS[reason] then
+    return redis.error_reply('ERR expected worker_lost, adapters_unavailable, frames_lost or '
+      .. 'preempted, got ' .. reason)
   end
   local key = request_key(prefix, request_id)
   local state, current_attempt, worker_id, path_text, input, output, deadline_ms, wait_ms, tries,
@@ -58,10 +66,16 @@ local function requeue(keys, args)
     return { 'stale' }
   end
   tries = (tonumber(tries) or 0) + 1
-  if reason ~= 'preempted' and tries >= MOST_TRIES then
+  local pool, path = open_pool(prefix, now_ms(now)), parse_path(path_text)
+  excluded = KEPT_AWAY[reason] and (excluded or ' ') .. worker_id .. ' ' or excluded
+  local has_another = true
+  if reason == 'adapters_unavailable' then
+    close_to_adapters(pool, worker_id)
+    has_another = is_adapter_elsewhere(pool, excluded)
+  end
+  if not has_another or reason ~= 'preempted' and tries >= MOST_TRIES then
     return { 'exhausted', tries }
   end
-  local pool, path = open_pool(prefix, now_ms(now)), parse_path(path_text)
   local flow = open_flow(pool, path)
   input, output = tonumber(input), tonumber(output)
   end_attempt(pool, path, flow, worker_id, { id = request_id, charged = input + output,
@@ -75,8 +89,11 @@ local function requeue(keys, args)
   end
   save(flow)
   if reason == 'worker_lost' then
-    redis.call('HSET', key, 'tries', tries, 'excluded', (excluded or ' ') .. worker_id .. ' ')
+    redis.call('HSET', key, 'tries', tries, 'excluded', excluded)
     bench_worker(pool, worker_id)
+  elseif reason == 'adapters_unavailable' then
+    redis.call('HSET', key, 'tries', tries, 'excluded', excluded)
+    free_slot(pool, worker_id)
   elseif reason == 'frames_lost' then
     redis.call('HSET', key, 'tries', tries)
     stop_attempt(prefix, worker_id, 'cancel', request_id, attempt)

@@ -87,8 +87,9 @@ local function may_run_adapter(pool, worker_id, tenant, request)
     end_drain(state, adapter)
   end
   local near, may_wait = nearness(pool, worker_id, adapter), request.passes < MOST_PASSES
-  local is_ready = (near or level_of(pool, worker_id, adapter) or COMING) >= MEMORY
-    or state.mute or has_missed(pool, state, adapter)
+  local is_here = (near or level_of(pool, worker_id, adapter) or COMING) >= MEMORY
+  local is_ready = is_here
+    or (state.mute or has_missed(pool, state, adapter)) and not is_closed(pool, state)
   if near and is_ready then
     return true
   elseif is_ready and not may_wait and state.slots > 0 then

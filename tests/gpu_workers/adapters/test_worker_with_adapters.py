@@ -1,17 +1,20 @@
 """A whole worker whose requests name adapters, over a real Redis and real dispatch functions."""
 
 import asyncio
+import errno
 import json
+import os
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 import pytest
 from msgspec import structs
 from redis.asyncio import Redis
 
+from gpu_workers.adapters.cache import AdapterCache
 from gpu_workers.engine import LoadableAdapter
 from gpu_workers.protocol import codec, keys
-from gpu_workers.protocol.adapters import AdapterLevel
+from gpu_workers.protocol.adapters import AdapterLevel, AdapterSource
 from gpu_workers.protocol.messages import Envelope, Outcome, WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
@@ -45,6 +48,18 @@ def envelope_of(adapter: MadeAdapter | None) -> Envelope:
 
 def an_engine(*, in_memory: int = 2) -> SimEngine:
     return SimEngine(step_seconds=0.001, adapter_slots=2, adapters_in_memory=in_memory)
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Have a cache's disk take nothing more."""
+    begin = AdapterCache.begin
+
+    def refused(cache: AdapterCache, source: AdapterSource) -> tuple[Path, BinaryIO]:
+        if cache.folder == folder.resolve():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return begin(cache, source)
+
+    monkeypatch.setattr(AdapterCache, "begin", refused)
 
 
 def text_of(gateway: FakeGateway, request_id: str) -> str:
@@ -100,6 +115,60 @@ async def test_an_adapter_that_is_nowhere_ends_its_request_alone(
         for again in (SUPPORT, None):
             terminal = await gateway.terminal_of(await gateway.send(envelope_of(again)))
             assert terminal.outcome is Outcome.COMPLETED
+
+
+async def test_a_worker_without_room_on_its_disk_gives_requests_to_one_that_has_it(
+    sim_redis_url: str,
+    gateway: FakeGateway,
+    store: AdapterStore,
+    cache_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has the most slots, and so would draw all that need what it has not."""
+    full, roomy = cache_folder / "full", cache_folder / "roomy"
+    fill_disk(monkeypatch, full)
+    adapters = [make_adapter(number) for number in range(6)]
+    for adapter in adapters:
+        await store.offer(adapter)
+    wide = SimEngine(step_seconds=0.001, slots=64, adapter_slots=2, adapters_in_memory=2)
+    async with running_worker(sim_redis_url, wide, adapter_cache=full) as first:
+        await first.ready()
+        terminal = await gateway.terminal_of(await gateway.send(envelope_of(SUPPORT)))
+        assert terminal.error is not None, "there is nobody else"
+        assert terminal.error.code == "adapter_unavailable"
+        async with running_worker(
+            sim_redis_url, an_engine(), "roomy", adapter_cache=roomy
+        ) as second:
+            await second.ready()
+            asked = [await gateway.send(envelope_of(each)) for each in (*adapters, None)]
+            for request_id in asked:
+                terminal = await gateway.terminal_of(request_id, seconds=20)
+                assert terminal.outcome is Outcome.COMPLETED
+    entries = {entry.request_id: entry for entry in await gateway.usage_entries()}
+    workers = [entries[request_id].worker_id for request_id in asked]
+    assert set(workers[:-1]) == {second.worker_id}
+
+
+async def test_a_request_whose_store_is_away_for_one_worker_is_answered_by_another(
+    sim_redis_url: str, gateway: FakeGateway, store: AdapterStore, cache_folder: Path
+) -> None:
+    """As it has the adapter on its disk."""
+    await store.offer(SUPPORT)
+    cut, roomy = cache_folder / "cut", cache_folder / "roomy"
+    wide = SimEngine(step_seconds=0.001, slots=64, adapter_slots=2, adapters_in_memory=2)
+    async with running_worker(sim_redis_url, wide, adapter_cache=cut) as first:
+        await first.ready()
+        # To the prefetch and to the request, each of which asks twice.
+        store.answers_with(SUPPORT, *[refuses(503)] * 4)
+        async with running_worker(
+            sim_redis_url, an_engine(), "roomy", adapter_cache=roomy
+        ) as second:
+            await second.ready()
+            terminal = await gateway.terminal_of(await gateway.send(envelope_of(SUPPORT)))
+    assert terminal.outcome is Outcome.COMPLETED
+    assert terminal.attempt == 2
+    entries = await gateway.usage_entries()
+    assert [each.worker_id for each in entries] == [second.worker_id], "and is on record once"
 
 
 async def test_an_adapter_that_the_engine_refuses_is_not_to_be_asked_for_again(

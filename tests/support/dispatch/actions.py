@@ -144,7 +144,7 @@ class Actions(AdapterInvariants):
 
     def forget_adapters_of(self, worker: Worker) -> None:
         worker.levels, worker.coming, worker.missed, worker.is_mute = {}, {}, {}, False
-        worker.late = set()
+        worker.late, worker.closed_ms = set(), None
 
     def post_levels(self, worker: Worker, levels: Mapping[str, AdapterLevel | None]) -> None:
         """A worker tells how near it has adapters; who waits for what it could not get is handed
@@ -275,6 +275,29 @@ class Actions(AdapterInvariants):
         expected += sum(self.charged_to(each) for each in started) / request.ask.weight
         assert self.pool.counter(*request.place) == pytest.approx(expected)
 
+    def give_back(self, worker: Worker, request: Request) -> None:
+        """A worker can get no adapter: another tries, where there is one."""
+        if not request.is_cancelled:
+            worker.closed_ms = self.pool.now_ms
+        others = [
+            each
+            for each in self.model.workers
+            if each is not worker and each.worker_id not in request.excluded and self.is_alive(each)
+            if self.redis.zscore(keys.pool_slots(self.pool.name), each.worker_id) is not None
+        ]
+        answer = self.requeue(request, "adapters_unavailable")
+        if request.is_cancelled or not others or request.tries + 1 == MOST_TRIES:
+            exhausted = [b"exhausted", request.tries + 1]
+            assert answer == ([b"stale"] if request.is_cancelled else exhausted)
+            self.end(request, request.attempt)
+            return
+        assert answer == [b"requeued", request.attempt]
+        del worker.hands[request.ask.request_id]
+        request.gives_way = False
+        request.tries += 1
+        request.excluded.add(worker.worker_id)
+        self.wait_again(request)
+
     def requeue(self, request: Request, reason: str) -> list[Any]:
         return self.pool.requeue(request.ask.request_id, request.attempt, reason)
 
@@ -356,6 +379,7 @@ class Actions(AdapterInvariants):
                 del worker.coming[name]
                 worker.is_mute = True
         assert adapter not in worker.coming
+        assert not self.is_closed(worker)
         assert not self.has_missed(worker, adapter) or adapter in worker.late
         # What a request begins to run with in the same call is no longer coming.
         if all(each.ask.adapter != adapter for each in self.model.held_by(worker.worker_id)):

@@ -6,7 +6,7 @@ from hypothesis.stateful import invariant
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.adapters import AdapterLevel
-from inference.lua_constants import COMING_MS, HEADROOM_MOST, WORKER_LEASE_MS
+from inference.lua_constants import CLOSED_MS, COMING_MS, HEADROOM_MOST, WORKER_LEASE_MS
 from tests.support.dispatch.invariants import FLOWS, Invariants
 from tests.support.dispatch.model import Request, Worker
 
@@ -39,7 +39,7 @@ class AdapterInvariants(Invariants):
                 continue
             assert any(
                 self.may_run(worker, adapter) or self.is_coming(worker, adapter) for worker in live
-            ) or all(self.gets_enough(worker) for worker in live)
+            ) or all(self.gets_enough(worker) or self.is_closed(worker) for worker in live)
 
     def check_missed(self, worker: Worker, missed: Set[str]) -> None:
         """After a worker has told that it could not get adapters: where it has room for everybody
@@ -52,6 +52,7 @@ class AdapterInvariants(Invariants):
             scheduler.get("free", 0) > scheduler.get("slots", 0) * HEADROOM_MOST + 2
             and credit > 0
             and not worker.kv_tokens
+            and not self.is_closed(worker)
             and len(self.adapters_on(worker.worker_id)["run"]) < worker.adapter_slots
         )
         # So few that none is hidden behind others, and none so wide that others wait for it
@@ -61,12 +62,16 @@ class AdapterInvariants(Invariants):
             )
 
     def may_run(self, worker: Worker, adapter: str) -> bool:
-        """Whether nothing has to be loaded, or cannot be, or it is not known."""
-        return (
+        """Whether nothing has to be loaded, or it cannot be, which others may be told, or it is not
+        known."""
+        if (
             not adapter
             or worker.levels.get(adapter, 0) >= AdapterLevel.MEMORY
             or any(each.ask.adapter == adapter for each in self.model.held_by(worker.worker_id))
-            or self.has_missed(worker, adapter)
+        ):
+            return True
+        return not self.is_closed(worker) and (
+            self.has_missed(worker, adapter)
             or worker.is_mute
             or any(self.pool.now_ms - at > COMING_MS for at in worker.coming.values())
         )
@@ -74,6 +79,10 @@ class AdapterInvariants(Invariants):
     def has_missed(self, worker: Worker, adapter: str) -> bool:
         at = worker.missed.get(adapter)
         return at is not None and self.pool.now_ms - at <= COMING_MS
+
+    def is_closed(self, worker: Worker) -> bool:
+        at = worker.closed_ms
+        return at is not None and self.pool.now_ms - at <= CLOSED_MS
 
     def is_coming(self, worker: Worker, adapter: str) -> bool:
         at = worker.coming.get(adapter)

@@ -232,6 +232,20 @@ class DispatchMachine(Actions, RuleBasedStateMachine):
         for adapter in sorted(worker.coming)[: 1 if one_by_one else None]:
             self.post_levels(worker, {adapter: level})
 
+    @rule(which=which_worker, number=numbers)
+    def get_no_adapter(self, which: int, number: int) -> None:
+        """A worker's disk is full, or the store away, when it is to load what a request needs."""
+        worker = self.model.workers[which]
+        if not worker.is_known or worker.is_silent:
+            return
+        held = [
+            each
+            for each in self.model.held_by(worker.worker_id)
+            if each.ask.adapter and not each.output and each.ask.request_id in worker.hands
+        ]
+        if held:
+            self.give_back(worker, held[number % len(held)])
+
     @rule(which=which_worker, loop_age_ms=st.sampled_from([0, 0, STALE_LOOP_MS + 1]))
     def beat(self, which: int, loop_age_ms: int) -> None:
         """Renews the lease; from a worker whose loop is stale, takes its credit."""

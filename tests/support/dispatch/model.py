@@ -66,6 +66,8 @@ class Worker:
     missed: dict[str, int] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
     is_mute: bool = False
+    # When it last gave a request back since it could get no adapter
+    closed_ms: int | None = None
 
     @property
     def worker_id(self) -> str:

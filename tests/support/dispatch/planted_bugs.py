@@ -123,6 +123,11 @@ BUGS: Final = [
         wrong="  redis.call('ZREM', pool.prefix .. ':paces'",
     ),
     PlantedBug(
+        name="a worker that can get no adapter is told to get another",
+        right="is_live(pool, worker_id) or is_closed(pool, state) or",
+        wrong="is_live(pool, worker_id) or",
+    ),
+    PlantedBug(
         name="an adapter that a worker has no more stays with it",
         right="  set_level(pool, worker_id, adapter, level > 0 and",
         wrong="  set_level(pool, worker_id, adapter, level >= 0 and",
