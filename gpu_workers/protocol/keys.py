@@ -295,8 +295,7 @@ def pool_adapters_waiting(pool: str) -> str:
 
 
 def pool_adapter_sources(pool: str) -> str:
-    """Name the hash: adapter -> encoded `adapters.AdapterSource`, written by the control plane. It
-    holds keys of blobs, so it is none of the pool's keys, which gateways read."""
+    """Name the hash: adapter -> encoded `adapters.AdapterSource`. Gateways may not read it."""
     return f"{{adapter-sources}}:{pool}"
 
 

@@ -216,11 +216,7 @@ BASE = AdapterBase(
     model="sim",
     digest="cd",
     max_rank=16,
-    modules=[
-        BaseModule(
-            name="model.layers.0.self_attn.q_proj", in_features=64, out_features=96, norm=1.5
-        )
-    ],
+    modules=[BaseModule(name="layers.0.q_proj", in_features=64, out_features=96, norm=1.5)],
 )
 
 GOLDEN: list[tuple[Message, str]] = [
@@ -304,8 +300,7 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         BASE,
-        "95a6626173652d31a373696da26364109194bf6d6f64656c2e6c61796572732e302e73656c665f6174746e2e715f"
-        "70726f6a4060cb3ff8000000000000",
+        "95a6626173652d31a373696da26364109194af6c61796572732e302e715f70726f6a4060cb3ff8000000000000",
     ),
 ]
 

@@ -14,6 +14,8 @@ import numpy
 from gpu_workers.protocol.adapters import AdapterBase, BaseModule
 
 PREFIX: Final = "base_model.model."
+FIRST: Final = f"{PREFIX}model.layers.0.q_proj.lora_A.weight"
+FIRST_B: Final = f"{PREFIX}model.layers.0.q_proj.lora_B.weight"
 LAYERS: Final = 2
 # Module of each layer -> its sizes, in and out.
 SIZES: Final = {"q_proj": (16, 24), "v_proj": (16, 8), "down_proj": (32, 16)}
@@ -52,6 +54,14 @@ def arrays(
                 else numbers.astype(dtype)
             )
     return made
+
+
+def spoiled(number: float, dtype: str = "<f4") -> bytes:
+    """Good tensors but for the last number of one module's B."""
+    tensors = arrays(dtype=dtype)
+    last = tensors[FIRST_B]
+    last[-1, -1] = numpy.float32(number).view("<u4") >> 16 if dtype == "<u2" else number
+    return safetensors(tensors)
 
 
 def config(**changes: Any) -> dict[str, Any]:

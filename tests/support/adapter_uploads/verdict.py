@@ -1,9 +1,12 @@
 """Validates an upload, in the jail or by what runs in it."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
+
+import pytest
 
 from gpu_workers.protocol.adapters import AdapterBase
 from inference.adapters.validation.child import find
@@ -75,3 +78,11 @@ def assert_rejected(
     assert isinstance(finding, Rejected), finding
     assert finding.code == code, finding
     return finding
+
+
+AssertRefused = Callable[[Path, bytes, RefusalCode], Refused | Rejected]
+here_and_in_the_jail = pytest.mark.parametrize(
+    "is_refused",
+    [assert_rejected, pytest.param(assert_refused, marks=pytest.mark.rare)],
+    ids=["here", "in the jail"],
+)
