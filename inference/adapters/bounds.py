@@ -1,4 +1,5 @@
-"""What a tier promises of adapters: how many, how large together, of what rank."""
+"""What a tier promises of adapters: how many, in how many versions, how large together, of what
+rank."""
 
 import uuid
 from dataclasses import dataclass
@@ -8,7 +9,13 @@ from django.db.models import Case, F, Sum, When
 
 from inference.adapters.errors import AdapterConflict
 from inference.adapters.holders import HELD_STATES
-from inference.models.adapter import STORED_STATES, Adapter, AdapterState, AdapterVersion
+from inference.models.adapter import (
+    IN_PROGRESS,
+    STORED_STATES,
+    Adapter,
+    AdapterState,
+    AdapterVersion,
+)
 from tenants.models import Tenant
 
 # Of one adapter, until some are deleted: its row of the snapshot names each that is ready.
@@ -68,6 +75,16 @@ def check_room(tenant: Tenant, adapter: Adapter, upload_bytes: int) -> None:
         raise AdapterConflict(
             f"{adapter.name} has {MAX_VERSIONS} versions; delete some that answer nobody first.",
             code="too_many_versions",
+        )
+    most = tenant.tier.max_adapter_versions
+    named = AdapterVersion.objects.filter(
+        tenant=tenant, adapter__archived_at=None, state__in=(*IN_PROGRESS, AdapterState.READY)
+    )
+    if named.count() >= most:
+        raise AdapterConflict(
+            f"Tier {tenant.tier.name} allows {most} versions of all adapters together, and there "
+            "are as many; archive or delete some that answer nobody first.",
+            code="too_many_adapter_versions",
         )
     left = bounds_of(tenant).stored_bytes
     if upload_bytes > left:

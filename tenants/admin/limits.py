@@ -66,7 +66,8 @@ class TierAdmin(OperatorAdmin):
             "Adapters per tenant",
             {
                 "fields": [
-                    ("max_adapters", "max_adapter_rank"),
+                    ("max_adapters", "max_adapter_versions"),
+                    "max_adapter_rank",
                     ("max_adapter_bytes", "max_pinned_adapters"),
                 ]
             },

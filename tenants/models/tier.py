@@ -78,6 +78,10 @@ class Tier(AffectsPolicy):
     max_adapters = models.PositiveIntegerField(
         default=10, help_text="LoRA adapters, whatever their versions; 0 for none."
     )
+    max_adapter_versions = models.PositiveIntegerField(
+        default=200,
+        help_text="Of all adapters together; those that are archived or deleted answer nobody.",
+    )
     max_adapter_bytes = models.PositiveBigIntegerField(
         "max adapter storage (bytes)", default=1 << 30, help_text="All stored versions together."
     )

@@ -66,6 +66,7 @@ CODES: Final[dict[str, str]] = {
     "too_many_adapters": "There are as many adapters as the tier allows.",
     "too_many_pinned_adapters": "There are as many pinned adapters as the tier allows.",
     "too_many_versions": "The adapter has as many versions as one may have.",
+    "too_many_adapter_versions": "Adapters have as many versions as the tier allows together.",
     "adapter_storage_full": "The adapter's bytes are more than what the tier leaves.",
     "adapter_archived": "The adapter is archived; create it anew first.",
     "version_not_ready": "The version is in no state for this.",

@@ -27,6 +27,7 @@ class TierSerializer(serializers.Serializer[Any]):
     default_max_output_tokens = fields.IntegerField(read_only=True)
     max_output_tokens = fields.IntegerField(read_only=True)
     max_adapters = fields.IntegerField(read_only=True)
+    max_adapter_versions = fields.IntegerField(read_only=True)
     max_adapter_bytes = fields.IntegerField(read_only=True)
     max_adapter_rank = fields.IntegerField(read_only=True)
     max_pinned_adapters = fields.IntegerField(read_only=True)

@@ -334,6 +334,21 @@ def test_a_tier_bounds_the_number_of_adapters(acme: Project) -> None:
         an_adapter(acme.tenant, "one")  # back to life is one more, too
 
 
+def test_a_tier_bounds_the_versions_that_requests_may_name(acme: Project) -> None:
+    limit("premium", max_adapter_versions=2)
+    first, second = (an_adapter(acme.tenant, slug) for slug in ("one", "two"))
+    a_ready_version(first)
+    silent = a_ready_version(first)
+    with raises_conflict("too_many_adapter_versions"):
+        an_upload(second)
+    registry.archive_version(silent)
+    an_upload(second)
+    with raises_conflict("too_many_adapter_versions"):
+        an_upload(first)
+    registry.archive_adapter(first)
+    an_upload(second)
+
+
 def test_a_tier_bounds_bytes_of_uploads_as_of_what_is_stored(acme: Project) -> None:
     limit("premium", max_adapter_bytes=4_000)
     adapter = an_adapter(acme.tenant)
