@@ -2,7 +2,8 @@
 
     sealed/<opaque name>      what was fetched; whoever shares the folder may read and evict it
     workers/<id>/lock         held while that worker lives; says how many bytes it has there
-    workers/<id>/<n>-<name>/  an opened adapter, of that worker alone, which its engine reads
+    workers/<id>/<name>/      an opened adapter, of that worker alone, which its engine reads; one
+                              that is open twice at a time is in <n>-<name>/, too
     workers/<id>/<n>-fetched  a fetch under way
 
 What is shared is never believed: it is opened, under the key that the control plane gives, and
@@ -156,8 +157,8 @@ class AdapterCache:
 
     def drop(self, path: Path) -> None:
         """Remove an opened adapter, or a file to fetch into."""
+        self._count(path, 0)  # before another may have the path
         _remove(path)
-        self._count(path, 0)
 
     def close(self) -> None:
         """Remove what is of this worker alone; what is sealed stays."""
@@ -168,19 +169,34 @@ class AdapterCache:
                 os.close(self._lock)
 
     def _new_path(self, name: str) -> Path:
-        """Return a path of this worker alone. If somebody has removed its folder, it is there
-        again. Raises `OSError`."""
+        """Return a path of this worker alone, in its folder. Raises `OSError`."""
+        self._make_own()
+        return self._own / f"{next(self._numbers)}-{name}"
+
+    def _new_folder(self, name: str) -> Path:
+        """Make a folder for an opened adapter, by its name alone unless it is open already: vLLM
+        finds what it has computed for an adapter by the path that it was loaded from, too. Raises
+        `OSError`."""
+        self._make_own()
+        folder = self._own / name
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            folder = self._new_path(name)
+            folder.mkdir(mode=0o700)
+        return folder
+
+    def _make_own(self) -> None:
+        """Make this worker's folder again if somebody has removed it. Raises `OSError`."""
         with self._counting:
             if not self._own.is_dir() and not self._is_closed:
                 lock = _enter(self.folder, self._own)
                 self._own_bytes.clear()
                 os.dup2(lock, self._lock, inheritable=False)
                 os.close(lock)
-        return self._own / f"{next(self._numbers)}-{name}"
 
     def _unseal(self, sealed: Path, source: AdapterSource) -> Path:
-        folder = self._new_path(source.adapter)
-        folder.mkdir(mode=0o700)
+        folder = self._new_folder(source.adapter)
         self._count(folder, source.size_bytes)
         try:
             unseal(sealed, source, folder)

@@ -71,6 +71,21 @@ def test_an_adapter_is_opened_as_the_folder_that_peft_and_vllm_read(cache: Adapt
         assert len(load_file(folder / WEIGHTS_FILE)) == 2
 
 
+def test_an_adapter_is_opened_where_it_was_before_unless_it_is_open_already(
+    cache: AdapterCache,
+) -> None:
+    """vLLM tells what it has computed for one adapter from another's by this path, too."""
+    adapter = make_adapter(3)
+    first = put(cache, adapter)
+    second = cache.open_cached(source_of(adapter))
+    assert second is not None
+    assert second != first
+    for folder in (first, second):
+        cache.drop(folder)
+    assert cache.open_cached(source_of(adapter)) == first
+    assert put(cache, make_adapter(4)) != first
+
+
 def test_what_lies_in_the_shared_folder_is_sealed(cache: AdapterCache, cache_folder: Path) -> None:
     adapter = make_adapter()
     put(cache, adapter)
