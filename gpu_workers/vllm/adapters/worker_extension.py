@@ -5,8 +5,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-import torch
-
 EXTENSION: Final = f"{__name__}.AdapterWorker"
 LIST_MODULES: Final = "penstock_adapter_modules"
 
@@ -54,6 +52,8 @@ def _squared_norms(layer: Any) -> list[float]:
     It is what the layer makes of an input of random signs, squared, on average: so it is known of
     weights that are quantised, or packed for a CPU, as well (Hutchinson's estimate of a trace).
     NaN for a layer that does not compute alone."""
+    import torch  # who asks for this module's names alone has none
+
     sizes = layer.output_partition_sizes
     wide = getattr(layer, "input_size_per_partition", layer.input_size)
     signs = torch.randint(0, 2, (PROBES, wide), generator=torch.Generator().manual_seed(_SEED))
