@@ -91,13 +91,15 @@ class EngineLoad:
     """The engine's own queue, in sequences. `waiting` are those it has had no room for in a while,
     not those that the next step will take. `generated_tokens` counts since its start; tokens that
     requests resume from are not among them. `held` are all it was given and has not ended, `steps`
-    the steps it has reported since its start: one that holds some and makes none hangs."""
+    the steps it has reported since its start: one that holds some and makes none hangs.
+    `loading_seconds` is for how long loads of adapters have kept it from steps since its start."""
 
     running: int
     waiting: int
     generated_tokens: int = 0
     held: int = 0
     steps: int = 0
+    loading_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -128,10 +128,11 @@ class Lease:
         while True:
             await asyncio.sleep(REPORT_PROGRESS_EVERY_SECONDS)
             progress = self._requests.progress()
-            step_us = step_time.measure(progress, loop.time())
+            load = self._engine.load()
+            step_us = step_time.measure(progress, loop.time(), loading_seconds=load.loading_seconds)
             if not progress:
                 continue
-            info = self._info(self._engine.load())
+            info = self._info(load)
             try:
                 await self._transport.report_progress(info, progress, step_us=step_us)
             except UnknownWorker:

@@ -22,13 +22,17 @@ class StepTime:
 
     def __init__(self) -> None:
         self._looked_at: float | None = None
+        self._loading_seconds = 0.0
         self._tokens: dict[tuple[str, int], int] = {}
 
-    def measure(self, progress: Iterable[Progress], now: float) -> int:
+    def measure(
+        self, progress: Iterable[Progress], now: float, *, loading_seconds: float = 0.0
+    ) -> int:
         """Return the microseconds per step since the last call; 0 if no request decoded all the
-        time.
+        time, or loads took all of it.
 
-        `now` is in seconds of a monotonic clock.
+        `now` is in seconds of a monotonic clock, `loading_seconds` as of `EngineLoad`: a worker is
+        no slower for what it has to load.
         """
         tokens = {
             (each.request_id, each.attempt): math.ceil(each.completion_tokens / each.sequences)
@@ -36,12 +40,14 @@ class StepTime:
         }
         before, self._tokens = self._tokens, tokens
         looked_at, self._looked_at = self._looked_at, now
+        loading, self._loading_seconds = self._loading_seconds, loading_seconds
         if looked_at is None:
             return 0
         steps = max(
             (count - before[key] for key, count in tokens.items() if key in before), default=0
         )
-        return round((now - looked_at) / steps * 1e6) if steps > 0 else 0
+        stepping = max(0.0, now - looked_at - (loading_seconds - loading))
+        return round(stepping / steps * 1e6) if steps > 0 else 0
 
 
 class StepWatch:

@@ -230,9 +230,12 @@ class VllmServing:
 
     def load_now(self) -> EngineLoad:
         held = self._llm.get_num_unfinished_requests()
+        loading = 0.0 if self.adapters is None else self.adapters.loading_seconds
         if Part.STEP_STATS in self.degraded:
             counted = self._generated_tokens - self._own_tokens
-            return EngineLoad(running=held, waiting=0, generated_tokens=counted)
+            return EngineLoad(
+                running=held, waiting=0, generated_tokens=counted, loading_seconds=loading
+            )
         stats = self._stats if held else []  # no step reports the end of the last request
         return EngineLoad(
             # While one of ours is open the count is not whole: whoever compares it waits for that.
@@ -243,6 +246,7 @@ class VllmServing:
             ),
             held=held,
             steps=sum(each.steps for each in self._stats),
+            loading_seconds=loading,
         )
 
     def stats_now(self) -> EngineStats:

@@ -4,7 +4,10 @@ import asyncio
 import itertools
 import json
 import math
+import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
@@ -39,6 +42,8 @@ class LoadedAdapters:
         self._llm = llm
         self._probe = probe
         self._loaded: dict[str, LoRARequest] = {}
+        self._loading_seconds = 0.0
+        self._began_loading: float | None = None
         self._one_at_a_time = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -49,6 +54,21 @@ class LoadedAdapters:
     @property
     def count(self) -> int:
         return len(self._loaded)
+
+    @property
+    def loading_seconds(self) -> float:
+        """Return for how long loads have kept the engine from its steps, this one too."""
+        began = self._began_loading
+        return self._loading_seconds + (0.0 if began is None else time.monotonic() - began)
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        self._began_loading = time.monotonic()
+        try:
+            yield
+        finally:
+            self._loading_seconds = self.loading_seconds
+            self._began_loading = None
 
     async def load(self, adapter: LoadableAdapter) -> None:
         """Load as `Engine.load_adapter` says, to its end even where the caller does not wait for
@@ -92,7 +112,8 @@ class LoadedAdapters:
                 lora_path=str(adapter.folder.absolute()),
             )
             try:
-                is_loaded = await self._llm.add_lora(request)
+                with self._llm.guard.loading(), self._loading():
+                    is_loaded = await self._llm.add_lora(request)
             except EngineDeadError as error:
                 raise EngineDied("vLLM's engine process has died") from error
             except Exception as error:  # vLLM tells of all it does not like by this type

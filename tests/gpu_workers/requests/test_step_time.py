@@ -18,6 +18,13 @@ def test_a_step_is_the_time_in_which_the_quickest_request_gains_a_token() -> Non
     assert steps.measure(progress(a=13, b=27), now=10.2) == 10_000
 
 
+def test_the_time_of_loads_makes_no_step_longer() -> None:
+    steps = StepTime()
+    steps.measure(progress(a=3), now=10.0, loading_seconds=4.0)
+    assert steps.measure(progress(a=13), now=10.5, loading_seconds=4.3) == 20_000
+    assert steps.measure(progress(a=14), now=10.7, loading_seconds=4.6) == 0
+
+
 def test_what_came_or_ended_since_tells_nothing() -> None:
     steps = StepTime()
     steps.measure(progress(a=3), now=10.0)

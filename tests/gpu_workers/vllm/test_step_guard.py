@@ -60,6 +60,22 @@ def test_steps_with_prompts_tell_nothing(steps: Steps) -> None:
     assert steps.ended == ["third"]
 
 
+def test_a_load_of_an_adapter_makes_no_step_slow(steps: Steps) -> None:
+    """Who loads may be another tenant than who follows a structure."""
+    for _ in range(3 * SLOW_STEPS):
+        with steps.guard.loading():
+            steps.take(1, 0.01)
+        steps.take(1, 2.0)
+    assert steps.ended == []
+    for _ in range(SLOW_STEPS):
+        with steps.guard.loading():
+            steps.take(2, 2.0)
+        steps.take(1, 2.0)
+        assert steps.ended == []
+        steps.take(1, 0.4)
+    assert steps.ended == ["third"], "and hides none that is"
+
+
 def test_who_has_ended_is_not_ended_again(steps: Steps) -> None:
     for request_id in ("third", "second", "nobody"):
         steps.guard.ends(request_id)
