@@ -137,13 +137,16 @@ class Transport:
         )
         return list(_decoded(answer))
 
-    async def post_adapters(self, changes: Mapping[str, AdapterLevel | None]) -> None:
+    async def post_adapters(
+        self, changes: Mapping[str, AdapterLevel | None], load_us: Mapping[str, int]
+    ) -> None:
         """Report how near this worker has adapters (by their opaque names) where that has changed;
-        None: it has one no more. After each registration the scheduler knows of none. Raises as
+        None: it has one no more; and of those that were loaded since, for how many microseconds the
+        engine stood still for that. After each registration the scheduler knows of none. Raises as
         `claim` does, a connection error rather than waiting: a post may be repeated."""
         arguments: list[str | int] = []
         for adapter, level in changes.items():
-            arguments += (adapter, int(level or 0))
+            arguments += (adapter, int(level or 0), load_us.get(adapter, 0))
         if arguments:
             await self._fcall(functions.POST_ADAPTERS, self._worker_id, "", *arguments)
 

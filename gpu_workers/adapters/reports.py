@@ -18,8 +18,9 @@ POST_AGAIN_SECONDS: Final = 0.5
 # What Redis has after a call whose answer was lost: another level than any.
 _UNKNOWN: Final = 0
 
-# `Transport.post_adapters`: adapter -> its level, None where the worker has it no more.
-Post = Callable[[Mapping[str, AdapterLevel | None]], Awaitable[None]]
+# `Transport.post_adapters`: adapter -> its level, None where the worker has it no more; adapter ->
+# microseconds that its load took of the engine.
+Post = Callable[[Mapping[str, AdapterLevel | None], Mapping[str, int]], Awaitable[None]]
 
 _log = structlog.get_logger("gpu_workers.adapters.reports")
 
@@ -46,6 +47,7 @@ class AdapterReports:
         self._registration = 0
         self._posted: dict[str, int] = {}
         self._changed: dict[str, None] = {}
+        self._load_us: dict[str, int] = {}
         self._found: dict[str, AdapterEffect] = {}
         self._wake = asyncio.Event()
         self._wake.set()
@@ -54,6 +56,12 @@ class AdapterReports:
         """Note that an adapter's level may be another one."""
         self._changed[name] = None
         self._wake.set()
+
+    def loaded(self, name: str, seconds: float) -> None:
+        """Post an adapter's level, and for how long the engine stood still to load it: who asked
+        for it is charged for that. A post that is repeated may charge it twice."""
+        self._load_us[name] = round(seconds * 1e6)
+        self.missed(name)
 
     def missed(self, name: str) -> None:
         """Post an adapter's level even if it is the one before: the scheduler expects another."""
@@ -112,8 +120,11 @@ class AdapterReports:
         if not changes:
             return
         registration, is_posted = self._registration, False
+        load_us = {name: us for name in changes if (us := self._load_us.get(name))}
         try:
-            await self._post(changes)
+            await self._post(changes, load_us)
+            for name in load_us:
+                self._load_us.pop(name, None)
             is_posted = registration == self._registration
         finally:
             for name, level in changes.items():

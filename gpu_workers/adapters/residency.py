@@ -43,7 +43,8 @@ class _NoRoom(Exception):
 class Residency:
     """The adapters in one engine's memory, at most `capacity`, and which of them have most likely
     one of its `slots`. `on_change` is called with each whose level may be another one now,
-    `on_missed` with each that was to be loaded and is not."""
+    `on_missed` with each that was to be loaded and is not, `on_loaded` with each that is, and for
+    how many seconds that kept the engine from its steps."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Residency:
         slots: int,
         on_change: Callable[[str], None],
         on_missed: Callable[[str], None],
+        on_loaded: Callable[[str, float], None],
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._engine = engine
@@ -66,6 +68,7 @@ class Residency:
         self._most_slots = slots
         self._on_change = on_change
         self._on_missed = on_missed
+        self._on_loaded = on_loaded
         self._wait_seconds = wait_seconds
         self._loaded: OrderedDict[str, Path] = OrderedDict()  # the least recently used first
         self._slots: OrderedDict[str, None] = OrderedDict()  # likewise
@@ -213,7 +216,9 @@ class Residency:
                 async with self._turn:
                     await self._make_room_for(name)
                     adapter = LoadableAdapter(name=name, folder=opened.folder)
+                    before = self._engine.load().loading_seconds
                     await self._engine.load_adapter(adapter)
+                    stood_still = self._engine.load().loading_seconds - before
                     self._loaded[name] = opened.folder
                     if opened.needs_probe:
                         self._on_trial.add(name)
@@ -230,7 +235,7 @@ class Residency:
         seconds = asyncio.get_running_loop().time() - started
         self._metrics.adapter_loaded(seconds, is_fetched=opened.is_fetched)
         self._metrics.adapters_in_memory.set(len(self._loaded))
-        self._on_change(name)
+        self._on_loaded(name, stood_still)
         _log.info(
             "adapter_loaded",
             adapter=name,

@@ -81,6 +81,7 @@ class WorkerAdapters:
             slots=known.adapter_slots,
             on_change=self._changed,
             on_missed=self._missed,
+            on_loaded=self._loaded,
         )
         self._reports = AdapterReports(
             self._post,
@@ -131,6 +132,10 @@ class WorkerAdapters:
             await self._residency.close()
         if self._supply is not None:
             await self._supply.close()
+
+    def _loaded(self, name: str, seconds: float) -> None:
+        if self._reports is not None:
+            self._reports.loaded(name, seconds)
 
     def _missed(self, name: str) -> None:
         if self._reports is not None:

@@ -20,7 +20,7 @@ BEAT = "penstock_beat_1"
 LEAVE = "penstock_leave_1"
 # The first one took the adapters, which `POST_ADAPTERS` has now.
 CLAIM = "penstock_claim_2"
-POST_ADAPTERS = "penstock_post_adapters_1"
+POST_ADAPTERS = "penstock_post_adapters_2"
 PREFETCH = "penstock_prefetch_1"
 DRAIN = "penstock_drain_1"
 REPORT_PROGRESS = "penstock_report_progress_1"

@@ -6,9 +6,10 @@
 -- engine. 0 is one that a request, or a prefetch, has the worker get. `levels:<worker>` has them by
 -- adapter, `adapter:<adapter>` by worker; the two change together, and what runs on a worker is in
 -- both. `adapters:<worker>` has `slots` (adapters at once); of each adapter that runs there
--- `run:<adapter>`, its running requests, `turn:<adapter>`, since when (ms) and whose it is, and
--- `drain:<adapter>`, if it starts no more of them: the tenant that is to have its slot; of each that
--- is prefetched `coming:<adapter>`, since when (ms), and of each that could not be `missed:<adapter>`,
+-- `run:<adapter>`, its running requests, `turn:<adapter>`, since when (ms), whose it is and the path
+-- of the first request, and `drain:<adapter>`, if it starts no more of them: the tenant that is to
+-- have its slot; of each that is prefetched `coming:<adapter>`, since when (ms) and the path of the
+-- request that waits for it, if one does, and of each that could not be `missed:<adapter>`,
 -- when; `mute`, if a prefetch was not answered and nothing was posted since; and `closed`, when it
 -- last gave a request back, since it can get no adapter.
 
@@ -20,6 +21,7 @@ local MOST_LOOKS = 8               -- adapters for which workers are looked for 
 local COMING = 0
 local MEMORY = 2
 local SLOT = 3
+local LONGEST_LOAD_US = 60000000   -- that is charged
 
 -- Read a worker's adapters, once in a call; `distinct` is how many run.
 local function adapters_of(pool, worker_id)
@@ -29,14 +31,17 @@ local function adapters_of(pool, worker_id)
     return state
   end
   state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, distinct = 0, run = {},
-    turn = {}, drain = {}, coming = {}, missed = {} }
+    turn = {}, drain = {}, coming = {}, asked = {}, missed = {} }
   local found = redis.call('HGETALL', state.key)
   for index = 1, #found, 2 do
     local kind, adapter = string.match(found[index], '^(%l+):(.*)$')
     local value = found[index + 1]
     if kind == 'turn' then
-      local since, tenant = string.match(value, '^(%d+) (.*)$')
-      state.turn[adapter] = { since = tonumber(since), tenant = tenant }
+      local since, tenant, path = string.match(value, '^(%d+) (%S+) (%S+)$')
+      state.turn[adapter] = { since = tonumber(since), tenant = tenant, path = path }
+    elseif kind == 'coming' then
+      local since, path = string.match(value, '^(%d+) ?(%S*)$')
+      state.coming[adapter], state.asked[adapter] = tonumber(since), path ~= '' and path or nil
     elseif kind == 'drain' then
       state.drain[adapter] = value
     elseif kind then
@@ -122,7 +127,7 @@ end
 -- Note that a worker has told of an adapter, or gets it anyway: it is no longer prefetched.
 local function end_prefetch(state, adapter)
   if state.coming[adapter] then
-    state.coming[adapter] = nil
+    state.coming[adapter], state.asked[adapter] = nil, nil
     redis.call('HDEL', state.key, 'coming:' .. adapter)
   end
 end
@@ -212,11 +217,28 @@ local function is_kept(pool, worker_id, adapter)
   return redis.call('HLEN', levels) < MOST_LEVELS or redis.call('HEXISTS', levels, adapter) == 1
 end
 
--- Note what a worker has posted of an adapter; 0: it has it no more. Where it could not get what was
--- prefetched, it may have requests for that all the same, tries again, and says why not; after
--- COMING_MS it is prefetched again. Return whether requests for it may start now.
-local function post_level(pool, worker_id, adapter, level)
+-- Charge who had a worker load an adapter what its others did not get for so long: a token in each
+-- step for each sequence.
+local function charge_load(pool, worker_id, path_text, load_us)
+  local step_us, path = get(worker_of(pool, worker_id), 'step_us'), parse_path(path_text)
+  local flow = open_flow(pool, path)
+  if step_us > 0 and get(flow, 'weight') > 0 then
+    local steps = math.min(load_us, LONGEST_LOAD_US) / step_us
+    charge(pool, path, flow, cost(0, steps * sequences_held(pool, worker_id)))
+    save(flow)
+  end
+end
+
+-- Note what a worker has posted of an adapter; 0: it has it no more; and for how many microseconds
+-- its engine has stood still to load it. Where it could not get what was prefetched, it may have
+-- requests for that all the same, tries again, and says why not; after COMING_MS it is prefetched
+-- again. Return whether requests for it may start now.
+local function post_level(pool, worker_id, adapter, level, load_us)
   local state = adapters_of(pool, worker_id)
+  local path_text = state.asked[adapter] or state.turn[adapter] and state.turn[adapter].path
+  if load_us > 0 and path_text then
+    charge_load(pool, worker_id, path_text, load_us)
+  end
   if state.coming[adapter] and level < MEMORY then
     state.missed[adapter] = pool.now
     redis.call('HSET', state.key, 'missed:' .. adapter, string.format('%.0f', pool.now))
@@ -321,22 +343,24 @@ local function look_for_holders(pool, adapter)
   return near, best
 end
 
--- Tell a worker to get an adapter.
-local function begin_prefetch(pool, worker_id, adapter)
+-- Tell a worker to get an adapter, for a request of this path, nil: for none.
+local function begin_prefetch(pool, worker_id, adapter, path)
   local state = adapters_of(pool, worker_id)
-  state.coming[adapter] = pool.now
-  redis.call('HSET', state.key, 'coming:' .. adapter, string.format('%.0f', pool.now))
+  state.coming[adapter], state.asked[adapter] = pool.now, path and path.text
+  redis.call('HSET', state.key, 'coming:' .. adapter,
+    string.format('%.0f %s', pool.now, path and path.text or ''))
   if not level_of(pool, worker_id, adapter) then
     set_level(pool, worker_id, adapter, COMING)
   end
   redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, 'prefetch ' .. adapter .. '\n')
 end
 
--- Have a worker get the adapter of a request that waits at a `position`. Where none has it: if so
+-- Have a worker get the adapter of a request that waits at a `position`, and has this path, nil where
+-- there is no request yet. Where none has it: if so
 -- few are served before it that it would wait for the load; who waits for long asks again when it is
 -- passed over. Else on one more for each MOST_PASSES requests that wait for it, since the last of
 -- those would be taken elsewhere.
-local function prefetch(pool, adapter, position)
+local function prefetch(pool, adapter, position, path)
   pool.looked = pool.looked or {}
   if adapter == '' or pool.looked[adapter] or #pool.looked >= MOST_LOOKS then
     return
@@ -346,13 +370,13 @@ local function prefetch(pool, adapter, position)
   local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
   if worker_id and (near == 0 and position <= MOST_PASSES
     or near > 0 and waiting >= MOST_PASSES * near) then
-    begin_prefetch(pool, worker_id, adapter)
+    begin_prefetch(pool, worker_id, adapter, path)
   end
 end
 
 -- Have a worker get an adapter, unless it has or gets that, or gets as many as it may.
-local function prefetch_here(pool, worker_id, adapter)
+local function prefetch_here(pool, worker_id, adapter, path)
   if fitness_for_prefetch(pool, worker_id, adapter) then
-    begin_prefetch(pool, worker_id, adapter)
+    begin_prefetch(pool, worker_id, adapter, path)
   end
 end

@@ -31,7 +31,7 @@ local function wait_again(pool, path, request_id, gateway, wait_ms, deadline_ms,
   if worker_id then
     hand_over_next(pool, worker_id, credit)
   end
-  prefetch(pool, adapter, 1)
+  prefetch(pool, adapter, 1, path)
 end
 
 -- Why an attempt is over. Of a worker that was lost, or can get no adapter, the request is kept away.
@@ -180,8 +180,8 @@ local function adopt(keys, args)
 end
 
 -- Note how near a worker has adapters, where that has changed, and start what waited for one of them
--- to come: worker_id, now ('' for Redis TIME), then each adapter and its level, 0 for one that it has
--- no more. Reply: OK.
+-- to come: worker_id, now ('' for Redis TIME), then each adapter, its level, 0 for one that it has no
+-- more, and for how many microseconds the engine stood still to load it, 0 if it did not. Reply: OK.
 local function post_adapters(keys, args)
   local prefix, worker_id, now, has_come = keys[1], args[1], args[2], false
   local refused = lease_error(prefix, worker_id)
@@ -189,8 +189,9 @@ local function post_adapters(keys, args)
     return refused
   end
   local pool = open_pool(prefix, now_ms(now ~= '' and now))
-  for index = 3, #args, 2 do
-    local adapter, level = args[index], tonumber(args[index + 1])
+  for index = 3, #args, 3 do
+    local adapter, level, load_us = args[index], tonumber(args[index + 1]),
+      tonumber(args[index + 2])
     if not is_adapter_name(adapter) then
       return redis.error_reply('ERR expected the name of an adapter, at most ' .. LONGEST_NAME
         .. ' bytes without a space')
@@ -198,7 +199,10 @@ local function post_adapters(keys, args)
     if not level or level < 0 or level > SLOT then
       return redis.error_reply('ERR expected a level from 0 to 3, got ' .. args[index + 1])
     end
-    has_come = post_level(pool, worker_id, adapter, level) or has_come
+    if not load_us or load_us < 0 then
+      return redis.error_reply('ERR expected microseconds, got ' .. tostring(args[index + 2]))
+    end
+    has_come = post_level(pool, worker_id, adapter, level, load_us) or has_come
   end
   local state = adapters_of(pool, worker_id)
   set_mute(state, false)

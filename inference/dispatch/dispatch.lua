@@ -145,7 +145,7 @@ local function enqueue(keys, args)
   if is_started then
     return { 'assigned', worker_id, owed }
   end
-  prefetch(pool, adapter, position)
+  prefetch(pool, adapter, position, path)
   return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0, owed }
 end
 
@@ -257,7 +257,7 @@ redis.register_function{ function_name = 'penstock_leave_1', callback = leave,
   flags = WITHOUT_MEMORY }
 redis.register_function{ function_name = 'penstock_claim_2', callback = claim,
   flags = WITHOUT_MEMORY }
-redis.register_function{ function_name = 'penstock_post_adapters_1', callback = post_adapters,
+redis.register_function{ function_name = 'penstock_post_adapters_2', callback = post_adapters,
   flags = WITHOUT_MEMORY }
 redis.register_function('penstock_prefetch_1', prefetch_adapter)
 redis.register_function{ function_name = 'penstock_drain_1', callback = drain,

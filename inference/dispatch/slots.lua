@@ -77,7 +77,7 @@ local function start_attempt(pool, path, flow, request, worker_id)
   save(flow)
   add(pool, path.class .. ':running', request.sequences)
   add(worker_of(pool, worker_id), 'kv_used', input + output)
-  note_adapter(pool, worker_id, path.tenant, request.adapter, 1)
+  note_adapter(pool, worker_id, path, request.adapter, 1)
   set(pool, path.class .. ':served', pool.now)
   redis.call('HSET', request_key(pool.prefix, request.id), 'state', 'running', 'worker', worker_id,
     'attempt', attempt, 'charged_input', input, 'charged_output', output, 'started_ms', pool.now)
@@ -95,7 +95,7 @@ local function end_attempt(pool, path, flow, worker_id, request)
   release_request(pool, worker_id, request.id, request.sequences)
   add(pool, path.class .. ':running', -request.sequences)
   add(worker_of(pool, worker_id), 'kv_used', -request.charged)
-  note_adapter(pool, worker_id, path.tenant, request.adapter, -1)
+  note_adapter(pool, worker_id, path, request.adapter, -1)
   if path.class == 'batch' then
     redis.call('ZREM', pool.prefix .. ':preemptible', request.id)
   end

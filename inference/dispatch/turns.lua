@@ -95,18 +95,21 @@ local function may_run_adapter(pool, worker_id, tenant, request)
   elseif is_ready and not may_wait and state.slots > 0 then
     drain_one(pool, worker_id, tenant, request)
   elseif not is_ready and near and not may_wait then
-    prefetch_here(pool, worker_id, adapter)
+    prefetch_here(pool, worker_id, adapter, request.path)
   elseif not is_ready and (state.coming[adapter] or 0) + COMING_MS < pool.now then
-    prefetch(pool, adapter, 1)
+    prefetch(pool, adapter, 1, request.path)
   end
   return false
 end
 
--- Note that an adapter of a tenant begins to run on a worker: no other has to drain for the tenant.
-local function begin_turn(pool, worker_id, state, tenant, adapter)
+-- Note that an adapter begins to run on a worker for a request of this path: no other has to drain for
+-- its tenant.
+local function begin_turn(pool, worker_id, state, path, adapter)
+  local tenant = path.tenant
   state.distinct = state.distinct + 1
-  state.turn[adapter] = { since = pool.now, tenant = tenant }
-  redis.call('HSET', state.key, 'turn:' .. adapter, string.format('%.0f %s', pool.now, tenant))
+  state.turn[adapter] = { since = pool.now, tenant = tenant, path = path.text }
+  redis.call('HSET', state.key, 'turn:' .. adapter,
+    string.format('%.0f %s %s', pool.now, tenant, path.text))
   for other, waiting in pairs(state.drain) do
     if waiting == tenant then
       end_drain(state, other)
@@ -129,8 +132,8 @@ local function end_turn(pool, worker_id, state, adapter)
   end
 end
 
--- Count one request with a tenant's adapter more (1) or fewer (-1) among those that run on a worker.
-local function note_adapter(pool, worker_id, tenant, adapter, change)
+-- Count one request of a path with an adapter more (1) or fewer (-1) among those that run on a worker.
+local function note_adapter(pool, worker_id, path, adapter, change)
   if not adapter or adapter == '' then
     return
   end
@@ -142,7 +145,7 @@ local function note_adapter(pool, worker_id, tenant, adapter, change)
     redis.call('HSET', state.key, 'run:' .. adapter, count)
   end
   if count > 0 and before == 0 then
-    begin_turn(pool, worker_id, state, tenant, adapter)
+    begin_turn(pool, worker_id, state, path, adapter)
   elseif count == 0 and before > 0 then
     end_turn(pool, worker_id, state, adapter)
   end

@@ -117,7 +117,7 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
         b"",
     ),
     ("FCALL", functions.CLAIM, 1, keys.pool_prefix(OTHER), "w#1", b"", 1, 0, 0, 1),
-    ("FCALL", functions.POST_ADAPTERS, 1, keys.pool_prefix(OTHER), "w#1", "", "blue", 3),
+    ("FCALL", functions.POST_ADAPTERS, 1, keys.pool_prefix(OTHER), "w#1", "", "blue", 3, 0),
     ("FCALL", functions.BEAT, 1, keys.pool_prefix(OTHER), "w#1", b"", 0),
     ("FCALL", functions.HELD, 2, keys.pool_prefix(POOL), keys.pool_prefix(OTHER), "w#1"),
     ("COPY", keys.pool_request(OTHER, "request"), keys.pool_request(POOL, "request")),

@@ -21,18 +21,18 @@ async def test_a_worker_posts_how_near_it_has_adapters(
     levels = keys.pool_worker_levels("sim", info.worker_id)
     try:
         with pytest.raises(UnknownWorker):
-            await transport.post_adapters({"blue": AdapterLevel.DISK})
+            await transport.post_adapters({"blue": AdapterLevel.DISK}, {})
         await transport.register(info)
-        await transport.post_adapters({"blue": AdapterLevel.SLOT, "red": AdapterLevel.DISK})
-        await transport.post_adapters({"red": None})
+        await transport.post_adapters({"blue": AdapterLevel.SLOT, "red": AdapterLevel.DISK}, {})
+        await transport.post_adapters({"red": None}, {})
         assert await dispatch_redis.hgetall(levels) == {b"blue": b"3"}
-        await transport.post_adapters({})
+        await transport.post_adapters({}, {})
         other = Transport(sim_redis_url, pool="sim", worker_id="two", worker_name="one")
         try:
             await other.register(replace(info, worker_id="two"))
         finally:
             await other.close()
         with pytest.raises(Fenced):
-            await transport.post_adapters({"blue": None})
+            await transport.post_adapters({"blue": None}, {})
     finally:
         await transport.close()

@@ -71,6 +71,17 @@ async def test_requests_that_need_an_adapter_at_once_share_its_load(
     assert worker.engine.loads == 1
 
 
+async def test_the_dispatcher_hears_for_how_long_a_load_kept_the_engine_from_its_steps(
+    worker: Running, offered: AdapterStore
+) -> None:
+    worker.engine.stands_still_for = 0.25
+    await use_once(worker, A)
+    worker.engine.stands_still_for = 0.5
+    await use_once(worker, B)
+    await use_once(worker, A)
+    await eventually(lambda: worker.load_us == {A.name: 250_000, B.name: 500_000})
+
+
 async def test_what_the_pool_has_no_more_leaves_memory_and_disk_once_nobody_uses_it(
     dispatch_redis: Redis, cache_folder: Path, offered: AdapterStore
 ) -> None:

@@ -118,10 +118,18 @@ class VirtualPool:
         """How near a worker has adapters now; None: it has one no more."""
         self.call(*self.post_call(worker_id, levels))
 
+    def post_loaded(self, worker_id: str, adapter: str, load_us: int) -> None:
+        """A worker has loaded an adapter, and its engine stood still for so long."""
+        self.call(*self.post_call(worker_id, {adapter: AdapterLevel.MEMORY}, load_us))
+
     def post_call(
-        self, worker_id: str, levels: Mapping[str, AdapterLevel | None]
+        self, worker_id: str, levels: Mapping[str, AdapterLevel | None], load_us: int = 0
     ) -> tuple[Any, ...]:
-        posted = [each for adapter, level in levels.items() for each in (adapter, int(level or 0))]
+        posted = [
+            each
+            for adapter, level in levels.items()
+            for each in (adapter, int(level or 0), load_us)
+        ]
         return functions.POST_ADAPTERS, worker_id, self.now_ms, *posted
 
     def levels(self, worker_id: str) -> dict[str, int]:

@@ -273,8 +273,8 @@ class ScriptedWorker:
                 run = self.runs[message.request_id] = Run(self, envelope, message.attempt)
                 self._tasks.append(asyncio.ensure_future(self.script(run)))
             elif isinstance(message, Prefetch):
-                level = int(AdapterLevel.MEMORY)
-                await self.call(functions.POST_ADAPTERS, self.worker_id, "", message.adapter, level)
+                loaded = (message.adapter, int(AdapterLevel.MEMORY), 0)
+                await self.call(functions.POST_ADAPTERS, self.worker_id, "", *loaded)
             elif isinstance(message, Resend):
                 self.demands.append(message)
             elif isinstance(message, Confirmation):

@@ -64,7 +64,7 @@ def test_a_level_that_there_is_not_is_refused(pool: VirtualPool) -> None:
     join(pool, ONE)
     for level in ("4", "-1", "warm"):
         with pytest.raises(ResponseError, match="expected a level from 0 to 3"):
-            pool.call(functions.POST_ADAPTERS, ONE, "", "blue", level)
+            pool.call(functions.POST_ADAPTERS, ONE, "", "blue", level, 0)
     assert pool.levels(ONE) == {}
 
 
@@ -95,7 +95,7 @@ def test_a_name_that_no_adapter_has_is_refused(pool: VirtualPool) -> None:
     join(pool, ONE)
     for name in ("", "x" * 129, "two words", "two\nlines"):
         with pytest.raises(ResponseError, match="expected the name of an adapter"):
-            pool.call(functions.POST_ADAPTERS, ONE, "", name, 1)
+            pool.call(functions.POST_ADAPTERS, ONE, "", name, 1, 0)
     assert pool.levels(ONE) == {}
 
 

@@ -2,6 +2,7 @@
 and requests that use one."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.adapters.worker_adapters import LOOK_EVERY_SECONDS, WorkerAdapters
 from gpu_workers.cancellation import cancel_and_wait
-from gpu_workers.engine import LoadableAdapter
+from gpu_workers.engine import EngineLoad, LoadableAdapter
 from gpu_workers.metrics import WorkerMetrics
 from gpu_workers.protocol.adapters import AdapterLevel
 from gpu_workers.sim.engine import SimEngine
@@ -25,11 +26,17 @@ class WatchedEngine(SimEngine):
         super().__init__(adapter_slots=slots, adapters_in_memory=in_memory)
         self.loaded: list[str] = []
         self.loads = 0
+        self.stands_still_for = 0.0  # seconds, at each load
+        self._stood_still = 0.0
 
     async def load_adapter(self, adapter: LoadableAdapter) -> None:
         self.loads += 1
         await super().load_adapter(adapter)
+        self._stood_still += self.stands_still_for
         self.loaded.append(adapter.name)
+
+    def load(self) -> EngineLoad:
+        return dataclasses.replace(super().load(), loading_seconds=self._stood_still)
 
     async def unload_adapter(self, name: str) -> None:
         await super().unload_adapter(name)
@@ -52,6 +59,7 @@ class Running:
         self.engine = engine
         self.levels: dict[str, AdapterLevel] = {}
         self.posts: list[Mapping[str, AdapterLevel | None]] = []
+        self.load_us: dict[str, int] = {}
         self.fails_with: list[Exception] = []
         self.adapters = WorkerAdapters(
             engine=engine,
@@ -79,10 +87,13 @@ class Running:
         wanted = {adapter.name: level for adapter, level in levels.items()}
         await eventually(lambda: self.levels == wanted)
 
-    async def _post(self, changes: Mapping[str, AdapterLevel | None]) -> None:
+    async def _post(
+        self, changes: Mapping[str, AdapterLevel | None], load_us: Mapping[str, int]
+    ) -> None:
         if self.fails_with:
             raise self.fails_with.pop()
         self.posts.append(changes)
+        self.load_us |= load_us
         for name, level in changes.items():
             self.levels.pop(name, None)
             if level is not None:
