@@ -365,9 +365,12 @@ local function prefetch(pool, adapter, position, path)
   if adapter == '' or pool.looked[adapter] or #pool.looked >= MOST_LOOKS then
     return
   end
+  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
+  if position > MOST_PASSES and waiting < MOST_PASSES then
+    return  -- whoever has it, that is too early
+  end
   pool.looked[adapter], pool.looked[#pool.looked + 1] = true, adapter
   local near, worker_id = look_for_holders(pool, adapter)
-  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
   if worker_id and (near == 0 and position <= MOST_PASSES
     or near > 0 and waiting >= MOST_PASSES * near) then
     begin_prefetch(pool, worker_id, adapter, path)

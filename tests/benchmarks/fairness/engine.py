@@ -125,6 +125,7 @@ class Engine:
         self._adapters: dict[str, int] = {}
         self._kv_resident = 0
         self.loads = Loads(model.loads, model.adapter_slots)
+        self.step_ms = 0.0  # the last one, without loads
 
     @property
     def free_slots(self) -> int:
@@ -161,13 +162,13 @@ class Engine:
             if sequence.to_prefill:
                 break
             self._prefilling.popleft()
-        duration = (
+        self.step_ms = (
             model.fixed_ms
             + model.per_sequence_ms * sequences
             + model.per_prompt_token_ms * (room - budget)
             + model.per_kv_token_ms * self._kv_resident
-            + self.loads.take_stall_ms()
         )
+        duration = self.step_ms + self.loads.take_stall_ms()
         self._kv_resident += sequences + room - budget
         self.step_number += 1
         done = Step(

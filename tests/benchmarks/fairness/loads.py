@@ -27,7 +27,8 @@ class LoadModel:
 
 class Loads:
     """Which adapters an engine has and how near; each store begins empty and forgets what was used
-    least recently. `changes` is what has changed since somebody emptied it."""
+    least recently. `changes` is what has changed, and `took_us` what loads have taken of the
+    engine, since somebody emptied them."""
 
     def __init__(self, model: LoadModel, slots: int) -> None:
         self._model = model
@@ -39,6 +40,7 @@ class Loads:
         self._stall_ms = 0.0
         self.counts = dict.fromkeys(AdapterLevel, 0)
         self.changes: dict[str, AdapterLevel | None] = {}
+        self.took_us: dict[str, int] = {}
 
     def get(self, adapter: str, now_ms: float) -> None:
         """Begin to get an adapter to memory."""
@@ -92,3 +94,5 @@ class Loads:
         self.changes[adapter] = level
         self.counts[level] += 1
         self._stall_ms += stall_ms
+        if level == AdapterLevel.MEMORY:  # vLLM tells of no other
+            self.took_us[adapter] = round(1000 * stall_ms)

@@ -215,13 +215,14 @@ class Penstock:
             del self._requests[name]
         if now_ms - self._settled_ms >= SETTLE_EVERY_MS:
             self._settled_ms = now_ms
-            calls.append(pool.settle_call(WORKER, _progress(engine)))
+            step_us = round(1000 * engine.step_ms)
+            calls.append(pool.settle_call(WORKER, _progress(engine), step_us))
         if now_ms - self._reaped_ms >= REAP_EVERY_MS:
             self._reaped_ms = now_ms
             calls.append(pool.reap_call())
         if engine.loads.changes:
-            calls.append(pool.post_call(WORKER, engine.loads.changes))
-            engine.loads.changes = {}
+            calls.append(pool.post_call(WORKER, engine.loads.changes, engine.loads.took_us))
+            engine.loads.changes, engine.loads.took_us = {}, {}
         taken = []
         if now_ms - self._claimed_ms >= CLAIM_EVERY_MS:
             self._claimed_ms = now_ms

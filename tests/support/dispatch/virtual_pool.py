@@ -120,16 +120,17 @@ class VirtualPool:
 
     def post_loaded(self, worker_id: str, adapter: str, load_us: int) -> None:
         """A worker has loaded an adapter, and its engine stood still for so long."""
-        self.call(*self.post_call(worker_id, {adapter: AdapterLevel.MEMORY}, load_us))
+        self.call(*self.post_call(worker_id, {adapter: AdapterLevel.MEMORY}, {adapter: load_us}))
 
     def post_call(
-        self, worker_id: str, levels: Mapping[str, AdapterLevel | None], load_us: int = 0
+        self,
+        worker_id: str,
+        levels: Mapping[str, AdapterLevel | None],
+        load_us: Mapping[str, int] | None = None,
     ) -> tuple[Any, ...]:
-        posted = [
-            each
-            for adapter, level in levels.items()
-            for each in (adapter, int(level or 0), load_us)
-        ]
+        posted: list[str | int] = []
+        for adapter, level in levels.items():
+            posted += (adapter, int(level or 0), (load_us or {}).get(adapter, 0))
         return functions.POST_ADAPTERS, worker_id, self.now_ms, *posted
 
     def levels(self, worker_id: str) -> dict[str, int]:
