@@ -35,6 +35,7 @@ LIFETIME: Final = timedelta(hours=1)
 # With less than this left it is signed anew: workers never see one that is about to expire.
 _RENEWED_BEFORE: Final = timedelta(minutes=30)
 _CHUNK: Final = 2000
+_WRITTEN_AT_ONCE: Final = 200
 
 # What redis-py takes for fields and values.
 _Text = bytes | bytearray | memoryview | str | int | float
@@ -102,15 +103,21 @@ def sync_sources(redis: Redis, *, sign: Sign, key_of: KeyOf, now: datetime | Non
                     made[name] = codec.encode(source)
                 new[name] = made[name]
         gone = [name for name in rows if name not in versions]
-        with redis.pipeline(transaction=False) as pipeline:
-            if new:
-                pipeline.hset(keys.pool_adapter_sources(pool), mapping=cast(_Mapping, new))
-            if gone:
-                pipeline.hdel(keys.pool_adapter_sources(pool), *gone)
-            pipeline.execute()
+        _write(redis, pool, new, gone)
         count += len(new)
     write_pins(redis)
     return count
+
+
+def _write(redis: Redis, pool: str, new: dict[str, bytes], gone: list[str]) -> None:
+    """Write rows and remove others, a few at a time: gateways and workers wait for each command."""
+    key, rows = keys.pool_adapter_sources(pool), list(new.items())
+    with redis.pipeline(transaction=False) as pipeline:
+        for at in range(0, len(rows), _WRITTEN_AT_ONCE):
+            pipeline.hset(key, mapping=cast(_Mapping, dict(rows[at : at + _WRITTEN_AT_ONCE])))
+        for at in range(0, len(gone), _WRITTEN_AT_ONCE):
+            pipeline.hdel(key, *gone[at : at + _WRITTEN_AT_ONCE])
+        pipeline.execute()
 
 
 def restore_sources(redis: Redis) -> None:
