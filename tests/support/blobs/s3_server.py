@@ -41,7 +41,9 @@ def s3_server() -> Iterator[S3Server]:
     )
     try:
         eventually_sync(lambda: _is_up(server), timeout_seconds=60)
-        httpx.put(f"{server.endpoint}/{BUCKET}", verify=NO_TLS).raise_for_status()
+        # moto loads what it knows of S3 with the first request: six seconds beside other work.
+        first = httpx.put(f"{server.endpoint}/{BUCKET}", verify=NO_TLS, timeout=60)
+        first.raise_for_status()
         yield server
     finally:
         process.kill()
