@@ -37,8 +37,10 @@ local function adapters_of(pool, worker_id)
     local kind, adapter = string.match(found[index], '^(%l+):(.*)$')
     local value = found[index + 1]
     if kind == 'turn' then
-      local since, tenant, path = string.match(value, '^(%d+) (%S+) (%S+)$')
-      state.turn[adapter] = { since = tonumber(since), tenant = tenant, path = path }
+      -- An earlier library has written no path.
+      local since, tenant, path = string.match(value, '^(%d+) (%S+) ?(%S*)$')
+      state.turn[adapter] = { since = tonumber(since), tenant = tenant,
+        path = path ~= '' and path or nil }
     elseif kind == 'coming' then
       local since, path = string.match(value, '^(%d+) ?(%S*)$')
       state.coming[adapter], state.asked[adapter] = tonumber(since), path ~= '' and path or nil

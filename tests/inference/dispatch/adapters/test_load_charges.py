@@ -3,9 +3,18 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from gpu_workers.protocol import functions
+from gpu_workers.protocol import functions, keys
+from inference.lua_constants import MOST_PASSES
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
-from tests.support.dispatch.with_adapters import ONE, TWO, join, taken, with_adapter
+from tests.support.dispatch.with_adapters import (
+    MEMORY,
+    ONE,
+    TWO,
+    draining,
+    join,
+    taken,
+    with_adapter,
+)
 
 STEP_US, LOAD_US, STREAMS = 20_000, 300_000, 4
 # A token at each of the fifteen steps, twice as dear as one of a prompt, for each who streams.
@@ -70,6 +79,27 @@ def test_a_load_that_is_told_of_later_is_charged_to_who_runs_with_it(busy: Virtu
     before = busy.counter("loads")
     busy.post_loaded(holder, "blue", LOAD_US)
     assert busy.counter("loads") > before
+
+
+def test_who_runs_since_before_an_upgrade_gives_way_as_ever_and_pays_for_no_load(
+    pool: VirtualPool,
+) -> None:
+    """An earlier library has noted whose turn it is, and not for which request."""
+    join(pool, ONE, adapter_slots=1, blue=MEMORY, red=MEMORY)
+    pool.enqueue(with_adapter("a", "blue"))
+    assert taken(pool, ONE) == ["a"]
+    pool.settle(ONE, [], step_us=STEP_US)
+    state = keys.pool_worker_adapters(pool.name, ONE)
+    pool.redis.hset(state, "turn:blue", f"{pool.now_ms} blue")
+    before = pool.counter("blue")
+    pool.post_loaded(ONE, "blue", LOAD_US)
+    assert pool.counter("blue") == before
+    pool.enqueue(with_adapter("b", "red"))
+    for _ in range(MOST_PASSES + 1):
+        pool.claim(ONE, 64, adapter_slots=1)
+    assert draining(pool, ONE) == {"blue": "red"}
+    pool.finish("a", 1)
+    assert taken(pool, ONE) == ["b"]
 
 
 def test_a_load_of_a_minute_is_the_longest(busy: VirtualPool) -> None:
