@@ -30,6 +30,10 @@ INPUT_LENGTH: Final = 64.0
 MOST: Final = LARGEST / INPUT_LENGTH
 MOST_OF_BASE: Final = 16.0
 
+_DIVERGED: Final = (
+    "Such training has diverged: train again, with a lower learning rate or alpha, and upload that."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Magnitude:
@@ -91,8 +95,7 @@ def check_magnitudes(module: str, a: Magnitude, b: Magnitude, scale: float) -> N
             raise UploadRefused(
                 RefusalCode.TENSOR_TOO_LARGE,
                 f"{module}: {what} is {has:.3g}, and may be {most:.5g}; beyond that half precision "
-                "overflows. Such training has diverged: train again, with a lower learning rate or "
-                "alpha, and upload that.",
+                f"overflows. {_DIVERGED}",
                 where=module,
             )
 
@@ -110,8 +113,7 @@ def check_change(
             RefusalCode.TENSOR_TOO_LARGE,
             f"{module}: the norm of A times that of B, scaled by alpha, is {times:.3g} times the "
             f"norm of the base's own weights ({base_norm:.3g}), and may be {MOST_OF_BASE:g} times; "
-            "trained adapters stay far below. Such training has diverged: train again, with a "
-            "lower learning rate or alpha, and upload that.",
+            f"trained adapters stay far below. {_DIVERGED}",
             where=module,
         )
 
