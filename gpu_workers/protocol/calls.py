@@ -20,10 +20,12 @@ def enqueue_arguments(
     max_payload_bytes: int = UNBOUNDED_BYTES,
     attempts: int = 0,
     owed_proof: bytes = b"",
+    max_load_ms: int = 0,
 ) -> tuple[str | bytes | int, ...]:
     """Return the arguments of `enqueue`. `max_payload_bytes`: what the pool may hold of payloads;
     `attempts`: those made before Redis lost the request; `owed_proof`: as of `Dispatch.enqueue`,
-    of as many bytes as the envelope's own."""
+    of as many bytes as the envelope's own; `max_load_ms`: of its tenant's loads of adapters in a
+    minute, 0 for any."""
     return (
         envelope.request_id,
         *_for_the_scheduler(envelope),
@@ -37,6 +39,7 @@ def enqueue_arguments(
         envelope.sequences,
         max_payload_bytes,
         owed_end(owed_proof) if owed_proof else b"",
+        max_load_ms,
     )
 
 

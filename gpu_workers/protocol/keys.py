@@ -123,11 +123,6 @@ def tenant_balance(tenant_id: str) -> str:
     return f"{tenant_prefix(tenant_id)}:balance"
 
 
-def tenant_overcounted(tenant_id: str) -> str:
-    """Name the expiring hash: `settled` exceeds the ledger by `nanos`, `since` then (Unix ms)."""
-    return f"{tenant_prefix(tenant_id)}:overcounted"
-
-
 def tenant_restored(tenant_id: str) -> str:
     """Name the expiring string: present once day and month were counted anew from usage records."""
     return f"{tenant_prefix(tenant_id)}:restored"
@@ -211,11 +206,6 @@ def pool_gateway_waiting(pool: str, gateway_id: str) -> str:
     return f"{pool_prefix(pool)}:waiting:{gateway_id}"
 
 
-def pool_set_aside(pool: str, gateway_id: str) -> str:
-    """Name the expiring list: ids of requests that left the queue while their gateway is silent."""
-    return f"{pool_prefix(pool)}:set-aside:{gateway_id}"
-
-
 def pool_request(pool: str, request_id: str) -> str:
     """Name the hash: state, attempt, worker, gateway, path (class, tenant, project, key),
     deadline_ms (until when its first token is promised), expires_ms (when it is withdrawn), wait_ms
@@ -283,10 +273,24 @@ def pool_worker_levels(pool: str, worker_id: str) -> str:
 
 
 def pool_worker_adapters(pool: str, worker_id: str) -> str:
-    """Name the hash: `slots`; of each adapter that runs there `run:<adapter>` (requests),
-    `turn:<adapter>` (since when, in ms, whose) and, if it starts no more, `drain:<adapter>` (whose
-    its slot will be); `coming:<adapter>` of one that is prefetched (since when, in ms)."""
+    """Name the hash: `slots`, and of each adapter what runs, drains and comes there; its fields
+    stand in dispatch/lua/adapters.lua."""
     return f"{pool_prefix(pool)}:adapters:{worker_id}"
+
+
+def pool_tenant_loads(pool: str, tenant_id: str) -> str:
+    """Name the hash: `us` that loads of a tenant's adapters have held engines up since `from`."""
+    return f"{pool_prefix(pool)}:loads:{tenant_id}"
+
+
+def pool_loads(pool: str) -> str:
+    """Name the hash: of each adapter `n:<adapter>`, its loads, and `us:<adapter>`, their time."""
+    return f"{pool_prefix(pool)}:loads"
+
+
+def pool_loaded(pool: str) -> str:
+    """Name the set: adapters of `pool_loads` that the control plane has not noted yet."""
+    return f"{pool_prefix(pool)}:loaded"
 
 
 def pool_adapters_waiting(pool: str) -> str:
@@ -345,11 +349,6 @@ def pool_receipts(pool: str, outbox_id: str) -> str:
 def pool_workers_resynced(pool: str) -> str:
     """Name the set of names of the workers whose outboxes this Redis is up to date with."""
     return f"{pool_prefix(pool)}:workers-resynced"
-
-
-def pool_preemptible(pool: str) -> str:
-    """Name the sorted set: id of each running batch request that can be resumed, by its start."""
-    return f"{pool_prefix(pool)}:preemptible"
 
 
 def pool_dead_letters(pool: str) -> str:

@@ -134,7 +134,7 @@ class Envelope(Message, frozen=True, tag="request-2"):
     promise for the 95th percentile between tokens, 0 if its gateway does not say. `traceparent`:
     its gateway's span in W3C's form, empty where nothing is traced. `labels`: whom it is for, for
     the record alone. `owed`: the service owes it what its tier promises, as the queue has judged
-    (dispatch/waits.lua). `proof`: its gateway's word for all of this that goes on record
+    (dispatch/lua/waits.lua). `proof`: its gateway's word for all of this that goes on record
     (inference/proofs.py), which workers carry and cannot make; it stands last, as the queue
     replaces these two.
     """

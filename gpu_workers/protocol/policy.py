@@ -71,7 +71,8 @@ class TierPolicy(Message, frozen=True):
     `price_multiplier_permille` 1000 is the list price. `max_context_tokens` bounds prompt and
     output together, whatever the model could take; None leaves it to the model. `service_class` is
     one of interactive, code, documents, batch. `inter_token_target_ms` is 0 in a snapshot of
-    an earlier version.
+    an earlier version. For so many ms of a minute loads of the tenant's adapters may hold engines
+    up; 0 is any.
     """
 
     name: str
@@ -88,6 +89,7 @@ class TierPolicy(Message, frozen=True):
     price_multiplier_permille: int = 1000
     service_class: str = "interactive"
     inter_token_target_ms: int = 0
+    adapter_load_ms_per_minute: int = 0
 
 
 class TenantPolicy(Message, frozen=True, tag="tenant-1"):

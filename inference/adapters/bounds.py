@@ -8,8 +8,8 @@ from typing import Final
 from django.db.models import Case, F, Sum, When
 
 from inference.adapters.errors import AdapterConflict
-from inference.adapters.holders import HELD_STATES
 from inference.models.adapter import (
+    HELD_STATES,
     IN_PROGRESS,
     STORED_STATES,
     Adapter,

@@ -9,14 +9,13 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.adapters import AdapterLevel
-from inference.models.adapter import AdapterState, AdapterVersion
+from inference.models.adapter import HELD_STATES, AdapterVersion
 from tenants.policy_redis import policy_redis
 
 log = structlog.get_logger(__name__)
 
 # What a version that is ready is shown as while workers have it.
 LIVE: Final = "live"
-HELD_STATES: Final = (AdapterState.READY, AdapterState.ARCHIVED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,7 @@ from typing import Final
 from django.db.models import BigIntegerField, Count, OuterRef, Prefetch, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
-from inference.adapters.holders import HELD_STATES
-from inference.models.adapter import Adapter, AdapterState, AdapterVersion
+from inference.models.adapter import HELD_STATES, Adapter, AdapterState, AdapterVersion
 from tenants.models import ApiKey
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 

@@ -16,13 +16,19 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.adapters import AdapterEffect, AdapterLevel
 from inference.adapters.events import tell_live, tell_refused
-from inference.adapters.holders import HELD_STATES, may_be_held
+from inference.adapters.holders import may_be_held
+from inference.adapters.loads import note_loads
 from inference.adapters.prefetching import prefetch
 from inference.adapters.registry import locked, locked_version, take_from_traffic
 from inference.adapters.sources import publish_after_commit
 from inference.adapters.validation.verdicts import WarningCode
 from inference.adapters.versions import NOT_FINITE, NOT_FINITE_MESSAGE
-from inference.models.adapter import AdapterState, AdapterVersion, VersionEffect
+from inference.models.adapter import (
+    HELD_STATES,
+    AdapterState,
+    AdapterVersion,
+    VersionEffect,
+)
 from inference.models.catalog import Pool
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import operator_scope
@@ -50,6 +56,7 @@ def note_what_workers_say(redis: Redis, now: datetime | None = None) -> int:
     noted = 0
     for pool in pools:
         noted += _note_effects(redis, pool)
+        note_loads(redis, pool, now)
         if redis.zcard(keys.pool_slots(pool)):  # else nobody is there to have one
             noted += _note_live(redis, pool, now)
             _prefetch_one(redis, pool, now)

@@ -6,9 +6,8 @@ from typing import Any, Final
 from django.db.models import Count, F, Q, QuerySet, Sum
 
 from gpu_workers.protocol.sealed import FRAME_BYTES, HEADER_BYTES, TAG_BYTES
-from inference.adapters.holders import HELD_STATES
 from inference.models import Adapter, AdapterVersion, Upload, UploadPart
-from inference.models.adapter import IN_PROGRESS
+from inference.models.adapter import HELD_STATES, IN_PROGRESS
 from inference.models.upload import UploadStatus
 from inference.uploads.bounds import upload_bytes_allowed
 from tenants.models import Tenant

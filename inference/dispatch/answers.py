@@ -72,7 +72,17 @@ class AlreadyKnown:
     is_owed: bool = False
 
 
-NotTaken = QueueFull | Saturated | MemoryFull | ShareFull | UsageFull
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadsFull:
+    """No worker has the adapter in memory, and for its tenant none loads more in this minute, which
+    is over in `wait_ms`: loads have held engines up for `used_ms` of `max_ms`."""
+
+    wait_ms: int
+    used_ms: int
+    max_ms: int
+
+
+NotTaken = QueueFull | Saturated | MemoryFull | ShareFull | UsageFull | LoadsFull
 Enqueued = Assigned | Queued | NotTaken | AlreadyKnown
 
 
@@ -99,6 +109,8 @@ def read_enqueued(answer: Any) -> Enqueued:
             return ShareFull(payload_bytes=held, max_payload_bytes=most)
         case [b"usage_full"]:
             return UsageFull()
+        case [b"loads_full", wait_ms, used_ms, max_ms]:
+            return LoadsFull(wait_ms=wait_ms, used_ms=used_ms, max_ms=max_ms)
         case [b"known", state, *owed]:
             return AlreadyKnown(state=state.decode(), is_owed=owed == [1])
     raise WireFormatError(f"expected an answer of enqueue, got: {answer!r}")

@@ -83,12 +83,14 @@ class Dispatch:
         max_payload_bytes: int = UNBOUNDED_BYTES,
         attempts: int = 0,
         owed_proof: bytes = b"",
+        max_load_ms: int = 0,
     ) -> Enqueued:
         """Hand the request to a free worker at once, else to its pool's queue. Of a queue of
         `max_queue_length`, and of the bytes that the pool may hold, each tenant has its share:
         refused is who already fills it. `attempts`: how many the request had in a Redis that has
         lost it. `owed_proof`: the proof that the envelope gets where the queue judges that the
-        service owes it its promises; without one nothing is judged."""
+        service owes it its promises; without one nothing is judged. `max_load_ms`: for how long
+        loads of the tenant's adapters may hold engines up in a minute, 0 for any time."""
         answer = await self._functions.call(
             functions.ENQUEUE,
             keys.pool_prefix(envelope.pool),
@@ -98,6 +100,7 @@ class Dispatch:
                 max_payload_bytes=max_payload_bytes,
                 attempts=attempts,
                 owed_proof=owed_proof,
+                max_load_ms=max_load_ms,
             ),
         )
         return read_enqueued(answer)

@@ -285,6 +285,7 @@ class Completions:
                     max_queue_length=self._settings.max_queue_length,
                     max_payload_bytes=self._settings.max_queue_bytes,
                     owed_proof=request.owed_proof,
+                    max_load_ms=request.caller.tier.adapter_load_ms_per_minute,
                 ),
                 until=until,
             )

@@ -13,6 +13,7 @@ from gpu_workers.protocol.policy import Caller
 from inference.admission.limits import LONGEST_RETRY_MS, REFUSED, Headers, LimitScope
 from inference.dispatch.answers import (
     Enqueued,
+    LoadsFull,
     MemoryFull,
     NotTaken,
     Queued,
@@ -23,10 +24,11 @@ from inference.dispatch.answers import (
 )
 from inference.errors import InferenceError, LimitReached, Unavailable
 
-NOT_TAKEN: Final = (QueueFull, Saturated, MemoryFull, ShareFull, UsageFull)
+NOT_TAKEN: Final = (QueueFull, Saturated, MemoryFull, ShareFull, UsageFull, LoadsFull)
 
 _LIMIT: Final = "ttft_target_ms"
 _BYTES_LIMIT: Final = "queue_bytes"
+_LOADS_LIMIT: Final = "adapter_load_ms_per_minute"
 # Of a full queue that nobody can tell the speed of.
 _UNKNOWN_RETRY_SECONDS: Final = 5
 
@@ -75,6 +77,8 @@ def refusal(caller: Caller, model: str, answer: NotTaken, *, because: str = "") 
         return _saturated(caller, model, answer.wait_ms, because)
     if isinstance(answer, ShareFull):
         return _share_full(model, answer, because)
+    if isinstance(answer, LoadsFull):
+        return _loads_full(caller, model, answer, because)
     if isinstance(answer, UsageFull):
         return Unavailable(
             f"More requests to {model} have ended than could be put on record yet.{because} "
@@ -138,6 +142,27 @@ def _share_full(model: str, answer: ShareFull, because: str) -> LimitReached:
             scope=LimitScope.TENANT.value,
             used=answer.payload_bytes,
             limit_value=answer.max_payload_bytes,
+            reset_seconds=seconds,
+        ),
+    )
+
+
+def _loads_full(caller: Caller, model: str, answer: LoadsFull, because: str) -> LimitReached:
+    seconds = math.ceil(answer.wait_ms / 1000)
+    REFUSED.labels(_LOADS_LIMIT, LimitScope.TIER.value).inc()
+    return LimitReached(
+        f"No worker has {model} in memory, and loading adapters for your organisation has held "
+        f"engines up for {_seconds(answer.used_ms)} of the {_seconds(answer.max_ms)} that tier "
+        f"{caller.tier.name} allows in a minute.{because} Adapters that are loaded go on to "
+        f"answer; try this one again in {seconds} s.",
+        code="adapter_load_limit_reached",
+        retry_after_seconds=seconds,
+        retry_after_ms=answer.wait_ms,
+        limit=LimitDetail(
+            limit=_LOADS_LIMIT,
+            scope=LimitScope.TIER.value,
+            used=answer.used_ms,
+            limit_value=answer.max_ms,
             reset_seconds=seconds,
         ),
     )

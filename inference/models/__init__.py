@@ -1,4 +1,6 @@
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
+from inference.models.adapter_loads import AdapterLoads
+from inference.models.adapter_storage import AdapterStorage
 from inference.models.catalog import Pool, PoolTenant, ServedModel, ServedModelTenant
 from inference.models.dead_letter import DeadLetter
 from inference.models.fleet import Gateway, Worker
@@ -32,7 +34,9 @@ from inference.models.usage import (
 
 __all__ = [
     "Adapter",
+    "AdapterLoads",
     "AdapterState",
+    "AdapterStorage",
     "AdapterVersion",
     "DailyPoolUsage",
     "DailyRefusals",

@@ -63,6 +63,8 @@ MOVES: Final[Mapping[AdapterState, frozenset[AdapterState]]] = {
 }
 # Those whose upload is still to be validated.
 IN_PROGRESS: Final = (AdapterState.QUEUED, AdapterState.VALIDATING)
+# Those that workers may have; nothing is stored of the others.
+HELD_STATES: Final = (AdapterState.READY, AdapterState.ARCHIVED)
 # Those of which something is stored, or is about to be.
 STORED_STATES: Final = (
     AdapterState.QUEUED,

@@ -50,7 +50,7 @@ class Pool(_InCatalogue):
     name = models.CharField(primary_key=True, max_length=100, validators=[_NAME])
     description = models.CharField(max_length=200, blank=True)
     # What the pool serves, as its first worker said, or empty: the next one says it. Redis has the
-    # copy that the door of the pool goes by (dispatch/registration.lua).
+    # copy that the door of the pool goes by (dispatch/lua/registration.lua).
     engine = models.CharField(max_length=40, blank=True, default="", editable=False)
     model_digest = models.CharField(max_length=80, blank=True, default="", editable=False)
     scales_from_zero = models.BooleanField(

@@ -69,6 +69,7 @@ class TierAdmin(OperatorAdmin):
                     ("max_adapters", "max_adapter_versions"),
                     "max_adapter_rank",
                     ("max_adapter_bytes", "max_pinned_adapters"),
+                    "max_adapter_load_seconds",
                 ]
             },
         ),

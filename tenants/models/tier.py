@@ -86,6 +86,12 @@ class Tier(AffectsPolicy):
         "max adapter storage (bytes)", default=1 << 30, help_text="All stored versions together."
     )
     max_adapter_rank = models.PositiveIntegerField("largest rank of an adapter", default=64)
+    max_adapter_load_seconds = models.PositiveIntegerField(
+        "max loading of adapters (seconds a minute)",
+        default=30,
+        help_text="For so long a minute loads of a tenant's adapters may hold engines up; 0 for as "
+        "long as it takes.",
+    )
     max_pinned_adapters = models.PositiveIntegerField(
         "max pinned adapters",
         default=0,

@@ -94,6 +94,7 @@ def tier_policy(tier: Tier) -> TierPolicy:
         max_context_tokens=tier.max_context_tokens,
         price_multiplier_permille=int(tier.price_multiplier * 1000),
         inter_token_target_ms=tier.inter_token_target_ms,
+        adapter_load_ms_per_minute=tier.max_adapter_load_seconds * 1000,
     )
 
 

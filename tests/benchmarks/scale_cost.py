@@ -25,7 +25,7 @@ from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from inference.redis_functions import LIBRARIES, library_text
-from tests.benchmarks.dispatch_cost import Cost, reserve_many
+from tests.benchmarks.dispatch.cost import Cost, reserve_many
 from tests.support.gateways.cast import MODEL
 from tests.support.gateways.processes import a_gateway_process, a_sim_worker
 from tests.support.gateways.service import Snapshot, a_tier

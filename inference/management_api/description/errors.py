@@ -92,6 +92,8 @@ CODES: Final[dict[str, str]] = {
     },
     "insufficient_quota": "The money is spent: that of the period, or all credit.",
     "request_exceeds_limit": "This request alone is more than the limit.",
+    "adapter_load_limit_reached": "Loading adapters has taken as long as the tier allows in a "
+    "minute, and no worker has this one in memory.",
     "saturated": "The model is saturated, and the project's choice is to refuse.",
     "queue_full": "The model's queue is full.",
     "queue_memory_full": "The queues hold as many bytes as they may.",

@@ -30,6 +30,7 @@ class TierSerializer(serializers.Serializer[Any]):
     max_adapter_versions = fields.IntegerField(read_only=True)
     max_adapter_bytes = fields.IntegerField(read_only=True)
     max_adapter_rank = fields.IntegerField(read_only=True)
+    max_adapter_load_seconds = fields.IntegerField(read_only=True)
     max_pinned_adapters = fields.IntegerField(read_only=True)
     max_projects = fields.IntegerField(read_only=True)
     max_api_keys = fields.IntegerField(read_only=True)

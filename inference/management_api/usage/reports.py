@@ -2,17 +2,18 @@
 project, key, creator of the key, model, adapter or tier; of one tenant, or for operators of all."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from inference.adapters.loads import Loads, loads_of
 from inference.adapters.storage import Storage, storage_of
 from inference.errors import InvalidRequest
 from inference.management_api.callers import KeyBearer, Person
@@ -46,6 +47,8 @@ from tenants.access.people import tenants_of
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
 from tenants.permissions import Permission
+
+_T = TypeVar("_T")
 
 
 class _UsageReportViewSet(ReportViewSet):
@@ -92,8 +95,16 @@ class UsageViewSet(_UsageReportViewSet):
 
     @property
     def storage(self) -> Storage | None:
-        """Return what whom the report is of keeps; None where there is nobody."""
-        return storage_of(self.tenant)
+        return self.of_whole(storage_of)
+
+    @property
+    def adapter_loads(self) -> Loads | None:
+        return self.of_whole(lambda tenant: loads_of(tenant, *self.days))
+
+    def of_whole(self, measure: Callable[[Tenant | None], _T]) -> _T | None:
+        """Return a measure of the tenant that the report is of, or of everybody (None); None where
+        there is nobody."""
+        return measure(self.tenant)
 
 
 @extend_schema_view(list=as_pages_or_csv(CostsReportSerializer))
@@ -183,15 +194,14 @@ class _AnyTenants(_UsageReportViewSet):
 class AnyTenantsUsageViewSet(_AnyTenants, UsageViewSet):
     """GET /api/v1/usage."""
 
-    @property
-    def storage(self) -> Storage | None:
+    def of_whole(self, measure: Callable[[Tenant | None], _T]) -> _T | None:
         if not self.is_operators():
-            return super().storage
+            return super().of_whole(measure)
         wanted: uuid.UUID | None = self.query["tenant_id"]
         if wanted is None:
-            return storage_of(None)
+            return measure(None)
         found = Tenant.objects.select_related("tier").filter(pk=wanted).first()
-        return None if found is None else storage_of(found)
+        return None if found is None else measure(found)
 
 
 class AnyTenantsCostsViewSet(_AnyTenants, CostsViewSet):

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from inference.adapters.loads import Loads
 from inference.adapters.storage import Storage
 from inference.histograms import Histogram
 from inference.management_api import fields
@@ -29,15 +30,29 @@ class ReportSerializer(serializers.Serializer[Any]):
         return {"from": first, **super().get_fields()}
 
 
+class LoadsSerializer(serializers.Serializer[Any]):
+    """How often workers loaded adapters, and for how long engines stood still for that."""
+
+    count = fields.IntegerField(read_only=True)
+    seconds = serializers.FloatField(read_only=True)
+
+
 class StoringReportSerializer(ReportSerializer):
-    """`storage` is what the whole organisation keeps now, whatever the report is narrowed to."""
+    """Beside the rows, of the whole organisation, whatever the report is narrowed to: `storage` is
+    what it keeps now, `adapter_loads` are those of the report's days."""
 
     storage = serializers.SerializerMethodField()
+    adapter_loads = serializers.SerializerMethodField()
 
     @extend_schema_field(StorageSerializer(allow_null=True))
     def get_storage(self, _query: UsageQuery) -> Any:
         found: Storage | None = self.context["view"].storage
         return None if found is None else StorageSerializer(found).data
+
+    @extend_schema_field(LoadsSerializer(allow_null=True))
+    def get_adapter_loads(self, _query: UsageQuery) -> Any:
+        found: Loads | None = self.context["view"].adapter_loads
+        return None if found is None else LoadsSerializer(found).data
 
 
 class CostReportSerializer(ReportSerializer):

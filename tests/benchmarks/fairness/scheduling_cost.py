@@ -15,7 +15,7 @@ from redis import Redis
 
 from gpu_workers.protocol import functions
 from gpu_workers.protocol.adapters import AdapterLevel
-from tests.benchmarks.dispatch_cost import BATCH, SLOTS, Cost, Reading
+from tests.benchmarks.dispatch.cost import BATCH, SLOTS, Cost, Reading
 from tests.support.dispatch.virtual_pool import Ask
 from tests.support.servers import servers
 
@@ -70,7 +70,7 @@ class AdapterCost(Cost):
         self.pool.claim(worker, SLOTS, adapter_slots=ADAPTER_SLOTS)
 
     def _claim_call(self, worker: str, slots: int) -> tuple[Any, ...]:
-        slots = SLOTS // 2 if self._place == "no adapters" else slots
+        slots = SLOTS // 2 if self._place == "no adapters" else SLOTS
         return functions.CLAIM, worker, b"info", slots, 0, ADAPTER_SLOTS, 1, self.pool.now_ms
 
     def _ask(self) -> tuple[Any, ...]:

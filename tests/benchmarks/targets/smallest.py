@@ -79,7 +79,8 @@ STARTED: Final[dict[str, Smallest]] = {
     ),
     "bench-idle-pool": Smallest(arguments="--engine sim --requests 10", prints="  p99 "),
     "bench-dispatch": Smallest(
-        arguments="--tenants 50 --queued 6000 --workers 20 40 --rounds 1", prints="| PING |"
+        arguments="--tenants 50 --queued 6000 --workers 20 40 --adapters 400 --rounds 1",
+        prints="| post of a load |",
     ),
     "bench-scale": Smallest(
         arguments="--rounds 1 --streams 32 --requests 32", prints="tenant with a reservation"

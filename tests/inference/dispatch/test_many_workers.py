@@ -12,6 +12,8 @@ from inference.lua_constants import WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
 FEW, MANY, SLOTS, STEP_US = 4, 60, 8, 10_000
+# Of those with most credit, of the nearest and of all that have an adapter.
+LOOKED_AT = 4 + 8 + 16
 
 
 @pytest.fixture
@@ -83,6 +85,27 @@ def test_what_every_call_reads_does_not_grow_with_the_workers(pool: VirtualPool)
         return pool.redis.hlen(keys.pool_scheduler(pool.name))
 
     assert numbers_read(MANY) == numbers_read(FEW)
+
+
+def test_a_request_reads_of_other_workers_what_they_are_to_its_adapter(pool: VirtualPool) -> None:
+    """Not all that runs, waits and comes there: that is a multiple of each one's slots. Of numbers
+    that each has, it reads a handful of the workers that it looks at."""
+
+    def hashes_read(adapter: str) -> int:
+        pool.redis.flushall()
+        for number in range(MANY):
+            name = f"worker-{number}#1"
+            pool.register(name)
+            pool.post(name, blue=AdapterLevel.DISK)
+            pool.claim(name, SLOTS, adapter_slots=2)
+        pool.redis.config_resetstat()
+        pool.enqueue(Ask(request_id="new", tenant="t", adapter=adapter))
+        [told] = [each for number in range(MANY) if (each := pool.messages(f"worker-{number}#1"))]
+        assert told[0][0] == ("prefetch" if adapter else "assign")
+        found: dict[str, Any] = pool.redis.info("commandstats")
+        return int(found["cmdstat_hgetall"]["calls"])
+
+    assert hashes_read("blue") - hashes_read("") <= LOOKED_AT
 
 
 def commands_of_a_claim(pool: VirtualPool, worker: str) -> int:

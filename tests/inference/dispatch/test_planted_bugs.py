@@ -2,7 +2,12 @@
 
 import pytest
 
-from tests.support.dispatch.planted_bugs import BUGS, PlantedBug, is_found
+from tests.support.dispatch.planted_bugs import BUGS, SELDOM_FOUND, PlantedBug, is_found
+
+
+@pytest.mark.parametrize("bug", [*BUGS, *SELDOM_FOUND], ids=lambda bug: bug.name.replace(" ", "_"))
+def test_it_can_be_planted(bug: PlantedBug) -> None:
+    assert bug.planted()
 
 
 @pytest.mark.rare

@@ -1,6 +1,7 @@
 """Requests for adapters: whose they are, which version they get, what is told and on record."""
 
 import asyncio
+import time
 from collections import Counter
 from typing import Any
 
@@ -317,3 +318,35 @@ async def test_an_adapter_is_no_smaller_model(service: Service, worker: Scripted
     async with saturated(service, worker, MODEL):
         answer = await ask(service, MODEL, key)
     assert answer.status_code == 429
+
+
+@pytest.mark.usefixtures("support")
+async def test_a_tenant_whose_loads_have_taken_their_part_of_the_minute_is_told_so(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    tier = a_tier(name="frugal", adapter_load_ms_per_minute=2_000)
+    key = await service.snapshot.add_key("Acme", tier=tier)
+
+    async def has_its_tier() -> bool:
+        async with service.client(key) as client:
+            answer = await client.get("/v1/limits")
+        return answer.status_code == 200 and answer.json()["tier"] == tier.name
+
+    assert await eventually(has_its_tier, 10 * POLL_SECONDS)
+    assert (await ask(service, MODEL, key)).status_code == 200
+    tenant = envelopes(worker)[-1].tenant_id
+    loads: Any = {"from": time.time_ns() // 10**6, "us": 2_400_000}
+    await worker.redis.hset(keys.pool_tenant_loads(POOL, tenant), mapping=loads)
+    await worker.redis.expire(keys.pool_tenant_loads(POOL, tenant), 60)
+    answer = await ask(service, "acme/support", key)
+    assert answer.status_code == 429
+    error = answer.json()["error"]
+    assert error["code"] == "adapter_load_limit_reached"
+    told = "for your organisation has held engines up for 2.4 s of the 2 s that tier frugal"
+    assert told in error["message"]
+    detail = error["penstock"]
+    assert (detail["limit"], detail["used"], detail["limit_value"]) == (
+        "adapter_load_ms_per_minute", 2_400, 2_000,
+    )  # fmt: skip
+    assert 1 <= int(answer.headers["retry-after"]) <= 60
+    assert (await ask(service, MODEL, key)).status_code == 200

@@ -246,6 +246,8 @@ class Invariants:
             if each.ask.adapter:
                 counts[each.ask.adapter] = counts.get(each.ask.adapter, 0) + 1
         found = self.adapters_on(worker.worker_id)
+        sums = self.pool.redis.hmget(self.adapters_key(worker.worker_id), "distinct", "awaited")
+        assert [int(each or 0) for each in sums] == [len(found["run"]), len(found["coming"])]
         assert {adapter: int(count) for adapter, count in found["run"].items()} == counts
         assert len(counts) <= max(worker.adapter_slots, 0)
         assert set(found["turn"]) == set(counts)
@@ -261,12 +263,15 @@ class Invariants:
     def has_adapters(self) -> bool:
         return bool(self.model.workers and self.model.workers[0].adapter_slots)
 
+    def adapters_key(self, worker_id: str) -> str:
+        return keys.pool_worker_adapters(self.pool.name, worker_id)
+
     def adapters_on(self, worker_id: str) -> dict[str, dict[str, str]]:
         """What is kept of a worker's adapters, by kind."""
-        key = keys.pool_worker_adapters(self.pool.name, worker_id)
         kinds = ("run", "turn", "drain", "coming", "missed")
         found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
-        for field, value in cast(dict[bytes, bytes], self.redis.hgetall(key)).items():
+        hashed = cast(dict[bytes, bytes], self.redis.hgetall(self.adapters_key(worker_id)))
+        for field, value in hashed.items():
             kind, _, adapter = field.decode().partition(":")
             if adapter:
                 found[kind][adapter] = value.decode()

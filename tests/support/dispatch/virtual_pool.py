@@ -21,7 +21,8 @@ START_MS = 1_760_000_000_000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
     """A request as the scheduler sees it; `seconds` until its deadline and its withdrawal,
-    `payload` in bytes; how its envelope ends if it is owed its promises, empty: not judged."""
+    `payload` in bytes; how its envelope ends if it is owed its promises, empty: not judged;
+    `load_ms`: of its tenant's loads in a minute, 0: any."""
 
     request_id: str
     tenant: str
@@ -41,6 +42,7 @@ class Ask:
     sequences: int = 1
     payload: int = 8
     owed_end: bytes = b""
+    load_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class VirtualPool:
             ask.sequences,
             self.max_payload_bytes,
             ask.owed_end,
+            ask.load_ms,
             self.now_ms,
         )
 

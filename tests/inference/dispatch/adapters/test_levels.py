@@ -112,6 +112,36 @@ def test_of_a_worker_that_posts_without_end_so_much_is_kept(pool: VirtualPool) -
     assert len(levels) == MOST_LEVELS
 
 
+def test_a_worker_that_had_many_leaves_their_sets_in_slices(pool: VirtualPool) -> None:
+    """And keeps what it has posted since."""
+    names = [f"adapter-{number}" for number in range(2_500)]
+    join(pool, ONE)
+    join(pool, TWO, **dict.fromkeys(names, DISK))
+    pool.post(ONE, **dict.fromkeys(names, MEMORY))
+    pool.register(ONE)
+    again, *others = names
+    pool.post(ONE, **{again: SLOT})
+    assert pool.levels(ONE) == {again: SLOT}
+    left = [sum(ONE in holders(pool, each) for each in others)]
+    while pool.redis.keys("*:dropped:*"):
+        pool.reap()
+        left.append(sum(ONE in holders(pool, each) for each in others))
+    assert len(left) == 3 and left == sorted(left, reverse=True) and left[-1] == 0
+    assert not pool.redis.keys("*dropp*")
+    assert holders(pool, again) == {ONE: SLOT, TWO: DISK}
+    assert all(holders(pool, each) == {TWO: DISK} for each in others)
+
+
+def test_one_that_registers_again_and_again_leaves_nothing_behind(pool: VirtualPool) -> None:
+    names = [f"adapter-{number}" for number in range(1_500)]
+    join(pool, ONE)
+    for part in (names[:1_400], names[100:]):
+        pool.post(ONE, **dict.fromkeys(part, MEMORY))
+        pool.register(ONE)
+    pool.reap()
+    assert not any(holders(pool, each) for each in names)
+
+
 def test_an_old_worker_that_claims_with_a_list_of_adapters_is_refused(
     pool: VirtualPool,
 ) -> None:

@@ -93,12 +93,15 @@ def test_a_prefetch_that_nobody_has_told_of_is_asked_for_again(pool: VirtualPool
 
 
 def test_it_is_also_where_its_request_is_passed_over(pool: VirtualPool) -> None:
+    """By a worker that lives; the one that was told has died."""
     join(pool, ONE)
     pool.enqueue(with_adapter("a", "blue"))
+    assert pool.prefetches(ONE) == ["blue"]
+    join(pool, TWO)
     pool.now_ms += COMING_MS + 1
     pool.note_gateway("gateway")
-    pool.claim(ONE, 64, adapter_slots=2)
-    assert pool.messages(ONE) == [("prefetch", "blue", 0)] * 2
+    pool.claim(TWO, 64, adapter_slots=2)
+    assert (pool.prefetches(ONE), pool.prefetches(TWO)) == ([], ["blue"])
 
 
 def test_a_worker_that_tells_of_no_adapter_is_given_requests_all_the_same(
@@ -109,7 +112,6 @@ def test_a_worker_that_tells_of_no_adapter_is_given_requests_all_the_same(
     pool.enqueue(with_adapter("a", "blue"))
     pool.now_ms += COMING_MS + 1
     pool.note_gateway("gateway")
-    assert pool.claim(ONE, 64, adapter_slots=2) == []
     assert [each.request_id for each in pool.claim(ONE, 64, adapter_slots=2)] == ["a"]
     assert pool.enqueue(with_adapter("b", "red")) == "assigned"
     pool.post(ONE, red=MEMORY)

@@ -43,6 +43,7 @@ _REASONS: Final = {
     "rate_limit_exceeded": "Too many requests",
     "connection_requests_exceeded": "Too many requests on one connection",
     "saturated": "Model saturated",
+    "adapter_load_limit_reached": "Too much loading of adapters",
     "queue_full": "Queue full",
     "queue_memory_full": "Queue out of memory",
     "queue_memory_share_full": "Share of the queue's memory used up",
@@ -106,6 +107,9 @@ _ADVICE: Final = {
         place=Place.PROJECT,
     ),
     "queue_memory_share_full": Advice(text="Send fewer long prompts at once."),
+    "adapter_load_limit_reached": Advice(
+        text="Ask for fewer adapters at a time, or have those that are asked for the most pinned."
+    ),
     "model_not_found": Advice(
         text="Name a model that GET /v1/models lists for this key.", place=Place.KEY
     ),

@@ -1,5 +1,5 @@
 -- Who is next for a slot: shares of the slots, the headroom kept for newcomers, ceilings of
--- classes. Second part of the dispatch library.
+-- classes. Part of the dispatch library.
 
 local STARVED_MS = 5000         -- a class that waits this long is served next, whatever its counter
 local ACTIVE_MS = 30000         -- an idle flow counts for so long when slots are shared out

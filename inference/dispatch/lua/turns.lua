@@ -1,5 +1,5 @@
--- Turns: which adapters run on a worker, and which gives its slot up for another. Sixth part of the
--- dispatch library, after adapters.lua.
+-- Turns: which adapters run on a worker, and which gives its slot up for another. Part of
+-- the dispatch library, after prefetch.lua.
 
 local MOST_DRAINING = 1 / 4        -- of a worker's adapter slots, or one
 
@@ -106,7 +106,7 @@ end
 -- its tenant.
 local function begin_turn(pool, worker_id, state, path, adapter)
   local tenant = path.tenant
-  state.distinct = state.distinct + 1
+  add_up(state, 'distinct', 1)
   state.turn[adapter] = { since = pool.now, tenant = tenant, path = path.text }
   redis.call('HSET', state.key, 'turn:' .. adapter,
     string.format('%.0f %s %s', pool.now, tenant, path.text))
@@ -124,7 +124,7 @@ end
 -- Note that the last request with an adapter has left a worker. The worker has said by now how near
 -- it has that; of what it did not, nothing is known.
 local function end_turn(pool, worker_id, state, adapter)
-  state.distinct = state.distinct - 1
+  add_up(state, 'distinct', -1)
   state.run[adapter], state.turn[adapter], state.drain[adapter] = nil, nil, nil
   redis.call('HDEL', state.key, 'run:' .. adapter, 'turn:' .. adapter, 'drain:' .. adapter)
   if level_of(pool, worker_id, adapter) == COMING then

@@ -1,5 +1,5 @@
 -- Usage on its way to PostgreSQL: the stream of a pool, and the receipts that let workers forget
--- what their outboxes hold (docs/adr/0013). Ninth part of the dispatch library.
+-- what their outboxes hold (docs/adr/0013). Part of the dispatch library.
 --
 -- An entry of an outbox is in the stream, or it has a receipt, or it is lost: acknowledging moves
 -- it from one to the other at once. So whoever finds neither may append it again, and it is never

@@ -68,16 +68,17 @@ end
 -- this flow may, and unless too much usage waits to be collected. `attempts`: how many the request
 -- has had in a Redis that lost it; `resumed`: tokens that its envelope goes on from;
 -- `on_saturation`: wait or refuse; `sequences`: how many it decodes at a time, 1 if not given;
--- `owed_end`: how the envelope ends where the request is owed its promises, '' not to judge that.
+-- `owed_end`: how the envelope ends where the request is owed its promises, '' not to judge that;
+-- `load_ms`: for how long its tenant's loads may hold engines up in a minute, 0 for any time.
 -- Reply: {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
 -- | {saturated, position, wait_ms} | {known, state} | {memory_full, bytes, wait_ms}
--- | {share_full, bytes of the flow, most of it} | {usage_full}; what is judged has 1 or 0 last, in
--- those of a request that is taken.
+-- | {share_full, bytes of the flow, most of it} | {usage_full} | {loads_full, wait_ms, used_ms,
+-- load_ms}; what is judged has 1 or 0 last, in those of a request that is taken.
 local function enqueue(keys, args)
   local prefix, request_id, class, tenant, project, key_id, weight, prompt_bound, output_bound,
     gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, on_saturation, resumable, adapter,
-    attempts, resumed, envelope, max_queue_length, sequences, max_payload_bytes, owed_end, now =
-    keys[1], unpack(args)
+    attempts, resumed, envelope, max_queue_length, sequences, max_payload_bytes, owed_end, load_ms,
+    now = keys[1], unpack(args)
   local wrong = enqueue_error(class, tenant, project, key_id)
   if wrong then
     return wrong
@@ -91,6 +92,7 @@ local function enqueue(keys, args)
   end
   local pool, path = open_pool(prefix, now_ms(now)), make_path(class, tenant, project, key_id)
   local flow, length = open_flow(pool, path), waiting_in(pool)
+  path.load_ms = tonumber(load_ms) or 0
   local request = { id = request_id, attempt = tonumber(attempts), prompt = tonumber(prompt_bound),
     output = tonumber(output_bound), sequences = tonumber(sequences) or 1, preemptions = 0,
     resumable = resumable, adapter = adapter, envelope = envelope }
@@ -101,7 +103,7 @@ local function enqueue(keys, args)
   if not may_start then
     position, wait_ms = forecast_wait(pool, flow, get(flow, 'share'), length)
     refusal = queue_refusal(pool, flow, length, tonumber(max_queue_length), position, wait_ms,
-      on_saturation == 'refuse' and target_ms or math.huge)
+      on_saturation == 'refuse' and target_ms or math.huge) or load_refusal(pool, path, adapter)
   end
   refusal = refusal or payload_refusal(pool, flow, #envelope,
     tonumber(max_payload_bytes) or math.huge, wait_ms)
@@ -123,6 +125,9 @@ local function enqueue(keys, args)
     'envelope', envelope)
   if owed then
     redis.call('HSET', key, 'owed', owed)
+  end
+  if path.load_ms > 0 and adapter ~= '' then
+    redis.call('HSET', key, 'load_ms', path.load_ms)
   end
   if request.attempt >= ATTEMPT_GAP then
     note_over(key, request.attempt - ATTEMPT_GAP, resumed, 'redis_lost')
@@ -178,6 +183,9 @@ local function claim(keys, args)
   if ready == '1' then
     set_kv(pool, worker_id, tonumber(kv_tokens))
     set_adapter_slots(pool, worker_id, tonumber(adapter_slots))
+    if tonumber(adapter_slots) > 0 then
+      forget_unanswered(pool, worker_id)
+    end
     slots = paced_slots(pool, worker_id, tonumber(slots))
     local credit, left = math.max(0, slots - sequences_held(pool, worker_id)), 0
     set_slots(pool, worker_id, slots)

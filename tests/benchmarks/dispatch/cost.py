@@ -1,22 +1,9 @@
-"""What each call of reserve and dispatch takes of Redis, with a long queue and many workers.
+"""What each call of reserve and dispatch takes of Redis, in the steady state of a full pool."""
 
-    python -m tests.benchmarks.dispatch_cost [--tenants 10000] [--queued 100000]
-                                             [--workers 10 1000] [--rounds 3] [--out FILE]
-
-Each function is called alone many times between two readings, in the steady state: the pool full,
-everybody waiting, each finish handing its slot on to the next (which is the claim of a full pool).
-Two figures: the time of the functions as commandstats has it, on the clock; and the CPU time of
-Redis's main thread, reading and answering the calls included, beside that of a PING. A round is
-every pool size once; a figure is the median of the rounds.
-"""
-
-import argparse
-import json
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
@@ -30,7 +17,6 @@ from inference.admission.limits import LimitScope, ScopedLimit, packed
 from inference.admission.reservations import ReservationRequest
 from inference.redis_functions import ADMISSION, library_text
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool, started
-from tests.support.servers import servers
 
 SLOTS: Final = 64
 CALLS, BATCH, FILL = 4_000, 50, 500
@@ -38,14 +24,6 @@ ENVELOPE_BYTES: Final = 2_000
 STEP_US: Final = 20_000
 # A request of 120 tokens at 10 ms is under way for 1.2 s: six reports, which its worker shares out.
 REPORTS_OF_A_REQUEST: Final = 6
-CALL_OF = {
-    "enqueue": "enqueue",
-    "claim": "claim of one request",
-    "idle claim": "claim, nothing free",
-    "progress": "progress of 64 requests",
-    "finish": "finish, and claim of the next",
-    "reserve": "reserve, six limits",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +79,19 @@ def together(readings: Iterable[Reading]) -> Reading:
 
 
 class Cost:
-    """One pool of full workers with a long queue, and how long Redis takes over each function."""
+    """One pool of full workers with a long queue, and how long Redis takes over each function.
+    `typical` makes one reading of those of the batches."""
 
-    def __init__(self, redis: "Redis", tenants: int, workers: int) -> None:
+    def __init__(
+        self,
+        redis: "Redis",
+        tenants: int,
+        workers: int,
+        *,
+        typical: Callable[[Iterable[Reading]], Reading] = quickest,
+    ) -> None:
         self.redis = redis
+        self._typical = typical
         self.pool = VirtualPool(redis)
         self.tenants = tenants
         self.workers = [f"worker-{number:06d}#1" for number in range(workers)]
@@ -148,7 +135,8 @@ class Cost:
 
     def idle_claim(self, count: int) -> Reading:
         """The heartbeat of full workers."""
-        return self._taken_by([self._claim_call(each, SLOTS) for each in self._next_workers(count)])
+        workers = self._next_workers(count)
+        return self._taken_by([self._claim_call(each, len(self.running[each])) for each in workers])
 
     def finish(self, count: int) -> Reading:
         workers = self._next_workers(count)
@@ -170,26 +158,30 @@ class Cost:
         for _ in range(0, CALLS // 4, group):
             workers = self._next_workers(group)
             ended = [self.running[each].popleft() for each in workers]
+            left = {each: len(self.running[each]) for each in workers}
             self.pool.call_all(
-                [self._claim_call(each, SLOTS - 1) for each in workers]
+                [self._claim_call(each, left[each]) for each in workers]
                 + [self.pool.finish_call(each, 1, 100, 120) for each in ended]
             )
             answers: list[Any] = []
-            claims = [self._claim_call(each, SLOTS) for each in workers]
+            claims = [self._claim_call(each, left[each] + 1) for each in workers]
             found.append(
                 taken_by(self.redis, group, lambda: answers.extend(self.pool.call_all(claims)))  # noqa: B023
             )
-            for worker, messages in zip(workers, answers, strict=True):
-                if len(messages) != 1:
-                    raise RuntimeError(f"expected one request a claim, got {len(messages)}")
-                self._start(worker, [started(each).request_id for each in messages])
-        return quickest(found)
+            self._start_claimed(workers, answers)
+        return self._typical(found)
+
+    def _start_claimed(self, workers: list[str], answers: list[Any]) -> None:
+        for worker, messages in zip(workers, answers, strict=True):
+            if len(messages) != 1:
+                raise RuntimeError(f"expected one request a claim, got {len(messages)}")
+            self._start(worker, [started(each).request_id for each in messages])
 
     def _cost(
         self, measure: Callable[[int], Reading], count: int, *, calls: int = CALLS
     ) -> Reading:
-        """Of Redis, a call: of batches of `count`, all of `calls`, the quickest tenth."""
-        return quickest(measure(count) for _ in range(0, calls, count))
+        """Of Redis, a call: of batches of `count`, all of `calls`."""
+        return self._typical(measure(count) for _ in range(0, calls, count))
 
     def _start(self, worker: str, request_ids: list[str]) -> None:
         self.running[worker].extend(request_ids)
@@ -226,18 +218,22 @@ class Cost:
 
     def _ask(self) -> tuple[Any, ...]:
         self._number += 1
-        tenant = self._number % self.tenants
-        return self.pool.enqueue_call(
-            Ask(
-                request_id=f"{self._number:032x}",
-                tenant=f"tenant-{tenant:026d}",
-                project=f"project-{self._random.randrange(3):025d}",
-                key=f"key-{self._random.randrange(3):029d}",
-                weight=1 + tenant % 4,
-                output=512,
-                seconds=100_000,
-                payload=ENVELOPE_BYTES,
-            )
+        return self.pool.enqueue_call(self._request(self._number))
+
+    def _request(self, number: int) -> Ask:
+        return self._request_of(number, number % self.tenants)
+
+    def _request_of(self, number: int, tenant: int, adapter: str = "") -> Ask:
+        return Ask(
+            request_id=f"{number:032x}",
+            tenant=f"tenant-{tenant:026d}",
+            project=f"project-{self._random.randrange(3):025d}",
+            key=f"key-{self._random.randrange(3):029d}",
+            weight=1 + tenant % 4,
+            output=512,
+            seconds=100_000,
+            adapter=adapter,
+            payload=ENVELOPE_BYTES,
         )
 
 
@@ -287,75 +283,3 @@ def ping_cost(redis: "Redis") -> Reading:
         pipeline.execute()
 
     return quickest(taken_by(redis, FILL, ping, "ping") for _ in range(0, 20 * FILL, FILL))
-
-
-def measure(redis: "Redis", tenants: int, queued: int, workers: int) -> dict[str, Reading]:
-    """Of a PING and each call, in a pool of so many workers that is filled for it."""
-    redis.flushall()
-    cost = Cost(redis, tenants, workers)
-    cost.fill(queued)
-    figures = {"PING": ping_cost(redis), **cost.measured()}
-    figures["reserve"] = reserve_cost(redis, tenants)
-    redis.flushall()
-    return figures
-
-
-def report(figures: dict[int, dict[str, Reading]]) -> str:
-    """As a table of Markdown; of each pool size the functions' time, the CPU time, and that in
-    PINGs; at the end the largest pool's functions beside the smallest one's."""
-    sizes = sorted(figures)
-    head = "".join(f" {n:,} workers: functions, us | CPU, us | in PINGs |" for n in sizes)
-    rows = [f"| |{head} {sizes[-1]:,} / {sizes[0]:,} |", "|---|" + "---|" * (3 * len(sizes) + 1)]
-    names = {
-        "PING": "PING",
-        **CALL_OF,
-        "a request": "a request: enqueue, its part of progress, finish and claim, reserve",
-    }
-    for size in sizes:
-        of = figures[size]
-        share = of["progress"].times(REPORTS_OF_A_REQUEST / SLOTS)
-        of["a request"] = together([of["enqueue"], share, of["finish"], of["reserve"]])
-    for name, label in names.items():
-        cells = "".join(_cells(figures[size][name], figures[size]["PING"]) for size in sizes)
-        ratio = figures[sizes[-1]][name].functions / max(figures[sizes[0]][name].functions, 1e-9)
-        rows.append(f"| {label} |{cells} {ratio:.2f} |")
-    return "\n".join(rows)
-
-
-def _cells(reading: Reading, ping: Reading) -> str:
-    pings = reading.cpu / ping.cpu
-    return f" {reading.functions:.1f} | {reading.cpu:.1f} | {pings:.1f} |"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tenants", type=int, default=10_000)
-    parser.add_argument("--queued", type=int, default=100_000)
-    parser.add_argument("--workers", type=int, nargs="+", default=[10, 1_000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="a file for the figures as JSON")
-    arguments = parser.parse_args()
-    rounds: dict[int, list[dict[str, Reading]]] = {size: [] for size in arguments.workers}
-    with Redis.from_url(servers().dispatch_redis.url, socket_timeout=None) as redis:
-        for number in range(arguments.rounds):
-            for size, found in rounds.items():
-                found.append(measure(redis, arguments.tenants, arguments.queued, size))
-                print(f"round {number + 1} of {arguments.rounds}, {size} workers", flush=True)
-    figures = {
-        size: {name: medians(each[name] for each in found) for name in found[0]}
-        for size, found in rounds.items()
-    }
-    print(
-        f"{arguments.tenants:,} tenants, {arguments.queued:,} queued, {SLOTS} slots a worker; "
-        f"medians of {arguments.rounds} rounds"
-    )
-    print(report(figures))
-    if arguments.out:
-        whole = {
-            size: {name: asdict(each) for name, each in of.items()} for size, of in figures.items()
-        }
-        arguments.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
 -- Workers: their leases, names and free slots, and what the dead leave behind: beat, leave, held,
--- reap. Fourth part of the dispatch library.
+-- reap. Part of the dispatch library.
 --
 -- Each worker's slots and credit stand in a sorted set, the rest in a hash of its own, the sums in
 -- the scheduler's hash; a part and its sum change together, here and nowhere else, so that the sums
@@ -12,7 +12,7 @@ local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts les
 local PAUSE_MS = WORKER_LEASE_MS / 2  -- without any call, though many are made each second
 local TICK_MS = 500                -- how exactly the time of the last call is known
 
-local forget_adapters, drop_levels  -- in adapters.lua, which builds on this file
+local forget_adapters, drop_levels, drop_more_levels  -- in adapters.lua, which builds on this file
 
 -- Return the time of a worker's last call; minus the time of fencing, if it was fenced; nil of one
 -- that is unknown.
@@ -354,6 +354,7 @@ local function reap(keys, args)
   note_gateway(pool, gateway)
   bring_back(pool, gateway)
   note_call(pool, false)
+  drop_more_levels(pool)
   find_lost(pool, found, tonumber(lease_ms), most, gateway)
   find_waiting(pool, found, gateway, string.format('(%.0f', pool.waiting_now - grace_ms), most)
   save(pool)

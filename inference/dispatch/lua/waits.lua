@@ -1,4 +1,4 @@
--- The wait for a slot: how long it is, who is refused for that, and who gives a slot up. Eighth part
+-- The wait for a slot: how long it is, who is refused for that, and who gives a slot up. Part
 -- of the dispatch library.
 
 local LARGEST_QUEUE = 2            -- times the cap, which is shared out among the tenants

@@ -1,4 +1,4 @@
--- Slots: which request gets one, and on which worker. Seventh part of the dispatch library.
+-- Slots: which request gets one, and on which worker. Part of the dispatch library.
 
 local MOST_PASSED_OVER = 32        -- requests that a worker may not have, in one call
 local MOST_FOR_ADAPTERS = 8        -- of them that wait for adapters: each costs some 0.2 ms
@@ -53,7 +53,7 @@ local function worker_with_credit(pool, tokens, adapter)
       look_at(worker_id, credit)
     end
   end
-  return best, most, best and (nearest >= MEMORY or adapters_of(pool, best).mute ~= nil)
+  return best, most, best and (nearest >= MEMORY or glance(pool, best, adapter).mute ~= nil)
 end
 
 -- Take so many sequences from a worker's credit and from the sum; return what is left. One free
@@ -146,10 +146,11 @@ end
 local function read_popped(pool, request_id, path)
   redis.call('ZREM', pool.prefix .. ':queue', request_id)
   local state, expires_ms, deadline_ms, attempt, prompt, output, envelope, resumable, excluded,
-    preemptions, adapter, passes, sequences, gateway, drains_on = unpack(redis.call('HMGET',
+    preemptions, adapter, passes, sequences, gateway, drains_on, load_ms = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'state', 'expires_ms', 'deadline_ms', 'attempt',
       'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
-      'sequences', 'gateway', 'drains_on'))
+      'sequences', 'gateway', 'drains_on', 'load_ms'))
+  path.load_ms = tonumber(load_ms) or 0
   note_waits(pool, path, adapter, request_id, nil)
   expires_ms = tonumber(expires_ms) or 0
   local may_wait = state == 'queued' and expires_ms > pool.waiting_now

@@ -1,6 +1,6 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a
 -- worker that an emptied Redis forgot takes its requests back; and what workers are told besides:
--- to get an adapter, to drain. Tenth part of the dispatch library.
+-- to get an adapter, to drain. Part of the dispatch library.
 
 -- Note how many tokens of an attempt that is over are recorded elsewhere: by the next attempt,
 -- which goes on from them, or by the terminal record. All others are waste.

@@ -1,5 +1,5 @@
 -- Gateways: their signs of life, and what each has waiting. Nothing waits behind the dead: what a
--- silent gateway has asked for is not started, and ends once the gateway is gone. Third part of the
+-- silent gateway has asked for is not started, and ends once the gateway is gone. Part of the
 -- dispatch library.
 --
 -- `gateways` scores each by its last sign of life in ms; one that was found silent, by minus the time

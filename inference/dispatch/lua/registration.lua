@@ -1,4 +1,4 @@
--- The door of a pool: which worker may join it. Fifth part of the dispatch library.
+-- The door of a pool: which worker may join it. Part of the dispatch library.
 --
 -- A pool serves one model by one kind of engine: those of its first worker, or what an operator has
 -- said since. The control plane keeps a copy in PostgreSQL and gives it back to a Redis that has

@@ -1,6 +1,6 @@
--- LoRA adapters: which worker has which, how near, and who gets one ahead of a request. Fifth part
--- of the dispatch library; whose turn it is to have one run stands in turns.lua. Only requests with
--- an adapter look here; an adapter is one tenant's.
+-- LoRA adapters: which worker has which, and how near. Where their requests are best off stands in
+-- prefetch.lua, whose turn it is to have one run in turns.lua. Only requests with an adapter look
+-- here; an adapter is one tenant's.
 --
 -- A worker posts an adapter's level when that changes: 1 on disk, 2 in memory, 3 in a slot of its
 -- engine. 0 is one that a request, or a prefetch, has the worker get. `levels:<worker>` has them by
@@ -10,29 +10,31 @@
 -- of the first request, and `drain:<adapter>`, if it starts no more of them: the tenant that is to
 -- have its slot; of each that is prefetched `coming:<adapter>`, since when (ms) and the path of the
 -- request that waits for it, if one does, and of each that could not be `missed:<adapter>`,
--- when; `mute`, if a prefetch was not answered and nothing was posted since; and `closed`, when it
--- last gave a request back, since it can get no adapter.
+-- when; `distinct` and `awaited`, how many run and are prefetched; `mute`, if a prefetch was not
+-- answered and nothing was posted since; and `closed`, when it last gave a request back, since it
+-- can get no adapter.
+--
+-- Of a worker that is called for, all of this is read. Of others, which a call may look at two dozen
+-- of, only what they are to one adapter: `glance`.
 
-local NEAREST = 8                  -- of the workers that have an adapter, how many are looked at,
-local HOLDERS = 16                 -- and how many any of them
 local LONGEST_NAME = 128           -- of an adapter, in bytes
 local CHOICE = 4                   -- of all workers, how many an adapter may be prefetched to
-local MOST_LOOKS = 8               -- adapters for which workers are looked for in one call
+local MOST_DROPPED = 1000          -- levels of a worker, in one call
 local COMING = 0
 local MEMORY = 2
 local SLOT = 3
 local LONGEST_LOAD_US = 60000000   -- that is charged
 
--- Read a worker's adapters, once in a call; `distinct` is how many run.
+-- Read a worker's adapters, once in a call.
 local function adapters_of(pool, worker_id)
   pool.adapters = pool.adapters or {}
   local state = pool.adapters[worker_id]
   if state then
     return state
   end
-  state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, distinct = 0, run = {},
-    turn = {}, drain = {}, coming = {}, asked = {}, missed = {} }
-  local found = redis.call('HGETALL', state.key)
+  state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, run = {}, turn = {},
+    drain = {}, coming = {}, asked = {}, missed = {} }
+  local found, distinct, awaited = redis.call('HGETALL', state.key), 0, 0
   for index = 1, #found, 2 do
     local kind, adapter = string.match(found[index], '^(%l+):(.*)$')
     local value = found[index + 1]
@@ -44,17 +46,48 @@ local function adapters_of(pool, worker_id)
     elseif kind == 'coming' then
       local since, path = string.match(value, '^(%d+) ?(%S*)$')
       state.coming[adapter], state.asked[adapter] = tonumber(since), path ~= '' and path or nil
+      awaited = awaited + 1
     elseif kind == 'drain' then
       state.drain[adapter] = value
     elseif kind then
       state[kind][adapter] = tonumber(value)
-      state.distinct = state.distinct + (kind == 'run' and 1 or 0)
+      distinct = distinct + (kind == 'run' and 1 or 0)
     else
       state[found[index]] = tonumber(value)
     end
   end
+  if #found > 0 and (state.distinct ~= distinct or state.awaited ~= awaited) then
+    -- An earlier library has kept no sums.
+    redis.call('HSET', state.key, 'distinct', distinct, 'awaited', awaited)
+  end
+  state.distinct, state.awaited = distinct, awaited
   pool.adapters[worker_id] = state
   return state
+end
+
+-- Read what a worker's adapters are to one of them: a part of what `adapters_of` has.
+local function glance(pool, worker_id, adapter)
+  if pool.adapters and pool.adapters[worker_id] then
+    return pool.adapters[worker_id]
+  end
+  local key = pool.prefix .. ':adapters:' .. worker_id
+  local slots, distinct, awaited, mute, closed, run, drain, coming, missed = unpack(
+    redis.call('HMGET', key, 'slots', 'distinct', 'awaited', 'mute', 'closed', 'run:' .. adapter,
+      'drain:' .. adapter, 'coming:' .. adapter, 'missed:' .. adapter))
+  if slots and not distinct then
+    return adapters_of(pool, worker_id)
+  end
+  return { key = key, slots = tonumber(slots) or 0, distinct = tonumber(distinct) or 0,
+    awaited = tonumber(awaited) or 0, mute = tonumber(mute), closed = tonumber(closed),
+    run = { [adapter] = tonumber(run) }, drain = { [adapter] = drain or nil },
+    coming = { [adapter] = tonumber(string.match(coming or '', '^%d+')) }, asked = {},
+    missed = { [adapter] = tonumber(missed) } }
+end
+
+-- Change one of a worker's sums.
+local function add_up(state, name, change)
+  state[name] = state[name] + change
+  redis.call('HSET', state.key, name, state[name])
 end
 
 -- Return whether a worker has room for one more adapter.
@@ -97,7 +130,8 @@ local function set_adapter_slots(pool, worker_id, slots)
     local state = adapters_of(pool, worker_id)
     if state.slots ~= slots then
       state.slots = slots
-      redis.call('HSET', state.key, 'slots', slots)
+      redis.call('HSET', state.key, 'slots', slots, 'distinct', state.distinct, 'awaited',
+        state.awaited)
     end
   end
 end
@@ -131,6 +165,7 @@ local function end_prefetch(state, adapter)
   if state.coming[adapter] then
     state.coming[adapter], state.asked[adapter] = nil, nil
     redis.call('HDEL', state.key, 'coming:' .. adapter)
+    add_up(state, 'awaited', -1)
   end
 end
 
@@ -166,6 +201,12 @@ local function is_closed(pool, state)
   return state.closed ~= nil and pool.now - state.closed <= CLOSED_MS
 end
 
+-- Return whether a worker's engine runs adapters.
+local function has_adapter_slots(pool, worker_id)
+  local slots = redis.call('HGET', pool.prefix .. ':adapters:' .. worker_id, 'slots')
+  return (tonumber(slots) or 0) > 0
+end
+
 -- Return whether another worker than these, each between two spaces, may have a request that needs
 -- an adapter; any few are looked at.
 local function is_adapter_elsewhere(pool, excluded)
@@ -173,29 +214,63 @@ local function is_adapter_elsewhere(pool, excluded)
   local some = redis.call('ZRANDMEMBER', pool.prefix .. ':slots', count + CHOICE)
   for _, worker_id in ipairs(some) do
     if not string.find(excluded, ' ' .. worker_id .. ' ', 1, true) and is_live(pool, worker_id)
-      and adapters_of(pool, worker_id).slots > 0 then
+      and has_adapter_slots(pool, worker_id) then
       return true
     end
   end
   return false
 end
 
--- Drop what a worker has posted: its process is another, or is shut out. What runs is to come.
+-- Take a worker whose levels are dropped from some of the sets that it is in; return whether that was
+-- all. What it has posted since stays.
+local function drop_some_levels(pool, worker_id)
+  local dropped = pool.prefix .. ':dropped:' .. worker_id
+  local some = redis.call('HRANDFIELD', dropped, MOST_DROPPED)
+  for _, adapter in ipairs(some) do
+    if not redis.call('HGET', pool.prefix .. ':levels:' .. worker_id, adapter) then
+      redis.call('ZREM', holders_key(pool, adapter), worker_id)
+    end
+  end
+  if #some > 0 then
+    redis.call('HDEL', dropped, unpack(some))
+  end
+  if #some < MOST_DROPPED then
+    redis.call('SREM', pool.prefix .. ':dropping', worker_id)
+    return true
+  end
+  return false
+end
+
+-- Drop what a worker has posted: its process is another, or is shut out. What runs is to come. Of a
+-- worker that has many, the rest waits for calls of `drop_more_levels`.
 function drop_levels(pool, worker_id)
-  local state, levels = adapters_of(pool, worker_id), pool.prefix .. ':levels:' .. worker_id
-  local adapters = redis.call('HKEYS', levels)
-  redis.call('DEL', levels)
+  local state, prefix = adapters_of(pool, worker_id), pool.prefix
   forget_missed(state, math.huge)
   set_mute(state, false)
   state.closed = nil
   redis.call('HDEL', state.key, 'closed')
-  for _, adapter in ipairs(adapters) do
+  for adapter in pairs(state.coming) do
     end_prefetch(state, adapter)
-    if state.run[adapter] then
-      set_level(pool, worker_id, adapter, COMING)
-    else
-      redis.call('ZREM', holders_key(pool, adapter), worker_id)
-    end
+  end
+  if redis.call('EXISTS', prefix .. ':levels:' .. worker_id) == 0 then
+    return
+  end
+  while redis.call('EXISTS', prefix .. ':dropped:' .. worker_id) == 1 do
+    drop_some_levels(pool, worker_id)
+  end
+  redis.call('RENAME', prefix .. ':levels:' .. worker_id, prefix .. ':dropped:' .. worker_id)
+  redis.call('SADD', prefix .. ':dropping', worker_id)
+  for adapter in pairs(state.run) do
+    set_level(pool, worker_id, adapter, COMING)
+  end
+  drop_some_levels(pool, worker_id)
+end
+
+-- Go on to drop what some worker has posted.
+function drop_more_levels(pool)
+  local worker_id = redis.call('SRANDMEMBER', pool.prefix .. ':dropping')
+  if worker_id then
+    drop_some_levels(pool, worker_id)
   end
 end
 
@@ -219,18 +294,6 @@ local function is_kept(pool, worker_id, adapter)
   return redis.call('HLEN', levels) < MOST_LEVELS or redis.call('HEXISTS', levels, adapter) == 1
 end
 
--- Charge who had a worker load an adapter what its others did not get for so long: a token in each
--- step for each sequence.
-local function charge_load(pool, worker_id, path_text, load_us)
-  local step_us, path = get(worker_of(pool, worker_id), 'step_us'), parse_path(path_text)
-  local flow = open_flow(pool, path)
-  if step_us > 0 and get(flow, 'weight') > 0 then
-    local steps = math.min(load_us, LONGEST_LOAD_US) / step_us
-    charge(pool, path, flow, cost(0, steps * sequences_held(pool, worker_id)))
-    save(flow)
-  end
-end
-
 -- Note what a worker has posted of an adapter; 0: it has it no more; and for how many microseconds
 -- its engine has stood still to load it. Where it could not get what was prefetched, it may have
 -- requests for that all the same, tries again, and says why not; after COMING_MS it is prefetched
@@ -238,6 +301,9 @@ end
 local function post_level(pool, worker_id, adapter, level, load_us)
   local state = adapters_of(pool, worker_id)
   local path_text = state.asked[adapter] or state.turn[adapter] and state.turn[adapter].path
+  if load_us > 0 then
+    count_load(pool, adapter, load_us)
+  end
   if load_us > 0 and path_text then
     charge_load(pool, worker_id, path_text, load_us)
   end
@@ -249,139 +315,4 @@ local function post_level(pool, worker_id, adapter, level, load_us)
   set_level(pool, worker_id, adapter, level > 0 and is_kept(pool, worker_id, adapter) and level
     or state.run[adapter] and COMING or nil)
   return level >= MEMORY or state.missed[adapter] == pool.now
-end
-
--- Where -----------------------------------------------------------------------------------------
-
--- Return how near a worker has an adapter that it has room for, -1 where it would have to get it
--- from the store; nil where it has no room, or cannot get it.
-local function nearness(pool, worker_id, adapter)
-  local state = adapters_of(pool, worker_id)
-  if is_running(state, adapter) then
-    return SLOT
-  elseif state.drain[adapter] or not has_adapter_slot(state) then
-    return nil
-  end
-  local level = level_of(pool, worker_id, adapter) or -1
-  return (level >= MEMORY or not is_closed(pool, state)) and level or nil
-end
-
--- Return some of the workers that have an adapter: the NEAREST of them, and any HOLDERS, so that the
--- dead, which stay until they are forgotten, do not hide the living of a hot one.
-local function some_holders(pool, adapter)
-  local key, found, seen = holders_key(pool, adapter), {}, {}
-  for _, workers in ipairs{ redis.call('ZREVRANGE', key, 0, NEAREST - 1),
-    redis.call('ZRANDMEMBER', key, HOLDERS) } do
-    for _, worker_id in ipairs(workers) do
-      if not seen[worker_id] then
-        found[#found + 1], seen[worker_id] = worker_id, true
-      end
-    end
-  end
-  return found
-end
-
--- Ahead of time ---------------------------------------------------------------------------------
-
--- Forget the prefetches of a worker that it has not told of; return how many there are left.
-local function prefetches_of(pool, worker_id, state)
-  local count = 0
-  for adapter, since in pairs(state.coming) do
-    if pool.now - since > COMING_MS then
-      end_prefetch(state, adapter)
-      set_mute(state, true)
-      if level_of(pool, worker_id, adapter) == COMING and not state.run[adapter] then
-        set_level(pool, worker_id, adapter, nil)
-      end
-    else
-      count = count + 1
-    end
-  end
-  return count
-end
-
--- Return whether a worker could not get an adapter a while ago.
-local function has_missed(pool, state, adapter)
-  return state.missed[adapter] ~= nil and pool.now - state.missed[adapter] <= COMING_MS
-end
-
--- Return how fit a worker is to get an adapter ahead of a request: the nearer it has that, then the
--- more it may be given, the better; nil where it has or gets it already, could not get it or any, or
--- gets as many as it has slots for.
-local function fitness_for_prefetch(pool, worker_id, adapter)
-  local state = adapters_of(pool, worker_id)
-  local level = level_of(pool, worker_id, adapter) or COMING
-  if not is_live(pool, worker_id) or is_closed(pool, state) or prefetches_of(pool, worker_id, state) >= state.slots
-    or state.coming[adapter] or has_missed(pool, state, adapter) or state.run[adapter]
-    or level >= MEMORY then
-    return nil
-  end
-  local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id)) or 0
-  return level * 2 ^ 20 + credit + (has_adapter_slot(state) and 0.5 or 0)
-end
-
--- Return how many of an adapter's holders that live have it in memory, or get it, and the fittest to
--- get it too, nil if there is none; of those holders and of any CHOICE workers.
-local function look_for_holders(pool, adapter)
-  local near, best, most = 0, nil, nil
-  local holders = some_holders(pool, adapter)
-  for _, worker_id in ipairs(holders) do
-    local state = adapters_of(pool, worker_id)
-    prefetches_of(pool, worker_id, state)
-    if is_live(pool, worker_id) and (state.run[adapter] or state.coming[adapter]
-      or (level_of(pool, worker_id, adapter) or COMING) >= MEMORY) then
-      near = near + 1
-    end
-  end
-  for _, workers in ipairs{ holders,
-    redis.call('ZRANDMEMBER', pool.prefix .. ':slots', CHOICE) } do
-    for _, worker_id in ipairs(workers) do
-      local fit = fitness_for_prefetch(pool, worker_id, adapter)
-      if fit and (not best or fit > most) then
-        best, most = worker_id, fit
-      end
-    end
-  end
-  return near, best
-end
-
--- Tell a worker to get an adapter, for a request of this path, nil: for none.
-local function begin_prefetch(pool, worker_id, adapter, path)
-  local state = adapters_of(pool, worker_id)
-  state.coming[adapter], state.asked[adapter] = pool.now, path and path.text
-  redis.call('HSET', state.key, 'coming:' .. adapter,
-    string.format('%.0f %s', pool.now, path and path.text or ''))
-  if not level_of(pool, worker_id, adapter) then
-    set_level(pool, worker_id, adapter, COMING)
-  end
-  redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, 'prefetch ' .. adapter .. '\n')
-end
-
--- Have a worker get the adapter of a request that waits at a `position`, and has this path, nil where
--- there is no request yet. Where none has it: if so
--- few are served before it that it would wait for the load; who waits for long asks again when it is
--- passed over. Else on one more for each MOST_PASSES requests that wait for it, since the last of
--- those would be taken elsewhere.
-local function prefetch(pool, adapter, position, path)
-  pool.looked = pool.looked or {}
-  if adapter == '' or pool.looked[adapter] or #pool.looked >= MOST_LOOKS then
-    return
-  end
-  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
-  if position > MOST_PASSES and waiting < MOST_PASSES then
-    return  -- whoever has it, that is too early
-  end
-  pool.looked[adapter], pool.looked[#pool.looked + 1] = true, adapter
-  local near, worker_id = look_for_holders(pool, adapter)
-  if worker_id and (near == 0 and position <= MOST_PASSES
-    or near > 0 and waiting >= MOST_PASSES * near) then
-    begin_prefetch(pool, worker_id, adapter, path)
-  end
-end
-
--- Have a worker get an adapter, unless it has or gets that, or gets as many as it may.
-local function prefetch_here(pool, worker_id, adapter, path)
-  if fitness_for_prefetch(pool, worker_id, adapter) then
-    begin_prefetch(pool, worker_id, adapter, path)
-  end
 end

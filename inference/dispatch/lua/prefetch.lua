@@ -1,0 +1,158 @@
+-- Where an adapter's request is best off, and who gets an adapter ahead of one. Part of the
+-- dispatch library, after adapters.lua.
+
+local NEAREST = 8                  -- of the workers that have an adapter, how many are looked at,
+local HOLDERS = 16                 -- and how many any of them
+local MOST_LOOKS = 8               -- adapters for which workers are looked for in one call
+
+-- Where -----------------------------------------------------------------------------------------
+
+-- Return how near a worker has an adapter that it has room for, -1 where it would have to get it
+-- from the store; nil where it has no room, or cannot get it.
+local function nearness(pool, worker_id, adapter)
+  local state = glance(pool, worker_id, adapter)
+  if is_running(state, adapter) then
+    return SLOT
+  elseif state.drain[adapter] or not has_adapter_slot(state) then
+    return nil
+  end
+  local level = level_of(pool, worker_id, adapter) or -1
+  return (level >= MEMORY or not is_closed(pool, state)) and level or nil
+end
+
+-- Return some of the workers that have an adapter: the NEAREST of them, and any HOLDERS, so that the
+-- dead, which stay until they are forgotten, do not hide the living of a hot one.
+local function some_holders(pool, adapter)
+  local key, found, seen = holders_key(pool, adapter), {}, {}
+  for _, workers in ipairs{ redis.call('ZREVRANGE', key, 0, NEAREST - 1),
+    redis.call('ZRANDMEMBER', key, HOLDERS) } do
+    for _, worker_id in ipairs(workers) do
+      if not seen[worker_id] then
+        found[#found + 1], seen[worker_id] = worker_id, true
+      end
+    end
+  end
+  return found
+end
+
+-- Ahead of time ---------------------------------------------------------------------------------
+
+-- Forget the prefetches that a worker has not told of, though it calls.
+local function forget_unanswered(pool, worker_id)
+  local state = adapters_of(pool, worker_id)
+  for adapter, since in pairs(state.coming) do
+    if pool.now - since > COMING_MS then
+      end_prefetch(state, adapter)
+      set_mute(state, true)
+      if level_of(pool, worker_id, adapter) == COMING and not state.run[adapter] then
+        set_level(pool, worker_id, adapter, nil)
+      end
+    end
+  end
+end
+
+-- Return whether a worker was told to get an adapter, and may still tell of it.
+local function is_coming(pool, state, adapter)
+  return state.coming[adapter] ~= nil and pool.now - state.coming[adapter] <= COMING_MS
+end
+
+-- Return whether a worker could not get an adapter a while ago.
+local function has_missed(pool, state, adapter)
+  return state.missed[adapter] ~= nil and pool.now - state.missed[adapter] <= COMING_MS
+end
+
+-- Return how fit a worker is to get an adapter ahead of a request: the nearer it has that, then the
+-- more it may be given, the better; nil where it has or gets it already, could not get it or any, or
+-- gets as many as it has slots for.
+local function fitness_for_prefetch(pool, worker_id, adapter)
+  local state = glance(pool, worker_id, adapter)
+  local level = level_of(pool, worker_id, adapter) or COMING
+  if not is_live(pool, worker_id) or is_closed(pool, state) or state.awaited >= state.slots
+    or is_coming(pool, state, adapter) or has_missed(pool, state, adapter) or state.run[adapter]
+    or level >= MEMORY then
+    return nil
+  end
+  local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id)) or 0
+  return level * 2 ^ 20 + credit + (has_adapter_slot(state) and 0.5 or 0)
+end
+
+-- Return how many of an adapter's holders that live have it in memory, or get it, and the fittest to
+-- get it too, nil if there is none; of those holders and of any CHOICE workers.
+local function look_for_holders(pool, adapter)
+  local near, best, most = 0, nil, nil
+  local holders = some_holders(pool, adapter)
+  for _, worker_id in ipairs(holders) do
+    local state = glance(pool, worker_id, adapter)
+    if is_live(pool, worker_id) and (state.run[adapter] or is_coming(pool, state, adapter)
+      or (level_of(pool, worker_id, adapter) or COMING) >= MEMORY) then
+      near = near + 1
+    end
+  end
+  for _, workers in ipairs{ holders,
+    redis.call('ZRANDMEMBER', pool.prefix .. ':slots', CHOICE) } do
+    for _, worker_id in ipairs(workers) do
+      local fit = fitness_for_prefetch(pool, worker_id, adapter)
+      if fit and (not best or fit > most) then
+        best, most = worker_id, fit
+      end
+    end
+  end
+  return near, best
+end
+
+-- Tell a worker to get an adapter, for a request of this path, nil: for none.
+local function begin_prefetch(pool, worker_id, adapter, path)
+  local state = glance(pool, worker_id, adapter)
+  state.coming[adapter], state.asked[adapter] = pool.now, path and path.text
+  if redis.call('HSET', state.key, 'coming:' .. adapter,
+    string.format('%.0f %s', pool.now, path and path.text or '')) == 1 then
+    add_up(state, 'awaited', 1)
+  end
+  if not level_of(pool, worker_id, adapter) then
+    set_level(pool, worker_id, adapter, COMING)
+  end
+  redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, 'prefetch ' .. adapter .. '\n')
+end
+
+-- Return why a new request is not taken: its adapter is in no worker's memory, and for its tenant
+-- none loads more in this minute; or nil.
+local function load_refusal(pool, path, adapter)
+  if adapter == '' then
+    return nil
+  end
+  local wait_ms, us = wait_for_loads(pool, path)
+  if wait_ms == 0 or look_for_holders(pool, adapter) > 0 then
+    return nil
+  end
+  return { 'loads_full', wait_ms, math.ceil(us / 1000), path.load_ms }
+end
+
+-- Have a worker get the adapter of a request that waits at a `position`, and has this path, nil where
+-- there is no request yet. Where none has it: if so few are served before it that it would wait for
+-- the load; who waits for long asks again when it is passed over. Else on one more for each
+-- MOST_PASSES requests that wait for it, since the last of those would be taken elsewhere.
+local function prefetch(pool, adapter, position, path)
+  pool.looked = pool.looked or {}
+  if adapter == '' or pool.looked[adapter] or #pool.looked >= MOST_LOOKS
+    or wait_for_loads(pool, path) > 0 then
+    return
+  end
+  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
+  if position > MOST_PASSES and waiting < MOST_PASSES then
+    return  -- whoever has it, that is too early
+  end
+  pool.looked[adapter], pool.looked[#pool.looked + 1] = true, adapter
+  local near, worker_id = look_for_holders(pool, adapter)
+  if worker_id and (near == 0 and position <= MOST_PASSES
+    or near > 0 and waiting >= MOST_PASSES * near) then
+    begin_prefetch(pool, worker_id, adapter, path)
+  end
+end
+
+-- Have a worker get an adapter, unless it has or gets that, or gets as many as it may, or has loaded
+-- as much for the tenant as it may.
+local function prefetch_here(pool, worker_id, adapter, path)
+  if wait_for_loads(pool, path) == 0 and fitness_for_prefetch(pool, worker_id, adapter) then
+    begin_prefetch(pool, worker_id, adapter, path)
+  end
+end
