@@ -35,6 +35,7 @@ from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
 from inference.usage.pools.dealt_days import deal_out_days
 from inference.usage.rating.admitted import deployment_prover
+from inference.usage.rating.storage_hours import note_storage
 from tenants.isolation.scoping import operator_scope
 
 _T = TypeVar("_T")
@@ -71,6 +72,12 @@ def make_usage_partitions() -> int:
 def deal_out_costs() -> int:
     """Deal the GPU costs of days that are over out to tenants; returns how many days."""
     return deal_out_days()
+
+
+@shared_task(name="inference.note_storage", expires=600)  # type: ignore[untyped-decorator]
+def note_stored_adapters() -> int:
+    """Put on record what tenants keep in this hour; returns for how many."""
+    return note_storage()
 
 
 @shared_task(name="inference.forget_idempotent_calls", expires=3600)  # type: ignore[untyped-decorator]

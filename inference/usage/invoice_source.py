@@ -10,8 +10,10 @@ from django.db.models.functions import TruncMonth
 
 from inference.models import DailyUsage, UsageRecord
 from inference.usage.attainment import attainment
+from inference.usage.rating.storage_hours import storage_lines
 from tenants.billing.invoicing.usage_source import (
     Attainment,
+    StorageLine,
     UsageGroup,
     UsageLine,
 )
@@ -49,6 +51,11 @@ class RolledUpUsage:
                 completion_tokens=completion,
                 cost_nanos=nanos,
             )
+
+    def storage(
+        self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
+    ) -> Iterable[StorageLine]:
+        return storage_lines(tenant_ids, first, last)
 
     def attainment(self, tenant_ids: Sequence[uuid.UUID], period: date) -> Iterable[Attainment]:
         return attainment(tenant_ids, start_of(period), end_of(period))

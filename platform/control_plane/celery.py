@@ -103,6 +103,11 @@ app.conf.beat_schedule = {
         "task": "inference.sweep_blobs",
         "schedule": 3600.0,
     },
+    # Each hour is noted once: what was missed at first is noted later in it.
+    "what tenants keep is on record": {
+        "task": "inference.note_storage",
+        "schedule": 900.0,
+    },
     "old policy changes are deleted": {
         "task": "tenants.delete_old_changes",
         "schedule": 3600.0,

@@ -10,6 +10,7 @@ class BillingConfig(AppConfig):
     def ready(self) -> None:
         from tenants.billing.invoicing.check import invoice_problems
         from tenants.billing.invoicing.last_invoice import settle
+        from tenants.billing.invoicing.storage import storage_problems
         from tenants.billing.ledger.chain import LedgerChains
         from tenants.billing.ledger.spend import spend_problems
         from tenants.billing.ledger.waiting import waiting_problems
@@ -21,6 +22,7 @@ class BillingConfig(AppConfig):
 
         register_check("invoices", invoice_problems, needs_snapshot=True)
         register_log(LedgerChains())
+        register_check("storage charges", storage_problems, needs_snapshot=True)
         register_check("payments", payment_problems, needs_snapshot=True)
         register_check("prepaid spend", spend_problems)
         register_check("usage to be posted", waiting_problems)

@@ -268,3 +268,8 @@ def test_a_price_of_one_tier_is_planned_and_ended(acme: Project) -> None:
 def test_what_a_gpu_costs_is_entered(acme: Project) -> None:
     cost = run("set_gpu_cost", "gpu-a", "--per-gpu-hour", "2.50", "--gpus-per-worker", "2")
     assert (cost["micros_per_gpu_hour"], cost["gpus_per_worker"]) == (2_500_000, 2)
+
+
+def test_what_storage_costs_is_entered(acme: Project) -> None:
+    assert run("set_storage_price", "--per-gib-month", "0.10")["micros_per_gib_month"] == 100_000
+    assert "micro-dollar" in refused("set_storage_price", "--per-gib-month", "0.0000001")

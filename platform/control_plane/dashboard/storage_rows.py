@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from django.template.defaultfilters import filesizeformat
+from django.utils import timezone
 
 from inference.adapters.storage import Kept, storage_of
 from tenants.alerts.attention import QUOTA_PERCENT
+from tenants.billing.pricing.storage import storage_price
 from tenants.models import Tenant
+from tenants.money import dollars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +62,10 @@ def rows_of_storage(tenant: Tenant) -> list[StorageRow]:
         StorageRow(name=name, kept=kept, value=kept.max_bytes or 0)
         for name, kept in (("Adapters stored", found.adapters), ("Uploads kept", found.uploads))
     ]
+
+
+def storage_price_text() -> str:
+    """Return what a GiB costs for a month, in dollars; empty where it costs nothing."""
+    price = storage_price(timezone.now())
+    micros = price.micros_per_gib_month if price else 0
+    return dollars(micros * 1000) if micros else ""

@@ -60,6 +60,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("billing.LedgerTransaction", "receipt"),
             ("billing.Price", "sell"),
             ("billing.PriceCorrection", "price_change"),
+            ("billing.StoragePrice", "hard_drive"),
             ("billing.PoolCost", "memory"),
             ("billing.SlaCreditStep", "percent"),
             ("billing.Seller", "storefront"),

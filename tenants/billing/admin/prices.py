@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from tenants.amount_fields import MicroDollarsField
-from tenants.billing.models import PoolCost, Price, PriceCorrection
+from tenants.billing.models import PoolCost, Price, PriceCorrection, StoragePrice
 from tenants.billing.pricing import price_book
 from tenants.models import Tier
 from tenants.money import dollars
@@ -157,3 +157,21 @@ class PoolCostAdmin(_EnteredAdmin):
             (None, {"fields": ["pool", (cost, "gpus_per_worker")]}),
             ("Period", {"fields": _PERIOD}),
         ]
+
+
+class _StoragePriceForm(_EnteredForm):
+    micros_per_gib_month = _price("Price per GiB and month, $")
+
+
+@admin.register(StoragePrice)
+class StoragePriceAdmin(_EnteredAdmin):
+    form = _StoragePriceForm
+    list_display = ["price", *_PERIOD]
+
+    @admin.display(description="price per GiB and month", ordering="micros_per_gib_month")
+    def price(self, row: StoragePrice) -> str:
+        return dollars(row.micros_per_gib_month * 1000)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        price = "micros_per_gib_month" if obj is None else "price"
+        return [(None, {"fields": [price]}), ("Period", {"fields": _PERIOD})]

@@ -17,6 +17,7 @@ from django.core.exceptions import ValidationError
 from tenants.billing.invoicing.least_payable import least_payable_nanos
 from tenants.billing.invoicing.ledger_lines import CREDIT_NAMES
 from tenants.billing.invoicing.sla_credits import Schedule
+from tenants.billing.invoicing.storage import book_storage
 from tenants.billing.invoicing.uninvoiced import Uninvoiced, uninvoiced
 from tenants.billing.invoicing.usage_source import Attainment, usage_cutoff, usage_source
 from tenants.billing.ledger.waiting import post_waiting
@@ -171,6 +172,7 @@ def _draft(
 ) -> list[Invoice]:
     # So that the ledger says what has paid for all usage on record.
     post_waiting(tenant_ids)
+    book_storage(tenant_ids, period)
     found = uninvoiced(tenant_ids, period)
     attained = attained | _attained_late(found, period, schedule)
     names = _buyer_names(tenant_ids)

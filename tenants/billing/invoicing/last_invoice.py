@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from tenants.billing.invoicing import invoices
 from tenants.billing.invoicing.drafts import current_seller, draft_invoice
+from tenants.billing.invoicing.storage import book_storage
 from tenants.billing.invoicing.usage_source import usage_cutoff
 from tenants.billing.ledger.credit import settle_with_credit
 from tenants.billing.ledger.holds import hold
@@ -54,9 +55,10 @@ def settle(tenant: Tenant, now: datetime | None = None) -> None:
     is_reviewed = seller.review_days != 0
     if not is_reviewed:
         _issue_drafts(tenant.id, now)
+    period = month_of(now.astimezone(UTC).date())
+    book_storage([tenant.id], period)
     _pay_what_is_on_no_invoice(tenant.id)
     newest = Invoice.objects.newest_of(tenant.id)
-    period = month_of(now.astimezone(UTC).date())
     last = None
     if newest is None or newest.period < period:
         last = draft_invoice(tenant, period, now=now, is_last=True)

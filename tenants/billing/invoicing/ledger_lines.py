@@ -37,6 +37,7 @@ _ADJUSTING: Final = (
     TransactionKind.ADJUSTMENT,
     TransactionKind.RE_RATING,
     TransactionKind.REVERSAL,
+    TransactionKind.STORAGE,
 )
 
 

@@ -47,6 +47,17 @@ class UsageLine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StorageLine:
+    """What a tenant kept in a month (UTC; `period` is its first day): bytes times hours, and what
+    that costs."""
+
+    tenant_id: uuid.UUID
+    period: date
+    byte_hours: int
+    cost_nanos: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
     """How a promise was kept: in `kept` of `total` hours, of which there are none where too few
     requests tell."""
@@ -79,6 +90,11 @@ class UsageSource(Protocol):
     ) -> Iterable[UsageLine]:
         """Return the usage of the months from the day `first` to the day `last`, both included."""
 
+    def storage(
+        self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
+    ) -> Iterable[StorageLine]:
+        """Return what tenants kept in these months, where that cost anything."""
+
     def attainment(self, tenant_ids: Sequence[uuid.UUID], period: date) -> Iterable[Attainment]:
         """Return how a month's promises were kept, by tenant, tier and model."""
 
@@ -93,6 +109,11 @@ class _NoUsage:
     def lines(
         self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
     ) -> Iterable[UsageLine]:
+        return ()
+
+    def storage(
+        self, tenant_ids: Sequence[uuid.UUID], first: date, last: date
+    ) -> Iterable[StorageLine]:
         return ()
 
     def attainment(self, tenant_ids: Sequence[uuid.UUID], period: date) -> Iterable[Attainment]:

@@ -24,11 +24,13 @@ from tenants.money import dollars, dollars_and_cents
 # Under which invoices, and with them usage and expiry, book by themselves.
 INVOICE_REFERENCES: Final = "invoice:"
 REVERSAL_REFERENCES: Final = "reversal:"
+STORAGE_REFERENCES: Final = "storage:"
 _RESERVED_REFERENCES: Final = (
     "usage:",
     "re-rating:",
     INVOICE_REFERENCES,
     REVERSAL_REFERENCES,
+    STORAGE_REFERENCES,
     "expiry:",
 )
 

@@ -31,6 +31,7 @@ from tenants.billing.models.price import (
     PoolHour,
     Price,
     PriceCorrection,
+    StoragePrice,
     TierMultiplier,
 )
 from tenants.billing.models.seller import InvoiceCounter, Seller
@@ -65,6 +66,7 @@ __all__ = [
     "SlaCreditStep",
     "SlaDecision",
     "SlaReview",
+    "StoragePrice",
     "TierMultiplier",
     "TransactionKind",
     "UsageFilter",

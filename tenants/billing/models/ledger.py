@@ -51,6 +51,7 @@ class TransactionKind(models.TextChoices):
     RE_RATING = "re_rating"
     WRITE_OFF = "write_off"
     REVERSAL = "reversal"  # of a payment, by its provider
+    STORAGE = "storage"  # of adapters, by the month
 
 
 class LedgerHead(models.Model):

@@ -277,6 +277,27 @@ class PoolCost(EffectiveDated):
         return f"{self.pool} from {self.effective_from:%Y-%m-%d %H:%M}"
 
 
+class StoragePrice(EffectiveDated):
+    """What it costs to keep adapters: of a GiB for a whole month, and of its parts by the hour."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    micros_per_gib_month = MicrosField(
+        "price per GiB and month", help_text="In micro-dollars: 100000 is $0.10; 0 charges nothing."
+    )
+
+    is_audited = True
+
+    class Meta:
+        ordering = ["-effective_from"]
+        constraints = [
+            disjoint_periods("storage_price_periods_disjoint", what="Another price"),
+            _valid_period("storage_price_period_valid"),
+        ]
+
+    def __str__(self) -> str:
+        return f"storage from {self.effective_from:%Y-%m-%d %H:%M}"
+
+
 class PoolHour(models.Model):
     """For how long the workers of a pool lived in one hour (UTC), added up."""
 

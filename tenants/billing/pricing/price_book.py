@@ -1,4 +1,4 @@
-"""Entering what holds for a period: prices and what GPUs cost. Nothing is changed in place; what
+"""Entering what holds for a period: prices, and what GPUs cost. Nothing is changed in place; what
 holds until then ends where the new one begins."""
 
 import uuid
@@ -11,15 +11,16 @@ from django.core.exceptions import ValidationError
 from django.db import connection, models, transaction
 from django.db.models.expressions import DatabaseDefault
 
-from tenants.billing.models import PoolCost, Price
+from tenants.billing.models import PoolCost, Price, StoragePrice
 
-_Dated = TypeVar("_Dated", Price, PoolCost)
+_Dated = TypeVar("_Dated", Price, PoolCost, StoragePrice)
 
 # What takes another's place does so a little later, when every gateway has been told.
 LEAD: Final = timedelta(seconds=5)
 _PLACE: Final[dict[type[models.Model], tuple[str, ...]]] = {
     Price: ("model", "tier", "adapter"),
     PoolCost: ("pool",),
+    StoragePrice: (),
 }
 
 

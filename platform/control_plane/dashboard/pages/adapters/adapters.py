@@ -17,7 +17,7 @@ from control_plane.dashboard.pages.adapters.shown import (
     version_rows,
     who_may,
 )
-from control_plane.dashboard.storage_rows import rows_of_storage
+from control_plane.dashboard.storage_rows import rows_of_storage, storage_price_text
 from inference.adapters.intake import waits_for_worker
 from inference.adapters.lists import (
     find_adapter,
@@ -55,6 +55,7 @@ class AdaptersPage(TenantPage):
             "rows": [adapter_row(adapter) for adapter in page.rows],
             "tier": self.tenant.tier,
             "storage": rows_of_storage(self.tenant),
+            "storage_price": storage_price_text(),
         }
         return self.show(context | who_may(self), fragment="list")
 

@@ -41,6 +41,7 @@ KINDS: Final[dict[TransactionKind, str]] = {
     TransactionKind.ADJUSTMENT: "Adjustment",
     TransactionKind.RE_RATING: "Price correction",
     TransactionKind.WRITE_OFF: "Written off",
+    TransactionKind.STORAGE: "Storage",
 }
 # Of a page that sums them up.
 _DAYS: Final = 10
