@@ -26,8 +26,8 @@ local function enqueue_error(class, tenant, project, key_id)
   return nil
 end
 
--- Return the worker that has room for a new request and its credit, or nil; whether the request may
--- start there at once; and whether its flow is a newcomer.
+-- Return the worker that has room for a new request, its credit and whether no adapter stands in the
+-- way there, or nil; whether the request may start there at once; and whether its flow is a newcomer.
 local function find_slot(pool, flow, request, length)
   local input, output = estimate(pool, flow, request)
   local worker_id, credit, is_ready = worker_with_credit(pool, input + output, request.adapter)
@@ -38,20 +38,23 @@ local function find_slot(pool, flow, request, length)
   -- Who waits for an adapter says nothing of how many slots newcomers need.
   local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
     and (request.adapter == '' or is_ready)
-  return worker_id, credit, may_start, is_newcomer
+  local worker = worker_id and { id = worker_id, credit = credit, is_ready = is_ready }
+  return worker, may_start, is_newcomer
 end
 
 -- Queue a new request. Where a worker has headroom only, start what is next there: this one, if it
--- is below its share. Where none has credit, have a batch request give way to an interactive one.
--- Return whether the request was started.
-local function queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms, worker_id,
-  credit)
+-- is below its share; not where it waits for its adapter, since what waited before has been tried
+-- there. Where none has credit, have a batch request give way to an interactive one. Return whether
+-- the request was started.
+local function queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms, worker)
   redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request.id)
   begin_waiting(pool, gateway, request.id, expires_ms)
   add_waiting(pool, path, flow, request.id, deadline_ms, request.adapter)
   save(flow)
-  if worker_id then
-    hand_over_next(pool, worker_id, credit)
+  if worker and not worker.is_ready then
+    return false
+  elseif worker then
+    hand_over_next(pool, worker.id, worker.credit)
     return redis.call('HGET', request_key(pool.prefix, request.id), 'state') == 'running'
   end
   local others = get(flow, 'running') + get(flow, 'waiting') - 1
@@ -98,7 +101,7 @@ local function enqueue(keys, args)
     resumable = resumable, adapter = adapter, envelope = envelope }
   note_gateway(pool, gateway)
   note_active(pool, path, flow, math.max(1, tonumber(weight)))
-  local worker_id, credit, may_start, is_newcomer = find_slot(pool, flow, request, length)
+  local worker, may_start, is_newcomer = find_slot(pool, flow, request, length)
   local target_ms, position, wait_ms, refusal = tonumber(ttft_target_ms), 0, 0, nil
   if not may_start then
     position, wait_ms = forecast_wait(pool, flow, get(flow, 'share'), length)
@@ -136,19 +139,19 @@ local function enqueue(keys, args)
   keep_flow(pool, flow)
   if may_start then
     pass_through(pool, path, flow)
-    local message = start_attempt(pool, path, flow, request, worker_id)
-    hand_over(pool, worker_id, { message }, credit, spend(pool, credit, request.sequences))
+    local message = start_attempt(pool, path, flow, request, worker.id)
+    hand_over(pool, worker.id, { message }, worker.credit,
+      spend(pool, worker.credit, request.sequences))
     save(pool)
-    return { 'assigned', worker_id, owed }
+    return { 'assigned', worker.id, owed }
   end
-  local is_started = queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms,
-    worker_id, credit)
+  local is_started = queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms, worker)
   if is_newcomer then
     note_newcomer(pool, not is_started)
   end
   save(pool)
   if is_started then
-    return { 'assigned', worker_id, owed }
+    return { 'assigned', worker.id, owed }
   end
   prefetch(pool, adapter, position, path)
   return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0, owed }

@@ -20,15 +20,32 @@ local function nearness(pool, worker_id, adapter)
   return (level >= MEMORY or not is_closed(pool, state)) and level or nil
 end
 
--- Return some of the workers that have an adapter: the NEAREST of them, and any HOLDERS, so that the
--- dead, which stay until they are forgotten, do not hide the living of a hot one.
+-- Return some of the workers that have an adapter, and by worker how near: the NEAREST of them, and any
+-- HOLDERS, so that the dead, which stay until they are forgotten, do not hide the living of a hot one.
 local function some_holders(pool, adapter)
-  local key, found, seen = holders_key(pool, adapter), {}, {}
-  for _, workers in ipairs{ redis.call('ZREVRANGE', key, 0, NEAREST - 1),
-    redis.call('ZRANDMEMBER', key, HOLDERS) } do
-    for _, worker_id in ipairs(workers) do
-      if not seen[worker_id] then
-        found[#found + 1], seen[worker_id] = worker_id, true
+  local key, found, levels = holders_key(pool, adapter), {}, {}
+  local function add_some(rows)
+    for index = 1, #rows, 2 do
+      if not levels[rows[index]] then
+        found[#found + 1], levels[rows[index]] = rows[index], tonumber(rows[index + 1])
+      end
+    end
+  end
+  add_some(redis.call('ZREVRANGE', key, 0, NEAREST - 1, 'WITHSCORES'))
+  if #found == NEAREST then
+    add_some(redis.call('ZRANDMEMBER', key, HOLDERS, 'WITHSCORES'))
+  end
+  return found, levels
+end
+
+-- Return those of some workers that have a score of more than this in one of the pool's sets.
+local function scored_above(pool, name, workers, least)
+  local found = {}
+  if #workers > 0 then
+    local scores = redis.call('ZMSCORE', pool.prefix .. ':' .. name, unpack(workers))
+    for index, worker_id in ipairs(workers) do
+      if (tonumber(scores[index]) or 0) > least then
+        found[#found + 1] = worker_id
       end
     end
   end
@@ -65,31 +82,39 @@ end
 -- more it may be given, the better; nil where it has or gets it already, could not get it or any, or
 -- gets as many as it has slots for.
 local function fitness_for_prefetch(pool, worker_id, adapter)
-  local state = glance(pool, worker_id, adapter)
   local level = level_of(pool, worker_id, adapter) or COMING
-  if not is_live(pool, worker_id) or is_closed(pool, state) or state.awaited >= state.slots
-    or is_coming(pool, state, adapter) or has_missed(pool, state, adapter) or state.run[adapter]
-    or level >= MEMORY then
+  if level >= MEMORY or not is_live(pool, worker_id) then
+    return nil
+  end
+  local state = glance(pool, worker_id, adapter)
+  if is_closed(pool, state) or state.awaited >= state.slots or is_coming(pool, state, adapter)
+    or has_missed(pool, state, adapter) or state.run[adapter] then
     return nil
   end
   local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id)) or 0
   return level * 2 ^ 20 + credit + (has_adapter_slot(state) and 0.5 or 0)
 end
 
--- Return how many of an adapter's holders that live have it in memory, or get it, and the fittest to
--- get it too, nil if there is none; of those holders and of any CHOICE workers.
+-- Return how many of an adapter's holders that live have it in memory, or get it, and the others.
 local function look_for_holders(pool, adapter)
-  local near, best, most = 0, nil, nil
-  local holders = some_holders(pool, adapter)
-  for _, worker_id in ipairs(holders) do
-    local state = glance(pool, worker_id, adapter)
-    if is_live(pool, worker_id) and (state.run[adapter] or is_coming(pool, state, adapter)
-      or (level_of(pool, worker_id, adapter) or COMING) >= MEMORY) then
+  local holders, levels = some_holders(pool, adapter)
+  local near, others = 0, {}
+  for _, worker_id in ipairs(scored_above(pool, 'heartbeats', holders,
+    pool.now - WORKER_LEASE_MS)) do
+    local state = levels[worker_id] < MEMORY and glance(pool, worker_id, adapter)
+    if not state or state.run[adapter] or is_coming(pool, state, adapter) then
       near = near + 1
+    else
+      others[#others + 1] = worker_id
     end
   end
-  for _, workers in ipairs{ holders,
-    redis.call('ZRANDMEMBER', pool.prefix .. ':slots', CHOICE) } do
+  return near, others
+end
+
+-- Return the fittest of these workers, and of any CHOICE, to get an adapter, nil if none is.
+local function fittest_for_prefetch(pool, adapter, holders)
+  local best, most = nil, nil
+  for _, workers in ipairs{ holders, redis.call('ZRANDMEMBER', pool.prefix .. ':slots', CHOICE) } do
     for _, worker_id in ipairs(workers) do
       local fit = fitness_for_prefetch(pool, worker_id, adapter)
       if fit and (not best or fit > most) then
@@ -97,7 +122,7 @@ local function look_for_holders(pool, adapter)
       end
     end
   end
-  return near, best
+  return best
 end
 
 -- Tell a worker to get an adapter, for a request of this path, nil: for none.
@@ -142,9 +167,12 @@ local function prefetch(pool, adapter, position, path)
     return  -- whoever has it, that is too early
   end
   pool.looked[adapter], pool.looked[#pool.looked + 1] = true, adapter
-  local near, worker_id = look_for_holders(pool, adapter)
-  if worker_id and (near == 0 and position <= MOST_PASSES
-    or near > 0 and waiting >= MOST_PASSES * near) then
+  local near, others = look_for_holders(pool, adapter)
+  if near == 0 and position > MOST_PASSES or waiting < MOST_PASSES * near then
+    return
+  end
+  local worker_id = fittest_for_prefetch(pool, adapter, others)
+  if worker_id then
     begin_prefetch(pool, worker_id, adapter, path)
   end
 end

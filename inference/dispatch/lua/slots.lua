@@ -47,11 +47,9 @@ local function worker_with_credit(pool, tokens, adapter)
       return best, most, true
     end
   end
-  for _, worker_id in ipairs(adapter ~= '' and some_holders(pool, adapter) or {}) do
-    local credit = tonumber(redis.call('ZSCORE', key, worker_id)) or 0
-    if credit >= 1 then
-      look_at(worker_id, credit)
-    end
+  local holders = adapter ~= '' and some_holders(pool, adapter) or {}
+  for _, worker_id in ipairs(scored_above(pool, 'free-slots', holders, 0)) do
+    look_at(worker_id, tonumber(redis.call('ZSCORE', key, worker_id)))
   end
   return best, most, best and (nearest >= MEMORY or glance(pool, best, adapter).mute ~= nil)
 end

@@ -124,8 +124,8 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a worker that can get no adapter is told to get another",
-        right="is_live(pool, worker_id) or is_closed(pool, state) or",
-        wrong="is_live(pool, worker_id) or",
+        right="  if is_closed(pool, state) or state.awaited >= state.slots or",
+        wrong="  if state.awaited >= state.slots or",
     ),
     PlantedBug(
         name="an adapter that a worker has no more stays with it",

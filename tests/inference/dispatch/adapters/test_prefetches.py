@@ -124,7 +124,7 @@ def test_who_waits_long_for_a_worker_that_has_the_adapter_gets_it_elsewhere(
     join_full(pool, ONE, blue=MEMORY)
     join(pool, TWO)
     pool.enqueue(with_adapter("a", "blue"))
-    for _ in range(MOST_PASSES):
+    for _ in range(MOST_PASSES + 1):
         assert pool.prefetches(TWO) == []
         pool.claim(TWO, 64, adapter_slots=2)
     assert pool.prefetches(TWO) == ["blue"]
