@@ -17,7 +17,7 @@ from tests.chaos.adapters.stack import AdapterStack, Forgotten
 from tests.chaos.adapters.stores import FolderStore
 from tests.chaos.adapters.tenant import AdapterTenant, code_of, packed
 from tests.chaos.drills import _end
-from tests.chaos.load import Load, Target
+from tests.chaos.load import Answer, Load, Target
 from tests.chaos.processes import until
 from tests.chaos.report import Report
 
@@ -98,7 +98,7 @@ async def lose_the_store(stack: AdapterStack, report: Report) -> None:
     answers = await ask_at_once(stack, load, globex.target(nobody_has))
     took = time.monotonic() - since
     report.add(drill, "until requests for what cannot be fetched ended", took, "s", most=75)
-    typed = [each for each in answers if each.error == "adapter_unavailable" and each.retry_after]
+    typed = [each for each in answers if _is_told_to_come_again(each)]
     report.add(drill, "of them not refused typed", len(answers) - len(typed), most=0)
     state, code = await globex.state(unlooked)
     report.add(drill, f"an upload is {state} {code} meanwhile", state == "refused", most=0)
@@ -139,7 +139,7 @@ async def kill_the_control_plane(stack: AdapterStack, report: Report) -> None:
     report.add(drill, "parts that were answered all the same", await cut, most=0)
     if isinstance(stack.store, FolderStore):
         answers = await ask_at_once(stack, load, globex.target(nobody_has))
-        typed = [one for one in answers if one.error == "adapter_unavailable" and one.retry_after]
+        typed = [each for each in answers if _is_told_to_come_again(each)]
         what = "requests for what cannot be fetched, not refused typed"
         report.add(drill, what, len(answers) - len(typed), most=0)
     await stack.start_web()
@@ -194,7 +194,7 @@ async def fill_disks(stack: AdapterStack, report: Report) -> None:
     drill = "disk full at the workers' caches"
     with _full_disk(*(worker.process for worker in stack.workers)):
         answers = await ask_at_once(stack, load, globex.target(number))
-        typed = [one for one in answers if one.error == "adapter_unavailable" and one.retry_after]
+        typed = [each for each in answers if _is_told_to_come_again(each)]
         what = "requests for what has no room, not refused typed"
         report.add(drill, what, len(answers) - len(typed), most=0)
         answers = await ask_at_once(stack, load, acme.target(small))
@@ -208,6 +208,12 @@ async def fill_disks(stack: AdapterStack, report: Report) -> None:
     broken = [each for each in load.answers if not each.is_complete]
     report.add(drill, "other streams that ended otherwise", len(broken), most=0)
     await compare(stack, load.answers, drill, report)
+
+
+def _is_told_to_come_again(answer: Answer) -> bool:
+    """Refused for its adapter, and told when to ask again; a stream that has waited for a worker
+    has its headers already, and only the sentence says so."""
+    return answer.error == "adapter_unavailable" and (answer.retry_after or answer.status == 200)
 
 
 def _add_refusal(
