@@ -23,7 +23,6 @@ local MOST_DROPPED = 1000          -- levels of a worker, in one call
 local COMING = 0
 local MEMORY = 2
 local SLOT = 3
-local LONGEST_LOAD_US = 60000000   -- that is charged
 
 -- Read a worker's adapters, once in a call.
 local function adapters_of(pool, worker_id)
@@ -221,8 +220,8 @@ local function is_adapter_elsewhere(pool, excluded)
   return false
 end
 
--- Take a worker whose levels are dropped from some of the sets that it is in; return whether that was
--- all. What it has posted since stays.
+-- Take a worker whose levels are dropped from some of the sets that it is in. What it has posted since
+-- stays.
 local function drop_some_levels(pool, worker_id)
   local dropped = pool.prefix .. ':dropped:' .. worker_id
   local some = redis.call('HRANDFIELD', dropped, MOST_DROPPED)
@@ -236,9 +235,7 @@ local function drop_some_levels(pool, worker_id)
   end
   if #some < MOST_DROPPED then
     redis.call('SREM', pool.prefix .. ':dropping', worker_id)
-    return true
   end
-  return false
 end
 
 -- Drop what a worker has posted: its process is another, or is shut out. What runs is to come. Of a

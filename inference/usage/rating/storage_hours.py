@@ -32,9 +32,10 @@ WHERE known.last_hour < excluded.last_hour
 def note_storage(now: datetime | None = None) -> int:
     """Add what each tenant keeps now to its day, once an hour; return for how many tenants. In no
     scope; bears repetition."""
-    hour = (now or datetime.now(UTC)).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    now = now or datetime.now(UTC)
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     with operator_scope("stored adapters"):
-        price = storage_price(now or datetime.now(UTC))
+        price = storage_price(now)
         micros = price.micros_per_gib_month if price else 0
         kept = list(
             AdapterVersion.objects.filter(state__in=HELD_STATES, tenant__closed_at=None)

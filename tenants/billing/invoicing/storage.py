@@ -9,15 +9,13 @@ from typing import Final
 
 from django.db.models import Q
 
+from tenants.billing.invoicing.uninvoiced import LATE_MONTHS
 from tenants.billing.invoicing.usage_source import StorageLine, usage_source
 from tenants.billing.ledger.posting import Entry, Posting, post
 from tenants.billing.ledger.refusals import STORAGE_REFERENCES
 from tenants.billing.models import AccountName, LedgerEntry, TransactionKind
 from tenants.billing.periods import last_day, months_before, parse_month, start_of
 from tenants.billing.pricing.storage import GIB, hours_of_month
-
-# How far back what was not booked yet is looked for.
-_LATE_MONTHS: Final = 12
 
 _Month = tuple[uuid.UUID, date]
 
@@ -27,7 +25,7 @@ def book_storage(tenant_ids: Sequence[uuid.UUID], period: date) -> None:
     in an `operator_scope`, with the tenants' ledgers to be locked by nobody else before."""
     by_month: defaultdict[date, list[Posting]] = defaultdict(list)
     booked, counts = _booked(tenant_ids)
-    first = months_before(period, _LATE_MONTHS)
+    first = months_before(period, LATE_MONTHS)
     for line in usage_source().storage(tenant_ids, first, last_day(period)):
         key = (line.tenant_id, line.period)
         left = line.cost_nanos - booked[key]
