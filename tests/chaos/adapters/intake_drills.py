@@ -31,8 +31,10 @@ ASKED_AGAIN_SECONDS = 260
 # within 15 s, and the last of them.
 TOLD_SECONDS = 40
 HEALED_SECONDS = 60
-# No file of a process beyond it: less than a large adapter, more than a small one, or a log.
+# No file of a process beyond it: less than a large adapter, more than a small one, or a log. Of a
+# worker, whose outbox writes 4.1 MB before SQLite begins its log anew: still less than a large one.
 DISK_BYTES = 1_500_000
+WORKER_DISK_BYTES = 4_500_000
 # The codes of a 503 that says that the store or the disk is not to be had now.
 TYPED = {"blob_store_away", "blob_store_full", "disk_full"}
 
@@ -192,7 +194,11 @@ async def fill_disks(stack: AdapterStack, report: Report) -> None:
     report.add(drill, "space: until it was ready", time.monotonic() - since, "s", most=60)
 
     drill = "disk full at the workers' caches"
-    with _full_disk(*(worker.process for worker in stack.workers)):
+    await stack.prefetch_nothing()
+    number = await globex.add_ready_version(packed(55, rank=LARGE_RANK))
+    small = await acme.add_ready_version(packed(56))
+    workers = [worker.process for worker in stack.workers]
+    with _full_disk(*workers, most_bytes=WORKER_DISK_BYTES):
         answers = await ask_at_once(stack, load, globex.target(number))
         typed = [each for each in answers if _is_told_to_come_again(each)]
         what = "requests for what has no room, not refused typed"
@@ -262,12 +268,12 @@ async def _is_gone(pid: int) -> bool:
 
 
 @contextmanager
-def _full_disk(*processes: Process) -> Iterator[None]:
-    """The kernel lets them write no file beyond `DISK_BYTES`, with `EFBIG`; so too what they
+def _full_disk(*processes: Process, most_bytes: int = DISK_BYTES) -> Iterator[None]:
+    """The kernel lets them write no file beyond so many bytes, with `EFBIG`; so too what they
     start."""
     before = [resource.prlimit(each.pid, resource.RLIMIT_FSIZE) for each in processes]
     for process, (_, hard) in zip(processes, before, strict=True):
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (DISK_BYTES, hard))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
     try:
         yield
     finally:
