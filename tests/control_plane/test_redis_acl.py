@@ -19,9 +19,10 @@ from control_plane import redis_acl
 from django.core.management import CommandError, call_command
 from local_stack.redis_server import RedisServer, find_redis
 from redis import Redis
-from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from gpu_workers.protocol import functions, keys
+from inference.redis_functions import DISPATCH, library_text
 from tests.support.places import free_port
 
 POOL, OTHER = "pool-of-acme", "pool-of-globex"
@@ -190,6 +191,25 @@ def test_a_gateway_may_not(gateway: Any, command: Command) -> None:
 )
 def test_a_gateway_may(gateway: Any, command: Command) -> None:
     gateway.execute_command(*command)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"redis\.p?call\('(\w+)'", library_text(DISPATCH))))
+)
+def test_workers_and_gateways_may_do_whatever_the_functions_of_dispatch_do(
+    worker: Any, gateway: Any, name: str
+) -> None:
+    """Redis checks each call in a function against the rights of whoever called that."""
+    arity = worker.command()[name.lower()]["arity"]
+    key = f"{keys.pool_prefix(POOL)}:probe"
+    for user in (worker, gateway):
+        try:
+            user.execute_command(name, *[key] * (abs(arity) - 1))
+        except NoPermissionError:
+            raise
+        except ResponseError:
+            pass  # for what the arguments are
+        user.delete(key)
 
 
 def test_a_worker_may_leave_frames_for_a_gateway(worker: Redis) -> None:

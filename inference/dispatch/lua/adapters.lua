@@ -223,15 +223,11 @@ end
 -- Take a worker whose levels are dropped from some of the sets that it is in. What it has posted since
 -- stays.
 local function drop_some_levels(pool, worker_id)
-  local dropped = pool.prefix .. ':dropped:' .. worker_id
-  local some = redis.call('HRANDFIELD', dropped, MOST_DROPPED)
+  local some = redis.call('SPOP', pool.prefix .. ':dropped:' .. worker_id, MOST_DROPPED)
   for _, adapter in ipairs(some) do
     if not redis.call('HGET', pool.prefix .. ':levels:' .. worker_id, adapter) then
       redis.call('ZREM', holders_key(pool, adapter), worker_id)
     end
-  end
-  if #some > 0 then
-    redis.call('HDEL', dropped, unpack(some))
   end
   if #some < MOST_DROPPED then
     redis.call('SREM', pool.prefix .. ':dropping', worker_id)
@@ -249,13 +245,16 @@ function drop_levels(pool, worker_id)
   for adapter in pairs(state.coming) do
     end_prefetch(state, adapter)
   end
-  if redis.call('EXISTS', prefix .. ':levels:' .. worker_id) == 0 then
+  local levels = prefix .. ':levels:' .. worker_id
+  local adapters = redis.call('HKEYS', levels)
+  if #adapters == 0 then
     return
   end
-  while redis.call('EXISTS', prefix .. ':dropped:' .. worker_id) == 1 do
-    drop_some_levels(pool, worker_id)
+  redis.call('DEL', levels)
+  for first = 1, #adapters, MOST_DROPPED do
+    redis.call('SADD', prefix .. ':dropped:' .. worker_id,
+      unpack(adapters, first, math.min(first + MOST_DROPPED - 1, #adapters)))
   end
-  redis.call('RENAME', prefix .. ':levels:' .. worker_id, prefix .. ':dropped:' .. worker_id)
   redis.call('SADD', prefix .. ':dropping', worker_id)
   for adapter in pairs(state.run) do
     set_level(pool, worker_id, adapter, COMING)
