@@ -81,19 +81,23 @@ LIBRARIES: Final = (ADMISSION, DISPATCH)
 
 def library_text(library: LuaLibrary) -> str:
     """Return the text of a library that Redis loads: each file a block, so that what no other file
-    uses does not count among the 200 local variables that Lua allows a text."""
+    uses, and constants that this one does not use, do not count among the 200 local variables that
+    Lua allows at a time."""
     folder = Path(__file__).parent
     texts = [(folder / file).read_text(encoding="utf-8") for file in library.files]
     words = [set(_WORD.findall(text)) for text in texts]
-    blocks = [f"#!lua name={library.name}\n{prelude(library.constants)}"]
+    blocks = [f"#!lua name={library.name}"]
     for index, text in enumerate(texts):
         others = set().union(*words[:index], *words[index + 1 :])
-        blocks.append(_block(text, others))
+        used = sorted(library.constants.keys() & words[index])
+        constants = {name: library.constants[name] for name in used}
+        blocks.append(_block(text, others, prelude(constants)))
     return "\n".join(blocks)
 
 
-def _block(text: str, others: Set[str]) -> str:
-    """Return a file as a block, and before it the names of it that other files use."""
+def _block(text: str, others: Set[str], constants: str) -> str:
+    """Return a file as a block that begins with constants, and before it the names of it that other
+    files use."""
     shared: list[str] = []
 
     def declare(found: re.Match[str]) -> str:
@@ -105,7 +109,7 @@ def _block(text: str, others: Set[str]) -> str:
 
     block = _DECLARATION.sub(declare, text)
     head = f"local {', '.join(shared)} do" if shared else "do"
-    return f"{head}\n{block}\nend"
+    return f"{head}\n{constants}{block}\nend"
 
 
 class FunctionLibrary:

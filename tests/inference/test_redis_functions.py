@@ -11,30 +11,33 @@ from inference.admission.reservations import ReservationRequest
 from inference.lua_constants import CLASS_CEILINGS, CLASS_WEIGHTS, Owner, RequestField, UseKind
 from inference.redis_functions import LIBRARIES, LuaLibrary, library_text
 from tenants.models import ServiceClass
+from tests.support.places import ROOT
 
 COMMENT_OR_STRING = re.compile(r"--[^\n]*|'[^'\n]*'")
 CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
 DEFINITION = re.compile(r"^(?:local )?([A-Z][A-Z_]+) = ", re.MULTILINE)
-# The names that a file shares with others.
-SHARED = re.compile(r"^local [\w, ]+ do$", re.MULTILINE)
+FOLDER = ROOT / "inference"
 OF_LIBRARY = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
 
 def code_of(library: LuaLibrary) -> str:
-    """Without what a constant's name may stand in and mean nothing."""
-    return SHARED.sub("", COMMENT_OR_STRING.sub("", library_text(library)))
+    """What stands in the files, without what a constant's name may stand in and mean nothing."""
+    texts = [(FOLDER / file).read_text(encoding="utf-8") for file in library.files]
+    return COMMENT_OR_STRING.sub("", "\n".join(texts))
 
 
 @OF_LIBRARY
 def test_every_constant_in_lua_is_defined_once(library: LuaLibrary) -> None:
     defined = Counter(DEFINITION.findall(code_of(library)))
-    assert set(CONSTANT.findall(code_of(library))) == set(defined)
+    defined.update(library.constants.keys())
+    assert set(CONSTANT.findall(code_of(library))) <= set(defined)
     assert set(defined.values()) == {1}
 
 
 @OF_LIBRARY
 def test_lua_uses_every_constant_that_it_has(library: LuaLibrary) -> None:
     mentions = Counter(CONSTANT.findall(code_of(library)))
+    mentions.update(library.constants.keys())
     assert [name for name, count in mentions.items() if count == 1] == []
 
 

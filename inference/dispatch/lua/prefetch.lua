@@ -78,6 +78,13 @@ local function has_missed(pool, state, adapter)
   return state.missed[adapter] ~= nil and pool.now - state.missed[adapter] <= COMING_MS
 end
 
+-- Return whether a worker may have requests for an adapter that has not come: it could not get that a
+-- while ago, and says why, or it leaves prefetches unanswered.
+local function may_load_in_slot(pool, worker_id, adapter)
+  local state = glance(pool, worker_id, adapter)
+  return (state.mute or has_missed(pool, state, adapter)) and not is_closed(pool, state)
+end
+
 -- Return how fit a worker is to get an adapter ahead of a request: the nearer it has that, then the
 -- more it may be given, the better; nil where it has or gets it already, could not get it or any, or
 -- gets as many as it has slots for.

@@ -51,7 +51,7 @@ local function worker_with_credit(pool, tokens, adapter)
   for _, worker_id in ipairs(scored_above(pool, 'free-slots', holders, 0)) do
     look_at(worker_id, tonumber(redis.call('ZSCORE', key, worker_id)))
   end
-  return best, most, best and (nearest >= MEMORY or glance(pool, best, adapter).mute ~= nil)
+  return best, most, best and (nearest >= MEMORY or may_load_in_slot(pool, best, adapter))
 end
 
 -- Take so many sequences from a worker's credit and from the sum; return what is left. One free

@@ -88,8 +88,7 @@ local function may_run_adapter(pool, worker_id, tenant, request)
   end
   local near, may_wait = nearness(pool, worker_id, adapter), request.passes < MOST_PASSES
   local is_here = (near or level_of(pool, worker_id, adapter) or COMING) >= MEMORY
-  local is_ready = is_here
-    or (state.mute or has_missed(pool, state, adapter)) and not is_closed(pool, state)
+  local is_ready = is_here or may_load_in_slot(pool, worker_id, adapter)
   if near and is_ready then
     return true
   elseif is_ready and not may_wait and state.slots > 0 then

@@ -192,3 +192,15 @@ def test_what_nobody_asks_for_is_prefetched_once_and_not_where_it_is(pool: Virtu
     for name in ("blue", "blue", "green"):
         pool.call(functions.PREFETCH, name, pool.now_ms)
     assert pool.prefetches(ONE) + pool.prefetches(TWO) == ["blue"]
+
+
+def test_what_a_worker_could_not_get_a_moment_ago_is_given_to_it_at_once(pool: VirtualPool) -> None:
+    """It is not prefetched again meanwhile, so nobody would tell when to start the next."""
+    join(pool, ONE)
+    pool.enqueue(with_adapter("a", "blue"))
+    pool.post(ONE, blue=None)
+    assert taken(pool, ONE) == ["a"]
+    assert pool.enqueue(with_adapter("b", "blue")) == "assigned"
+    pool.finish("a", 1)
+    pool.finish("b", 1)
+    assert pool.enqueue(with_adapter("c", "blue")) == "assigned"
