@@ -139,7 +139,7 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="a request holds a slot while its adapter loads",
-        right="best and (nearest >= MEMORY or glance(pool, best, adapter).mute ~= nil)",
+        right="best and (nearest >= MEMORY or may_load_in_slot(pool, best, adapter))",
         wrong="best ~= nil",
     ),
 ]
@@ -153,8 +153,8 @@ SELDOM_FOUND: Final = [
     ),
     PlantedBug(
         name="a request whose adapter could not be prefetched is not handed over",
-        right="or (state.mute or has_missed(pool, state, adapter)) and",
-        wrong="or state.mute and",
+        right="return (state.mute or has_missed(pool, state, adapter)) and",
+        wrong="return state.mute and",
     ),
     PlantedBug(
         name="a prefetch that failed or was lost is not asked for again",
