@@ -1,5 +1,5 @@
 """The numbers that Python and the Lua functions both go by. Each stands here alone; Lua has them
-from the prelude that `redis_functions` puts before its files."""
+from the preludes that `redis_functions` puts before those of its files that use them."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum

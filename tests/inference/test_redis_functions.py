@@ -30,7 +30,7 @@ def code_of(library: LuaLibrary) -> str:
 def test_every_constant_in_lua_is_defined_once(library: LuaLibrary) -> None:
     defined = Counter(DEFINITION.findall(code_of(library)))
     defined.update(library.constants.keys())
-    assert set(CONSTANT.findall(code_of(library))) <= set(defined)
+    assert set(CONSTANT.findall(code_of(library))) == set(defined)
     assert set(defined.values()) == {1}
 
 
