@@ -86,7 +86,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
             is_long = _prepare_logprobs(sampling_params, generation.rendered_tokens)
             outputs = super().generate(prompt, sampling_params, request_id, **options)
             async for output in outputs:
-                generation.started(output)
+                generation.started(request_id, output)
                 if generation.replay is not None:
                     generation.record(generation.replay)
                     yield generation.replay
@@ -109,7 +109,9 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     ) -> Any:
         """Note the queue of a request's outputs, for `Generation.divert`."""
         queue = await super().add_request(request_id, prompt, params, **options)
-        self.generation_of(request_id).queue = queue
+        generation = self.generation_of(request_id)
+        generation.queues[request_id] = queue
+        generation.unheard_ids.add(request_id)
         if params.logprobs is not None and params.output_kind is RequestOutputKind.DELTA:
             keep_apart(queue)
         return queue
@@ -159,6 +161,14 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
         _log.warning("structure_slows_engine", request_id=generation.envelope.request_id)
         generation.ended_for = FOLLOWED_TOO_SLOWLY
         generation.ending = asyncio.create_task(self.abort_generation(generation))
+
+    async def end_generation(self, generation: Generation) -> None:
+        """Have the engine end what a generation whose answer is over still has in it, and count
+        that. An error of one choice ends the answer while others go on."""
+        if generation.is_whole or not generation.queues:
+            return
+        await self.abort(list(generation.engine_ids))
+        generation.record_rest()
 
     def generation_of(self, request_id: str) -> Generation:
         """Find a generation by the id that a serving object gave it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from vllm.outputs import RequestOutput
@@ -49,11 +50,12 @@ class Generation:
         "lora_request",
         "new_token_ids",
         "prompt_tokens",
-        "queue",
+        "queues",
         "reasoning_tokens",
         "rendered_finish_reason",
         "rendered_tokens",
         "replay",
+        "unheard_ids",
         "without",
     )
 
@@ -68,9 +70,10 @@ class Generation:
         self.begin_texts = None if Part.OUTPUT_DIVERSION in without else begin_texts
         self.without = without
         self.lora_request: Any = None  # vLLM's own, of the adapter that it names
-        self.queue: RequestOutputCollector | None = None
+        self.queues: dict[str, RequestOutputCollector] = {}  # of each id that the engine has
         self.replay: RequestOutput | None = None  # what the next output comes after
         self.engine_ids: list[str] = []
+        self.unheard_ids: set[str] = set()  # of these, without any output yet
         self.rendered_tokens = 0  # of all prompts, before any is run
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -138,11 +141,12 @@ class Generation:
         filled, so that the order stays. Return False while an output that would be overtaken is
         under way: call again.
         """
-        queue, begin_texts = self.queue, self.begin_texts
+        begin_texts = self.begin_texts
         if self.replay is not None:
             return False
-        if queue is None or begin_texts is None:
+        if not self.queues or begin_texts is None:
             return True
+        (queue,) = self.queues.values()
         enqueue, emit = queue.put, begin_texts(form)
 
         def put(output: Any) -> None:
@@ -175,8 +179,18 @@ class Generation:
             if choice.finish_reason is not None:
                 self._ended(choice.finish_reason, output)
 
-    def started(self, output: RequestOutput) -> None:
+    def record_rest(self) -> None:
+        """Count the outputs that nobody has taken, and will."""
+        for engine_id, queue in self.queues.items():
+            with suppress(Exception):  # of the engine; `error` has it where it was taken
+                while (output := queue.get_nowait()) is not None:
+                    if engine_id in self.unheard_ids:
+                        self.started(engine_id, output)
+                    self.record(output)
+
+    def started(self, engine_id: str, output: RequestOutput) -> None:
         """Count the prompt of a first output."""
+        self.unheard_ids.discard(engine_id)
         prompt_tokens = len(output.prompt_token_ids or ())
         self.prompt_tokens += prompt_tokens
         # The engine counts what it resumes from as prompt, and may have that in its cache too.

@@ -209,12 +209,15 @@ class VllmServing:
                         cached_tokens=generation.cached_tokens if generation.has_one_prompt else 0,
                     )
                     is_role_event = False
+                await self._llm.end_generation(generation)
                 result = result_of_stream(generation)
             else:
+                await self._llm.end_generation(generation)
                 result = await result_of_answer(endpoint, generation, answer)
         except EngineDied:
             raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what its server turns into answers
+            await self._llm.end_generation(generation)
             result = result_of_exception(generation, error)
         finally:
             generation.end_rendering()  # where it was refused before there was a prompt

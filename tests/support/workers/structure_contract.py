@@ -8,11 +8,12 @@ import asyncio
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from gpu_workers.engine import EmitText, Engine, EngineDescription
+from gpu_workers.engine import EmitText, Engine, EngineDescription, Result
 from gpu_workers.protocol.messages import Api, Outcome
 from gpu_workers.vllm.structures.trials import MOST_OWN_SECONDS
 from tests.support.polling import eventually
@@ -321,6 +322,27 @@ async def an_answer_with_no_token_left_for_it_is_told_to_the_client(
             assert result.usage.completion_tokens < 8  # on record, as they were generated
 
 
+async def choices_beside_one_that_cannot_go_on_are_on_record(
+    engine: Engine, description: EngineDescription
+) -> None:
+    """The answer ends with the first error; what the others have come to by then was generated."""
+    choices, tokens = 8, 400
+    spelled = [token_id for text in "ab" for token_id in await _spelled(engine, text)]
+    structure = {"structured_outputs": {"regex": f"ac|b{{{tokens}}}"}, "allowed_token_ids": spelled}
+    fields = QUESTION | structure | {"n": choices, "temperature": 2}
+    for seed in range(3):
+        results = []
+        envelope = make_envelope(fields | {"seed": seed}, max_output_tokens=tokens)
+        async for item in engine.generate(envelope):
+            # A loop that has much to do: outputs come before they are taken.
+            time.sleep(0.05)  # noqa: ASYNC251 - nothing else is to run meanwhile
+            if isinstance(item, Result):
+                results.append(item)
+        (result,) = results
+        assert result.error is not None and result.error.code == "structure_impossible", result
+        assert choices <= result.usage.completion_tokens < choices * tokens
+
+
 async def _spelled(engine: Engine, text: str) -> list[int]:
     fields = {"prompt": text, "max_tokens": 1, "return_token_ids": True}
     answer = await ask(engine, make_envelope(fields, api=Api.COMPLETIONS, stream=False))
@@ -359,4 +381,5 @@ STRUCTURE_CLAUSES: list[Clause] = [
     who_sends_many_expensive_structures_is_answered_soon_and_holds_up_nobody,
     what_slows_the_engine_behind_a_trial_is_ended_and_others_go_on,
     an_answer_with_no_token_left_for_it_is_told_to_the_client,
+    choices_beside_one_that_cannot_go_on_are_on_record,
 ]
