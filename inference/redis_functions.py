@@ -66,6 +66,7 @@ DISPATCH: Final = LuaLibrary(
         "dispatch/lua/loads.lua",
         "dispatch/lua/adapters.lua",
         "dispatch/lua/prefetch.lua",
+        "dispatch/lua/looks.lua",
         "dispatch/lua/turns.lua",
         "dispatch/lua/slots.lua",
         "dispatch/lua/waits.lua",

@@ -253,7 +253,8 @@ def pool_slots(pool: str) -> str:
 
 
 def pool_worker_numbers(pool: str, worker_id: str) -> str:
-    """Name the hash of numbers: kv, kv_used (tokens), extra (sequences), step_us, load (at it)."""
+    """Name the hash of numbers: kv, kv_used (tokens), extra (sequences), step_us, load (at it) and
+    looked (looks.lua)."""
     return f"{pool_prefix(pool)}:worker:{worker_id}"
 
 

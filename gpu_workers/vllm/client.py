@@ -107,7 +107,7 @@ class CountingLLM(AsyncLLM):  # type: ignore[misc]  # vLLM is not seen here
     async def add_request(
         self, request_id: str, prompt: Any, params: SamplingParams, **options: Any
     ) -> Any:
-        """Note the queue of a request's outputs, for `Generation.divert`."""
+        """Note the queue of a request's outputs, for `divert` and `record_rest`."""
         queue = await super().add_request(request_id, prompt, params, **options)
         generation = self.generation_of(request_id)
         generation.queues[request_id] = queue

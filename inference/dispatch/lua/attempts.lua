@@ -208,6 +208,7 @@ local function post_adapters(keys, args)
   set_mute(state, false)
   forget_missed(state, pool.now - COMING_MS)
   if has_come and redis.call('EXISTS', prefix .. ':adapters-waiting') == 1 then
+    forget_look(pool, worker_id)
     free_slot(pool, worker_id)
   end
   save(pool)

@@ -194,19 +194,20 @@ local function next_tenant(pool, class, key, for_newcomers, held_back)
 end
 
 -- Take the earliest of a key's requests that need one of these adapters out of `requests`; return
--- its id, or nil.
+-- its id, or nil. One that this call has passed over is there no more.
 local function pop_with_adapter(pool, path, adapters)
-  local first, least
+  local requests, first, least = pool.prefix .. ':requests:' .. path.text, nil, nil
   for _, adapter in ipairs(adapters) do
-    local request_id, deadline_ms = unpack(redis.call('ZRANGE',
-      pool.prefix .. ':requests:' .. path.text .. ':' .. adapter, 0, 0, 'WITHSCORES'))
+    local request_id, deadline_ms = unpack(redis.call('ZRANGE', requests .. ':' .. adapter, 0, 0,
+      'WITHSCORES'))
     deadline_ms = tonumber(deadline_ms)
-    if request_id and (not first or deadline_ms < least) then
+    if request_id and (not first or deadline_ms < least)
+      and redis.call('ZSCORE', requests, request_id) then
       first, least = request_id, deadline_ms
     end
   end
   if first then
-    redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, first)
+    redis.call('ZREM', requests, first)
   end
   return first
 end

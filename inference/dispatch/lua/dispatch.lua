@@ -27,14 +27,16 @@ local function enqueue_error(class, tenant, project, key_id)
 end
 
 -- Return the worker that has room for a new request, its credit and whether no adapter stands in the
--- way there, or nil; whether the request may start there at once; and whether its flow is a newcomer.
-local function find_slot(pool, flow, request, length)
+-- way there, or nil; whether the request may start there at once, since nobody waits or only who waits
+-- for an adapter; and whether its flow is a newcomer.
+local function find_slot(pool, path, flow, request, length)
   local input, output = estimate(pool, flow, request)
   local worker_id, credit, is_ready = worker_with_credit(pool, input + output, request.adapter)
   local is_below = is_below_share(pool, get(flow, 'share'), get(flow, 'running'),
     get(flow, 'tokens'), request.sequences)
-  local may_start = worker_id and is_ready and length == 0
-    and (is_below or not is_for_newcomers(pool, worker_id, request.sequences))
+  local may_start = worker_id and is_ready and (length == 0
+      or may_go_by(pool, path, request.adapter, worker_id))
+    and (is_below and length == 0 or not is_for_newcomers(pool, worker_id, request.sequences))
   -- Who waits for an adapter says nothing of how many slots newcomers need.
   local is_newcomer = is_below and get(flow, 'waiting') == 0 and get(pool, 'slots') > 0
     and (request.adapter == '' or is_ready)
@@ -101,7 +103,7 @@ local function enqueue(keys, args)
     resumable = resumable, adapter = adapter, envelope = envelope }
   note_gateway(pool, gateway)
   note_active(pool, path, flow, math.max(1, tonumber(weight)))
-  local worker, may_start, is_newcomer = find_slot(pool, flow, request, length)
+  local worker, may_start, is_newcomer = find_slot(pool, path, flow, request, length)
   local target_ms, position, wait_ms, refusal = tonumber(ttft_target_ms), 0, 0, nil
   if not may_start then
     position, wait_ms = forecast_wait(pool, flow, get(flow, 'share'), length)
@@ -138,7 +140,14 @@ local function enqueue(keys, args)
   redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
   keep_flow(pool, flow)
   if may_start then
-    pass_through(pool, path, flow)
+    if length == 0 then
+      pass_through(pool, path, flow)
+    else
+      go_by(pool, path, flow, worker.id)
+    end
+    if is_newcomer and length > 0 then
+      note_newcomer(pool, false)
+    end
     local message = start_attempt(pool, path, flow, request, worker.id)
     hand_over(pool, worker.id, { message }, worker.credit,
       spend(pool, worker.credit, request.sequences))

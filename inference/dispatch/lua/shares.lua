@@ -289,19 +289,30 @@ local function note_waits(pool, path, adapter, request_id, deadline_ms, counter)
   end
 end
 
+-- Lift a key that did not wait, and its project and tenant where nothing of them waits; return
+-- whether nothing of the project does, and of the tenant.
+local function lift_levels(pool, path, flow)
+  local prefix, of_project, of_tenant = pool.prefix .. ':', false, false
+  of_project = lift(prefix .. path.keys, flow, flow.key_counter, get(flow, flow.keys_floor))
+  if of_project then
+    of_tenant = lift(prefix .. path.projects, flow, flow.project, get(flow, 'floor'))
+  end
+  if of_tenant then
+    lift(prefix .. 'tenants:' .. path.class, flow, 'counter', get(pool, path.class .. ':floor'))
+  end
+  return of_project, of_tenant
+end
+
 -- Have a key wait that did not yet, and its project and tenant.
 local function begin_waiting_at_levels(pool, path, flow)
-  local prefix, tenants = pool.prefix .. ':', pool.prefix .. ':tenants:' .. path.class
-  local is_first = lift(prefix .. path.keys, flow, flow.key_counter, get(flow, flow.keys_floor))
+  local prefix = pool.prefix .. ':'
+  local is_project_new, is_tenant_new = lift_levels(pool, path, flow)
   redis.call('ZADD', prefix .. path.keys, get(flow, flow.key_counter), path.key)
-  if not is_first then
-    return
+  if is_project_new then
+    redis.call('ZADD', prefix .. path.projects, get(flow, flow.project), path.project)
   end
-  is_first = lift(prefix .. path.projects, flow, flow.project, get(flow, 'floor'))
-  redis.call('ZADD', prefix .. path.projects, get(flow, flow.project), path.project)
-  if is_first then
-    lift(tenants, flow, 'counter', get(pool, path.class .. ':floor'))
-    redis.call('ZADD', tenants, get(flow, 'counter'), path.tenant)
+  if is_tenant_new then
+    redis.call('ZADD', prefix .. 'tenants:' .. path.class, get(flow, 'counter'), path.tenant)
   end
 end
 
@@ -338,10 +349,12 @@ local function note_left(pool, path)
   end
 end
 
--- Give a request that the asking worker may not have the place back that it had in the queue.
+-- Give a request that the asking worker may not have the place back that it had in the order.
 local function put_back(pool, path, flow, request_id, deadline_ms, adapter)
   local prefix = pool.prefix .. ':'
-  note_waits(pool, path, adapter, request_id, deadline_ms, get(flow, 'counter'))
+  if adapter == '' then
+    note_plain_waits(pool, path, request_id, deadline_ms, get(flow, 'counter'))
+  end
   add(pool, path.class .. ':waiting', 1)
   add(flow, 'waiting', 1)
   redis.call('ZADD', prefix .. 'requests:' .. path.text, deadline_ms, request_id)

@@ -139,17 +139,19 @@ local function may_have(pool, worker_id, path, flow, request, passed_over)
   return false
 end
 
--- Take a request out of the queue; return it. `is_due`: it may still start, as it has not waited
--- too long and its gateway is there.
+-- Return a request that was taken out of the order; where it needs no adapter, nor is it among the
+-- plain ones any more. `is_due`: it may still start, as it has not waited too long and its gateway is
+-- there.
 local function read_popped(pool, request_id, path)
-  redis.call('ZREM', pool.prefix .. ':queue', request_id)
-  local state, expires_ms, deadline_ms, attempt, prompt, output, envelope, resumable, excluded,
-    preemptions, adapter, passes, sequences, gateway, drains_on, load_ms = unpack(redis.call('HMGET',
+  local state, expires_ms, deadline_ms, attempt, prompt, output, resumable, excluded, preemptions,
+    adapter, passes, sequences, gateway, drains_on, load_ms = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'state', 'expires_ms', 'deadline_ms', 'attempt',
-      'prompt', 'output', 'envelope', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
+      'prompt', 'output', 'resumable', 'excluded', 'preemptions', 'adapter', 'passes',
       'sequences', 'gateway', 'drains_on', 'load_ms'))
   path.load_ms = tonumber(load_ms) or 0
-  note_waits(pool, path, adapter, request_id, nil)
+  if (adapter or '') == '' then
+    note_plain_waits(pool, path, request_id, nil)
+  end
   expires_ms = tonumber(expires_ms) or 0
   local may_wait = state == 'queued' and expires_ms > pool.waiting_now
   if may_wait and is_silent(pool, gateway) then
@@ -157,11 +159,19 @@ local function read_popped(pool, request_id, path)
     may_wait = false
   end
   return { id = request_id, path = path, gateway = gateway, is_due = may_wait,
-    expires_ms = expires_ms, deadline_ms = deadline_ms, attempt = tonumber(attempt),
-    prompt = tonumber(prompt), output = tonumber(output), envelope = envelope,
-    resumable = resumable, excluded = excluded or '', preemptions = tonumber(preemptions) or 0,
-    adapter = adapter or '', passes = tonumber(passes) or 0, drains_on = drains_on or nil,
+    deadline_ms = deadline_ms, attempt = tonumber(attempt), prompt = tonumber(prompt),
+    output = tonumber(output), resumable = resumable, excluded = excluded or '',
+    preemptions = tonumber(preemptions) or 0, adapter = adapter or '',
+    passes = tonumber(passes) or 0, drains_on = drains_on or nil,
     sequences = tonumber(sequences) or 1 }
+end
+
+-- Take a request that was popped, and is not put back, out of the queue.
+local function leave_queue(pool, request)
+  redis.call('ZREM', pool.prefix .. ':queue', request.id)
+  if request.adapter ~= '' then
+    note_waits(pool, request.path, request.adapter, request.id, nil)
+  end
 end
 
 -- Leave a flow alone for the rest of the call, in which `restore_flows` has it wait again.
@@ -194,6 +204,8 @@ local function start_popped(pool, worker_id, passed_over, request, least_class, 
     may_start, is_held = may_have(pool, worker_id, path, flow, request, passed_over)
   end
   if may_start then
+    leave_queue(pool, request)
+    request.envelope = redis.call('HGET', request_key(pool.prefix, request.id), 'envelope')
     note_served(pool, path, flow, least_class, least_tenant)
     end_waiting(pool, request.gateway, request.id)
     end_drain_for(pool, path.tenant, request.id, request.drains_on)
@@ -206,6 +218,7 @@ local function start_popped(pool, worker_id, passed_over, request, least_class, 
     passed_over[#passed_over + 1] = request
     passed_over.is_held = is_held
   else
+    leave_queue(pool, request)
     passed_over.withdrawn = passed_over.withdrawn + 1
     end_drain_for(pool, path.tenant, request.id, request.drains_on)
   end
@@ -318,7 +331,8 @@ end
 -- is given and waits; return their assignments and the credit that is left. What was passed over
 -- waits where it did.
 local function take_up_to(pool, worker_id, credit, most, first_class)
-  local taken, only_class = {}, first_class
+  local taken, only_class, is_through = {}, first_class, false
+  local went_by = gone_by(pool, worker_id)
   local passed_over = { for_width = {}, left_alone = {}, withdrawn = 0, for_adapters = 0 }
   while credit > 0 and #taken < most do
     local message, sequences = take_next(pool, worker_id, passed_over, only_class)
@@ -326,16 +340,19 @@ local function take_up_to(pool, worker_id, credit, most, first_class)
       taken[#taken + 1] = message
       credit = spend(pool, credit, sequences)
     elseif not only_class then
+      is_through = true
       break
     end
     only_class = nil
   end
+  note_look(pool, worker_id, credit, is_through and passed_over.withdrawn < MOST_WITHDRAWN
+    and passed_over.for_adapters > 0 and passed_over.for_adapters == #passed_over)
   for _, each in ipairs(passed_over) do
-    redis.call('HINCRBY', request_key(pool.prefix, each.id), 'passes', math.max(1, #taken))
+    redis.call('HINCRBY', request_key(pool.prefix, each.id), 'passes',
+      math.max(1, #taken + went_by))
     local flow = open_flow(pool, each.path)
     put_back(pool, each.path, flow, each.id, each.deadline_ms, each.adapter)
     save(flow)
-    redis.call('ZADD', pool.prefix .. ':queue', each.expires_ms, each.id)
   end
   restore_flows(pool, passed_over)
   return taken, credit
@@ -372,6 +389,9 @@ local function free_slot(pool, worker_id, first_class)
   -- fewer than before.
   local credit = math.max(0, slots - sequences_held(pool, worker_id))
   add(pool, 'free', credit - before)
+  if before > 0 and is_look_spared(pool, worker_id) then
+    return hand_over(pool, worker_id, {}, before, credit)
+  end
   local taken, left = take_up_to(pool, worker_id, credit, credit, first_class)
   hand_over(pool, worker_id, taken, before, left)
 end

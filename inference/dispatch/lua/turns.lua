@@ -4,7 +4,8 @@
 local MOST_DRAINING = 1 / 4        -- of a worker's adapter slots, or one
 
 -- Let an adapter that drained go on to start requests.
-local function end_drain(state, adapter)
+local function end_drain(pool, worker_id, state, adapter)
+  forget_look(pool, worker_id)
   state.drain[adapter] = nil
   redis.call('HDEL', state.key, 'drain:' .. adapter)
 end
@@ -19,7 +20,7 @@ local function end_drain_for(pool, tenant, request_id, worker_id)
   local state = adapters_of(pool, worker_id)
   for adapter, waiting in pairs(state.drain) do
     if waiting == tenant then
-      end_drain(state, adapter)
+      end_drain(pool, worker_id, state, adapter)
     end
   end
 end
@@ -84,7 +85,7 @@ end
 local function may_run_adapter(pool, worker_id, tenant, request)
   local state, adapter = adapters_of(pool, worker_id), request.adapter
   if state.drain[adapter] and has_adapter_slot(state) then
-    end_drain(state, adapter)
+    end_drain(pool, worker_id, state, adapter)
   end
   local near, may_wait = nearness(pool, worker_id, adapter), request.passes < MOST_PASSES
   local is_here = (near or level_of(pool, worker_id, adapter) or COMING) >= MEMORY
@@ -111,7 +112,7 @@ local function begin_turn(pool, worker_id, state, path, adapter)
     string.format('%.0f %s %s', pool.now, tenant, path.text))
   for other, waiting in pairs(state.drain) do
     if waiting == tenant then
-      end_drain(state, other)
+      end_drain(pool, worker_id, state, other)
     end
   end
   end_prefetch(state, adapter)
@@ -124,6 +125,7 @@ end
 -- it has that; of what it did not, nothing is known.
 local function end_turn(pool, worker_id, state, adapter)
   add_up(state, 'distinct', -1)
+  forget_look(pool, worker_id)
   state.run[adapter], state.turn[adapter], state.drain[adapter] = nil, nil, nil
   redis.call('HDEL', state.key, 'run:' .. adapter, 'turn:' .. adapter, 'drain:' .. adapter)
   if level_of(pool, worker_id, adapter) == COMING then

@@ -64,7 +64,8 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="who was idle starts with the counter that he left with",
-        right="    lift(tenants, flow, 'counter', get(pool, path.class .. ':floor'))\n",
+        right="lift(prefix .. 'tenants:' .. path.class, flow, 'counter', "
+        "get(pool, path.class .. ':floor'))",
         wrong="",
     ),
     PlantedBug(
