@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 def _up(stack: Stack) -> int:
     began = time.monotonic()
     with Progress(sys.stdout) as progress:
-        was_down = stack.up(progress, engine_environment(), last_month=True)
+        was_down = stack.up(progress, engine_environment(), history=True)
     if was_down:
         _say(f"Started in {time.monotonic() - began:.0f} s.\n")
     for line in accounts(read_env_file(stack.demo_env_file)):

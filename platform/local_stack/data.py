@@ -58,14 +58,14 @@ class Data:
         owner = {"PENSTOCK_OWNER_DATABASE_URL": owner_database_url}
         self._manage("migrate", "--no-input", environ=owner)
 
-    def seed(self, file: Path, facts: Mapping[str, str], *, last_month: bool) -> None:
+    def seed(self, file: Path, facts: Mapping[str, str], *, history: bool) -> None:
         """Make operator, tenants, their owners, keys and catalogue, and write them to `file` beside
-        `facts`. With `last_month` a new stack has usage and invoices of that.
+        `facts`. With `history` a new stack has usage and invoices of before.
 
         What an earlier run left in the file stays as it is.
         """
         before = read_env_file(file) if file.exists() else {}
-        wished = ["--last-month"] if last_month else []
+        wished = ["--history"] if history else []
         seeded = json.loads(self._manage("seed_demo", "--existing", str(file), "--json", *wished))
         names = {name: f"PENSTOCK_{name.upper()}" for name in ACCOUNTS}
         # A password that is not told is the one that the file has.

@@ -168,13 +168,13 @@ class Stack:
         progress: Progress,
         engine: Environment | None = None,
         *,
-        last_month: bool = False,
+        history: bool = False,
     ) -> bool:
         """Start or repair everything; return whether anything had to be done.
 
         `engine` is the workers' environment, where another process may still be making it: workers
-        start once it is made. With `last_month` the tenants of a new stack have used and been
-        invoiced something then. Raises `StackBusy` if another `make up` or `make down` runs,
+        start once it is made. With `history` the tenants of a new stack have used and been
+        invoiced something before. Raises `StackBusy` if another `make up` or `make down` runs,
         `ServiceError` if something does not start, and `InstallError` if nobody makes `engine`.
         """
         with self.locked():
@@ -196,7 +196,7 @@ class Stack:
             progress.show("Migrating the database.")
             data.migrate(self.servers.owner_database_url() or "")
             progress.show("Creating the demo tenants.")
-            data.seed(self.demo_env_file, self._facts(), last_month=last_month)
+            data.seed(self.demo_env_file, self._facts(), history=history)
             self.supervisor.start_programs(apps)
             if engine is not None:
                 wait_until_made(self.root, engine, progress)

@@ -7,8 +7,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from control_plane.demo import DemoSecrets, seed_demo
-from control_plane.demo_month import seed_last_month
+from control_plane.demo.history import seed_history
+from control_plane.demo.tenants import DemoSecrets, seed_demo
 from tenants.management.reporting import ReportingCommand
 from tenants.models import ApiKey
 
@@ -28,9 +28,10 @@ class Command(ReportingCommand):
             "--model", action="append", default=[], help="a further model to put into the catalogue"
         )
         parser.add_argument(
-            "--last-month",
+            "--history",
             action="store_true",
-            help="record usage of last month and invoice it, where nothing was used before",
+            help="record usage of last month, which is invoiced, and of this one until today, "
+            "where nothing was used before",
         )
         parser.add_argument("--operator-email", help="default: the file's, or the demo's own")
 
@@ -42,11 +43,11 @@ class Command(ReportingCommand):
             seeded = seed_demo(existing, models=tuple(options["model"]))
         except ValidationError as error:
             raise CommandError(f"The demo cannot be seeded: {' '.join(error.messages)}") from None
-        if options["last_month"]:
+        if options["history"]:
             keys = (seeded.acme_key, seeded.globex_key)
             acme, globex = (ApiKey.objects.find(key or "") for key in keys)
             if acme is not None and globex is not None:
-                seed_last_month(acme, globex)
+                seed_history(acme, globex)
         self.report(options, **asdict(seeded))
 
 
