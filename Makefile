@@ -7,7 +7,7 @@ BOOTSTRAP = PYTHONPATH=platform "$(or $(PYTHON),python3)" -m local_stack.bootstr
 PY = .venv/bin/python
 STACK = PYTHONPATH=.:platform $(PY) -m local_stack
 
-.PHONY: up test test-all test-clock check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters prove-gpu chaos errands security audit fuzz-api screenshots planted-bugs down status shell lock demo-model demo-adapters environments newest-engine
+.PHONY: up test test-all test-clock check bench bench-adapters bench-front bench-gateway bench-keys bench-usage bench-refusals bench-pages bench-month-end bench-fsck bench-fairness bench-live-fairness bench-live-pages bench-idle-pool bench-dispatch bench-scale bench-cells bench-credit bench-extremes prove-adapters prove-gpu chaos errands security audit fuzz-api screenshots planted-bugs down status shell lock demo-traffic demo-model demo-adapters environments newest-engine
 .DEFAULT_GOAL := up
 
 # The engine's packages are still being installed while the rest starts.
@@ -193,6 +193,12 @@ newest-engine: environments
 lock:
 	@$(BOOTSTRAP) --control-plane-only
 	@PYTHONPATH=.:platform $(PY) -m local_stack.locks
+
+# An hour of varied traffic of the demo tenants on what `make up` has started: users, adapters, refusals,
+# a slow worker, a flood. ARGS="--minutes 5" has all of it in five.
+demo-traffic:
+	@$(BOOTSTRAP) --control-plane-only
+	@PYTHONPATH=.:platform $(PY) -m local_stack.demo_traffic $(ARGS)
 
 # Train the demo model again from its generator and seed, then hold it to its bar.
 demo-model: environments

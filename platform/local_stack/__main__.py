@@ -118,6 +118,8 @@ def accounts(demo_env: Mapping[str, str]) -> list[str]:
         f"curl -N {url}/v1/chat/completions -H 'Authorization: Bearer {key}' "
         f"-H 'Content-Type: application/json' -d '{json.dumps(body)}'",
         "",
+        "For dashboards with something to say: make demo-traffic (an hour), or make demo-traffic "
+        'ARGS="--minutes 5".',
     ]
 
 

@@ -84,13 +84,24 @@ class DemoAdapter:
         return file_id
 
     def _ask(self, method: str, address: str, **body: Any) -> dict[str, Any]:
-        try:
-            answer = self._http.request(method, address, **body)
-        except httpx.HTTPError as error:
-            raise ServiceError(f"{method} {address} failed: {error}") from None
-        if answer.status_code >= HTTPStatus.BAD_REQUEST:
-            raise ServiceError(
-                f"{method} {address} was refused with {answer.status_code}: {answer.text[:300]}"
-            )
-        told: dict[str, Any] = answer.json()
-        return told
+        return ask(self._http, method, address, **body)
+
+
+class NotReached(ServiceError):
+    """Nothing answers at the demo's address."""
+
+
+def ask(http: httpx.Client, method: str, address: str, **request: Any) -> dict[str, Any]:
+    """Return what the public API answers, as JSON. Raises `ServiceError` where it refuses, and
+    `NotReached`."""
+    try:
+        answer = http.request(method, address, **request)
+    except httpx.HTTPError as error:
+        kind = NotReached if isinstance(error, httpx.ConnectError) else ServiceError
+        raise kind(f"{method} {address} failed: {error}") from None
+    if answer.status_code >= HTTPStatus.BAD_REQUEST:
+        raise ServiceError(
+            f"{method} {address} was refused with {answer.status_code}: {answer.text[:300]}"
+        )
+    told: dict[str, Any] = answer.json()
+    return told

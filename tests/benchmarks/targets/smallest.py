@@ -129,6 +129,7 @@ NOT_STARTED: Final[dict[str, str]] = {
     "newest-engine": "`make test-all` begins with it; it asks the package index",
     "audit": "`make test-all` begins with it",
     "lock": "it needs the package index, and writes the lock files",
+    "demo-traffic": "it asks the developer's own stack; tests/acceptance plays a minute of it",
     "demo-model": "it trains for long and replaces the demo model; tests/gpu_workers holds that",
     "demo-adapters": "it trains for long and replaces the demo adapters; their tests hold those",
 }
