@@ -144,9 +144,9 @@ local function enqueue(keys, args)
       pass_through(pool, path, flow)
     else
       go_by(pool, path, flow, worker.id)
-    end
-    if is_newcomer and length > 0 then
-      note_newcomer(pool, false)
+      if is_newcomer then
+        note_newcomer(pool, false)
+      end
     end
     local message = start_attempt(pool, path, flow, request, worker.id)
     hand_over(pool, worker.id, { message }, worker.credit,
@@ -162,7 +162,7 @@ local function enqueue(keys, args)
   if is_started then
     return { 'assigned', worker.id, owed }
   end
-  prefetch(pool, adapter, position, path)
+  prefetch_for_new(pool, adapter, position, path)
   return { 'queued', math.max(1, position), wait_ms, wait_ms > target_ms and 1 or 0, owed }
 end
 

@@ -184,6 +184,19 @@ local function prefetch(pool, adapter, position, path)
   end
 end
 
+-- Have a worker get the adapter of a request that has just been queued, as `prefetch`. Where many wait
+-- for it one more worker is to have it for each MOST_PASSES of them, so it is asked for at those alone:
+-- the others would find what the last one found.
+local function prefetch_for_new(pool, adapter, position, path)
+  if adapter == '' then
+    return
+  end
+  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
+  if waiting < MOST_PASSES or waiting % MOST_PASSES == 0 then
+    prefetch(pool, adapter, position, path)
+  end
+end
+
 -- Have a worker get an adapter, unless it has or gets that, or gets as many as it may, or has loaded
 -- as much for the tenant as it may.
 local function prefetch_here(pool, worker_id, adapter, path)

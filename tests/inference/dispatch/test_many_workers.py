@@ -8,7 +8,7 @@ from redis import Redis
 
 from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.adapters import AdapterLevel
-from inference.lua_constants import WORKER_LEASE_MS
+from inference.lua_constants import MOST_PASSES, WORKER_LEASE_MS
 from tests.support.dispatch.virtual_pool import Ask, VirtualPool
 
 FEW, MANY, SLOTS, STEP_US = 4, 60, 8, 10_000
@@ -106,6 +106,20 @@ def test_a_request_reads_of_other_workers_what_they_are_to_its_adapter(pool: Vir
         return int(found["cmdstat_hgetall"]["calls"])
 
     assert hashes_read("blue") - hashes_read("") <= LOOKED_AT
+
+
+def test_of_many_that_wait_for_an_adapter_few_look_for_a_worker(pool: VirtualPool) -> None:
+    fill(pool, MANY, blue=AdapterLevel.DISK)
+    asks = [
+        Ask(request_id=f"blue-{number:02d}", tenant="t", adapter="blue")
+        for number in range(1, 4 * MOST_PASSES + 1)
+    ]
+    calls = [commands_of(pool, *pool.enqueue_call(ask)) for ask in asks]
+    plain = commands_of(pool, *pool.enqueue_call(Ask(request_id="plain", tenant="t")))
+    looked = [number for number, commands in enumerate(calls, 1) if commands > 2 * plain]
+    assert [number for number in looked if number >= MOST_PASSES] == [
+        MOST_PASSES * each for each in range(1, 5)
+    ]
 
 
 def commands_of_a_claim(pool: VirtualPool, worker: str) -> int:
