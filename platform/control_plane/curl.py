@@ -18,12 +18,21 @@ KEY_FROM_ENVIRONMENT: Final = "$PENSTOCK_API_KEY"
 def chat_command(model: str, key: str = KEY_FROM_ENVIRONMENT) -> str:
     """Return a command that streams an answer. Without a `key` it works once PENSTOCK_API_KEY holds
     one."""
+    asked = '\n       "messages": [{"role": "user", "content": "What is Penstock?"}]'
+    return _streamed("chat/completions", model, asked, key)
+
+
+def completion_command(model: str, key: str = KEY_FROM_ENVIRONMENT) -> str:
+    """Return a command that streams how a text goes on, as `chat_command` does an answer."""
+    return _streamed("completions", model, ' "prompt": "Penstock is"', key)
+
+
+def _streamed(path: str, model: str, asked: str, key: str) -> str:
     return (
-        f"curl -N {settings.PENSTOCK_PUBLIC_URL}/v1/chat/completions \\\n"
+        f"curl -N {settings.PENSTOCK_PUBLIC_URL}/v1/{path} \\\n"
         f'  -H "Authorization: Bearer {key}" \\\n'
         '  -H "Content-Type: application/json" \\\n'
-        f'  -d \'{{"model": {json.dumps(model)}, "stream": true,\n'
-        '       "messages": [{"role": "user", "content": "What is Penstock?"}]}\''
+        f'  -d \'{{"model": {json.dumps(model)}, "stream": true,{asked}}}\''
     )
 
 

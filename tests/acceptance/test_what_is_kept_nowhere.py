@@ -269,7 +269,7 @@ def test_the_search_has_every_page_and_list(places: dict[str, bytes], door: str)
     seen = {name.removeprefix(door) for name in places if name.startswith(door)}
     assert {"usage", "requests", "refusals", "keys"} <= seen
     if door.startswith("/t/"):
-        assert {"", "playground", "requests/export.csv", "refusals/export.csv"} <= seen
+        assert {"", "playground", "models", "requests/export.csv", "refusals/export.csv"} <= seen
     else:
         assert {"refusals/newest", "usage/labels", "metrics"} <= seen
 

@@ -64,6 +64,7 @@ def shots(cast: Cast) -> list[Shot]:
         Shot(name="key-rotate", user=alice, address=f"{key}/rotate"),
         Shot(name="key-revoke", user=alice, address=f"{key}/revoke"),
         Shot(name="key-revoke-dialog", user=alice, address=key, first=_dialog_of_key),
+        Shot(name="models", user=alice, address=f"{acme}models"),
         Shot(name="usage", user=alice, address=f"{acme}usage?by=model&then_by=project"),
         Shot(name="usage-lines", user=alice, address=f"{acme}usage?compared=on&measure=tokens"),
         Shot(name="usage-wrong", user=alice, address=f"{acme}usage?from=2026-03-02&to=2026-03-01"),

@@ -53,6 +53,7 @@ SECTIONS: Final = (
     Section(page="projects", word="Projects", icon="folder", permission=Permission.VIEW),
     Section(page="keys", word="Keys", icon="key", permission=Permission.VIEW),
     Section(page="playground", word="Playground", icon="play", permission=Permission.WRITE_KEYS),
+    Section(page="models", word="Models", icon="cube", permission=Permission.VIEW),
     Section(page="usage", word="Usage", icon="chart", permission=Permission.VIEW_USAGE),
     Section(page="adapters", word="Adapters", icon="layers", permission=Permission.VIEW_ADAPTERS),
     Section(page="requests", word="Requests", icon="list", permission=Permission.VIEW_USAGE),

@@ -45,6 +45,7 @@ from control_plane.dashboard.pages.limits import (
 )
 from control_plane.dashboard.pages.members import MemberPage, MembersPage, RemoveMemberPage
 from control_plane.dashboard.pages.membership import LeavePage, TransferPage
+from control_plane.dashboard.pages.models import ModelsPage
 from control_plane.dashboard.pages.organisation.audit_log import (
     AuditCsv,
     AuditEventPage,
@@ -114,6 +115,7 @@ urlpatterns = [
     path(f"{_TENANT}keys/<uuid:key_id>/revoke", RevokeKeyPage.as_view(), name="revoke-key"),
     path(f"{_TENANT}playground", PlaygroundPage.as_view(), name="playground"),
     path(f"{_TENANT}playground/tickets", TicketPage.as_view(), name="playground-tickets"),
+    path(f"{_TENANT}models", ModelsPage.as_view(), name="models"),
     path(f"{_TENANT}usage", UsagePage.as_view(), name="usage"),
     path(
         f"{_TENANT}usage/views/<uuid:view_id>/delete",
