@@ -364,7 +364,10 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "SHOW_BACK_BUTTON": True,
     "ENVIRONMENT": "control_plane.operator_site.acting_label.acting_label",
-    "SIDEBAR": {"navigation": "control_plane.operator_site.sidebar.navigation"},
+    "SIDEBAR": {
+        "show_search": True,
+        "navigation": "control_plane.operator_site.sidebar.navigation",
+    },
     # The blue-green of the front page.
     "COLORS": {
         "primary": {

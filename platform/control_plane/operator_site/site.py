@@ -12,9 +12,11 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.views.decorators.http import require_safe
 from unfold.sites import UnfoldAdminSite
 
 from control_plane.operator_site.dashboards.registry import DASHBOARDS
+from control_plane.operator_site.finding import find_page
 from control_plane.operator_site.sign_in_form import OperatorSignInForm
 from tenants.access.second_factor import has_second_factor
 from tenants.access.session_proofs import proofs_of
@@ -68,6 +70,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         before the models'."""
         return [
             path("pages/", self.admin_view(self.all_pages), name="all-pages"),
+            path("find/", self.admin_view(require_safe(self.find)), name="find"),
             *(address for dashboard in DASHBOARDS for address in dashboard.urls(self)),
         ]
 
@@ -85,6 +88,9 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         """Show Django's own index: every list, and what the operator did last."""
         page: TemplateResponse = super().index(request)
         return page
+
+    def find(self, request: HttpRequest) -> HttpResponseBase:
+        return find_page(self, request)
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
         return FullNames.as_view(admin_site=self)(request)
