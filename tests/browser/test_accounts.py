@@ -106,6 +106,7 @@ def test_signing_out_everywhere_ends_the_other_browser(
     other = browser.open()
     sign_in(other, carol)
     assert is_in(other)
+    browser.expect(401)  # the other's page asks for its live figures once more
     page.goto("/account/sessions/")
     sessions = page.get_by_role("main").get_by_role("listitem")
     expect(sessions).to_have_count(2)
