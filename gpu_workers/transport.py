@@ -71,7 +71,7 @@ class Transport:
     def __init__(self, redis_url: str, *, pool: str, worker_id: str, worker_name: str) -> None:
         self._pool = keys.pool_prefix(pool)
         self._inbox_key = keys.pool_inbox(pool, worker_id)
-        self._pool_name = pool
+        self.pool_name = pool
         self._worker_id = worker_id
         self._worker_name = worker_name
         # All retries are ours: redis-py's own would hide that the answer of a first try, with
@@ -94,7 +94,6 @@ class Transport:
             fenced: list[bytes] = await self._fcall(
                 functions.REGISTER, self._worker_id, name, encoded
             )
-            await self.redis.sadd(keys.known_pools(), self._pool_name)
             return fenced
 
         try:
@@ -102,7 +101,7 @@ class Transport:
         except NoPermissionError as error:
             raise NotPermitted(
                 "The user in PENSTOCK_DISPATCH_REDIS_URL may not serve the pool "
-                f"{self._pool_name}: give that of its workers, see `manage.py redis_acl`."
+                f"{self.pool_name}: give that of its workers, see `manage.py redis_acl`."
             ) from error
 
     async def adopt(self, requests: Iterable[tuple[Envelope, int]]) -> set[str]:
@@ -281,9 +280,9 @@ class Transport:
                 raise UnknownWorker(str(error)) from error
             if code_of(error) == "MISMATCH":
                 raise WrongModel(
-                    f"The pool {self._pool_name} did not take this worker: "
+                    f"The pool {self.pool_name} did not take this worker: "
                     f"{str(error).removeprefix('MISMATCH ')}. To have the pool serve this instead: "
-                    f"`manage.py pin_pool {self._pool_name} --next`."
+                    f"`manage.py pin_pool {self.pool_name} --next`."
                 ) from error
             self._may_have_lost_messages |= is_transient(error)
             raise

@@ -62,6 +62,7 @@ DISPATCH: Final = LuaLibrary(
         "dispatch/lua/choice.lua",
         "dispatch/lua/gateways.lua",
         "dispatch/lua/workers.lua",
+        "dispatch/lua/dead.lua",
         "dispatch/lua/registration.lua",
         "dispatch/lua/loads.lua",
         "dispatch/lua/adapters.lua",

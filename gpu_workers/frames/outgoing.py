@@ -4,12 +4,8 @@ with those before."""
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
-from gpu_workers.protocol.messages import Frame, FrameBatch, Resend
-
-# Of one write, so that neither side's event loop stands still for what an outage has gathered.
-MAX_FRAMES_OF_A_BATCH: Final = 1_000
+from gpu_workers.protocol.messages import MAX_FRAMES_OF_A_BATCH, Frame, FrameBatch, Resend
 
 
 class Outgoing:

@@ -1,4 +1,4 @@
-"""How much a gateway has not read of what all workers have written to it, in bytes.
+"""How much a gateway has not read of what all workers of a pool have written to it, in bytes.
 
 A number of batches would say little: the list is shared, and a thousand workers leave a batch each
 while their gateway pauses for a moment.
@@ -24,10 +24,11 @@ _log = structlog.get_logger("gpu_workers.frames.unread")
 
 
 class UnreadBytes:
-    """Looks at the lists of gateways that one worker writes to."""
+    """Looks at the lists of gateways that one worker of a pool writes to."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, pool: str) -> None:
         self._redis = redis
+        self._pool = pool
         self._looked_at: dict[str, float] = {}  # of gateways with long lists (monotonic)
 
     async def is_too_much(self, gateway_id: str, batches: int) -> bool:
@@ -41,7 +42,8 @@ class UnreadBytes:
             return False
         self._looked_at[gateway_id] = now
         try:
-            size = await self._redis.memory_usage(keys.gateway_frames(gateway_id), _SAMPLES)
+            unread = keys.gateway_frames(gateway_id, self._pool)
+            size = await self._redis.memory_usage(unread, _SAMPLES)
         except (RedisError, OSError) as error:
             # Away, or its ACL file is older: the list expires with its gateway all the same.
             reason = repr(error)

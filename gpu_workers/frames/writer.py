@@ -46,17 +46,19 @@ class FrameWriter:
         self,
         redis: "Redis",
         *,
+        pool: str,
         worker_id: str,
         on_gateway_lost: Callable[[str], None],
         on_flush: Callable[[int], None] = lambda frames: None,
         pace: Pace | None = None,
     ) -> None:
         self._redis = redis
+        self._pool = pool
         self._worker_id = worker_id
         self._on_gateway_lost = on_gateway_lost
         self._on_flush = on_flush
         self._ring = FrameRing()
-        self._unread = UnreadBytes(redis)
+        self._unread = UnreadBytes(redis, pool)
         self._outgoing: dict[str, Outgoing] = {}
         self._batches = 0  # written so far, to any gateway
         self._loop = asyncio.get_running_loop()
@@ -197,7 +199,7 @@ class FrameWriter:
 
     async def _push(self, outgoing: Outgoing, batch: FrameBatch) -> None:
         self._on_flush(len(batch.frames))
-        key, encoded = keys.gateway_frames(outgoing.gateway_id), codec.encode(batch)
+        key, encoded = keys.gateway_frames(outgoing.gateway_id, self._pool), codec.encode(batch)
         while True:
             try:
                 batches: int = await self._redis.rpush(key, encoded)

@@ -30,6 +30,11 @@ def policy_models() -> str:
     return "{policy}:models"
 
 
+def known_pools() -> str:
+    """Name the set of the names of all pools that the catalogue has, or had: no worker adds one."""
+    return "{policy}:pools"
+
+
 def policy_adapters() -> str:
     """Name the hash: adapter's name -> `policy.AdapterPolicy`; `slug/` -> `policy.AdapterList`."""
     return "{policy}:adapters"
@@ -40,19 +45,9 @@ def policy_deltas() -> str:
     return "{policy}:deltas"
 
 
-def policy_next_api_keys() -> str:
-    """Name the hash that a full sync fills before it replaces `policy_api_keys` in one step."""
-    return "{policy}:next-api-keys"
-
-
-def policy_next_tenants() -> str:
-    """Name the hash that a full sync fills before it replaces `policy_tenants` in one step."""
-    return "{policy}:next-tenants"
-
-
-def policy_next_adapters() -> str:
-    """Name the hash that a full sync fills before it replaces `policy_adapters` in one step."""
-    return "{policy}:next-adapters"
+def policy_next(part: str) -> str:
+    """Name the hash that a full sync fills before it replaces that of the part in one step."""
+    return f"{{policy}}:next-{part}"
 
 
 def policy_lost_at() -> str:
@@ -201,6 +196,11 @@ def pool_gateways(pool: str) -> str:
     return f"{pool_prefix(pool)}:gateways"
 
 
+def pool_gateway_lost(pool: str, gateway_id: str) -> str:
+    """Name the expiring sorted set: ids of a gateway's requests that lost workers held."""
+    return f"{pool_prefix(pool)}:lost:{gateway_id}"
+
+
 def pool_gateway_waiting(pool: str, gateway_id: str) -> str:
     """Name the sorted set: ids of a gateway's requests that wait, by when they expire."""
     return f"{pool_prefix(pool)}:waiting:{gateway_id}"
@@ -253,8 +253,7 @@ def pool_slots(pool: str) -> str:
 
 
 def pool_worker_numbers(pool: str, worker_id: str) -> str:
-    """Name the hash of numbers: kv, kv_used (tokens), extra (sequences), step_us, load (at it) and
-    looked (looks.lua)."""
+    """Name the hash of numbers: kv, kv_used (tokens), extra (sequences), step_us, load, looked."""
     return f"{pool_prefix(pool)}:worker:{worker_id}"
 
 
@@ -367,11 +366,6 @@ def pool_identity(pool: str) -> str:
     return f"{pool_prefix(pool)}:identity"
 
 
-def known_pools() -> str:
-    """Name the set of the pools that a worker has ever registered for."""
-    return "pools"
-
-
 # gateway -----------------------------------------------------------------------------------------
 
 
@@ -385,9 +379,14 @@ def gateways_resynced() -> str:
     return "{gateways}:resynced"
 
 
-def gateway_frames(gateway_id: str) -> str:
-    """Name the list of encoded `messages.FrameBatch` on their way to one gateway process."""
-    return f"{{g:{gateway_id}}}:frames"
+def gateway_frames(gateway_id: str, pool: str) -> str:
+    """Name the list of encoded `messages.FrameBatch` from a pool's workers to one gateway."""
+    return f"{{g:{gateway_id}}}:frames:{pool}"
+
+
+def gateway_wake(gateway_id: str) -> str:
+    """Name the list whose entries have a gateway process look anew which pools it listens to."""
+    return f"{{g:{gateway_id}}}:wake"
 
 
 def gateway_heartbeat(gateway_id: str) -> str:

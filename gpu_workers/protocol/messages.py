@@ -4,7 +4,7 @@ Times are integer milliseconds of the Unix epoch, durations milliseconds, counts
 """
 
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -295,6 +295,10 @@ class Terminal(Message, frozen=True, tag="t"):
 
 
 Frame = Delta | TextDelta | Terminal
+
+
+# Of one batch, so that neither side's event loop stands still for what an outage has gathered.
+MAX_FRAMES_OF_A_BATCH: Final = 1_000
 
 
 class FrameBatch(Message, frozen=True, tag="frames-1"):

@@ -75,6 +75,7 @@ class OpenRequests:
         self._aborts: set[asyncio.Task[None]] = set()
         self._frames = FrameWriter(
             transport.redis,
+            pool=transport.pool_name,
             worker_id=worker_id,
             on_gateway_lost=self.abort_gateway,
             on_flush=metrics.flushed,

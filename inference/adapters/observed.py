@@ -30,6 +30,7 @@ from inference.models.adapter import (
     VersionEffect,
 )
 from inference.models.catalog import Pool
+from inference.pools import alone
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import operator_scope
 
@@ -55,11 +56,12 @@ def note_what_workers_say(redis: Redis, now: datetime | None = None) -> int:
         pools = list(Pool.objects.values_list("name", flat=True))
     noted = 0
     for pool in pools:
-        noted += _note_effects(redis, pool)
-        note_loads(redis, pool, now)
-        if redis.zcard(keys.pool_slots(pool)):  # else nobody is there to have one
-            noted += _note_live(redis, pool, now)
-            _prefetch_one(redis, pool, now)
+        with alone(pool):
+            noted += _note_effects(redis, pool)
+            note_loads(redis, pool, now)
+            if redis.zcard(keys.pool_slots(pool)):  # else nobody is there to have one
+                noted += _note_live(redis, pool, now)
+                _prefetch_one(redis, pool, now)
     return noted
 
 

@@ -17,6 +17,7 @@ from gpu_workers.protocol.adapters import AdapterPins
 from inference.adapters.errors import AdapterConflict
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import Pool
+from inference.pools import alone
 from inference.usage.collector import dispatch_redis
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
@@ -85,11 +86,10 @@ def pin_problems(redis: Redis) -> Iterator[str]:
     """Find, for fsck, pools whose workers keep at hand what is not pinned, or not what is."""
     pins = pins_by_pool()
     for pool in Pool.objects.order_by("name").values_list("name", flat=True):
-        row = redis.get(keys.pool_adapter_pins(pool))
-        try:
+        said = {"": 0}  # of a row that cannot be read
+        with alone(pool):
+            row = redis.get(keys.pool_adapter_pins(pool))
             said = {} if row is None else codec.decode_adapter_pins(cast(bytes, row)).places
-        except codec.WireFormatError:
-            said = {"": 0}
         if said != (pins[pool].places if pool in pins else {}):
             yield f"Pool {pool}: workers have another list of pinned adapters; see that beat runs."
 

@@ -1,6 +1,6 @@
 """Requests that dead gateways left behind: the sweeper ends them, so that nobody waits for them."""
 
-from typing import Final, cast
+from typing import Final
 
 import structlog
 from redis.asyncio import Redis
@@ -11,6 +11,7 @@ from gpu_workers.protocol.clock import read_clock
 from gpu_workers.protocol.redis_errors import is_transient
 from inference.dispatch.queue import REAP_LIMIT, Dispatch, Stranded
 from inference.lua_constants import GATEWAY_LEASE_MS
+from inference.pools import alone, read_known_pools
 
 _log = structlog.get_logger(__name__)
 
@@ -26,9 +27,10 @@ async def end_abandoned(redis: Redis, *, page: int = REAP_LIMIT) -> int:
     dispatch = Dispatch(redis)
     await read_clock(redis)
     ended = 0
-    for pool in await _all_pools(redis):
-        for gateway_id in await _without_heartbeat(redis, await dispatch.gateways(pool)):
-            ended += await _end_all_of(dispatch, pool, gateway_id, page)
+    for pool in await read_known_pools(redis):
+        with alone(pool):
+            for gateway_id in await _without_heartbeat(redis, await dispatch.gateways(pool)):
+                ended += await _end_all_of(dispatch, pool, gateway_id, page)
     return ended
 
 
@@ -68,15 +70,3 @@ async def _end(dispatch: Dispatch, pool: str, stranded: Stranded) -> bool:
     if is_ended:
         _log.info("abandoned_request_ended", request_id=stranded.request_id, pool=pool)
     return is_ended
-
-
-async def _all_pools(redis: Redis) -> list[str]:
-    """Return pools that workers registered for, and pools that models name but no worker ever
-    served."""
-    pools = {_text(pool) for pool in await redis.smembers(keys.known_pools())}
-    models = cast(list[bytes], await redis.hvals(keys.policy_models()))
-    return sorted(pools | {codec.decode_model(model).pool for model in models})
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

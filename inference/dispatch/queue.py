@@ -29,6 +29,7 @@ from inference.redis_functions import DISPATCH, FunctionLibrary
 
 # Requests that are found at once.
 REAP_LIMIT: Final = 500
+GATEWAYS_LIMIT: Final = 1_000
 # Longer than anybody waits for it; a gateway that is asked for it later says it again.
 _RESYNC_TTL_SECONDS: Final = 600
 
@@ -208,8 +209,9 @@ class Dispatch:
         )
 
     async def gateways(self, pool: str) -> list[str]:
-        """Return the ids of the gateways that the pool knows, those that are gone too."""
-        members = await self._redis.zrange(keys.pool_gateways(pool), 0, -1)
+        """Return the ids of the gateways that the pool knows, those that are gone too; at most
+        `GATEWAYS_LIMIT`, as its workers may write anything there."""
+        members = await self._redis.zrange(keys.pool_gateways(pool), 0, GATEWAYS_LIMIT - 1)
         return [member.decode() for member in members if isinstance(member, bytes)]
 
     async def end_unread(self, stranded: Stranded, *, queued_code: str = "queue_timeout") -> bool:

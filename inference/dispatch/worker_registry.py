@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from inference.lua_constants import STALE_LOOP_MS, WORKER_LEASE_MS
+from inference.pools import alone
 
 CACHE_SECONDS: Final = 1.0
 # A large pool is read more rarely, so that no gateway reads more than 200 workers of it a second.
@@ -60,11 +61,6 @@ class WorkerRegistry:
         self._heard: dict[str, float] = {}  # by pool; outlives a Redis that loses everything
         self._reading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def pools(self) -> list[str]:
-        """Return every pool that a worker has ever registered for."""
-        members = await self._redis.smembers(keys.known_pools())
-        return sorted(pool.decode() if isinstance(pool, bytes) else pool for pool in members)
-
     async def workers(self, pool: str) -> tuple[PoolWorker, ...]:
         """Return the pool's workers, dead ones included until they are forgotten; up to a second
         old, of a pool of very many some seconds."""
@@ -105,6 +101,14 @@ class WorkerRegistry:
         return read
 
     async def _read(self, pool: str) -> _Read:
+        with alone(pool):
+            return await self._read_all(pool)
+        # Nobody can be found there.
+        return _Read(
+            until=self._clock() + CACHE_SECONDS, heard_at=float("-inf"), workers=(), kinds=()
+        )
+
+    async def _read_all(self, pool: str) -> _Read:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hgetall(keys.pool_workers(pool))
         pipeline.zrange(keys.pool_heartbeats(pool), 0, -1, withscores=True)
@@ -113,13 +117,7 @@ class WorkerRegistry:
         infos, heartbeats, heard, (unix_seconds, microseconds) = await pipeline.execute()
         now_ms = unix_seconds * 1000 + microseconds // 1000
         beats = dict(heartbeats)
-        workers = tuple(
-            PoolWorker(
-                info=codec.decode_worker_info(info),
-                is_live=beats.get(worker_id, 0) > now_ms - WORKER_LEASE_MS,
-            )
-            for worker_id, info in sorted(infos.items())
-        )
+        workers = tuple(_workers(pool, infos, beats, now_ms))
         seconds = max(CACHE_SECONDS, CACHE_SECONDS_A_WORKER * len(workers))
         now = self._clock()
         silent_ms = 0.0 if any(worker.is_live for worker in workers) else now_ms - float(heard or 0)
@@ -129,6 +127,17 @@ class WorkerRegistry:
         return _Read(
             until=now + seconds, heard_at=heard_at, workers=workers, kinds=_kinds_of(workers)
         )
+
+
+def _workers(
+    pool: str, infos: Mapping[bytes, bytes], beats: Mapping[bytes, float], now_ms: int
+) -> Iterator[PoolWorker]:
+    for worker_id, info in sorted(infos.items()):
+        with alone(pool):
+            yield PoolWorker(
+                info=codec.decode_worker_info(info),
+                is_live=beats.get(worker_id, 0) > now_ms - WORKER_LEASE_MS,
+            )
 
 
 def _kinds_of(workers: tuple[PoolWorker, ...]) -> tuple[PoolWorker, ...]:

@@ -35,6 +35,7 @@ from inference.lifecycle.saturation import NOT_TAKEN, notice_of, refusal
 from inference.lifecycle.settlement import Settlement
 from inference.lifecycle.signals import metrics
 from inference.lifecycle.signals.request_trace import RequestTrace
+from inference.pools import alone
 from inference.proofs import Prover
 from inference.redis_retry import retry_until
 from inference.streaming.frame_hub import FrameHub
@@ -142,14 +143,18 @@ class Completions:
         """Return what one more request would find in each model's queue, by the model's name; of
         the first `MAX_FORECASTS` pools only."""
         pools = list(dict.fromkeys(model.pool for model in models))[:MAX_FORECASTS]
-        found = await asyncio.gather(
-            *(
-                self.dispatch.forecast(pool, caller.tier.service_class, caller.tenant_id)
-                for pool in pools
-            )
-        )
+        found = await asyncio.gather(*(self._forecast(caller, pool) for pool in pools))
         by_pool = dict(zip(pools, found, strict=True))
-        return {model.name: by_pool[model.pool] for model in models if model.pool in by_pool}
+        return {
+            model.name: forecast
+            for model in models
+            if (forecast := by_pool.get(model.pool)) is not None
+        }
+
+    async def _forecast(self, caller: Caller, pool: str) -> QueueForecast | None:
+        with alone(pool):
+            return await self.dispatch.forecast(pool, caller.tier.service_class, caller.tenant_id)
+        return None
 
     # a request ----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from inference.lifecycle.inflight_requests import InflightRequests
 from inference.lifecycle.pool_epochs import PoolEpochs
 from inference.lifecycle.reservation_settler import ReservationSettler
 from inference.lua_constants import ATTEMPT_GAP
+from inference.pools import alone
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +66,8 @@ class Recovery:
         if self._admission.has_policy or await self._dispatch.has_resynced(gateway_id):
             return
         for pool in self._requests.pools:
-            await self._resync(pool)
+            with alone(pool):
+                await self._resync(pool)
         await self._dispatch.note_resynced(gateway_id)
 
     async def begin_if_due(self, pool: str) -> bool:

@@ -21,6 +21,7 @@ from inference.lifecycle.missed_ends import MissedEnds
 from inference.lifecycle.recovery import Recovery
 from inference.lifecycle.terminals import queue_timeout, worker_lost
 from inference.lifecycle.worker_replacement import WorkerReplacement
+from inference.pools import alone
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +66,8 @@ class StrandedWatch:
             await asyncio.sleep(WATCH_SECONDS)
             await self._recovery.resync(self._gateway_id)
             for pool in self._pools_of_this_turn():
-                await self._look_at(pool)
+                with alone(pool):
+                    await self._look_at(pool)
             self._look_after_readers()
 
     def _pools_of_this_turn(self) -> list[str]:

@@ -211,6 +211,11 @@ def visible_models() -> Iterator[ModelPolicy]:
         yield model.to_policy(prices.get(model.name, ()))
 
 
+def pool_names() -> Iterator[str]:
+    """Return the names of all pools, whether or not anything can be called there."""
+    return Pool.objects.values_list("name", flat=True).iterator()
+
+
 def models_visible_to(tenant_id: uuid.UUID) -> list[ModelPolicy]:
     """Return those of the catalogue that a tenant may know of."""
     return [

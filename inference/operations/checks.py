@@ -4,6 +4,7 @@ left open. `sum_checks` compares sums.
 Each comparison is one statement, so that it sees one moment of a database that is written to.
 """
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from inference.models import UsageQuarantine, UsageRecord
 from inference.models.fleet import RETENTION
 from inference.operations.slices import span_of
 from inference.operations.statements import rows_of
+from inference.pools import alone, known_pools
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import month_of, months_later, months_present
 
@@ -177,11 +179,15 @@ def open_request_problems() -> Iterator[str]:
     """Find requests that are on record as ended and still open in their pool."""
     with dispatch_redis() as redis:
         before_ms = _redis_ms(redis) - _RESOLVED_AFTER_MS
-        for pool in sorted(redis.smembers(keys.known_pools())):
-            name = pool.decode()
-            found = redis.zrangebyscore(keys.pool_open_requests(name), 0, before_ms)
-            for request_id in _on_record(member.decode() for member in found):
-                yield f"Request {request_id} is on record, and open in the pool {name}."
+        for pool in known_pools(redis):
+            found: list[str] | None = None
+            with alone(pool):
+                opened = redis.zrangebyscore(keys.pool_open_requests(pool), 0, before_ms)
+                found = [uuid.UUID(member.decode()).hex for member in opened]
+            if found is None:
+                yield f"Pool {pool}: what is open there cannot be read; see its workers."
+            for request_id in _on_record(found or ()):
+                yield f"Request {request_id} is on record, and open in the pool {pool}."
 
 
 def reservation_problems() -> Iterator[str]:

@@ -7,7 +7,7 @@ more, a request is neither billed nor on record: its caller was told long ago th
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import structs
 from redis import Redis
@@ -23,6 +23,7 @@ from inference.dispatch.queue import Dispatch, RequestState, Stranded, usage_ent
 from inference.errors import Unavailable
 from inference.lua_constants import DEAD_LETTER_MS
 from inference.models.dead_letter import DeadLetterFacts
+from inference.pools import alone, known_pools
 from inference.proofs import Prover
 from inference.streaming.frame_hub import FrameHub
 
@@ -63,8 +64,10 @@ class Letter:
 
 def kept_letters(redis: Redis) -> list[Letter]:
     """Return those of every pool, the latest first."""
-    pools = cast("set[bytes]", redis.smembers(keys.known_pools()))
-    found = [letter for pool in pools for letter in _of_pool(redis, pool.decode())]
+    found: list[Letter] = []
+    for pool in known_pools(redis):
+        with alone(pool):
+            found += _of_pool(redis, pool)
     return sorted(found, key=lambda letter: letter.died_at, reverse=True)
 
 
@@ -72,8 +75,9 @@ def forget_old(redis: Redis) -> None:
     """Delete those that are older than a day, of every pool, as the next one would."""
     seconds, _ = redis.time()
     oldest = seconds * 1000 - DEAD_LETTER_MS
-    for pool in cast("set[bytes]", redis.smembers(keys.known_pools())):
-        redis.xtrim(keys.pool_dead_letters(pool.decode()), minid=str(oldest), approximate=False)
+    for pool in known_pools(redis):
+        with alone(pool):
+            redis.xtrim(keys.pool_dead_letters(pool), minid=str(oldest), approximate=False)
 
 
 def letter_of(redis: Redis, request_id: str) -> Letter | None:

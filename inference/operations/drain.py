@@ -11,6 +11,7 @@ from gpu_workers.protocol import codec, functions, keys
 from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.models.fleet import Worker
+from inference.pools import alone, known_pools
 from tenants.audit.log import record
 from tenants.isolation.audit_actor import Verb
 
@@ -34,14 +35,12 @@ class FoundWorker:
 def find_worker(redis: Redis, name: str, *, pool: str = "") -> FoundWorker:
     """Return the process that holds a worker's name, in this pool or in whichever has it. Raises
     `DrainError` if there is none, or several pools have the name."""
-    known = sorted(each.decode() for each in cast("set[bytes]", redis.smembers(keys.known_pools())))
-    pools = [each for each in known if pool in ("", each)]
-    ids = [cast("bytes | None", redis.hget(keys.pool_worker_names(each), name)) for each in pools]
-    found = [
-        FoundWorker(pool=each, worker_id=worker_id.decode())
-        for each, worker_id in zip(pools, ids, strict=True)
-        if worker_id is not None
-    ]
+    found = []
+    for each in known_pools(redis):
+        with alone(each):
+            names = keys.pool_worker_names(each)
+            if pool in ("", each) and (worker_id := cast("bytes | None", redis.hget(names, name))):
+                found.append(FoundWorker(pool=each, worker_id=worker_id.decode()))
     if len(found) > 1:
         names = ", ".join(each.pool for each in found)
         raise DrainError(f"Several pools have a worker named {name!r}: {names}. Name one (--pool).")

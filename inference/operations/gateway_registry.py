@@ -7,6 +7,7 @@ from typing import Final, cast
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from inference.pools import known_pools
 from inference.streaming.frame_hub import UNREAD_TTL_SECONDS
 
 _SCANNED_AT_A_TIME: Final = 1000
@@ -27,7 +28,8 @@ def live_gateways(redis: Redis) -> list[str] | None:
         return None
     live = {gateway_id for gateway_id, beats in zip(known, has_beaten, strict=True) if beats}
     if dead := set(known) - live:
-        _expire(redis, map(keys.gateway_frames, dead))
+        pools = known_pools(redis)
+        _expire(redis, (keys.gateway_frames(each, pool) for each in dead for pool in pools))
         redis.srem(keys.known_gateways(), *dead)
     return sorted(live)
 
@@ -37,11 +39,11 @@ def expire_unread_frames(redis: Redis) -> int:
     what a worker wrote that was paused for long. Return how many lists there were. Looks at every
     key, `_SCANNED_AT_A_TIME` at once."""
     lists: list[bytes] = list(
-        redis.scan_iter(match=keys.gateway_frames("*"), count=_SCANNED_AT_A_TIME, _type="list")
+        redis.scan_iter(match=keys.gateway_frames("*", "*"), count=_SCANNED_AT_A_TIME, _type="list")
     )
     with redis.pipeline(transaction=False) as pipeline:
         for each in lists:
-            pipeline.exists(keys.gateway_heartbeat(_gateway_of(each.decode())))
+            pipeline.exists(keys.gateway_heartbeat(_gateway_of(each.decode(errors="replace"))))
         has_beaten = pipeline.execute()
     orphans = [each for each, beats in zip(lists, has_beaten, strict=True) if not beats]
     _expire(redis, orphans)
@@ -58,5 +60,5 @@ def _expire(redis: Redis, lists: Iterable[str | bytes]) -> None:
 
 
 def _gateway_of(list_name: str) -> str:
-    before, after = keys.gateway_frames("*").split("*")
-    return list_name.removeprefix(before).removesuffix(after)
+    before, after = keys.gateway_frames("*", "").split("*")
+    return list_name.removeprefix(before).partition(after)[0]

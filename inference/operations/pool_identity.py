@@ -11,6 +11,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from inference.models import Pool
+from inference.pools import alone
 from tenants.audit.log import record
 from tenants.isolation.audit_actor import Verb
 
@@ -47,11 +48,12 @@ class PoolIdentity:
 
 def read_identities(redis: Redis, pools: Iterable[str]) -> dict[str, PoolIdentity]:
     """Return by pool what Redis has of it."""
-    names = list(pools)
-    pipeline = redis.pipeline(transaction=False)
-    for pool in names:
-        pipeline.hgetall(keys.pool_identity(pool))
-    return {pool: identity_of(found) for pool, found in zip(names, pipeline.execute(), strict=True)}
+    found: dict[str, PoolIdentity] = {}
+    for pool in pools:
+        found[pool] = PoolIdentity()
+        with alone(pool):
+            found[pool] = identity_of(cast(Any, redis).hgetall(keys.pool_identity(pool)))
+    return found
 
 
 def identity_of(found: dict[bytes, bytes]) -> PoolIdentity:
@@ -80,7 +82,8 @@ def copy_identities(redis: Redis) -> None:
     found = read_identities(redis, [name for name, _, _ in pools])
     for name, engine, digest in pools:
         if (found[name].engine, found[name].digest) != (engine, digest):
-            _agree(redis, name)
+            with alone(name):
+                _agree(redis, name)
 
 
 @transaction.atomic

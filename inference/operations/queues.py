@@ -9,6 +9,7 @@ from redis import Redis
 from gpu_workers.protocol import functions, keys
 from inference.dispatch.answers import known_wait
 from inference.lua_constants import CLASS_WEIGHTS
+from inference.pools import alone, known_pools
 
 FLOWS_SHOWN: Final = 200
 _PAGE: Final = 200
@@ -56,9 +57,12 @@ class PoolQueue:
 
 
 def read_queues(redis: Redis) -> list[PoolQueue]:
-    """Return every pool that has slots, or something that waits, by name."""
-    pools = sorted(each.decode() for each in cast("set[bytes]", redis.smembers(keys.known_pools())))
-    queues = [_queue(redis, pool) for pool in pools]
+    """Return every pool that has slots, or something that waits, by name; not one whose queue
+    cannot be read, which `read_fleet` tells."""
+    queues = []
+    for pool in known_pools(redis):
+        with alone(pool):
+            queues.append(_queue(redis, pool))
     return [queue for queue in queues if queue.slots or queue.queued]
 
 

@@ -15,6 +15,7 @@ from redis import Redis
 
 from gpu_workers.protocol import keys
 from inference.models import Gateway, Worker
+from inference.pools import alone
 from inference.redis_functions import LIBRARIES, library_text
 from inference.usage.collector import UsageCollector
 from tenants.isolation.scoping import operator_scope
@@ -67,8 +68,13 @@ def _missing_workers(redis: Redis) -> list[str]:
     with operator_scope("workers of late"):
         workers = Worker.objects.filter(last_seen_at__gt=timezone.now() - LIVE_WITHIN)
         live = set(workers.values_list("pool", "name"))
-    resynced = {pool: _members(redis, keys.pool_workers_resynced(pool)) for pool, _ in live}
-    return [f"worker {name} of {pool}" for pool, name in live if name not in resynced[pool]]
+    missing: list[str] = []
+    for pool in {pool for pool, _ in live}:
+        with alone(pool):
+            resynced = _members(redis, keys.pool_workers_resynced(pool))
+            names = {name for of_pool, name in live if of_pool == pool}
+            missing += [f"worker {name} of {pool}" for name in names - resynced]
+    return missing
 
 
 def _missing_gateways(redis: Redis) -> list[str]:

@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Confirmation, FrameBatch
+from gpu_workers.protocol.redis_errors import is_transient
 
 # The longer, the more of each request's output its worker leaves with its end.
 CONFIRM_EVERY_SECONDS: Final = 0.25
@@ -67,4 +68,7 @@ class Confirmations:
                 pipeline.expire(inbox, UNREAD_TTL_SECONDS)
             elif now - heard.at > FORGET_SECONDS:
                 del self._heard[worker_id]
-        await pipeline.execute()
+        for answer in await pipeline.execute(raise_on_error=False):
+            # An inbox of another type is the trouble of its pool.
+            if isinstance(answer, Exception) and is_transient(answer):
+                raise answer

@@ -14,9 +14,10 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.clock import CLOCK
 from gpu_workers.protocol.codec import WireFormatError
-from gpu_workers.protocol.messages import Resend, Terminal
+from gpu_workers.protocol.messages import MAX_FRAMES_OF_A_BATCH, Resend, Terminal
 from gpu_workers.protocol.redis_errors import is_out_of_memory
 from inference.background import Background
+from inference.pools import tell_trouble
 from inference.streaming.confirmations import Confirmations
 from inference.streaming.holders import Holders
 from inference.streaming.last_frames import LastFrames
@@ -30,15 +31,26 @@ HEARTBEAT_TTL_SECONDS: Final = 6
 UNREAD_TTL_SECONDS: Final = 60
 _BLOCK_SECONDS: Final = 2
 _DEAD_LINK_SECONDS: Final = 4 * _BLOCK_SECONDS
+# A turn of one pool. Of its frames no more reach the event loop at once than take it so long.
 _BATCHES_PER_READ: Final = 256
+_TURN_SECONDS: Final = 0.02
+# A thousand frames with all that they may hold are less.
+MOST_BATCH_BYTES: Final = 64 * 1024 * 1024
 _UNREAD_ASK_SECONDS: Final = 60
 
 FRAMES = Counter("penstock_gateway_frames_total", "Frames received from workers.")
+UNREADABLE = Counter(
+    "penstock_gateway_unreadable_batches_total", "Batches from workers that no gateway can read."
+)
 OPEN = Gauge("penstock_gateway_open_streams", "Requests whose end has not been seen yet.")
 
 
 class FrameHub:
-    """Every stream of this process, the one reader that feeds them, and the process's heartbeat."""
+    """Every stream of this process, the one reader that feeds them, and the process's heartbeat.
+
+    Workers of each pool write to a list of their own, and the pools have turns: whatever a node
+    writes that is not to be believed, the others' frames come as ever.
+    """
 
     def __init__(
         self, redis: Redis, blocking_redis: Redis, *, gateway_id: str | None = None
@@ -47,6 +59,9 @@ class FrameHub:
         self._redis = redis
         self._blocking_redis = blocking_redis
         self._streams: dict[str, TokenStream] = {}
+        # The lists that are read, each with its pool, in the order of their turns.
+        self._lists: dict[bytes, str] = {}
+        self._wake_list = keys.gateway_wake(self.gateway_id).encode()
         self._holders = Holders(redis)
         self._confirmations = Confirmations(redis, self.gateway_id)
         self._last_frames = LastFrames(redis)
@@ -64,7 +79,7 @@ class FrameHub:
         await self._background.stop()
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(keys.gateway_heartbeat(self.gateway_id))
-        pipeline.delete(keys.gateway_frames(self.gateway_id))
+        pipeline.delete(self._wake_list, *self._lists)
         pipeline.srem(keys.known_gateways(), self.gateway_id)
         try:
             await pipeline.execute()
@@ -95,8 +110,19 @@ class FrameHub:
             keeps_token_ids=keeps_token_ids,
         )
         self._streams[request_id] = stream
+        self._listen_to(pool)
         OPEN.set(len(self._streams))
         return stream
+
+    def _listen_to(self, pool: str) -> None:
+        unread = keys.gateway_frames(self.gateway_id, pool).encode()
+        if unread not in self._lists:
+            self._lists[unread] = pool
+            # The reader waits for the others.
+            self._background.spawn(self._wake_reader(), name="wake-reader")
+
+    async def _wake_reader(self) -> None:
+        await self._redis.rpush(self._wake_list, b"1")
 
     def close(self, request_id: str) -> None:
         stream = self._streams.pop(request_id, None)
@@ -148,50 +174,69 @@ class FrameHub:
         key = keys.gateway_heartbeat(self.gateway_id)
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.expire(key, HEARTBEAT_TTL_SECONDS)
-        pipeline.expire(keys.gateway_frames(self.gateway_id), UNREAD_TTL_SECONDS)
         pipeline.time()
         pipeline.sadd(keys.known_gateways(), self.gateway_id)
+        for each in (self._wake_list, *self._lists):
+            pipeline.expire(each, UNREAD_TTL_SECONDS)
         asked_ns = time.monotonic_ns()
         answers = await pipeline.execute(raise_on_error=False)
         answered_ns = time.monotonic_ns()
         for answer in answers:
             if isinstance(answer, Exception) and not is_out_of_memory(answer):
                 raise answer
-        is_known, _, redis_time, _ = answers
+        is_known, redis_time, *_ = answers
         CLOCK.note(redis_time, asked_ns=asked_ns, answered_ns=answered_ns)
         if not is_known:
             await self._redis.set(key, b"1", ex=HEARTBEAT_TTL_SECONDS)
 
     async def _read(self) -> None:
-        frames_key = keys.gateway_frames(self.gateway_id)
         while True:
+            lists: Any = (self._wake_list, *self._lists)  # redis-py takes bytes too
             # The outer limit notices a connection that died without a word.
             async with asyncio.timeout(_DEAD_LINK_SECONDS):
                 popped: Any = await self._blocking_redis.blmpop(
-                    _BLOCK_SECONDS, 1, frames_key, direction="LEFT", count=_BATCHES_PER_READ
+                    _BLOCK_SECONDS, len(lists), *lists, direction="LEFT", count=_BATCHES_PER_READ
                 )
-            if popped:
-                for data in popped[1]:
-                    self._deliver(data)
+            if popped and popped[0] != self._wake_list:
+                await self._take_turn(*popped)
 
-    def _deliver(self, data: bytes) -> None:
-        try:
-            batch = codec.decode_frames(data)
-        except WireFormatError as error:
-            _log.error("frame_batch_unreadable", reason=str(error)[:200])
-            return
+    async def _take_turn(self, unread: bytes, batches: list[bytes]) -> None:
+        """Deliver what came of one pool; the others have their turns before its next one."""
+        pool = self._lists[unread] = self._lists.pop(unread)
+        began = time.monotonic()
+        for data in batches:
+            try:
+                self._deliver(pool, data)
+            except Exception as error:  # noqa: BLE001 - whatever a worker wrote ends no other's
+                UNREADABLE.inc()
+                tell_trouble("frame_batch_unreadable", pool, error)
+            if time.monotonic() - began > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+
+    def _deliver(self, pool: str, data: bytes) -> None:
+        """Give each stream of the pool its frames. Raises `WireFormatError`."""
+        if len(data) > MOST_BATCH_BYTES:
+            raise WireFormatError(f"A batch of {len(data):,} bytes.")
+        batch = codec.decode_frames(data)
+        if len(batch.frames) > MAX_FRAMES_OF_A_BATCH:
+            raise WireFormatError(f"A batch of {len(batch.frames):,} frames.")
         FRAMES.inc(len(batch.frames))
-        streams, worker_id, pool = self._streams, batch.worker_id, None
+        worker_id, is_proven = batch.worker_id, False
         for frame in batch.frames:
-            stream = streams.get(frame.request_id)
+            stream = self._stream_of(pool, frame.request_id)
             if stream is None:
                 STALE.inc()
             else:
                 stream.feed(frame, worker_id)
-                if stream.worker_id == worker_id:
-                    pool = stream.pool
+                is_proven = is_proven or stream.worker_id == worker_id
         if batch.number:
-            self._confirmations.note(batch, pool)
+            self._confirmations.note(batch, pool if is_proven else None)
         for demand in batch.unkept:
-            if (stream := streams.get(demand.request_id)) is not None:
+            if (stream := self._stream_of(pool, demand.request_id)) is not None:
                 stream.note_unkept(demand, worker_id)
+
+    def _stream_of(self, pool: str, request_id: str) -> TokenStream | None:
+        """Return the stream of a request in the pool: no worker writes to another pool's."""
+        stream = self._streams.get(request_id)
+        return stream if stream is not None and stream.pool == pool else None

@@ -7,6 +7,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol import keys
+from inference.pools import alone
 from inference.streaming.token_stream import TokenStream
 
 # A pool that has lost a request knows it again when its worker has adopted it.
@@ -41,11 +42,16 @@ class Holders:
         pipeline = self._redis.pipeline(transaction=False)
         for stream in streams:
             pipeline.hmget(keys.pool_request(stream.pool, stream.request_id), "attempt", "worker")
-        for stream, (attempt, worker_id) in zip(streams, await pipeline.execute(), strict=True):
-            if attempt is None:
-                self._ask_later([stream])
-            else:
-                stream.note_holder(int(attempt), worker_id.decode())
+        answers = await pipeline.execute(raise_on_error=False)
+        for stream, answer in zip(streams, answers, strict=True):
+            with alone(stream.pool):
+                if isinstance(answer, Exception):
+                    raise answer
+                attempt, worker_id = answer
+                if attempt is None:
+                    self._ask_later([stream])
+                else:
+                    stream.note_holder(int(attempt), worker_id.decode())
 
     def _ask_later(self, streams: list[TokenStream]) -> None:
         for stream in streams:

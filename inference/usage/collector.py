@@ -21,10 +21,10 @@ from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from gpu_workers.protocol import functions, keys, stream_fields
-from gpu_workers.protocol.codec import decode_model
 from gpu_workers.protocol.redis_errors import is_function_missing
 from gpu_workers.protocol.redis_url import connect
 from inference.models import UsageQuarantine
+from inference.pools import alone, known_pools
 from inference.redis_functions import DISPATCH, library_text
 from inference.usage.ingest import record_entries
 from inference.usage.rows import StreamEntry, first_line
@@ -105,17 +105,26 @@ class UsageCollector:
         """Collect all there is, what other consumers left unfinished too; returns how many."""
         total = 0
         for pool in self.pools():
-            self._ensure_group(pool)
-            while claimed := self._claim(pool, idle_ms=0):
-                total += self._record(pool, [claimed])
+            with alone(pool):
+                self._ensure_group(pool)
+                while claimed := self._claim(pool, idle_ms=0):
+                    total += self._record(pool, [claimed])
         while collected := self._collect_all():
             total += collected
         return total
 
     def has_ingested(self, *, within_seconds: float) -> bool:
         """Return whether what is in the streams by now has left them within that time, whatever
-        comes meanwhile."""
-        waiting = {pool: last for pool in self.pools() if (last := self._newest(pool))}
+        comes meanwhile. False where one cannot be read, as nobody knows what it holds."""
+        waiting: dict[str, str] = {}
+        for pool in self.pools():
+            is_read = False
+            with alone(pool):
+                if last := self._newest(pool):
+                    waiting[pool] = last
+                is_read = True
+            if not is_read:
+                return False
         until = time.monotonic() + within_seconds
         while waiting := {pool: last for pool, last in waiting.items() if self._has(pool, last)}:
             if time.monotonic() >= until:
@@ -128,28 +137,37 @@ class UsageCollector:
         return found[0][0].decode() if found else None
 
     def _has(self, pool: str, until: str) -> bool:
-        return bool(self._redis.xrange(keys.pool_usage(pool), max=until, count=1))
+        with alone(pool):
+            return bool(self._redis.xrange(keys.pool_usage(pool), max=until, count=1))
+        return True
 
     def has_backlog(self) -> bool:
         """Return whether any stream holds an entry: each leaves it only after its commit."""
-        return any(self._redis.xlen(keys.pool_usage(pool)) for pool in self.pools())
+        for pool in self.pools():
+            with alone(pool):
+                if self._newest(pool):
+                    return True
+        return False
 
     def is_any_withheld(self) -> bool:
         """Return whether an outbox has entries that its stream had no room for."""
         return any(self._redis.exists(keys.pool_usage_withheld(pool)) for pool in self.pools())
 
     def pools(self) -> list[str]:
-        """Return pools that a worker registered for, and those of models that no worker ever
-        served: their requests expire, and that is on record too."""
-        pools = cast(set[bytes], self._redis.smembers(keys.known_pools()))
-        models = cast(list[bytes], self._redis.hvals(keys.policy_models()))
-        return sorted(
-            {pool.decode() for pool in pools} | {decode_model(model).pool for model in models}
-        )
+        """Return all pools, those too that no worker ever served: their requests expire, and that
+        is on record too."""
+        return known_pools(self._redis)
 
     def _collect_all(self) -> int:
         # One call a pool: what is read together is acknowledged together, by the pool's function.
-        return sum(self._collect(pool) for pool in self.pools())
+        collected = 0
+        for pool in self.pools():
+            with alone(pool):
+                collected += self._collect(pool)
+                continue
+            # It may be that its group is gone.
+            self._groups.discard(pool)
+        return collected
 
     def _collect(self, pool: str) -> int:
         """Return one batch of what this consumer read before and could not record, what a dead one

@@ -70,7 +70,8 @@ def gateway(password: str) -> RedisUser:
     owned = (
         *_family(keys.tenant_prefix("*")),
         *_family(keys.pool_prefix("*")),
-        keys.gateway_frames("*"),
+        keys.gateway_frames("*", "*"),
+        keys.gateway_wake("*"),
         keys.gateway_heartbeat("*"),
         keys.stream_ticket("*"),
         keys.known_gateways(),
@@ -80,7 +81,6 @@ def gateway(password: str) -> RedisUser:
     rules = (
         *(f"~{pattern}" for pattern in owned),
         f"%R~{_POLICY}",
-        f"%R~{keys.known_pools()}",
         *_COMMANDS,
         "+function|list",
         f"(%W~{keys.tenants_with_reservations()} +sadd)",
@@ -89,17 +89,16 @@ def gateway(password: str) -> RedisUser:
 
 
 def worker(pool: str, password: str) -> RedisUser:
-    """Return the user of one pool's workers: it adds frames to any gateway's list, sees how long
-    and large that is, and neither reads, removes nor expires what is there. Raises `ValueError` for
-    a pool name that would widen its key pattern."""
+    """Return the user of one pool's workers: it adds frames to its pool's list of any gateway, sees
+    how long and large that is, and neither reads, removes nor expires what is there. Raises
+    `ValueError` for a pool name that would widen its key pattern."""
     rules = (
         *(f"~{pattern}" for pattern in _family(keys.pool_prefix(_checked(pool)))),
         f"%R~{keys.pool_adapter_sources(pool)}",
         *_COMMANDS,
-        f"(%W~{keys.gateway_frames('*')} +rpush)",
-        f"(%R~{keys.gateway_frames('*')} +memory|usage)",
+        f"(%W~{keys.gateway_frames('*', pool)} +rpush)",
+        f"(%R~{keys.gateway_frames('*', pool)} +memory|usage)",
         f"(%R~{keys.gateway_heartbeat('*')} +exists)",
-        f"(%W~{keys.known_pools()} +sadd)",
     )
     return RedisUser(name=worker_name(pool), password=password, permissions=rules)
 

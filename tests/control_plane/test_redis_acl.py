@@ -131,22 +131,25 @@ FORBIDDEN_TO_WORKERS: list[Command] = [
     ("SMEMBERS", keys.tenants_with_reservations()),
     ("GET", keys.stream_ticket("digest")),
     # gateways: frames are for leaving there, not for reading
-    ("LPOP", keys.gateway_frames("gateway")),
-    ("LRANGE", keys.gateway_frames("gateway"), 0, -1),
-    ("LINDEX", keys.gateway_frames("gateway"), 0),
+    ("LPOP", keys.gateway_frames("gateway", POOL)),
+    ("LRANGE", keys.gateway_frames("gateway", POOL), 0, -1),
+    ("LINDEX", keys.gateway_frames("gateway", POOL), 0),
     ("MEMORY", "USAGE", keys.gateway_heartbeat("gateway")),
-    ("DEL", keys.gateway_frames("gateway")),
-    ("UNLINK", keys.gateway_frames("gateway")),
-    ("EXPIRE", keys.gateway_frames("gateway"), 1),
-    ("PEXPIREAT", keys.gateway_frames("gateway"), 1),
-    ("PERSIST", keys.gateway_frames("gateway")),
-    ("LTRIM", keys.gateway_frames("gateway"), 1, 0),
-    ("LPUSH", keys.gateway_frames("gateway"), "ahead of all others"),
-    ("RENAME", keys.gateway_frames("gateway"), keys.pool_inbox(POOL, "worker#1")),
-    ("LMOVE", keys.gateway_frames("gateway"), keys.pool_inbox(POOL, "w#1"), "LEFT", "LEFT"),
+    ("DEL", keys.gateway_frames("gateway", POOL)),
+    ("UNLINK", keys.gateway_frames("gateway", POOL)),
+    ("EXPIRE", keys.gateway_frames("gateway", POOL), 1),
+    ("PEXPIREAT", keys.gateway_frames("gateway", POOL), 1),
+    ("PERSIST", keys.gateway_frames("gateway", POOL)),
+    ("LTRIM", keys.gateway_frames("gateway", POOL), 1, 0),
+    ("LPUSH", keys.gateway_frames("gateway", POOL), "ahead of all others"),
+    ("RENAME", keys.gateway_frames("gateway", POOL), keys.pool_inbox(POOL, "worker#1")),
+    ("LMOVE", keys.gateway_frames("gateway", POOL), keys.pool_inbox(POOL, "w#1"), "LEFT", "LEFT"),
     ("EXPIRE", keys.gateway_heartbeat("gateway"), 0),
     ("SET", keys.gateway_heartbeat("gateway"), "1"),
     ("SMEMBERS", keys.known_pools()),
+    ("SADD", keys.known_pools(), b"\xff"),
+    ("RPUSH", keys.gateway_frames("gateway", "another"), "frames"),
+    ("RPUSH", keys.gateway_wake("gateway"), "1"),
 ]
 
 FORBIDDEN_TO_GATEWAYS: list[Command] = [
@@ -213,13 +216,13 @@ def test_workers_and_gateways_may_do_whatever_the_functions_of_dispatch_do(
 
 
 def test_a_worker_may_leave_frames_for_a_gateway(worker: Redis) -> None:
-    assert worker.rpush(keys.gateway_frames("gateway"), b"frames") == 1
+    assert worker.rpush(keys.gateway_frames("gateway", POOL), b"frames") == 1
     assert not worker.exists(keys.gateway_heartbeat("gateway"))
 
 
 def test_a_worker_may_see_how_much_a_gateway_has_not_read(worker: Any) -> None:
-    worker.rpush(keys.gateway_frames("gateway"), b"frames" * 100)
-    assert worker.memory_usage(keys.gateway_frames("gateway"), samples=16) > 600
+    worker.rpush(keys.gateway_frames("gateway", POOL), b"frames" * 100)
+    assert worker.memory_usage(keys.gateway_frames("gateway", POOL), samples=16) > 600
 
 
 def test_the_control_plane_is_not_the_servers_administrator() -> None:
@@ -297,7 +300,7 @@ def test_the_printed_file_starts_a_server_that_knows_its_roles(
         port = server.port
         user = redis_acl.worker("pool/a", "secret-of-a")
         with Redis.from_url(user.url("127.0.0.1", port)) as worker:
-            assert worker.sadd(keys.known_pools(), "pool/a") == 1
+            assert worker.get("{m:pool/a}:sequence") is None
             with pytest.raises(NoPermissionError):
                 worker.get("{m:b}:sequence")
         for nobody in (f"redis://127.0.0.1:{port}", f"redis://:x@127.0.0.1:{port}"):

@@ -23,7 +23,7 @@ from tests.support.workers.usage_stream import acknowledge
 
 # What a worker asks of Redis between its start and its end, and which part of the test brings it
 # about.
-AT_START = ("TIME", "register", "SADD pools", "SREM usage-withheld")
+AT_START = ("TIME", "register", "SREM usage-withheld")
 AT_END = ("leave",)
 WHILE_IT_SERVES = (
     "claim",

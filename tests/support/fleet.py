@@ -16,6 +16,7 @@ def write_policy(redis: Redis, *models: ModelPolicy) -> None:
     redis.set(keys.policy_version(), "7-abcdef01")
     for model in models:
         redis.hset(keys.policy_models(), model.name, encode(model))
+        redis.sadd(keys.known_pools(), model.pool)
 
 
 def model_policy(name: str, *, tenant_ids: list[str] | None = None) -> ModelPolicy:

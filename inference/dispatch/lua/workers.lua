@@ -1,18 +1,17 @@
--- Workers: their leases, names and free slots, and what the dead leave behind: beat, leave, held,
--- reap. Part of the dispatch library.
+-- Workers: their leases, names and free slots: beat, leave, held. What the dead leave behind is in
+-- dead.lua. Part of the dispatch library.
 --
 -- Each worker's slots and credit stand in a sorted set, the rest in a hash of its own, the sums in
 -- the scheduler's hash; a part and its sum change together, here and nowhere else, so that the sums
 -- cannot drift and no call has to look at all workers.
 
-local LONG_DEAD_MS = 600000        -- a worker that was silent for so long is forgotten
 local STEP_HISTORY = 0.3           -- weight of the newest step in its average
 local SLOW = 1.5                   -- times another's step: from here on a worker is given less
 local LOAD_SPAN = 2 ^ 30           -- microseconds: in `paces` a step counts less than one rung
 local PAUSE_MS = WORKER_LEASE_MS / 2  -- without any call, though many are made each second
 local TICK_MS = 500                -- how exactly the time of the last call is known
 
-local forget_adapters, drop_levels, drop_more_levels  -- in adapters.lua, which builds on this file
+local forget_adapters, drop_levels  -- in adapters.lua, which builds on this file
 
 -- Return the time of a worker's last call; minus the time of fencing, if it was fenced; nil of one
 -- that is unknown.
@@ -203,6 +202,7 @@ local function forget_worker(pool, worker_id)
   bench_worker(pool, worker_id)
   forget_adapters(pool, worker_id)
   redis.call('ZREM', prefix .. ':heartbeats', worker_id)
+  redis.call('ZREM', prefix .. ':handed-out', worker_id)
   redis.call('ZREM', prefix .. ':paces', worker_id)
   redis.call('HDEL', prefix .. ':workers', worker_id)
   redis.call('DEL', prefix .. ':inbox:' .. worker_id, prefix .. ':worker:' .. worker_id)
@@ -290,90 +290,4 @@ local function held(keys, args)
     end
   end
   return messages
-end
-
--- Add a request to those that `reap` found, unless it is another gateway's; return whether it is in
--- the state in which it was listed.
-local function add_found(found, prefix, request_id, listed_state, of_gateway)
-  local attempt, state, gateway, worker_id, envelope = unpack(redis.call('HMGET',
-    request_key(prefix, request_id), 'attempt', 'state', 'gateway', 'worker', 'envelope'))
-  if state ~= listed_state then
-    return false
-  end
-  if of_gateway == gateway then
-    found[#found + 1] = { request_id, tonumber(attempt), state, gateway, worker_id, envelope or '' }
-  end
-  return true
-end
-
--- Add what dead and fenced workers hold of a gateway's requests, bench the workers, and forget those
--- that are long dead.
-local function find_lost(pool, found, lease_ms, limit, gateway)
-  local prefix = pool.prefix
-  local dead = redis.call('ZRANGEBYSCORE', prefix .. ':heartbeats', '-inf',
-    '(' .. string.format('%.0f', pool.now - lease_ms), 'WITHSCORES')
-  for index = 1, #dead, 2 do
-    local worker_id, heartbeat = dead[index], tonumber(dead[index + 1])
-    local running = prefix .. ':running:' .. worker_id
-    local is_lost = heartbeat < 0 or not is_resuming(pool, lease_ms)
-    if lease_ms >= WORKER_LEASE_MS then
-      bench_worker(pool, worker_id)
-    end
-    for _, request_id in ipairs(is_lost and redis.call('SMEMBERS', running) or {}) do
-      if #found < limit and not add_found(found, prefix, request_id, 'running', gateway) then
-        local sequences = redis.call('HGET', request_key(prefix, request_id), 'sequences')
-        release_request(pool, worker_id, request_id, tonumber(sequences) or 1)
-      end
-    end
-    if is_lost and pool.now - math.abs(heartbeat) > LONG_DEAD_MS
-      and redis.call('EXISTS', running) == 0 then
-      forget_worker(pool, worker_id)
-    end
-  end
-end
-
--- Add what waits of a gateway, in the queue or withdrawn from it, and might wait until `until_ms`.
-local function find_waiting(pool, found, gateway, until_ms, limit)
-  local waiting = redis.call('ZRANGEBYSCORE', pool.prefix .. ':waiting:' .. gateway, '-inf',
-    until_ms, 'LIMIT', 0, limit)
-  for _, request_id in ipairs(waiting) do
-    if #found < limit and not add_found(found, pool.prefix, request_id, 'queued', gateway) then
-      end_waiting(pool, gateway, request_id)
-    end
-  end
-end
-
--- Find the requests of a gateway that it has to end: held by a dead or fenced worker, or queued
--- beyond their deadline and the grace. A sign of life of the gateway: what was set aside while it
--- was silent waits again. Changes no request otherwise, but takes dead workers' slots out of the
--- sums. After a pause no worker is dead yet that may have been kept from calling.
--- Reply: {request_id, attempt, state, gateway, worker_id, envelope} of each, at most `limit`.
-local function reap(keys, args)
-  local prefix, lease_ms, grace_ms, limit, gateway, now = keys[1], unpack(args)
-  local pool, found, most = open_pool(prefix, now_ms(now)), {}, tonumber(limit)
-  note_gateway(pool, gateway)
-  bring_back(pool, gateway)
-  note_call(pool, false)
-  drop_more_levels(pool)
-  find_lost(pool, found, tonumber(lease_ms), most, gateway)
-  find_waiting(pool, found, gateway, string.format('(%.0f', pool.waiting_now - grace_ms), most)
-  save(pool)
-  return found
-end
-
--- Find the requests that a gateway without a heartbeat has left behind, once it is gone: held by a
--- dead or fenced worker, or queued, however long they might wait. What a living worker runs of it,
--- that worker ends. Otherwise as `reap`; nothing of a gateway that is not gone.
-local function reap_gone(keys, args)
-  local prefix, lease_ms, limit, gateway, now = keys[1], unpack(args)
-  local pool, found = open_pool(prefix, now_ms(now)), {}
-  note_call(pool, false)
-  if is_gone(pool, gateway) then
-    limit = tonumber(limit)
-    find_lost(pool, found, tonumber(lease_ms), limit, gateway)
-    find_waiting(pool, found, gateway, '+inf', limit)
-    forget_gone(pool, gateway)
-  end
-  save(pool)
-  return found
 end

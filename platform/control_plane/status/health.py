@@ -20,6 +20,7 @@ from gpu_workers.protocol.codec import WireFormatError, decode_model
 from gpu_workers.protocol.policy import ModelPolicy
 from gpu_workers.protocol.redis_url import connect_async
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
+from inference.pools import alone, read_known_pools
 
 TIMEOUT_SECONDS: Final = 2.0
 # However many probes there are, the parts are checked no more often than this.
@@ -44,14 +45,16 @@ class PoolState:
     """A pool of workers at this moment."""
 
     name: str
-    queued: int
-    open_requests: int
-    unrecorded_usage: int
+    queued: int = 0
+    open_requests: int = 0
+    unrecorded_usage: int = 0
     # Age of the oldest of it, 0 where there is none.
-    oldest_unrecorded_seconds: float
+    oldest_unrecorded_seconds: float = 0.0
     # Workers that were not let in, since Redis was last empty.
-    refused_workers: int
-    workers: tuple[PoolWorker, ...]
+    refused_workers: int = 0
+    workers: tuple[PoolWorker, ...] = ()
+    # Not where Redis has something else of it than it should.
+    is_readable: bool = True
 
     @property
     def live(self) -> tuple[PoolWorker, ...]:
@@ -236,13 +239,19 @@ async def _fleet(redis: Redis) -> tuple[tuple[ModelState, ...], tuple[PoolState,
     rows = cast(list[bytes], await redis.hvals(keys.policy_models()))
     policies = sorted((decode_model(row) for row in rows), key=lambda policy: policy.name)
     registry = WorkerRegistry(redis)
-    names = sorted({policy.pool for policy in policies} | set(await registry.pools()))
+    names = sorted({policy.pool for policy in policies}.union(await read_known_pools(redis)))
     pools = {name: await _pool(redis, registry, name) for name in names}
     models = tuple(ModelState(policy=policy, pool=pools[policy.pool]) for policy in policies)
     return models, tuple(pools.values())
 
 
 async def _pool(redis: Redis, registry: WorkerRegistry, name: str) -> PoolState:
+    with alone(name):
+        return await _readable_pool(redis, registry, name)
+    return PoolState(name=name, is_readable=False)
+
+
+async def _readable_pool(redis: Redis, registry: WorkerRegistry, name: str) -> PoolState:
     pipeline = redis.pipeline(transaction=False)
     pipeline.zcard(keys.pool_queue(name))
     pipeline.zcard(keys.pool_open_requests(name))

@@ -234,4 +234,9 @@ _POOL_FAMILIES: Final = (
         "Registrations refused because the worker would serve something else than its pool.",
         lambda pool: pool.refused_workers,
     ),
+    (
+        "unreadable",
+        "1 if what Redis has of the pool cannot be read.",
+        lambda pool: not pool.is_readable,
+    ),
 )

@@ -4,10 +4,10 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from gpu_workers.frames.outgoing import MAX_FRAMES_OF_A_BATCH
 from gpu_workers.frames.writer import FrameWriter
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import (
+    MAX_FRAMES_OF_A_BATCH,
     Confirmation,
     Delta,
     FrameBatch,
@@ -23,7 +23,9 @@ FRAMES = 2 * MAX_FRAMES_OF_A_BATCH + 500
 
 async def a_writer(redis: Redis) -> FrameWriter:
     """A worker's writer in which all of these frames have gathered."""
-    writer = FrameWriter(redis, worker_id="w#1", on_gateway_lost=lambda gateway_id: None)
+    writer = FrameWriter(
+        redis, pool="sim", worker_id="w#1", on_gateway_lost=lambda gateway_id: None
+    )
     for seq in range(FRAMES):
         delta = Delta(
             request_id="r", attempt=1, seq=seq, chunks=[b"x"], completion_tokens=seq, token_ids=[]
@@ -33,7 +35,7 @@ async def a_writer(redis: Redis) -> FrameWriter:
 
 
 async def batches(redis: Redis) -> list[FrameBatch]:
-    written: Any = await redis.lrange(keys.gateway_frames(GATEWAY), 0, -1)
+    written: Any = await redis.lrange(keys.gateway_frames(GATEWAY, "sim"), 0, -1)
     return [codec.decode_frames(each) for each in written]
 
 

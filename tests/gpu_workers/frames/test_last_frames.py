@@ -146,7 +146,9 @@ async def test_a_worker_that_was_paused_still_keeps_what_it_sent_before(
     loop, paused_seconds = asyncio.get_running_loop(), 0.0
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + paused_seconds)
-    frames = FrameWriter(dispatch_redis, worker_id="w#1", on_gateway_lost=lambda gateway: None)
+    frames = FrameWriter(
+        dispatch_redis, pool="sim", worker_id="w#1", on_gateway_lost=lambda gateway: None
+    )
     delta = Delta(
         request_id="a", attempt=1, seq=0, chunks=[b"{}"], completion_tokens=1, token_ids=[1]
     )

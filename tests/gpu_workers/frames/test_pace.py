@@ -46,7 +46,11 @@ class Never(Pace):
 @pytest.fixture
 async def frames(dispatch_redis: Redis) -> FrameWriter:
     return FrameWriter(
-        dispatch_redis, worker_id="w#1", on_gateway_lost=lambda gateway: None, pace=Never()
+        dispatch_redis,
+        pool="sim",
+        worker_id="w#1",
+        on_gateway_lost=lambda gateway: None,
+        pace=Never(),
     )
 
 

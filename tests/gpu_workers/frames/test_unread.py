@@ -19,7 +19,9 @@ class Writing:
 
     def __init__(self, redis: Redis) -> None:
         self.lost: list[str] = []
-        self.writer = FrameWriter(redis, worker_id="w#1", on_gateway_lost=self.lost.append)
+        self.writer = FrameWriter(
+            redis, pool="sim", worker_id="w#1", on_gateway_lost=self.lost.append
+        )
         self._seq = 0
 
     async def write(self, chunk: bytes = b"{}") -> None:
@@ -45,7 +47,7 @@ async def leave(redis: Redis, batches: int, size: int) -> None:
     """What other workers have left for the gateway."""
     pipeline = redis.pipeline(transaction=False)
     for _ in range(batches):
-        pipeline.rpush(keys.gateway_frames(GATEWAY), b"x" * size)
+        pipeline.rpush(keys.gateway_frames(GATEWAY, "sim"), b"x" * size)
     await pipeline.execute()
 
 
@@ -54,7 +56,7 @@ async def test_a_batch_of_each_of_very_many_workers_is_no_reason_to_give_a_gatew
 ) -> None:
     await leave(dispatch_redis, OTHERS, 100)
     await writing.write()
-    assert await dispatch_redis.llen(keys.gateway_frames(GATEWAY)) == OTHERS + 1
+    assert await dispatch_redis.llen(keys.gateway_frames(GATEWAY, "sim")) == OTHERS + 1
     assert writing.lost == []
 
 

@@ -22,10 +22,11 @@ ARGUMENTS = {
     "month": "202611",
     "adapter": "A",
     "is_plain": True,
+    "part": "tenants",
 }
 KEY_FUNCTIONS = [function for _, function in inspect.getmembers(keys, inspect.isfunction)]
 # Sets over many tags, written by single commands and never inside a function
-WITHOUT_TAG = {"known_pools", "tenants_with_reservations"}
+WITHOUT_TAG = {"tenants_with_reservations"}
 
 
 @pytest.mark.parametrize("function", KEY_FUNCTIONS, ids=lambda function: function.__name__)

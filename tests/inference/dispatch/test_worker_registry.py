@@ -32,10 +32,8 @@ def view_of(*workers: PoolWorker) -> PoolView:
 async def test_the_registry_tells_live_workers_from_dead_ones(
     dispatch_redis: Redis, worker: ScriptedWorker
 ) -> None:
-    assert await WorkerRegistry(dispatch_redis).pools() == []
     await worker.start()
     registry = WorkerRegistry(dispatch_redis)
-    assert await registry.pools() == [POOL]
     assert await registry.is_ready(POOL)
     await worker.die()
     [found] = await WorkerRegistry(dispatch_redis).workers(POOL)

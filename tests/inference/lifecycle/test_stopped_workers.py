@@ -47,7 +47,7 @@ ALONE = ASK | {"stop": "never"}
 
 def frames_of(command: Command) -> list[Frame]:
     """What a write to a gateway holds; nothing of any other command."""
-    if command[0].upper() != b"RPUSH" or not command[1].endswith(b":frames"):
+    if command[0].upper() != b"RPUSH" or b"}:frames:" not in command[1]:
         return []
     return codec.decode_frames(command[2]).frames
 

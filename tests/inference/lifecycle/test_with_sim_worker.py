@@ -130,7 +130,8 @@ async def test_frames_that_are_lost_on_their_way_are_sent_again(
 
 async def _steal_frames(redis: Redis, service: Service) -> None:
     """Takes a batch from the gateway's list, as a connection does that breaks with it."""
-    await redis.blpop([keys.gateway_frames(service.gateway.completions.hub.gateway_id)])
+    gateway_id = service.gateway.completions.hub.gateway_id
+    await redis.blpop([keys.gateway_frames(gateway_id, POOL)])
 
 
 def _words(answer: str) -> list[str]:

@@ -31,6 +31,7 @@ async def letter(
 ) -> AsyncIterator[Envelope]:  # fmt: skip
     """A request of Alice that three workers died with."""
     settings.PENSTOCK_DISPATCH_REDIS_URL = dispatch_redis_url
+    await dispatch_redis.sadd(keys.known_pools(), POOL)
     envelope = structs.replace(an_envelope(), body=json.dumps({"prompt": SECRET}).encode())
     dispatch = Dispatch(dispatch_redis)
     await dispatch.enqueue(envelope, max_queue_length=8)

@@ -22,7 +22,7 @@ async def test_the_hub_beats_reads_and_takes_its_keys_with_it(
     await hub.start()
     stream = hub.open("a", lambda terminal: None, lambda: None, pool=POOL)
     stream.note_holder(1, "w")
-    frames = keys.gateway_frames(hub.gateway_id)
+    frames = keys.gateway_frames(hub.gateway_id, POOL)
     batch = FrameBatch(worker_id="w", frames=[ONE])
     await dispatch_redis.rpush(frames, b"not a frame", codec.encode(batch))
     assert (await stream.next()).chunks == [b"one"]
@@ -39,7 +39,8 @@ async def test_what_a_gateway_does_not_read_outlives_it_by_a_minute(
     """No worker may expire it."""
     async with Redis(port=free_port()) as nothing:
         hub = FrameHub(dispatch_redis, nothing)
-        key = keys.gateway_frames(hub.gateway_id)
+        key = keys.gateway_frames(hub.gateway_id, POOL)
+        hub.open("a", lambda terminal: None, lambda: None, pool=POOL)
         await dispatch_redis.rpush(key, b"frames")
         await hub.start()
         ttl = await eventually(lambda: _has_an_end(dispatch_redis, key))
@@ -67,7 +68,7 @@ async def test_the_hub_reads_on_after_its_connection_broke(
     await eventually(is_blocked)
     await dispatch_redis.client_kill_filter(_type="normal", skipme=True)
     batch = FrameBatch(worker_id="w", frames=[ONE])
-    await dispatch_redis.rpush(keys.gateway_frames(hub.gateway_id), codec.encode(batch))
+    await dispatch_redis.rpush(keys.gateway_frames(hub.gateway_id, POOL), codec.encode(batch))
     assert (await asyncio.wait_for(stream.next(), 5)).chunks == [b"one"]
     await hub.stop()
     await blocking.aclose()

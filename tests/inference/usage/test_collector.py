@@ -12,9 +12,7 @@ from django.db import InterfaceError, OperationalError, ProgrammingError, connec
 from redis import Redis
 
 from gpu_workers.protocol import keys, stream_fields
-from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.messages import Outcome
-from gpu_workers.protocol.policy import ModelPolicy
 from inference.models import DailyUsage, UsageQuarantine, UsageRecord
 from inference.operations.sum_checks import sum_problems
 from inference.usage import collector, ingest
@@ -171,10 +169,7 @@ def test_entries_that_come_one_by_one_are_charged_together(redis: Redis, api_key
 def test_requests_that_expired_in_a_pool_without_workers_are_on_record(
     redis: Redis, api_key: ApiKey
 ) -> None:
-    model = ModelPolicy(
-        name="cold", pool="cold", context_tokens=1, created_at=0, owned_by="penstock"
-    )
-    redis.hset(keys.policy_models(), "cold", encode(model))
+    redis.sadd(keys.known_pools(), "cold")
     entry = usage_entry(
         api_key, pool="cold", outcome=Outcome.EXPIRED, attempt=0, worker_id=None, ttft_ms=None
     )

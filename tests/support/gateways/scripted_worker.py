@@ -133,7 +133,7 @@ class Run:
         await self._write(structs.replace(self._batch(), unkept=[demand]))
 
     async def _write(self, batch: FrameBatch) -> None:
-        key = keys.gateway_frames(self.envelope.gateway_id)
+        key = keys.gateway_frames(self.envelope.gateway_id, self.envelope.pool)
         await self.worker.redis.rpush(key, codec.encode(batch))
 
     def _batch(self, *frames: Delta | Terminal) -> FrameBatch:
@@ -213,7 +213,6 @@ class ScriptedWorker:
 
     async def start(self, *, slots: int = 64, **info: Any) -> None:
         encoded = encoded_worker_info(self.worker_id, slots=slots, pool=self.pool, **info)
-        await self.redis.sadd(keys.known_pools(), self.pool)
         await self.call(functions.REGISTER, self.worker_id, self.worker_id, encoded)
         await self._handle(await self.claim(encoded, slots))
         self._tasks.append(asyncio.create_task(self._read()))

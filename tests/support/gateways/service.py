@@ -117,6 +117,7 @@ class Snapshot:
         )
         self._models[name] = policy
         await self._redis.hset(keys.policy_models(), name, codec.encode(policy))
+        await self._redis.sadd(keys.known_pools(), policy.pool)
         await self.bump(has_models=True)
 
     async def put_adapter(
@@ -155,6 +156,7 @@ class Snapshot:
             await self._redis.hset(keys.policy_tenants(), tenant_id, codec.encode(tenant))
         for name, model in self._models.items():
             await self._redis.hset(keys.policy_models(), name, codec.encode(model))
+            await self._redis.sadd(keys.known_pools(), model.pool)
         await self.bump()
 
     async def bump(self, **changed: Any) -> None:

@@ -20,6 +20,7 @@ _TENANT, _POOL = r"\{t:[^}]*\}", r"\{m:[^}]*\}"
 # The names of gpu_workers/protocol/keys.py, in their order.
 FAMILIES: Final = {
     r"\{policy\}:(version|api-keys|tenants|models|adapters)": _POLICY,
+    r"\{policy\}:pools": "a member for each pool that the catalogue has or had",
     r"\{policy\}:deltas": "a stream of DELTAS_KEPT entries at most",
     r"\{policy\}:next-(api-keys|tenants|adapters)": "while a sync fills it; the next replaces it",
     r"\{policy\}:lost-at": EXPIRES,
@@ -35,12 +36,13 @@ FAMILIES: Final = {
     rf"{_POOL}:adapters-waiting": _REQUESTS,
     rf"{_POOL}:loads:.*": EXPIRES,
     rf"{_POOL}:(loads|loaded)": "two fields, and a member, for MOST_LEVELS adapters at most",
-    rf"{_POOL}:(set-aside|last-frames):.*": EXPIRES,
+    rf"{_POOL}:(set-aside|lost|last-frames):.*": EXPIRES,
     rf"{_POOL}:gateways": "a member for each gateway, and a day after it was missed none",
     rf"{_POOL}:scheduler": "one for each pool, of some 30 fields",
     rf"{_POOL}:flow:.*": EXPIRES,
     rf"{_POOL}:active": "a member for each flow; half a minute idle, it leaves with the next claim",
     rf"{_POOL}:(workers|names|heartbeats|free-slots|slots|paces|workers-resynced)": _WORKERS,
+    rf"{_POOL}:handed-out": _WORKERS,
     rf"{_POOL}:adapter:.*": _WORKERS,
     r"\{adapter-sources\}:.+": "a field for each adapter of PostgreSQL that the pool serves",
     rf"{_POOL}:adapter-(base|pins)": "one for each pool",
@@ -52,11 +54,11 @@ FAMILIES: Final = {
     rf"{_POOL}:(usage-withheld|dead-letters|receipts:.*)": EXPIRES,
     rf"{_POOL}:epoch": "one for each pool",
     rf"{_POOL}:identity": "one for each pool, of seven fields",
-    "pools": "a member for each pool",
     r"\{gateways\}:known": "a member for each gateway; the control plane removes the dead ones",
     r"\{gateways\}:resynced": EXPIRES,
     r"\{g:[^}]*\}:alive": EXPIRES,
-    r"\{g:[^}]*\}:frames": "some MiB unread; its gateway expires it, of a dead one the sweeper",
+    r"\{g:[^}]*\}:frames:.*": "some MiB unread; its gateway expires it, of a dead one the sweeper",
+    r"\{g:[^}]*\}:wake": "an entry for each pool; its gateway takes them out",
     r"\{ticket:.*\}": EXPIRES,
 }
 # Of the other server: Django's cache, Celery's broker.

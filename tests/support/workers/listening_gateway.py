@@ -71,7 +71,7 @@ class FakeGateway:
 
     async def read(self) -> None:
         """Take in all frames that have arrived."""
-        key = keys.gateway_frames(self.gateway_id)
+        key = keys.gateway_frames(self.gateway_id, self._pool)
         while data := cast("bytes | None", await self._redis.lpop(key)):
             batch = codec.decode_frames(data)
             self.batches.append(len(batch.frames))

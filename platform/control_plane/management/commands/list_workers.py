@@ -8,6 +8,7 @@ from django.core.management.base import CommandParser
 
 from gpu_workers.protocol.redis_url import connect_async
 from inference.dispatch.worker_registry import PoolWorker, WorkerRegistry
+from inference.pools import read_known_pools
 from tenants.management.reporting import Fact, ReportingCommand
 
 
@@ -27,7 +28,7 @@ class Command(ReportingCommand):
 async def _workers(pool: str | None) -> list[PoolWorker]:
     async with connect_async(settings.PENSTOCK_DISPATCH_REDIS_URL) as redis:
         registry = WorkerRegistry(redis)
-        pools = await registry.pools() if pool is None else [pool]
+        pools = await read_known_pools(redis) if pool is None else [pool]
         found = [worker for each in pools for worker in await registry.workers(each)]
     return sorted(found, key=lambda worker: (worker.info.pool, worker.info.name))
 

@@ -67,7 +67,7 @@ class WorkerRow:
 @dataclass(frozen=True, kw_only=True)
 class PoolTable:
     """A pool, with what its ready workers have together. `refused` says which worker was not let in
-    last, empty where none was."""
+    last, `problem` what cannot be read; empty where there is none."""
 
     name: str
     ready: int
@@ -76,6 +76,7 @@ class PoolTable:
     queued: int
     serves: str
     refused: str
+    problem: str
     workers: tuple[WorkerRow, ...]
 
 
@@ -125,6 +126,7 @@ def _table(pool: PoolFleet) -> PoolTable:
         queued=pool.queued,
         serves=identity_words(pool.identity.engine, pool.identity.digest),
         refused=_refused(pool.identity),
+        problem=pool.problem,
         workers=tuple(_row(worker, pool.identity) for worker in pool.workers),
     )
 

@@ -133,13 +133,25 @@ def test_what_a_worker_says_of_itself_is_text_and_no_markup(operator: Client, re
     assert evil not in page_text(operator)
 
 
-def test_a_worker_of_another_version_takes_no_page_down(operator: Client, redis: Redis) -> None:
+def test_a_worker_of_another_version_hides_no_other(operator: Client, redis: Redis) -> None:
     write_worker(redis, "a", name="gpu-1")
     redis.hset(keys.pool_workers("a"), "broken#1", b"\xff")
     redis.zadd(keys.pool_heartbeats("a"), {"broken#1": 2_000_000_000_000})
     html = page_text(operator)
-    assert "What Redis has is of another version." in html
-    assert "Lost in the last 24 hours" in html, "the other panel stands"
+    assert cells_of(html, "gpu-1")[1] == "ready"
+    assert "What some of its workers say cannot be read." in html
+
+
+def test_a_pool_that_cannot_be_read_hides_no_other(operator: Client, redis: Redis) -> None:
+    write_worker(redis, "a", name="gpu-1")
+    write_worker(redis, "b", name="gpu-2")
+    redis.delete(keys.pool_heartbeats("b"))
+    redis.set(keys.pool_heartbeats("b"), "1")
+    html = page_text(operator)
+    assert cells_of(html, "gpu-1")[1] == "ready"
+    assert "What Redis has of it cannot be read." in html
+    attention = operator.get(reverse("admin:index")).content.decode()
+    assert "Pool b: what Redis has of it cannot be read" in attention
 
 
 def test_a_redis_that_is_away_leaves_the_figures_and_says_since_when(

@@ -100,7 +100,7 @@ class TimedGateway:
         """Take in frames as they come."""
         heartbeat = keys.gateway_heartbeat(self._gateway_id)
         await self._redis.set(heartbeat, b"1", ex=_HEARTBEAT_SECONDS)
-        frames: Any = keys.gateway_frames(self._gateway_id)
+        frames: Any = keys.gateway_frames(self._gateway_id, self._pool)
         while True:
             found = await cast("Any", self._redis.blpop([frames], timeout=_READ_SECONDS))
             if found is None:

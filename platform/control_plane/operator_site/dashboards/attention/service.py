@@ -59,6 +59,15 @@ def of_pools() -> Iterator[Concern]:
     with dashboards_redis() as redis:
         fleet = read_fleet(redis)
     for pool in fleet:
+        if pool.problem:
+            yield Concern(
+                what=f"Pool {pool.name}: {pool.problem[0].lower()}{pool.problem[1:]}",
+                advice="Somebody may have got into one of its workers, or one is of another "
+                "version. Stop them, give the pool another password (manage.py redis_acl), and "
+                "start them.",
+                link=reverse("admin:dashboard-fleet"),
+                is_bad=True,
+            )
         last = pool.identity.last_refused
         if last is not None and now - last.at < _REFUSED_LATELY:
             yield Concern(
