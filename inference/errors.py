@@ -184,6 +184,12 @@ class ConnectionFull(LimitReached):
     quotes_caller = True
 
 
+class TooManyWebsockets(LimitReached):
+    """The tenant has as many websockets open as its tier allows."""
+
+    code = "too_many_websockets"
+
+
 class Unavailable(InferenceError):
     """Nothing is wrong with the request; nobody could take it in time."""
 

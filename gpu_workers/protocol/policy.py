@@ -72,7 +72,8 @@ class TierPolicy(Message, frozen=True):
     output together, whatever the model could take; None leaves it to the model. `service_class` is
     one of interactive, code, documents, batch. `inter_token_target_ms` is 0 in a snapshot of
     an earlier version. For so many ms of a minute loads of the tenant's adapters may hold engines
-    up; 0 is any.
+    up; 0 is any. `max_websockets` are those that a gateway process keeps open; None, in a snapshot
+    of an earlier version, is any.
     """
 
     name: str
@@ -90,6 +91,7 @@ class TierPolicy(Message, frozen=True):
     service_class: str = "interactive"
     inter_token_target_ms: int = 0
     adapter_load_ms_per_minute: int = 0
+    max_websockets: int | None = None
 
 
 class TenantPolicy(Message, frozen=True, tag="tenant-1"):

@@ -1,12 +1,14 @@
 """Who asks: a person with a session, or an API key; and what they may do in a tenant."""
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpu_workers.protocol.policy import Scope
 from inference.errors import Forbidden, InferenceError, NotFound
 from inference.management_api.errors import NOTHING_HERE
-from tenants.access.entrance import EntryRefused, check_entry
+from tenants.access.entrance import EntryRefused, check_entry, check_recent_proof
 from tenants.access.people import membership_of
 from tenants.access.session_proofs import Proofs
 from tenants.isolation.audit_actor import Actor
@@ -57,10 +59,13 @@ class Person:
     def check_entry(self, tenant: Tenant, access: TenantAccess) -> None:
         """Check what the tenant asks of sessions, inside its scope. Raises `Forbidden`."""
         assert access.role is not None  # a person's  # noqa: S101
-        try:
+        with _forbidden():
             check_entry(tenant, self.user, access.role, self.proofs)
-        except EntryRefused as refusal:
-            raise Forbidden(refusal.message, code=refusal.code) from None
+
+    def check_recent_proof(self, tenant: Tenant, permission: Permission) -> None:
+        """Check what a change asks of sessions, inside the tenant's scope. Raises `Forbidden`."""
+        with _forbidden():
+            check_recent_proof(tenant, permission, self.proofs)
 
     def refusal(self, permission: Permission, access: TenantAccess) -> InferenceError:
         able = ", ".join(roles_with(permission))
@@ -90,6 +95,9 @@ class KeyBearer:
     def check_entry(self, _tenant: Tenant, _access: TenantAccess) -> None:
         """Check nothing: a key is no session."""
 
+    def check_recent_proof(self, _tenant: Tenant, _permission: Permission) -> None:
+        """Check nothing, as well."""
+
     def refusal(self, permission: Permission, _access: TenantAccess) -> InferenceError:
         scope = scope_for(permission)
         if scope is None:
@@ -102,6 +110,15 @@ class KeyBearer:
 
 
 Caller = Person | KeyBearer
+
+
+@contextmanager
+def _forbidden() -> Iterator[None]:
+    """Raise `Forbidden` for what a session lacks."""
+    try:
+        yield
+    except EntryRefused as refusal:
+        raise Forbidden(refusal.message, code=refusal.code) from None
 
 
 def people_only() -> InferenceError:

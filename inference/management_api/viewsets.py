@@ -30,6 +30,7 @@ from inference.management_api.preconditions import (
     has_preconditions,
 )
 from inference.management_api.serializers import ListQuery, Nothing, StrictSerializer
+from inference.management_api.throttling import TenantThrottle
 from tenants.access.member_access import check_not_suspended, open_tenant
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
@@ -173,6 +174,17 @@ class TenantScopedViewSet(ManagementViewSet):
         method = (request.method or "").lower()
         setattr(self, method, self._inside(getattr(self, method)))
 
+    def check_permissions(self, request: Request) -> None:
+        """Count the call at the tenant too, once it is known to be one of its own."""
+        super().check_permissions(request)
+        throttle = TenantThrottle()
+        if self.is_of_one_tenant() and not throttle.allow_request(request, self):
+            self.throttled(request, throttle.wait() or 1)
+
+    def is_of_one_tenant(self) -> bool:
+        """Return whether a call that has been let in is about the tenant `tenant_id`."""
+        return True
+
     def before_walls(self) -> None:
         """Ask what others take their time to answer, the DNS for one: the caller may act, and no
         transaction is open yet. What speaks against the action is for that to raise."""
@@ -184,8 +196,10 @@ class TenantScopedViewSet(ManagementViewSet):
         with tenant_scope(self.tenant_id):
             self.tenant = open_tenant(self.tenant_id)
             self.caller.check_entry(self.tenant, self.access)
-            if self.request.method not in _READING and self.action not in self.while_suspended:
-                check_not_suspended(self.tenant)
+            if self.request.method not in _READING:
+                self.caller.check_recent_proof(self.tenant, self.permission_map[self.action])
+                if self.action not in self.while_suspended:
+                    check_not_suspended(self.tenant)
             yield
 
     def get_object(self) -> Any:

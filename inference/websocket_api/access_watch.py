@@ -1,4 +1,5 @@
-"""Looks, for all connections of a process at once, whether their callers may still go on."""
+"""Knows all connections of a process: how many a tenant may have, and whether callers may still go
+on."""
 
 import asyncio
 from typing import Final, Protocol
@@ -8,21 +9,31 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol.policy import Caller, Scope
 from inference.admission.gate import Admission
 from inference.background import Background
-from inference.errors import Forbidden, InferenceError, Unauthenticated, Unavailable
+from inference.errors import (
+    Forbidden,
+    InferenceError,
+    TooManyWebsockets,
+    Unauthenticated,
+    Unavailable,
+)
 
 ACCESS_SECONDS: Final = 1.0
 # Of one turn of the event loop, which has streams to serve meanwhile.
 _CHECKS_AT_ONCE: Final = 32
+_RETRY_SECONDS: Final = 5
 
 
 class Connection(Protocol):
-    """An open connection, which stands for a caller at an address."""
+    """A connection, which stands for a caller at an address; not open yet while it is accepted."""
 
     @property
     def caller(self) -> Caller: ...
 
     @property
     def address(self) -> str | None: ...
+
+    @property
+    def is_open(self) -> bool: ...
 
     async def end_refused(self, error: InferenceError) -> None: ...
 
@@ -37,7 +48,8 @@ class AccessWatch:
         self._is_running = False
 
     def watch(self, connection: Connection) -> None:
-        """Watch a connection until it is forgotten, or was refused."""
+        """Watch a connection until it is forgotten, or was refused. Raises `TooManyWebsockets`."""
+        self._check_room(connection.caller)
         self._connections.add(connection)
         if not self._is_running:
             self._is_running = True
@@ -46,6 +58,18 @@ class AccessWatch:
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
 
+    def _check_room(self, caller: Caller) -> None:
+        tier, tenant_id = caller.tenant.tier, caller.tenant.tenant_id
+        if tier.max_websockets is None:
+            return
+        present = sum(each.caller.tenant.tenant_id == tenant_id for each in self._connections)
+        if present >= tier.max_websockets:
+            raise TooManyWebsockets(
+                f"Tier {tier.name} allows {tier.max_websockets} open websockets at a gateway, and "
+                f"there are {present}. Close one, or send more requests on those that are open.",
+                retry_after_seconds=_RETRY_SECONDS,
+            )
+
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(ACCESS_SECONDS)
@@ -53,7 +77,7 @@ class AccessWatch:
 
     async def _check_all(self) -> None:
         refusals: dict[tuple[int, str | None], InferenceError | None] = {}
-        for connection in list(self._connections):
+        for connection in [each for each in self._connections if each.is_open]:
             asked = id(connection.caller), connection.address
             if asked not in refusals:
                 if len(refusals) % _CHECKS_AT_ONCE == 0:

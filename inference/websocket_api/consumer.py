@@ -97,7 +97,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._access = access
         self._requests: dict[str, _Request] = {}
         self._caller: Caller | None = None
-        self._is_open = False
+        self.is_open = False
         self._has_no_request = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -123,15 +123,15 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         try:
             self._check_origin()
             self._caller = await self._authenticate()
+            self._access.watch(self)
         except Exception as error:  # noqa: BLE001 - the caller gets a typed answer, the log the rest
             refusal = as_inference_error(error)
             self._note_refusal(refusal)
             await self._refuse(refusal)
             return
         await self.accept()
-        self._is_open = True
+        self.is_open = True
         CONNECTIONS.inc()
-        self._access.watch(self)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         frame: RequestFrame | CancelFrame | None = None
@@ -150,9 +150,9 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self._send(writer.error(error.to_wire()))
 
     def _close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._access.forget(self)
+        self._access.forget(self)
+        if self.is_open:
+            self.is_open = False
             CONNECTIONS.dec()
         for request in self._requests.values():
             request.cancel()
@@ -264,7 +264,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         )
 
     async def _send(self, text: str) -> None:
-        if not self._is_open:
+        if not self.is_open:
             return
         try:
             await self.send(text_data=text)
@@ -293,7 +293,7 @@ class StreamConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._has_no_request.clear()
             await _is_set_within(_CLOSE_GRACE_SECONDS, self._has_no_request)
         await self._send(FrameWriter(None).error(error.to_wire()))
-        if self._is_open:
+        if self.is_open:
             self._close()
             await self.close(code=_close_code(error))
 

@@ -105,6 +105,8 @@ class Settings(GatewayEnvironment):
     hsts: str
     # Calls of the management API that one person, or one API key, may make a minute.
     api_calls_per_minute: int
+    # Pages, and parts of them that keep themselves current, that one person may ask for a minute.
+    pages_per_minute: int
     # Let webhooks go to this machine, over http too; for development and tests only.
     webhook_allow_loopback: bool
     # Public addresses and networks that webhooks may not be sent to: the operator's own.
@@ -162,6 +164,7 @@ class Settings(GatewayEnvironment):
             "previous_secret_keys": tuple(reader.strong_secrets("PENSTOCK_PREVIOUS_SECRET_KEYS")),
             "hsts": reader.choice("PENSTOCK_HSTS", HSTS_SCOPES, default="host"),
             "api_calls_per_minute": reader.positive("PENSTOCK_API_CALLS_PER_MINUTE", default=600),
+            "pages_per_minute": reader.positive("PENSTOCK_PAGES_PER_MINUTE", default=1200),
             "webhook_allow_loopback": reader.flag("PENSTOCK_WEBHOOK_ALLOW_LOOPBACK", default=False),
             "webhook_denied_networks": reader.networks("PENSTOCK_WEBHOOK_DENIED_NETWORKS"),
             "email_url": reader.mail_url("PENSTOCK_EMAIL_URL"),

@@ -35,6 +35,7 @@ PENSTOCK_INVOICE_FONT = ENV.invoice_font
 PENSTOCK_BLOB_STORE_URL = ENV.blob_store_url
 
 PENSTOCK_API_CALLS_PER_MINUTE = ENV.api_calls_per_minute
+PENSTOCK_PAGES_PER_MINUTE = ENV.pages_per_minute
 PENSTOCK_SIGN_UP = ENV.sign_up
 PENSTOCK_SIGN_UP_TIER = ENV.sign_up_tier
 PENSTOCK_SIGN_UP_CREDIT_NANOS = int(ENV.sign_up_credit * NANOS_PER_DOLLAR)
@@ -173,6 +174,7 @@ CELERY_TASK_ROUTES = {
     "adapters.*": {"queue": "adapters"},
     "billing.request_payments": {"queue": "slow"},
     "billing.run_month_end": {"queue": "slow"},
+    "inference.compute_digest": {"queue": "slow"},
     "inference.deal_out_days": {"queue": "slow"},
     "inference.retry_dead_letter": {"queue": "slow"},
     "tenants.check_everything": {"queue": "slow"},

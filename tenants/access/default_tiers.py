@@ -110,6 +110,7 @@ DEFAULT_TIERS: Final[dict[str, tuple[ServiceClass, dict[str, Any]]]] = {
             "max_members": 50,
             "max_quotas": 200,
             "max_webhooks": 4,
+            "max_websockets": 50,
             "price_multiplier": Decimal(1),
         },
     ),

@@ -34,7 +34,7 @@ class ActsAsMember(OperatorAdmin):
     """The action of a tenant's page."""
 
     def has_act_permission(self, request: HttpRequest, _object_id: Any = None) -> bool:
-        return isinstance(request.user, User) and may_act(request.user)
+        return isinstance(request.user, User) and may_act(request.session, request.user)
 
     @action(
         description="Act as a member",

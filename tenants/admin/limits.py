@@ -79,7 +79,7 @@ class TierAdmin(OperatorAdmin):
                 "fields": [
                     ("max_projects", "max_api_keys"),
                     ("max_members", "max_quotas"),
-                    "max_webhooks",
+                    ("max_webhooks", "max_websockets"),
                 ],
                 "description": "Checked where one more is made. What a tenant has already stays.",
             },

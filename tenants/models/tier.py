@@ -114,6 +114,12 @@ class Tier(AffectsPolicy):
         default=2000, help_text="Of the tenant, its projects and its keys together."
     )
     max_webhooks = models.PositiveIntegerField(default=16, help_text="Disabled ones too.")
+    # What gateways check.
+    max_websockets = models.PositiveIntegerField(
+        default=1000,
+        validators=_AT_LEAST_ONE,
+        help_text="Open ones, at each gateway process.",
+    )
     price_multiplier = models.DecimalField(
         max_digits=6,
         decimal_places=3,

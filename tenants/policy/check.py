@@ -8,7 +8,13 @@ import msgspec
 
 from gpu_workers.protocol import codec, keys
 from tenants.models import ApiKey, PolicyChange, PolicyVersion, Tenant
-from tenants.policy.rows import adapter_rows, api_key_rows, model_rows, tenant_rows
+from tenants.policy.rows import (
+    adapter_rows,
+    api_key_rows,
+    model_rows,
+    pool_names,
+    tenant_rows,
+)
 from tenants.policy.writer import written_version
 from tenants.policy_redis import policy_redis
 
@@ -40,6 +46,10 @@ def policy_problems() -> Iterator[str]:
         yield f"Policy snapshot, tenant {tenant_id}: {what}."
     for name, what in _model_differences().items():
         yield f"Policy snapshot, model {name}: {what}."
+    known = cast("set[bytes]", policy_redis().smembers(keys.known_pools()))
+    for name in pool_names():
+        if name.encode() not in known:
+            yield f"Policy snapshot, pool {name}: missing in Redis."
     for name, what in _adapter_differences().items():
         yield f"Policy snapshot, adapter {name}: {what}."
 

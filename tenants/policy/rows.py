@@ -23,6 +23,8 @@ _Row = TypeVar("_Row", bound=Model)
 PolicyRow = tuple[str, bytes]
 ModelSource = Callable[[], Iterable[ModelPolicy]]
 _model_sources: list[ModelSource] = []
+PoolSource = Callable[[], Iterable[str]]
+_pool_sources: list[PoolSource] = []
 # Given what names begin with, up to the slash, or None for all: the adapters that can be called.
 AdapterSource = Callable[[Collection[str] | None], Iterable[AdapterPolicy]]
 _adapter_sources: list[AdapterSource] = []
@@ -35,6 +37,12 @@ def register_model_source(source: ModelSource) -> None:
         _model_sources.append(source)
 
 
+def register_pool_source(source: PoolSource) -> None:
+    """Say where the names of all pools come from, as for models."""
+    if source not in _pool_sources:
+        _pool_sources.append(source)
+
+
 def register_adapter_source(source: AdapterSource) -> None:
     """Say where adapters come from, as for models."""
     if source not in _adapter_sources:
@@ -44,12 +52,14 @@ def register_adapter_source(source: AdapterSource) -> None:
 @dataclass(frozen=True, kw_only=True)
 class AffectedRows:
     """What is to be written, by public key id, by tenant id and by field of the adapters, where
-    None means that the row has to go. `models` are all of them, or None where none changed."""
+    None means that the row has to go. `models` are all of them, or None where none changed; `pools`
+    are to be known beside those that are."""
 
     api_keys: dict[str, bytes | None] = field(default_factory=dict)
     tenants: dict[str, bytes | None] = field(default_factory=dict)
     adapters: dict[str, bytes | None] = field(default_factory=dict)
     models: dict[str, bytes] | None = None
+    pools: tuple[str, ...] = ()
 
 
 def affected_rows(changes: Iterable[PolicyChange]) -> AffectedRows:
@@ -75,6 +85,7 @@ def affected_rows(changes: Iterable[PolicyChange]) -> AffectedRows:
         tenants=tenants,
         adapters=_affected_adapters(ids[PolicyPart.ADAPTERS]),
         models=dict(model_rows()) if affects_models else None,
+        pools=pool_names() if affects_models else (),
     )
 
 
@@ -128,6 +139,10 @@ def model_rows() -> Iterator[PolicyRow]:
     for source in _model_sources:
         for model in source():
             yield model.name, encode(model)
+
+
+def pool_names() -> tuple[str, ...]:
+    return tuple(name for source in _pool_sources for name in source())
 
 
 def adapter_rows() -> Iterator[PolicyRow]:

@@ -25,7 +25,22 @@ _SUSPENDED: Final = "This API key's organisation is suspended. Contact the opera
 def api_key_policy(
     key: ApiKey, *, limits: list[Limit] | None = None, project_limits: list[Limit] | None = None
 ) -> ApiKeyPolicy:
-    """Return a key's policy; asks for its quotas and its project's where they are not given."""
+    """Return a key's policy; asks for its quotas and its project's where they are not given. Of a
+    revoked one it says so and nothing else: there is no bound to how many there are."""
+    digests = [
+        KeyDigest(digest=digest, expires_at_ms=_milliseconds(expires_at))
+        for digest, expires_at in key.digests()
+    ]
+    if key.is_revoked:
+        return ApiKeyPolicy(
+            key_id=str(key.id),
+            digests=digests,
+            tenant_id=str(key.tenant_id),
+            project_id=str(key.project_id),
+            scopes=[],
+            refusal=_REVOKED,
+            has_secret=not key.is_playground,
+        )
     if limits is None:
         counted = [key] if key.budget_key is None else [key, key.budget_key]
         limits = [quota_limit(quota) for each in counted for quota in each.quotas.all()]
@@ -33,10 +48,7 @@ def api_key_policy(
         project_limits = [quota_limit(quota) for quota in key.project.quotas.all()]
     return ApiKeyPolicy(
         key_id=str(key.id),
-        digests=[
-            KeyDigest(digest=digest, expires_at_ms=_milliseconds(expires_at))
-            for digest, expires_at in key.digests()
-        ],
+        digests=digests,
         tenant_id=str(key.tenant_id),
         project_id=str(key.project_id),
         scopes=[Scope(scope) for scope in key.scopes],
@@ -47,7 +59,6 @@ def api_key_policy(
         limits=limits,
         project_name=key.project.name,
         project_limits=project_limits,
-        refusal=_REVOKED if key.is_revoked else None,
         on_saturation=OnSaturation(key.project.on_saturation),
         smaller_model=key.project.smaller_model,
         has_secret=not key.is_playground,
@@ -95,6 +106,7 @@ def tier_policy(tier: Tier) -> TierPolicy:
         price_multiplier_permille=int(tier.price_multiplier * 1000),
         inter_token_target_ms=tier.inter_token_target_ms,
         adapter_load_ms_per_minute=tier.max_adapter_load_seconds * 1000,
+        max_websockets=tier.max_websockets,
     )
 
 

@@ -36,6 +36,7 @@ from tenants.policy.rows import (
     affected_rows,
     api_key_rows,
     model_rows,
+    pool_names,
     tenant_rows,
 )
 from tenants.policy_redis import policy_redis
@@ -61,9 +62,9 @@ _ATTEMPTS: Final = 20
 _CHUNK: Final = 1000
 # Where a whole snapshot is built, by what it takes the place of.
 _NEXT: Final = {
-    keys.policy_api_keys(): keys.policy_next_api_keys(),
-    keys.policy_tenants(): keys.policy_next_tenants(),
-    keys.policy_adapters(): keys.policy_next_adapters(),
+    keys.policy_api_keys(): keys.policy_next("api-keys"),
+    keys.policy_tenants(): keys.policy_next("tenants"),
+    keys.policy_adapters(): keys.policy_next("adapters"),
 }
 
 
@@ -196,9 +197,9 @@ def _write_whole() -> str:
     while True:
         base = str(PolicyVersion.current())
         counts = [
-            _fill(keys.policy_next_api_keys(), api_key_rows()),
-            _fill(keys.policy_next_tenants(), tenant_rows()),
-            _fill(keys.policy_next_adapters(), adapter_rows()),
+            _fill(keys.policy_next("api-keys"), api_key_rows()),
+            _fill(keys.policy_next("tenants"), tenant_rows()),
+            _fill(keys.policy_next("adapters"), adapter_rows()),
         ]
         for _ in range(_ATTEMPTS):
             seen = written_version()
@@ -210,7 +211,7 @@ def _write_whole() -> str:
             if changes is None or _is_everything(changes):
                 break
             rows = affected_rows(changes)
-            rows = replace(rows, models=dict(model_rows()))
+            rows = replace(rows, models=dict(model_rows()), pools=pool_names())
             version = str(changes[-1]) if changes else base
             if _write(rows, seen=seen, version=version, instead=_NEXT):
                 log.info("policy_rewritten", version=version, api_keys=counts[0])
@@ -263,6 +264,9 @@ def _write(
         if rows.models is not None:
             pipeline.delete(keys.policy_models())
             _set_rows(pipeline, keys.policy_models(), rows.models)
+        if rows.pools:
+            # None is ever removed: what requests of a former one have used is still collected.
+            pipeline.sadd(keys.known_pools(), *rows.pools)
         pipeline.set(keys.policy_version(), version)
         if seen is not None and not instead:
             _add_delta(pipeline, rows, base=seen, version=version)

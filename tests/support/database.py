@@ -166,3 +166,9 @@ def commits(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("django_db")
     is_marked = marker is not None and bool(marker.kwargs.get("transaction"))
     return is_marked or "transactional_db" in getattr(item, "fixturenames", ())
+
+
+def connections_in_use() -> int:
+    """How many connections of this process's pool somebody has."""
+    stats: dict[str, int] = connection.pool.get_stats()  # type: ignore[attr-defined]
+    return stats["pool_size"] - stats["pool_available"]

@@ -50,7 +50,10 @@ def copy_of_another_row(redis: Redis, key: ApiKey) -> None:
             lambda redis, key: redis.hset(keys.policy_tenants(), str(key.tenant_id), b"?"),
             "its row in Redis cannot be read",
         ),
-        (copy_of_another_row, "Redis has another refusal than the database"),
+        (
+            copy_of_another_row,
+            "Redis has another project_name, refusal, scopes than the database",
+        ),
         (lambda redis, key: redis.delete(keys.policy_version()), "snapshot is missing"),
         (lambda redis, key: redis.set(keys.policy_version(), "7-dead"), "is of version 7-dead"),
     ],

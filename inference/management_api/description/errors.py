@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gpu_workers.protocol.policy import LimitName
-from tenants.access.entrance import OWN_SIGN_IN, SIGN_ON
+from tenants.access.entrance import OWN_SIGN_IN, RECENT_PROOF, SIGN_ON
 from tenants.access.invitations.accepting import InvitationRefused, Refusal
 from tenants.models.caps import CAP_WORDS
 
@@ -32,6 +32,7 @@ CODES: Final[dict[str, str]] = {
     "upload_too_large": "More bytes than the tier allows, a part may have, or were declared.",
     "wrong_parts": "The parts that are named do not make the file that was declared.",
     "wrong_md5": "The parts have another MD5 than the call says.",
+    "too_many_orders": "The MD5 of no other order of the upload's parts is computed.",
     "repeated_authorization": "The request has more than one Authorization header.",
     # 401
     "invalid_api_key": "There is no such API key.",
@@ -54,6 +55,7 @@ CODES: Final[dict[str, str]] = {
     "adapter_not_allowed": "The API key lists adapters, and this is none of them.",
     "tenant_suspended": "The organisation is suspended.",
     OWN_SIGN_IN: "Another organisation's single sign-on opened the session, or it has run out.",
+    RECENT_PROOF: "The change takes a sign-in of the last ten minutes.",
     SIGN_ON: "The organisation asks for its single sign-on, which this session has not.",
     # 404 to 415
     "not_found": "It does not exist, or is not the caller's to see.",
@@ -117,6 +119,7 @@ CODES: Final[dict[str, str]] = {
     "usage_backlog": "Usage waits to be recorded; nothing more is taken for now.",
     "gateway_lost": "The gateway of the request died.",
     "cancelled": "The request was ended early, and not by its client.",
+    "md5_pending": "The MD5 of an upload's parts is still being computed.",
     "blob_store_away": "The store of large files does not answer.",
     "blob_store_full": "The store of large files takes nothing more.",
     "disk_full": "A disk that what comes in is written to takes nothing more.",
@@ -126,6 +129,7 @@ CODES: Final[dict[str, str]] = {
     "duplicate_id": "The id is in use on this connection.",
     "unknown_request": "No request of this id is open on the connection.",
     "connection_requests_exceeded": "The connection has as many requests open as it may.",
+    "too_many_websockets": "The tenant has as many websockets open as its tier allows.",
 }
 
 _TYPES: Final = (

@@ -37,6 +37,7 @@ class TierSerializer(serializers.Serializer[Any]):
     max_members = fields.IntegerField(read_only=True)
     max_quotas = fields.IntegerField(read_only=True)
     max_webhooks = fields.IntegerField(read_only=True)
+    max_websockets = fields.IntegerField(read_only=True)
     price_multiplier = serializers.FloatField(read_only=True)
 
 

@@ -43,7 +43,11 @@ from inference.usage.reports import (
     aggregate_errors,
     total_cost_nanos,
 )
+from tenants.access.entrance import is_operators
 from tenants.access.people import tenants_of
+from tenants.audit.hourly import is_first_in_an_hour
+from tenants.audit.log import record
+from tenants.isolation.audit_actor import Verb
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
 from tenants.permissions import Permission
@@ -152,10 +156,10 @@ class _AnyTenants(_UsageReportViewSet):
     query_serializers: ClassVar = {"list": AnyTenantsReportQuery}
 
     def is_operators(self) -> bool:
-        if not isinstance(self.caller, Person) or not self.caller.proofs.is_own:
+        if not isinstance(self.caller, Person):
             return False
-        user = self.caller.user
-        return user.is_staff and user.has_perm("inference.view_usagerecord")
+        user, proofs = self.caller.user, self.caller.proofs
+        return is_operators(user, proofs) and user.has_perm("inference.view_usagerecord")
 
     @property
     def tenant_id(self) -> uuid.UUID:
@@ -173,6 +177,9 @@ class _AnyTenants(_UsageReportViewSet):
             )
         return places[0].tenant.id
 
+    def is_of_one_tenant(self) -> bool:
+        return not self.is_operators()
+
     @property
     def reader_id(self) -> uuid.UUID:
         """Return whose files are counted together: an operator's own, of whichever tenant."""
@@ -187,8 +194,21 @@ class _AnyTenants(_UsageReportViewSet):
 
     @contextmanager
     def walls(self) -> Iterator[None]:
-        with operator_scope(f"{self.report} report") if self.is_operators() else super().walls():
+        if not self.is_operators():
+            with super().walls():
+                yield
+            return
+        with operator_scope(f"{self.report} report"):
+            self._note()
             yield
+
+    def _note(self) -> None:
+        """Put it into the log that an operator has looked, once an hour for each report."""
+        wanted: uuid.UUID | None = self.query["tenant_id"]
+        tenant = None if wanted is None else Tenant.objects.filter(pk=wanted).first()
+        is_known = wanted is None or tenant is not None
+        if is_known and is_first_in_an_hour(f"report:{self.reader_id}:{wanted}:{self.report}"):
+            record(Verb.REPORTED, tenant, tenant_id=wanted, report=self.report)
 
 
 class AnyTenantsUsageViewSet(_AnyTenants, UsageViewSet):

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.utils import extend_schema_field, extend_schema_view
@@ -33,7 +32,7 @@ from inference.usage.request_log import (
     page_of_requests,
     timeline,
 )
-from tenants.exports import bounded
+from tenants.exports import bounded, read_part
 from tenants.isolation.scoping import tenant_scope
 from tenants.money import decimal_dollars
 from tenants.pagination import Page
@@ -216,7 +215,7 @@ async def csv_of(
     yield _table([_COLUMNS])
     rows, cursor = 0, None
     while True:
-        found = await sync_to_async(_part)(tenant_id, given, cursor, names_people)
+        found = await read_part(_part, tenant_id, given, cursor, names_people)
         rows, cursor = rows + len(found.rows), found.next_cursor
         yield _table(map(_cells, found.rows))
         # What has come since it was counted.

@@ -9,6 +9,8 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest, HttpResponseBase
 
+from tenants.isolation.scoping import give_connection_back
+
 
 class OneThreadHandler(ASGIHandler):
     """A view that is a coroutine runs in the event loop, as ever; answers are sent from there."""
@@ -17,4 +19,12 @@ class OneThreadHandler(ASGIHandler):
         super().load_middleware(is_async=False)
 
     async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        return await sync_to_async(self.get_response, thread_sensitive=True)(request)
+        return await sync_to_async(self._respond, thread_sensitive=True)(request)
+
+    def _respond(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, and give the connection to the database back. Django would do so once the answer
+        is sent, which takes as long as its reader likes: there are ten."""
+        try:
+            return self.get_response(request)
+        finally:
+            give_connection_back()

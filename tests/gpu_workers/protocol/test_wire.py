@@ -272,8 +272,8 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         TENANT,
-        "97a874656e616e742d31ab74656e616e742d61636d65a441636d659fa87374616e646172640004cd03e81e3c08cd"
-        "0200cd0800c0c0cd03e8ab696e746572616374697665000090c0a0",
+        "97a874656e616e742d31ab74656e616e742d61636d65a441636d65dc0010a87374616e646172640004cd03e81e3c08cd"
+        "0200cd0800c0c0cd03e8ab696e7465726163746976650000c090c0a0",
     ),
     (
         MODEL,
@@ -334,6 +334,8 @@ def test_a_message_without_the_fields_that_were_appended_last_is_understood() ->
     assert codec.decode_adapter_source(source) == SOURCE
     worker = b"\xdc\x00\x19" + codec.encode(WORKER)[3 : -len("a0c0c0a0") // 2]
     assert codec.decode_worker_info(worker) == WORKER
+    tenant = codec.encode(TENANT).hex().replace("dc0010a8", "9fa8").replace("c090c0a0", "90c0a0")
+    assert codec.decode_tenant(bytes.fromhex(tenant)) == TENANT
     frames = b"\x93" + codec.encode(FRAMES)[1 : -len("0090") // 2]
     assert codec.decode_frames(frames) == FRAMES
 

@@ -62,3 +62,4 @@ def test_the_tier_tells_its_caps(as_role: AsRole) -> None:
     assert tier["max_projects"] == 200
     assert (tier["max_api_keys"], tier["max_members"]) == (2000, 1000)
     assert (tier["max_quotas"], tier["max_webhooks"]) == (2000, 16)
+    assert tier["max_websockets"] == 1000

@@ -197,6 +197,32 @@ async def test_a_connection_has_a_limit_of_requests(
     assert "'e'" in error["error"]["message"]
 
 
+async def test_a_tenant_has_a_limit_of_connections(
+    service: Service, worker: ScriptedWorker
+) -> None:
+    """All of its keys count; another tenant's connections are its own; what has closed is free."""
+    await service.snapshot.put_tenant("Acme", tier=a_tier(max_websockets=2))
+    another = await service.snapshot.add_key("Acme")
+    await worker.start()
+    async with connected(service, key=service.alice) as socket:
+        async with connected(service, key=another):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connected(service, key=another):
+                    pass
+            async with connected(service, key=service.bob) as bobs:
+                await ask(bobs, "a")
+                assert (await words_until_the_end(bobs, {"a"}))["a"][-1]["type"] == "done"
+        response = refused.value.response
+        error = json.loads(response.body)["error"]
+        assert (response.status_code, error["code"]) == (429, "too_many_websockets")
+        assert "Tier standard allows 2 open websockets at a gateway" in error["message"]
+        assert response.headers["retry-after"] == "5"
+        await eventually(lambda: sample(CONNECTIONS) == 1)
+        async with connected(service, key=another):
+            await ask(socket, "a")
+            assert (await words_until_the_end(socket, {"a"}))["a"][-1]["type"] == "done"
+
+
 async def test_a_ticket_works_once(service: Service, worker: ScriptedWorker) -> None:
     await worker.start()
     async with service.client() as client:

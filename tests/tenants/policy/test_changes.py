@@ -232,20 +232,25 @@ def test_an_overtaken_writer_starts_again(
 ) -> None:
     record = issue_api_key(acme).record
     read = affected_rows
-    overtaking = iter([True])
+    overtaking, networks = iter([True]), ["10.0.0.0/8"]
 
     def read_and_be_overtaken(changes: list[PolicyChange]) -> AffectedRows:
-        rows = read(changes)  # without the revocation
+        rows = read(changes)  # without the networks
         if next(overtaking, False):
-            elsewhere(lambda: ApiKey.objects.get(id=record.id).revoke())
-            assert decode_api_key(written(policy_redis, record)).refusal is not None
+            elsewhere(bind)
+            assert decode_api_key(written(policy_redis, record)).networks == networks
         return rows
+
+    def bind() -> None:
+        key = ApiKey.objects.get(id=record.id)
+        key.allowed_networks = networks
+        key.save(update_fields=["allowed_networks"])
 
     monkeypatch.setattr(writer, "affected_rows", read_and_be_overtaken)
     record.scopes = ["inference", "usage:read"]
     record.save(update_fields=["scopes"])
     row = decode_api_key(written(policy_redis, record))
-    assert row.refusal is not None and len(row.scopes) == 2
+    assert row.networks == networks and len(row.scopes) == 2
     assert problems() == []
 
 

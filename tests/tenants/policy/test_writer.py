@@ -12,7 +12,7 @@ from gpu_workers.protocol import keys
 from gpu_workers.protocol.codec import decode_api_key, decode_model, decode_tenant
 from gpu_workers.protocol.policy import ApiKeyPolicy, ModelPolicy, OnSaturation, TenantPolicy
 from inference.models import Pool, ServedModel
-from tenants.access.api_keys import issue_api_key
+from tenants.access.api_keys import issue_api_key, revoke_api_key
 from tenants.access.default_tiers import ensure_default_tiers
 from tenants.access.projects import change_project
 from tenants.models import ApiKey, PolicyVersion, Project, Tenant, Tier
@@ -64,6 +64,30 @@ def test_a_new_key_is_in_the_snapshot_after_the_commit(policy_redis: Redis, acme
     assert written.refusal is None
     assert written.key_id == str(issued.record.id)
     assert written_version(policy_redis) == str(PolicyVersion.objects.get())
+
+
+def test_a_revoked_key_keeps_no_more_than_that_it_is(policy_redis: Redis, acme: Project) -> None:
+    issued = issue_api_key(acme, allowed_networks=[f"10.{n}.0.0/16" for n in range(100)])
+    before = len(cast(bytes, policy_redis.hget(keys.policy_api_keys(), issued.record.public_id)))
+    revoke_api_key(issued.record)
+    written = written_key(policy_redis, issued.record)
+    assert written is not None
+    assert written.refusal == "This API key has been revoked."
+    assert (written.networks, written.scopes, written.limits) == (None, [], [])
+    row = cast(bytes, policy_redis.hget(keys.policy_api_keys(), issued.record.public_id))
+    assert len(row) < 250 < before
+
+
+def test_every_pool_is_known_and_stays_so(policy_redis: Redis, acme: Project) -> None:
+    """What was used of one that is no more is still to be collected."""
+    idle, used = a_pool("idle"), a_pool("used")
+    ServedModel.objects.create(name="one", pool=used, context_tokens=1, is_enabled=False)
+    assert policy_redis.smembers(keys.known_pools()) == {b"idle", b"used"}
+    idle.delete()
+    assert policy_redis.smembers(keys.known_pools()) == {b"idle", b"used"}
+    policy_redis.flushdb()
+    writer.rebuild_policy()
+    assert policy_redis.smembers(keys.known_pools()) == {b"used"}
 
 
 def test_the_key_itself_is_stored_nowhere(policy_redis: Redis, acme: Project) -> None:

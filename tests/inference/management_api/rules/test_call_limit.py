@@ -71,3 +71,19 @@ def test_without_the_redis_that_counts_everybody_is_served(
     assert statuses(owner, 5) == [200] * 5
     assert statuses(key, 5) == [200] * 5
     assert ApiClient(owner.tenant.split("/")[-1], key="pk-wrong").get("projects").status_code == 401
+
+
+def test_all_callers_of_a_tenant_share_a_limit_that_no_stranger_uses_up(
+    as_role: AsRole, with_scopes: WithScopes, globex: House
+) -> None:
+    owner = as_role("owner")
+    tenant_id = owner.tenant.split("/")[-1]
+    strangers = [ApiClient(tenant_id, user=globex.people["owner"]) for _ in range(2)]
+    assert {each.get("projects").status_code for each in strangers} == {404}
+    for _ in range(10):
+        assert statuses(with_scopes("admin"), 3) == [200] * 3
+    refused = owner.get("projects")
+    assert refused.status_code == 429
+    assert 1 <= int(refused["Retry-After"]) <= 60
+    other = ApiClient(globex.tenant.id, user=globex.people["admin"])
+    assert other.get("projects").status_code == 200

@@ -42,6 +42,7 @@ _REASONS: Final = {
     "request_exceeds_limit": "Request larger than its limit",
     "rate_limit_exceeded": "Too many requests",
     "connection_requests_exceeded": "Too many requests on one connection",
+    "too_many_websockets": "Too many websockets",
     "saturated": "Model saturated",
     "adapter_load_limit_reached": "Too much loading of adapters",
     "queue_full": "Queue full",
@@ -101,6 +102,9 @@ _ADVICE: Final = {
     ),
     "connection_requests_exceeded": Advice(
         text="Wait for requests of the connection to end, or open another."
+    ),
+    "too_many_websockets": Advice(
+        text="Send more requests on each connection, and close what is not used."
     ),
     "saturated": Advice(
         text="Let the project wait or take a smaller model when a model is saturated.",
