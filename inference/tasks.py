@@ -29,7 +29,9 @@ from inference.operations.dead_letters import Letter
 from inference.operations.gateway_registry import expire_unread_frames, live_gateways
 from inference.operations.pool_identity import copy_identities
 from inference.operations.resync import load_missing_functions
+from inference.pools import read_known_pools
 from inference.refusals import collecting
+from inference.uploads import digests
 from inference.uploads.expiry import expire_uploads
 from inference.usage.collector import dispatch_redis
 from inference.usage.partitions import make_partitions_ahead
@@ -138,6 +140,19 @@ def ask_for_forgotten_adapters() -> int:
         return intake.ask_for_forgotten()
 
 
+@shared_task(  # type: ignore[untyped-decorator]
+    name=digests.COMPUTE,
+    expires=digests.LONGEST_SECONDS,
+    time_limit=digests.LONGEST_SECONDS,
+    soft_time_limit=digests.LONGEST_SECONDS - 30,
+)
+def compute_digest(tenant_id: str, upload_id: str, part_ids: list[str]) -> None:
+    """Compute the MD5 of an upload's parts in this order, for whoever completes it."""
+    digests.compute_md5(
+        uuid.UUID(tenant_id), uuid.UUID(upload_id), [uuid.UUID(each) for each in part_ids]
+    )
+
+
 @shared_task(name="inference.sweep_blobs", expires=3600)  # type: ignore[untyped-decorator]
 def sweep_orphan_blobs() -> int:
     """Delete blobs that are on no record; returns how many."""
@@ -221,7 +236,8 @@ def _run_again(redis: SyncRedis, letter: Letter) -> str:
 
 async def _registered_workers(redis: Redis) -> list[PoolWorker]:
     registry = WorkerRegistry(redis)
-    return [worker for pool in await registry.pools() for worker in await registry.workers(pool)]
+    pools = await read_known_pools(redis)
+    return [worker for pool in pools for worker in await registry.workers(pool)]
 
 
 def _on_dispatch_redis(work: Callable[[Redis], Awaitable[_T]]) -> _T:

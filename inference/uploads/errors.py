@@ -1,6 +1,6 @@
 """What an upload is refused for."""
 
-from inference.errors import InvalidRequest, LimitReached, NotFound
+from inference.errors import InvalidRequest, LimitReached, NotFound, Unavailable
 
 
 class NoSuchUpload(NotFound):
@@ -32,6 +32,29 @@ class WrongDigest(InvalidRequest):
     """The parts' bytes have another MD5 than the caller says."""
 
     code = "wrong_md5"
+
+
+class TooManyOrders(InvalidRequest):
+    """So many orders of an upload's parts were tried that no other one's MD5 is computed."""
+
+    code = "too_many_orders"
+
+
+class DigestPending(Unavailable):
+    """The MD5 is being computed; whoever calls again gets it."""
+
+    code = "md5_pending"
+
+
+class DigestAway(Unavailable):
+    """Nobody can be asked for an MD5 just now."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The MD5 of the parts cannot be computed just now. Try again, or complete the upload "
+            "without md5.",
+            retry_after_seconds=5,
+        )
 
 
 class StorageFull(LimitReached):

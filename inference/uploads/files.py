@@ -9,7 +9,8 @@ from inference.models import Upload
 from inference.models.upload import UploadPurpose, UploadStatus
 from inference.uploads.errors import NoSuchUpload, UploadNotPending
 from inference.uploads.ids import parse_file_id
-from inference.uploads.uploading import end_upload, read_parts, upload_of
+from inference.uploads.parts import read_parts
+from inference.uploads.uploading import end_upload, upload_of
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import DataKey, Tenant
 

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from gpu_workers.protocol.sealed import open_sealed, seal
+from gpu_workers.protocol.sealed import seal
 from inference.blobs.opening import blob_store
 from inference.blobs.sweep import delete_blobs
 from inference.models import Upload, UploadPart
@@ -29,6 +29,7 @@ from inference.uploads.bounds import (
     STORED_FOR_EACH_BYTE,
     upload_bytes_allowed,
 )
+from inference.uploads.digests import md5_of
 from inference.uploads.errors import (
     NoSuchUpload,
     StorageFull,
@@ -37,7 +38,7 @@ from inference.uploads.errors import (
     WrongDigest,
     WrongParts,
 )
-from tenants.isolation.scoping import tenant_scope
+from tenants.isolation.scoping import give_connection_back, tenant_scope
 from tenants.models import DataKey, Tenant
 
 _RETRY_SECONDS: Final = 3600
@@ -105,6 +106,7 @@ def add_part(tenant: Tenant, upload_id: uuid.UUID, chunks: Iterable[bytes]) -> U
         room = _room_of(upload_of(tenant.id, upload_id))
         key = DataKey.objects.key_of(tenant)
     part = UploadPart(tenant_id=tenant.id, upload_id=upload_id)
+    give_connection_back()
     measured = _Measured(chunks, room)
     store = blob_store()
     store.put(part.path, seal(measured, key))
@@ -126,15 +128,14 @@ def complete_upload(
 ) -> Upload:
     """Make a file of the parts in this order; parts that are not named are deleted. Once more with
     the same parts it does nothing. In no scope, as it may take long. Raises `NoSuchUpload`,
-    `UploadNotPending`, `WrongParts`, `WrongDigest`, and the store's errors."""
+    `UploadNotPending`, `WrongParts`, `WrongDigest`, and what `md5_of` does."""
     with tenant_scope(tenant.id):
         upload = upload_of(tenant.id, upload_id)
         if _is_the_same_file(upload, part_ids):
             return upload
         parts = _checked_parts(upload, part_ids)
-        key = DataKey.objects.key_of(tenant)
     if md5 is not None:
-        _check_digest(parts, key, md5)
+        _check_digest(md5_of(upload, parts), md5)
     with tenant_scope(tenant.id):
         upload = upload_of(tenant.id, upload_id, is_locked=True)
         if _is_the_same_file(upload, part_ids):
@@ -166,14 +167,6 @@ def end_upload(upload: Upload, status: UploadStatus, now: datetime | None = None
     upload.expires_at = now or timezone.now()
     upload.save(update_fields=["status", "part_ids", "taken_at", "expires_at"])
     _drop_parts(upload)
-
-
-def read_parts(parts: Iterable[UploadPart], key: bytes) -> Iterator[bytes]:
-    """Yield what the parts hold, one after the other. Raises `NoSuchBlob`, `SealBroken` and
-    `StoreAway`."""
-    store = blob_store()
-    for part in parts:
-        yield from open_sealed(store.get(part.path), key)
 
 
 class _Measured:
@@ -252,13 +245,10 @@ def _checked_parts(upload: Upload, part_ids: Sequence[uuid.UUID]) -> list[Upload
     return [found[each] for each in part_ids]
 
 
-def _check_digest(parts: list[UploadPart], key: bytes, expected: str) -> None:
-    digest = hashlib.md5(usedforsecurity=False)
-    for chunk in read_parts(parts, key):
-        digest.update(chunk)
-    if digest.hexdigest() != expected.lower():
+def _check_digest(found: str, expected: str) -> None:
+    if found != expected.lower():
         raise WrongDigest(
-            f"The parts in this order have the MD5 {digest.hexdigest()}, not {expected.lower()}: "
+            f"The parts in this order have the MD5 {found}, not {expected.lower()}: "
             "send what differs again, or name the parts in another order.",
             param="md5",
         )

@@ -42,6 +42,7 @@ def running(program: Program) -> Iterator[None]:
     [
         "billing.request_payments",
         "billing.run_month_end",
+        "inference.compute_digest",
         "inference.deal_out_days",
         "inference.retry_dead_letter",
         "tenants.check_everything",

@@ -10,6 +10,8 @@ from pytest_django import Settings
 
 from inference.adapters.offboarding import delete_adapters
 from inference.models import Upload
+from inference.tasks import compute_digest
+from inference.uploads import digests
 from tenants.isolation.scoping import operator_scope
 from tests.support.blobs.uploader import Uploader
 from tests.support.two_tenants import House, TwoTenants
@@ -27,6 +29,12 @@ def blob_folder(settings: Settings, tmp_path: Path) -> Path:
     folder = tmp_path / "blobs"
     settings.PENSTOCK_BLOB_STORE_URL = f"file:{folder}"
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _computed_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests, by the test itself in place of a Celery worker."""
+    monkeypatch.setattr(digests, "_send", lambda arguments: compute_digest(*arguments))
 
 
 @pytest.fixture
